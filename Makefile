@@ -1,0 +1,34 @@
+# Everything from a machine with Python 3.11 or later and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: train test lint benchmark clean
+
+train: .venv/installed
+	$(BIN)/python scripts/train_cartpole.py
+
+test: .venv/developing
+	$(BIN)/pytest
+
+lint: .venv/developing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/installed .
+	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
+
+benchmark: .venv/developing
+	$(BIN)/python scripts/benchmark_cartpole.py
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/developing: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@ .venv/installed
+
+clean:
+	rm -rf .venv build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,241 @@
+"""What all agents share: training with progress, evaluation, files."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.environments import make_env, separate_env
+from oda_rl.agents.history import Level
+from oda_rl.agents.loops import Progress, play
+from oda_rl.agents.spaces import Interface
+from oda_rl.agents.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Agent(ABC):
+    """Base of the agents: they differ in how they learn, and in what their policy is made of."""
+
+    env: gym.Env[Any, Any] | None
+    env_id: str | None
+    interface: Interface
+    episodes: EpisodeLog
+    history: list[Level]
+    training_seconds: float
+
+    _env_rng: np.random.Generator
+    _env_seeded = False
+
+    @property
+    @abstractmethod
+    def n_cells(self) -> int:
+        """Number of cells (aggregate states)."""
+
+    @property
+    @abstractmethod
+    def temperature(self) -> float:
+        """Temperature of the current level."""
+
+    @property
+    @abstractmethod
+    def num_timesteps(self) -> int:
+        """Environment steps learned from, random play and restarts included."""
+
+    @abstractmethod
+    def predict(
+        self,
+        observation: npt.ArrayLike,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """Return the greedy action for one observation, or the actions for a batch."""
+
+    @abstractmethod
+    def _train(
+        self, env: gym.Env[Any, Any], total: int, one_by_one: bool, interrupt: Interrupt
+    ) -> Progress:
+        """Begin with a reset of the environment and train for ``total`` steps."""
+
+    @abstractmethod
+    def _evaluate_fused(
+        self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
+    ) -> FloatArray | None:
+        """Return what :meth:`evaluate` does, or None if ``env`` has no compiled dynamics."""
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: Callable[[Self], bool | None] | None = None,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Train for ``total_timesteps`` more environment steps.
+
+        The environment is reset first, so an episode that an earlier call left unfinished stays
+        so. BartoCartPole and Gymnasium's CartPole, as ``gymnasium.make`` returns them, are trained
+        in one compiled loop; all others, step by step. The results are the same.
+
+        Parameters
+        ----------
+        total_timesteps : int
+            At least 1.
+        callback : callable, optional
+            Called with the agent after each episode; ends the training by returning False.
+        progress_bar : bool
+            Show a live line.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If ``total_timesteps`` is below 1, or the environment returns an observation of another
+            shape, or one or a reward that is not finite.
+        KeyboardInterrupt
+            After Ctrl-C, between two steps: the agent is whole, and can be saved or trained on.
+        """
+        total = checked_count("total_timesteps", total_timesteps)
+        env = self._require_env()
+        started = time.perf_counter()
+        before = self.training_seconds
+        with deferred_interrupt() as interrupt, progress_line(total, progress_bar) as report:
+            for steps, finished in self._train(env, total, callback is not None, interrupt):
+                now = before + time.perf_counter() - started
+                if len(finished):
+                    share = finished[:, 2] / finished[-1, 2]
+                    finished[:, 2] = self.training_seconds + share * (now - self.training_seconds)
+                    self.episodes.append(finished)
+                    self.training_seconds = now
+                report(self, steps)
+                if interrupt.requested:
+                    raise KeyboardInterrupt
+                if len(finished) and callback is not None and callback(self) is False:
+                    break
+        self.training_seconds = before + time.perf_counter() - started
+        return self
+
+    def evaluate(
+        self,
+        n_episodes: int = 100,
+        env: gym.Env[Any, Any] | None = None,
+        seed: int | None = None,
+    ) -> FloatArray:
+        """Play greedily and return the returns, shape (n_episodes,); nothing is learned.
+
+        Parameters
+        ----------
+        n_episodes : int
+            At least 1.
+        env : gymnasium.Env, optional
+            Where to play. By default a new environment is made as the agent's own was.
+        seed : int, optional
+            Of the environment's first reset.
+        """
+        count = checked_count("n_episodes", n_episodes)
+        place = separate_env(self._require_env()) if env is None else env
+        fused = self._evaluate_fused(place, count, seed)
+        if fused is not None:
+            return fused
+        returns: list[float] = []
+        total = 0.0
+        for _, reward, done in play(place, self._greedy, seed):
+            total += reward
+            if done:
+                returns.append(total)
+                total = 0.0
+                if len(returns) == count:
+                    break
+        return np.array(returns)
+
+    def visited_states(
+        self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
+    ) -> FloatArray:
+        """Play greedily for ``n_steps`` and return the observations, shape (n_steps, d).
+
+        ``env`` and ``seed`` are as in :meth:`evaluate`.
+        """
+        count = checked_count("n_steps", n_steps)
+        place = separate_env(self._require_env()) if env is None else env
+        steps = islice(play(place, self._greedy, seed), count)
+        return np.array([np.ravel(observation) for observation, _, _ in steps], dtype=np.float64)
+
+    def save(self, path: str | Path) -> None:
+        """Save to a file (``*.zip``), or else to a run folder.
+
+        A run folder also holds the configuration (``config.json``) and the log of training
+        episodes (``monitor.csv``, as Stable-Baselines3 reads it). Files are replaced as a whole.
+        """
+        from oda_rl.agents.saving import save
+
+        save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> Self:
+        """Load from a file or a run folder.
+
+        Parameters
+        ----------
+        path : str or Path
+            What :meth:`save` was given.
+        env : str or gymnasium.Env, optional
+            To train or evaluate in. By default the environment is made from its id when needed.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is nothing.
+        ValueError
+            If the file is damaged, or not an agent of this class, or ``env`` has other spaces.
+        """
+        from oda_rl.agents.saving import load
+
+        return load(cls, Path(path), env)
+
+    @abstractmethod
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return metadata and arrays from which :meth:`_from_file` makes the agent anew."""
+
+    @classmethod
+    @abstractmethod
+    def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Make an agent without an environment from what :meth:`_to_file` returned."""
+
+    def _greedy(self, observation: Any) -> Any:
+        return self.predict(observation)[0]
+
+    def _reset_env(self, env: gym.Env[Any, Any]) -> Any:
+        """Reset, with a seed the first time, and return the observation."""
+        seed = None if self._env_seeded else int(self._env_rng.integers(2**31))
+        self._env_seeded = True
+        return env.reset(seed=seed)[0]
+
+    def _require_env(self) -> gym.Env[Any, Any]:
+        if self.env is None:
+            if self.env_id is None:
+                raise ValueError("env is None: load the agent with load(path, env=...)")
+            self.env = make_env(self.env_id)
+        return self.env
+
+
+def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Generator]:
+    """Independent generators from one seed; raise ValueError if it is not one."""
+    if seed is not None and (int(seed) != seed or seed < 0):
+        raise ValueError(f"seed is {seed!r}: it must be an integer of at least 0, or None")
+    children = np.random.SeedSequence(seed).spawn(len(names))
+    return {name: np.random.default_rng(child) for name, child in zip(names, children, strict=True)}
+
+
+def checked_count(name: str, value: int) -> int:
+    """Return ``value`` as an int; raise ValueError unless it is an integer of at least 1."""
+    if int(value) != value or value < 1:
+        raise ValueError(f"{name} is {value!r}: it must be an integer of at least 1")
+    return int(value)

@@ -1,0 +1,188 @@
+"""Agent and learner, or agent and environment, in one compiled function."""
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled, inlined
+from oda_rl.agents.partitions import INTERPRETED, KIND, observe_compiled
+from oda_rl.agents.qlearning import (
+    CELL,
+    EPISODE_END,
+    EPISODE_LENGTH,
+    GRADIENT,
+    LARGEST,
+    LAST_LENGTH,
+    LAST_RETURN,
+    N_CELLS,
+    NOT_FINITE,
+    OBSERVE,
+    ORIGIN,
+    POINT,
+    RESHAPE,
+    SETTINGS,
+    UNIFORMS,
+    WEIGHTS,
+    act,
+    choose,
+    greedy_action,
+    learn_from,
+)
+from oda_rl.diagram import assign
+from oda_rl.envs.cartpole import cartpole_step
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@compiled
+def observe_and_act(
+    observation: FloatArray,
+    cells: FloatArray,
+    metric: FloatArray,
+    schedule: FloatArray,
+    diagram: FloatArray,
+    table: FloatArray,
+    clock: IntArray,
+    vectors: FloatArray,
+) -> int:
+    """Show a compiled learner the current point, then choose an action for the observation.
+
+    Negative: minus the event to attend to first.
+    """
+    weights, gradient = vectors[WEIGHTS], vectors[GRADIENT]
+    if observe_compiled(
+        diagram, cells, metric, schedule, clock[N_CELLS], vectors[POINT], weights, gradient
+    ):
+        return -RESHAPE
+    return act(observation, diagram, table, clock, vectors)
+
+
+@inlined
+def _reset(rng: np.random.Generator, bound: float, state: FloatArray) -> None:
+    # The same draws as Generator.uniform(-bound, bound, size=4).
+    for j in range(4):
+        state[j] = -bound + (bound - -bound) * rng.random()
+
+
+@inlined
+def _look(state: FloatArray, origin: FloatArray, point: FloatArray) -> int:
+    # The environment returns float32.
+    event = 0
+    for j in range(4):
+        value = np.float32(state[j]) - origin[j]
+        point[j] = value
+        if not abs(value) <= LARGEST:
+            event = NOT_FINITE
+    return event
+
+
+@compiled
+def train_cartpole(
+    parameters: FloatArray,
+    step_reward: float,
+    failure_reward: float,
+    max_episode_steps: int,
+    reset_bound: float,
+    state: FloatArray,
+    env_rng: np.random.Generator,
+    budget: int,
+    episodes: FloatArray,
+    cells: FloatArray,
+    metric: FloatArray,
+    schedule: FloatArray,
+    diagram: FloatArray,
+    table: FloatArray,
+    clock: IntArray,
+    vectors: FloatArray,
+) -> tuple[int, int, int]:
+    """Train until the budget or the room for episodes is used up, or an event needs attention.
+
+    ``state`` is the environment's and is advanced; finished episodes are written to ``episodes``,
+    shape (room, 3), as (return, length, steps taken in this call).
+
+    Returns
+    -------
+    events, steps taken, episodes written
+    """
+    point, origin = vectors[POINT], vectors[ORIGIN]
+    weights, gradient = vectors[WEIGHTS], vectors[GRADIENT]
+    steps = 0
+    written = 0
+    at_start = True
+    while steps < budget and written < episodes.shape[0]:
+        if at_start:  # of this call, or of an episode
+            if _look(state, origin, point):
+                return NOT_FINITE, steps, written
+            clock[CELL] = assign(diagram, clock[N_CELLS], point)
+            at_start = False
+        action = choose(table, clock, vectors)
+        if action < 0:
+            return UNIFORMS, steps, written
+        terminated = cartpole_step(parameters, state, action)
+        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
+        steps += 1
+        if _look(state, origin, point):
+            return NOT_FINITE, steps, written
+        # Not a conditional expression in the call: compiled, that takes half as long again.
+        reward = step_reward
+        if terminated:
+            reward = failure_reward
+        events = learn_from(
+            diagram,
+            table,
+            clock,
+            vectors,
+            point,
+            reward,
+            terminated,
+            truncated,
+        )
+        if events & OBSERVE and schedule[KIND] != INTERPRETED:
+            events -= OBSERVE
+            if observe_compiled(
+                diagram, cells, metric, schedule, clock[N_CELLS], point, weights, gradient
+            ):
+                events |= RESHAPE
+        if events & EPISODE_END:
+            episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
+            episodes[written, 1] = clock[LAST_LENGTH]
+            episodes[written, 2] = steps
+            written += 1
+            _reset(env_rng, reset_bound, state)
+            at_start = True
+            events -= EPISODE_END
+        if events:
+            return events, steps, written
+    return 0, steps, written
+
+
+@compiled
+def evaluate_cartpole(
+    parameters: FloatArray,
+    step_reward: float,
+    failure_reward: float,
+    max_episode_steps: int,
+    reset_bound: float,
+    state: FloatArray,
+    env_rng: np.random.Generator,
+    diagram: FloatArray,
+    n_cells: int,
+    table: FloatArray,
+    origin: FloatArray,
+    returns: FloatArray,
+) -> None:
+    """Play greedily from ``state`` for as many episodes as ``returns`` has room; learn nothing."""
+    point = np.empty(4)
+    for episode in range(returns.shape[0]):
+        if episode > 0:
+            _reset(env_rng, reset_bound, state)
+        total = 0.0
+        length = 0
+        terminated = False
+        while not terminated and length < max_episode_steps:
+            _look(state, origin, point)
+            action = greedy_action(table, assign(diagram, n_cells, point))
+            terminated = cartpole_step(parameters, state, action)
+            length += 1
+            total += failure_reward if terminated else step_reward
+        returns[episode] = total

@@ -1,0 +1,61 @@
+"""The history of an agent's cells: where they were, and from which cells they came."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Level:
+    """The cells as they were when a temperature level began."""
+
+    step: int
+    """Environment steps taken before."""
+    temperature: float
+    """Temperature of the level."""
+    codevectors: FloatArray
+    """Shape (cells, d), in the observation's units."""
+    lineage: FloatArray | None
+    """Shape (cells, cells of the level before); None where learning started from nothing."""
+
+
+def history_to_arrays(history: list[Level]) -> dict[str, npt.NDArray[Any]]:
+    """Pack a history into arrays, for :func:`history_from_arrays`."""
+    lineages = [np.zeros(0) if level.lineage is None else level.lineage for level in history]
+    return {
+        "history_step": np.array([level.step for level in history], dtype=np.int64),
+        "history_temperature": np.array([level.temperature for level in history]),
+        "history_cells": np.array([len(level.codevectors) for level in history], dtype=np.int64),
+        "history_codevectors": np.concatenate(
+            [np.zeros(0), *(level.codevectors.ravel() for level in history)]
+        ),
+        "history_lineage": np.concatenate([np.zeros(0), *(array.ravel() for array in lineages)]),
+        "history_started": np.array([level.lineage is None for level in history], dtype=np.bool_),
+    }
+
+
+def history_from_arrays(arrays: dict[str, npt.NDArray[Any]], n_features: int) -> list[Level]:
+    """Unpack what :func:`history_to_arrays` packed."""
+    history: list[Level] = []
+    at_codevector = at_lineage = before = 0
+    for step, temperature, cells, started in zip(
+        arrays["history_step"].tolist(),
+        arrays["history_temperature"].tolist(),
+        arrays["history_cells"].tolist(),
+        arrays["history_started"].tolist(),
+        strict=True,
+    ):
+        codevectors = arrays["history_codevectors"][at_codevector:][: cells * n_features]
+        at_codevector += cells * n_features
+        lineage = None
+        if not started:
+            lineage = arrays["history_lineage"][at_lineage:][: cells * before]
+            lineage = lineage.reshape(cells, before)
+            at_lineage += cells * before
+        history.append(Level(step, temperature, codevectors.reshape(cells, n_features), lineage))
+        before = cells
+    return history

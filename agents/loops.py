@@ -1,0 +1,125 @@
+"""Agent and environment, step after step: from Python, or in one compiled function.
+
+Each training loop is a generator of pairs: steps taken so far, and the episodes that have ended
+since the last pair, shape (n, 3), as (return, length, steps since the last pair).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from numba.core.errors import NumbaError
+
+from oda_rl.agents import qlearning as ql
+from oda_rl.agents.core import Core
+from oda_rl.agents.fused import train_cartpole
+from oda_rl.agents.training import Interrupt
+from oda_rl.envs.dynamics import CompiledCartPole
+
+FloatArray = npt.NDArray[np.float64]
+Progress = Iterator[tuple[int, FloatArray]]
+
+_STEPS_PER_REPORT = 1000
+_FUSED_STEPS = 50_000  # most steps in one call of compiled code
+_FUSED_EPISODES = 1024
+_NO_EPISODE = np.empty((0, 3))
+
+
+def train_stepwise(
+    core: Core, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
+) -> Progress:
+    """Train on any environment, beginning with the ``observation`` that its reset returned."""
+    vector, first_action = core.interface.vector, core.interface.first_action
+    # Unpacked: a call with a star takes longer, and this loop is what users wait for.
+    diagram, table, clock, vectors = core.arrays
+    step, observe_and_act, observe = ql.step, core.observe_and_act, -ql.OBSERVE
+    converting = vector(observation) is not observation
+    action = core.act(vector(observation))
+    last = code = 0
+    for begin in range(0, total, _STEPS_PER_REPORT):
+        end = min(begin + _STEPS_PER_REPORT, total)
+        for steps in range(begin + 1, end + 1):
+            observation, reward, terminated, truncated, _ = env.step(first_action + action)
+            if converting:
+                observation = vector(observation)
+            reward = reward if type(reward) is float else float(reward)
+            try:
+                code = step(
+                    observation, reward, terminated, truncated, diagram, table, clock, vectors
+                )
+            except NumbaError:  # an observation of another kind than the first
+                vector(observation)
+                raise
+            if code == observe:  # the one frequent event
+                code = observe_and_act(observation)
+            if code >= 0 and not interrupt.requested:
+                action = code
+                continue
+            episode = _NO_EPISODE
+            if code < 0:
+                core.attend(-code, "the environment's observation or reward")
+                if -code & ql.EPISODE_END:
+                    episode = last_episode(core, steps - last)
+                    last = steps
+                    observation, _ = env.reset()
+            if len(episode) or interrupt.requested:
+                yield steps, episode
+            if code < 0 and steps < total:
+                action = core.act(vector(observation))
+        yield end, _NO_EPISODE
+    if code >= 0:
+        core.withdraw_choice()  # the last step chose an action that nobody will take
+
+
+def train_fused(core: Core, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
+    """Train in compiled code on an environment that has been reset.
+
+    ``one_by_one`` yields after each episode.
+    """
+    parameters, step_reward, failure_reward, max_episode_steps, reset_bound = dynamics.arguments
+    cells, metric, schedule = core.partition.learner
+    state = dynamics.read_state()
+    room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
+    steps = 0
+    while steps < total:
+        events, taken, written = train_cartpole(
+            parameters,
+            step_reward,
+            failure_reward,
+            max_episode_steps,
+            reset_bound,
+            state,
+            dynamics.env.np_random,
+            min(_FUSED_STEPS, total - steps),
+            room,
+            cells,
+            metric,
+            schedule,
+            *core.arrays,
+        )
+        steps += taken
+        if events:
+            core.attend(events, "the environment's state")
+        dynamics.write_state(state, int(core.clock[ql.EPISODE_LENGTH]))
+        yield steps, room[:written].copy()
+
+
+def last_episode(core: Core, moment: float) -> FloatArray:
+    """Return the episode that has just ended, shape (1, 3), with ``moment`` in the last column."""
+    return np.array([[core.settings[ql.LAST_RETURN], float(core.clock[ql.LAST_LENGTH]), moment]])
+
+
+def play(
+    env: gym.Env[Any, Any], policy: Callable[[Any], Any], seed: int | None
+) -> Iterator[tuple[Any, float, bool]]:
+    """Play for ever; yields (observation acted on, reward, whether the episode has ended)."""
+    observation, _ = env.reset(seed=seed)
+    while True:
+        before = observation
+        observation, reward, terminated, truncated, _ = env.step(policy(before))
+        done = bool(terminated or truncated)
+        yield before, float(reward), done
+        if done:
+            observation, _ = env.reset()

@@ -1,0 +1,391 @@
+"""The fast timescale: Watkins' Q(λ) over cells, and an agent's bookkeeping, compiled.
+
+The same functions run inside the fused loops and, called once a step, in the Python loop; that both
+give the same bits rests on it. The state of an agent is a few arrays:
+
+``table``, shape (4, capacity, actions)
+    Layers: Q-values, number of updates, eligibility traces, step size of the last update.
+``clock``
+    Integers that the kernels read and count, by the slots below.
+``vectors``, shape (8, at least max(capacity, d))
+    The current point; the origin that is subtracted from observations; their running mean and
+    sum of squared deviations; two rows of scratch for the learner; the settings, by the slots
+    below; and random numbers for exploration, drawn in blocks because handing a Generator to
+    compiled code costs more than a whole step.
+
+Few arrays, because each costs a call from Python some 45 ns.
+
+What compiled code cannot do itself it reports as events, bits of one integer.
+
+References
+----------
+C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 1989: Q(λ).
+C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
+deterministic annealing", algorithm 2: with λ = 0.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled, inlined
+from oda_rl.diagram import assign
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# Layers of the table.
+VALUES, VISITS, TRACES, STEP_SIZES = range(4)
+
+# Slots of the settings.
+(
+    DISCOUNT,
+    TRACE_DECAY,
+    STEP_EXPONENT,
+    MIN_STEP_SIZE,
+    EXPLORATION,
+    EXPLORATION_DECAY,
+    SOLVED_RETURN,
+    EPISODE_RETURN,
+    LAST_RETURN,
+) = range(9)
+
+# Slots of the clock.
+(
+    N_CELLS,
+    CELL,
+    ACTION,
+    GREEDY_ACTION,
+    STEPS,
+    STEPS_SINCE_START,
+    EPISODE_LENGTH,
+    LAST_LENGTH,
+    NEXT_UNIFORM,
+    COUNTDOWN,
+    OBSERVE_EVERY,
+    LEARNER_ACTIVE,
+    PHASE,
+    STREAK,  # of solved episodes, or minus that of others
+    SOLVED_EPISODES,
+    RESTART_AFTER,
+    WARMUP_STEPS,
+    SAMPLES_SEEN,
+) = range(18)
+N_CLOCK = 18
+
+# Phases: random play to learn the scale, learning, and resting on a policy that solves the task.
+WARMUP, LEARNING, FROZEN = range(3)
+
+# Rows of the vectors.
+POINT, ORIGIN, MEAN, DEVIATIONS, WEIGHTS, GRADIENT, SETTINGS, UNIFORM = range(8)
+N_VECTORS = 8
+
+# Events.
+EPISODE_END = 1
+OBSERVE = 2  # the slow timescale is due to see the current point
+RESHAPE = 4  # and, having seen it, to split and merge its cells
+RESTART = 8
+WARM = 16  # the random play is over
+UNIFORMS = 32  # the block of random numbers is used up
+BAD_SHAPE = 64
+NOT_FINITE = 128
+
+SMALLEST_TRACE = 1e-3
+LARGEST = 1e150  # of an observation's components, whose squares are summed
+
+
+@inlined
+def load_point(observation: FloatArray, vectors: FloatArray, d: int) -> int:
+    """Make an observation, minus the origin, the current point; returns an event if it is bad."""
+    if observation.shape[0] != d:
+        return BAD_SHAPE
+    event = 0
+    for j in range(d):
+        value = observation[j] - vectors[ORIGIN, j]
+        vectors[POINT, j] = value
+        if not abs(value) <= LARGEST:  # NaN too
+            event = NOT_FINITE
+    return event
+
+
+@inlined
+def greedy_action(table: FloatArray, cell: int) -> int:
+    """Return the action of largest Q-value in a cell; the first of equals."""
+    best = 0
+    for action in range(1, table.shape[2]):
+        if table[VALUES, cell, action] > table[VALUES, cell, best]:
+            best = action
+    return best
+
+
+@inlined
+def choose(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
+    """Epsilon-greedy action for the current cell, or minus the event that prevents it.
+
+    One uniform decides both whether to explore and, rescaled, which action.
+    """
+    n_actions = table.shape[2]
+    best = greedy_action(table, clock[CELL])
+    action = best
+    if clock[PHASE] != FROZEN:
+        i = clock[NEXT_UNIFORM]
+        if i == vectors.shape[1]:
+            return -UNIFORMS
+        clock[NEXT_UNIFORM] = i + 1
+        epsilon = 1.0
+        if clock[PHASE] == LEARNING:
+            epsilon = vectors[SETTINGS, EXPLORATION] / (
+                1.0 + clock[STEPS_SINCE_START] / vectors[SETTINGS, EXPLORATION_DECAY]
+            )
+        uniform = vectors[UNIFORM, i]
+        if uniform < epsilon:
+            action = min(int(uniform / epsilon * n_actions), n_actions - 1)
+    clock[GREEDY_ACTION] = best
+    clock[ACTION] = action
+    return action
+
+
+@inlined
+def _step_size(visits: float, vectors: FloatArray) -> float:
+    power = math.exp(-vectors[SETTINGS, STEP_EXPONENT] * math.log(visits))  # half the time of **
+    return max(float(vectors[SETTINGS, MIN_STEP_SIZE]), power)
+
+
+@inlined
+def update_values(
+    table: FloatArray,
+    clock: IntArray,
+    vectors: FloatArray,
+    next_cell: int,
+    reward: float,
+    terminated: bool,
+) -> None:
+    """One step of Watkins' Q(λ) with replacing traces.
+
+    The traces of the cell's other actions are cleared (Singh and Sutton 1996), and all traces if
+    the action was not greedy. The value after a terminal step is 0.
+    """
+    n_cells, cell, action = clock[N_CELLS], clock[CELL], clock[ACTION]
+    n_actions = table.shape[2]
+    target = reward
+    if not terminated:
+        best = greedy_action(table, next_cell)
+        target += vectors[SETTINGS, DISCOUNT] * table[VALUES, next_cell, best]
+    error = target - table[VALUES, cell, action]
+    visits = table[VISITS, cell, action] + 1.0
+    table[VISITS, cell, action] = visits
+    table[STEP_SIZES, cell, action] = _step_size(visits, vectors)
+    if vectors[SETTINGS, TRACE_DECAY] == 0.0:
+        table[VALUES, cell, action] += table[STEP_SIZES, cell, action] * error
+        return
+    if action != clock[GREEDY_ACTION]:
+        clear_traces(table, n_cells)
+    for other in range(n_actions):
+        table[TRACES, cell, other] = 0.0
+    table[TRACES, cell, action] = 1.0
+    decay = vectors[SETTINGS, DISCOUNT] * vectors[SETTINGS, TRACE_DECAY]
+    for k in range(n_cells):
+        for b in range(n_actions):
+            trace = table[TRACES, k, b]
+            table[VALUES, k, b] += table[STEP_SIZES, k, b] * trace * error
+            trace *= decay
+            table[TRACES, k, b] = trace if trace > SMALLEST_TRACE else 0.0
+
+
+@compiled
+def clear_traces(table: FloatArray, n_cells: int) -> None:
+    """Forget which state-action pairs led here."""
+    for k in range(n_cells):
+        for b in range(table.shape[2]):
+            table[TRACES, k, b] = 0.0
+
+
+@inlined
+def learn_from(
+    diagram: FloatArray,
+    table: FloatArray,
+    clock: IntArray,
+    vectors: FloatArray,
+    point: FloatArray,
+    reward: float,
+    terminated: bool,
+    truncated: bool,
+) -> int:
+    """Learn from the step that led to ``point``, a view of its row of ``vectors``; returns events.
+
+    Afterwards that point is the current one.
+    """
+    if reward - reward != 0.0:
+        return NOT_FINITE
+    events = 0
+    next_cell = assign(diagram, clock[N_CELLS], point)
+    clock[STEPS] += 1
+    clock[STEPS_SINCE_START] += 1
+    clock[EPISODE_LENGTH] += 1
+    vectors[SETTINGS, EPISODE_RETURN] += reward
+    if clock[WARMUP_STEPS] > 0 and clock[PHASE] != FROZEN:
+        _track_moments(vectors, diagram.shape[1] - 1, clock)
+    if clock[PHASE] == LEARNING:
+        update_values(table, clock, vectors, next_cell, reward, terminated)
+        if clock[LEARNER_ACTIVE]:
+            clock[COUNTDOWN] -= 1
+            if clock[COUNTDOWN] == 0:
+                clock[COUNTDOWN] = clock[OBSERVE_EVERY]
+                events |= OBSERVE
+    elif clock[PHASE] == WARMUP and clock[STEPS_SINCE_START] >= clock[WARMUP_STEPS]:
+        events |= WARM
+    clock[CELL] = next_cell
+    if terminated or truncated:
+        events |= _end_episode(table, clock, vectors)
+    return events
+
+
+@compiled
+def _track_moments(vectors: FloatArray, d: int, clock: IntArray) -> None:
+    # Welford's recursion.
+    clock[SAMPLES_SEEN] += 1
+    for j in range(d):
+        value = vectors[POINT, j] + vectors[ORIGIN, j]
+        change = value - vectors[MEAN, j]
+        vectors[MEAN, j] += change / clock[SAMPLES_SEEN]
+        vectors[DEVIATIONS, j] += change * (value - vectors[MEAN, j])
+
+
+@compiled
+def _end_episode(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
+    events = EPISODE_END
+    solved = vectors[SETTINGS, EPISODE_RETURN] >= vectors[SETTINGS, SOLVED_RETURN]
+    if clock[PHASE] != WARMUP:
+        if solved:
+            clock[STREAK] = max(clock[STREAK], 0) + 1
+        else:
+            clock[STREAK] = min(clock[STREAK], 0) - 1
+        if clock[SOLVED_EPISODES] > 0:
+            clock[PHASE] = FROZEN if clock[STREAK] >= clock[SOLVED_EPISODES] else LEARNING
+        if (
+            clock[STREAK] <= -max(clock[SOLVED_EPISODES], 1)
+            and clock[RESTART_AFTER] > 0
+            and clock[STEPS_SINCE_START] > clock[RESTART_AFTER]
+        ):
+            events |= RESTART
+        clear_traces(table, clock[N_CELLS])
+    vectors[SETTINGS, LAST_RETURN] = vectors[SETTINGS, EPISODE_RETURN]
+    clock[LAST_LENGTH] = clock[EPISODE_LENGTH]
+    begin_episode(clock, vectors)
+    return events
+
+
+@compiled
+def begin_episode(clock: IntArray, vectors: FloatArray) -> None:
+    """Set the counters of an episode to 0."""
+    vectors[SETTINGS, EPISODE_RETURN] = 0.0
+    clock[EPISODE_LENGTH] = 0
+
+
+@compiled
+def act(
+    observation: FloatArray,
+    diagram: FloatArray,
+    table: FloatArray,
+    clock: IntArray,
+    vectors: FloatArray,
+) -> int:
+    """Choose an action for an observation; negative: minus the event that prevents it."""
+    point = vectors[POINT]
+    event = load_point(observation, vectors, diagram.shape[1] - 1)
+    if event:
+        return -event
+    clock[CELL] = assign(diagram, clock[N_CELLS], point)
+    return choose(table, clock, vectors)
+
+
+@compiled
+def update(
+    observation: FloatArray,
+    action: int,
+    reward: float,
+    next_observation: FloatArray,
+    terminated: bool,
+    truncated: bool,
+    diagram: FloatArray,
+    table: FloatArray,
+    clock: IntArray,
+    vectors: FloatArray,
+) -> int:
+    """Learn from one transition; returns events."""
+    d = diagram.shape[1] - 1
+    point = vectors[POINT]
+    event = load_point(observation, vectors, d)
+    if event:
+        return event
+    cell = assign(diagram, clock[N_CELLS], point)
+    event = load_point(next_observation, vectors, d)
+    if event:
+        return event
+    clock[CELL] = cell
+    clock[ACTION] = action
+    clock[GREEDY_ACTION] = greedy_action(table, cell)
+    return learn_from(
+        diagram,
+        table,
+        clock,
+        vectors,
+        point,
+        reward,
+        terminated,
+        truncated,
+    )
+
+
+@compiled
+def step(
+    next_observation: FloatArray,
+    reward: float,
+    terminated: bool,
+    truncated: bool,
+    diagram: FloatArray,
+    table: FloatArray,
+    clock: IntArray,
+    vectors: FloatArray,
+) -> int:
+    """Learn from the last action's outcome and choose the next action in one call.
+
+    Negative: minus the events to attend to first; then :func:`act` chooses.
+    """
+    point = vectors[POINT]
+    events = load_point(next_observation, vectors, diagram.shape[1] - 1)
+    if events == 0:
+        events = learn_from(
+            diagram,
+            table,
+            clock,
+            vectors,
+            point,
+            reward,
+            terminated,
+            truncated,
+        )
+    if events:
+        return -events
+    return choose(table, clock, vectors)
+
+
+def carry_table(table: FloatArray, lineage: FloatArray) -> None:
+    """Move the table along a lineage, shape (new cells, old cells).
+
+    A new cell's Q-value is the average of those of the cells it comes from, by their updates (by
+    the lineage's weights where there were none). Updates are added up, but start again from 0
+    where a cell was split; all traces are cleared. Step sizes are set by the next updates.
+    """
+    n_new, n_old = lineage.shape
+    values, visits = table[VALUES, :n_old], table[VISITS, :n_old]
+    parents = (lineage > 0.0).astype(np.float64)
+    whole = parents.sum(axis=0) <= 1.0
+    weights = parents @ visits
+    averages = (lineage @ values) / lineage.sum(axis=1, keepdims=True)
+    by_visits = (parents @ (visits * values)) / np.where(weights > 0.0, weights, 1.0)
+    added = parents @ (visits * whole[:, None])
+    table[VALUES, :n_new] = np.where(weights > 0.0, by_visits, averages)
+    table[VISITS, :n_new] = added
+    table[TRACES] = 0.0

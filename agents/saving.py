@@ -1,0 +1,92 @@
+"""Agents as files, and run folders."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any, TypeVar
+
+import gymnasium as gym
+
+from oda_rl import persistence
+from oda_rl.agents.base import Agent
+from oda_rl.agents.environments import make_env
+from oda_rl.agents.history import history_from_arrays, history_to_arrays
+from oda_rl.agents.spaces import Interface
+from oda_rl.agents.training import EpisodeLog
+
+AGENT_FILE = "agent.zip"
+CONFIG_FILE = "config.json"
+MONITOR_FILE = "monitor.csv"
+_FORMAT = 1
+
+AnyAgent = TypeVar("AnyAgent", bound=Agent)
+
+
+def save(agent: Agent, path: Path) -> None:
+    """Save an agent to a ``.zip`` file or a run folder."""
+    if path.suffix == ".zip":
+        _save_file(agent, path)
+        return
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"path is {str(path)!r}: it must be a folder or end in .zip")
+    metadata = _save_file(agent, path / AGENT_FILE)
+    config = {
+        "algorithm": metadata["kind"],
+        "env_id": agent.env_id,
+        "partition": metadata["partition"],
+        "num_timesteps": agent.num_timesteps,
+        "config": metadata["config"],
+    }
+    persistence.write_text(path / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
+    started = time.time() - agent.training_seconds
+    persistence.write_text(
+        path / MONITOR_FILE, agent.episodes.to_monitor_csv(agent.env_id, started)
+    )
+
+
+def _save_file(agent: Agent, path: Path) -> dict[str, Any]:
+    own_metadata, own_arrays = agent._to_file()
+    metadata = {
+        "kind": type(agent).__name__,
+        "format": _FORMAT,
+        "env_id": agent.env_id,
+        "interface": agent.interface.to_json(),
+        "training_seconds": agent.training_seconds,
+        **own_metadata,
+    }
+    arrays = {
+        "episodes": agent.episodes.rows,
+        **history_to_arrays(agent.history),
+        **own_arrays,
+    }
+    persistence.save_archive(path, metadata, arrays)
+    return metadata
+
+
+def load(cls: type[AnyAgent], path: Path, env: str | gym.Env[Any, Any] | None) -> AnyAgent:
+    """Load an agent from a file or a run folder."""
+    file = path / AGENT_FILE if path.is_dir() else path
+    if not file.exists():
+        what = f"run folder with an {AGENT_FILE}" if path.is_dir() else "file or run folder"
+        raise FileNotFoundError(f"{str(path)!r} is no {what}")
+    metadata, arrays = persistence.load_archive(file)
+    if metadata.get("kind") != cls.__name__ or metadata.get("format") != _FORMAT:
+        raise ValueError(
+            f"{str(file)!r} holds {metadata.get('kind')!r} in format {metadata.get('format')!r}: "
+            f"it must hold {cls.__name__!r} in format {_FORMAT}"
+        )
+    try:
+        agent = cls._from_file(metadata, arrays)
+        agent.episodes = EpisodeLog(arrays["episodes"])
+        agent.history[:] = history_from_arrays(arrays, agent.interface.n_features)
+        agent.training_seconds = metadata["training_seconds"]
+        agent.env_id = metadata["env_id"]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"{str(file)!r} is damaged: {error!r}") from error
+    agent.env = make_env(env) if isinstance(env, str) else env
+    if agent.env is not None:
+        found = Interface.of(agent.env)
+        if found != agent.interface:
+            raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
+        agent.env_id = agent.env.spec.id if agent.env.spec is not None else None
+    return agent

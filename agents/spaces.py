@@ -1,0 +1,82 @@
+"""Observation and action spaces: what the agent takes, and what it says about the rest."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What an agent has to know of its environment's spaces."""
+
+    observation_shape: tuple[int, ...]
+    n_actions: int
+    first_action: int
+    """The environment's number for the agent's action 0."""
+
+    @classmethod
+    def of(cls, env: gym.Env[Any, Any]) -> "Interface":
+        """Read the spaces of an environment; raise TypeError or ValueError if unsupported."""
+        observations, actions = env.observation_space, env.action_space
+        if not isinstance(observations, spaces.Box):
+            raise TypeError(
+                f"observation_space is {observations}: it must be a Box; "
+                "gymnasium.wrappers.FlattenObservation turns Dict, Tuple, Discrete and "
+                "MultiDiscrete observations into one"
+            )
+        if not isinstance(actions, spaces.Discrete):
+            raise TypeError(
+                f"action_space is {actions}: it must be Discrete; gymnasium.wrappers."
+                "TransformAction can offer a choice of a few continuous or combined actions as one"
+            )
+        if int(np.prod(observations.shape)) == 0:
+            raise ValueError(
+                f"observation_space is {observations}: it must have at least one component"
+            )
+        return cls(observations.shape, int(actions.n), int(actions.start))
+
+    @property
+    def n_features(self) -> int:
+        """Number of components of a flattened observation."""
+        return int(np.prod(self.observation_shape))
+
+    def flatten(self, name: str, observation: Any) -> npt.NDArray[Any]:
+        """Return one observation as a vector; raise ValueError if its shape is another."""
+        array = np.asarray(observation)
+        if array.shape != self.observation_shape:
+            raise ValueError(
+                f"{name} has shape {array.shape}: it must be {self.observation_shape}, as in the "
+                "environment's observation_space"
+            )
+        return flat(array)
+
+    def vector(self, observation: Any) -> npt.NDArray[Any]:
+        """Return one observation as a vector, without a check where that is free of cost.
+
+        Compiled code checks the length of what is already a vector.
+        """
+        if type(observation) is np.ndarray and observation.ndim == 1:
+            return observation if observation.dtype in _FLOATS else flat(observation)
+        return self.flatten("observation", observation)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, for :meth:`from_json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Interface":
+        """Take over what :meth:`to_json` returned."""
+        return cls(**{**fields, "observation_shape": tuple(fields["observation_shape"])})
+
+
+def flat(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One dimension, and float32 or float64: what compiled code takes."""
+    if array.dtype not in _FLOATS:
+        array = array.astype(np.float64)
+    return np.ascontiguousarray(array).reshape(-1)

@@ -1,0 +1,120 @@
+"""What a training needs beside the agent: a log of episodes, progress, a gentle Ctrl-C."""
+
+import io
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from oda_rl.agents.base import Agent
+
+FloatArray = npt.NDArray[np.float64]
+
+_RECENT = 20
+_REDRAW_SECONDS = 0.1
+
+
+class EpisodeLog:
+    """Return, length and time of every finished training episode."""
+
+    def __init__(self, rows: FloatArray | None = None) -> None:
+        self._blocks: list[FloatArray] = [] if rows is None else [rows]
+
+    @property
+    def rows(self) -> FloatArray:
+        """Shape (episodes, 3): return, length in steps, seconds of training up to its end."""
+        if len(self._blocks) != 1:
+            self._blocks = [np.concatenate([np.empty((0, 3)), *self._blocks])]
+        return self._blocks[0]
+
+    def append(self, rows: FloatArray) -> None:
+        """Add episodes, shape (n, 3)."""
+        self._blocks.append(rows)
+
+    def recent_return(self) -> float:
+        """Mean return of the last episodes (at most 20), NaN if there are none."""
+        rows = self.rows[-_RECENT:, 0]
+        return float(rows.mean()) if len(rows) else float("nan")
+
+    def to_monitor_csv(self, env_id: str | None, start_time: float) -> str:
+        """Text of a ``monitor.csv`` as Stable-Baselines3's plotting tools read it."""
+        text = io.StringIO()
+        header = {"t_start": start_time, "env_id": str(env_id)}
+        text.write(f"#{json.dumps(header)}\nr,l,t\n")
+        for episode_return, length, seconds in self.rows.tolist():
+            text.write(f"{episode_return:.6f},{int(length)},{seconds:.6f}\n")
+        return text.getvalue()
+
+
+class Interrupt:
+    """Whether Ctrl-C has been pressed."""
+
+    requested = False
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Interrupt]:
+    """Note the first Ctrl-C instead of raising, so that no update is left half done.
+
+    A second one raises at once. Outside of the main thread nothing is changed.
+    """
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    previous = signal.getsignal(signal.SIGINT)
+
+    def note(signal_number: int, frame: FrameType | None) -> None:
+        interrupt.requested = True
+        signal.signal(signal.SIGINT, previous)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+Report = Callable[["Agent", int], None]
+
+
+@contextmanager
+def progress_line(total: int, visible: bool) -> Iterator[Report]:
+    """Show a live line: steps, steps/s, return of the last episodes, cells, temperature."""
+    if not visible:
+        yield lambda agent, steps: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps {task.fields[status]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, refresh_per_second=10) as progress:
+        task = progress.add_task("training", total=total, status="getting ready")
+        started = drawn = time.perf_counter()
+
+        def report(agent: "Agent", steps: int) -> None:
+            nonlocal drawn
+            now = time.perf_counter()
+            if now - drawn < _REDRAW_SECONDS and steps < total:
+                return
+            drawn = now
+            progress.update(
+                task,
+                completed=steps,
+                status=f"{steps / max(now - started, 1e-9):,.0f}/s "
+                f"return {agent.episodes.recent_return():.1f} "
+                f"{agent.n_cells} cells T {agent.temperature:.3g}",
+            )
+
+        yield report

@@ -1,0 +1,363 @@
+"""The online agent: fast Q-learning over a few cells, slow annealing that places them."""
+
+from dataclasses import asdict, replace
+from typing import Any, Self, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents import qlearning as ql
+from oda_rl.agents.base import Agent, spawn_rngs
+from oda_rl.agents.config import TwoTimescaleConfig, preset
+from oda_rl.agents.core import FINITE, Core
+from oda_rl.agents.environments import make_env, observes_as_registered
+from oda_rl.agents.fused import evaluate_cartpole
+from oda_rl.agents.history import Level
+from oda_rl.agents.loops import Progress, last_episode, train_fused, train_stepwise
+from oda_rl.agents.partitions import ODAPartition, Partition
+from oda_rl.agents.spaces import Interface, flat
+from oda_rl.agents.training import EpisodeLog, Interrupt
+from oda_rl.diagram import assign, assign_batch
+from oda_rl.envs.dynamics import compiled_dynamics
+
+FloatArray = npt.NDArray[np.float64]
+
+PARTITIONS = {"oda": ODAPartition}
+
+
+class TwoTimescaleAgent(Agent):
+    """Q(λ) over aggregate states that online deterministic annealing places while it learns.
+
+    Fast: Watkins' Q(λ) on a table with one row a cell. Slow: every few steps the observation also
+    moves the codevectors of the cells; at each new, lower temperature they split where the visited
+    states ask for it, and children inherit their parent's row. Two solved episodes in a row freeze
+    the agent, an unsolved one sets it learning again, and if it is stuck (5000 steps, and two
+    unsolved episodes in a row) it starts from nothing.
+
+    Parameters
+    ----------
+    env : str or gymnasium.Env
+        An environment, or the id of one. Observations: Box of any shape; actions: Discrete.
+    partition : {"oda"} or Partition
+        How observations are aggregated; see :class:`oda_rl.agents.Partition`.
+    seed : int or None
+        Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+    **config
+        Settings of :class:`oda_rl.agents.TwoTimescaleConfig`; they go before the environment's
+        preset.
+
+    Attributes
+    ----------
+    env : gymnasium.Env or None
+        None for a loaded agent until its environment is needed.
+    config : TwoTimescaleConfig
+        The settings in force.
+    episodes : EpisodeLog
+        Return, length and time of every training episode.
+    training_seconds : float
+        Spent in :meth:`learn`.
+
+    Raises
+    ------
+    ValueError
+        For settings out of range, or an unknown environment id or partition.
+    TypeError
+        For unknown settings, or spaces that are not supported.
+
+    References
+    ----------
+    C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
+    deterministic annealing", algorithm 2.
+
+    Examples
+    --------
+    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000)
+    >>> action, _ = agent.predict(agent.env.reset(seed=1)[0])
+    >>> agent.evaluate(10, seed=1).shape
+    (10,)
+    """
+
+    def __init__(
+        self,
+        env: str | gym.Env[Any, Any],
+        *,
+        partition: str | Partition = "oda",
+        seed: int | None = None,
+        **config: Any,
+    ) -> None:
+        made = make_env(env) if isinstance(env, str) else env
+        env_id = made.spec.id if made.spec is not None else None
+        known = preset(env_id if observes_as_registered(made) else None)
+        settings = TwoTimescaleConfig(**{**vars(known), **config})
+        if settings.solved_return is None and made.spec is not None:
+            settings = replace(settings, solved_return=made.spec.reward_threshold)
+        self._build(Interface.of(made), settings, partition, seed)
+        self.env = made
+        self.env_id = env_id
+        if settings.state_scale is not None:  # otherwise it has to be learned first
+            self._core.start()
+
+    def _build(
+        self,
+        interface: Interface,
+        config: TwoTimescaleConfig,
+        partition: str | Partition,
+        seed: int | None,
+    ) -> None:
+        d = interface.n_features
+        if config.state_scale is not None and len(config.state_scale) != d:
+            raise ValueError(
+                f"state_scale is {config.state_scale}: it must have {d} components, one for each "
+                "of the observation"
+            )
+        self._rngs = spawn_rngs(seed, ("explore", "partition", "env", "predict"))
+        self._env_rng = self._rngs["env"]
+        if isinstance(partition, str):
+            if partition not in PARTITIONS:
+                raise ValueError(
+                    f"partition is {partition!r}: it must be one of {sorted(PARTITIONS)}, or an "
+                    "object with the methods of oda_rl.agents.Partition"
+                )
+            partition = PARTITIONS[partition](d, config, self._rngs["partition"])
+        self.interface = interface
+        self.config = config
+        self.partition: Partition = partition
+        self.episodes = EpisodeLog()
+        self.training_seconds = 0.0
+        self._core = Core(interface, config, partition, self._rngs["explore"])
+        self._acted = False
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells (aggregate states)."""
+        return self._core.n_cells
+
+    @property
+    def q_values(self) -> FloatArray:
+        """The Q-table, shape (n_cells, n_actions); a view."""
+        return self._core.table[ql.VALUES, : self.n_cells]
+
+    @property
+    def visits(self) -> FloatArray:
+        """Updates of each entry of the Q-table since its cell was born, same shape; a view."""
+        return self._core.table[ql.VISITS, : self.n_cells]
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
+        return self._core.codevectors
+
+    @property
+    def history(self) -> list[Level]:  # type: ignore[override]
+        """The cells at the beginning of each temperature level, and their lineage."""
+        return self._core.history
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the current level."""
+        return self.partition.temperature
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps learned from, random play and restarts included."""
+        return int(self._core.clock[ql.STEPS])
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the last episodes were solved and the agent therefore rests."""
+        return bool(self._core.clock[ql.PHASE] == ql.FROZEN)
+
+    def act(self, observation: npt.ArrayLike) -> int:
+        """Choose an action, exploring as training asks for.
+
+        Parameters
+        ----------
+        observation : array_like
+            One observation, in the shape of the observation space.
+
+        Returns
+        -------
+        int
+            An action of the environment's action space.
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        action = self._core.act(self.interface.flatten("observation", observation))
+        self._acted = True
+        return self.interface.first_action + action
+
+    def update(
+        self,
+        observation: npt.ArrayLike,
+        action: int,
+        reward: SupportsFloat,
+        next_observation: npt.ArrayLike,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        """Learn from one step of the environment.
+
+        A terminated episode has no value after its last step; a truncated one goes on being worth
+        what its last observation promises.
+
+        Parameters
+        ----------
+        observation, next_observation : array_like
+            Before and after the step, in the shape of the observation space.
+        action : int
+            The action taken, usually what :meth:`act` returned.
+        reward : float
+            The reward received; finite.
+        terminated, truncated : bool
+            As ``env.step`` returned them.
+
+        Raises
+        ------
+        RuntimeError
+            If :meth:`act` has not been called since the last update.
+        ValueError
+            For a wrong shape, an unknown action, or values that are not finite. Nothing has been
+            learned then.
+        """
+        if not self._acted:
+            raise RuntimeError("update was called before act: call act(observation) first")
+        first, n_actions = self.interface.first_action, self.interface.n_actions
+        index = int(action) - first
+        if not (0 <= index < n_actions and int(action) == action):
+            raise ValueError(
+                f"action is {action!r}: it must be an integer from {first} to "
+                f"{first + n_actions - 1}"
+            )
+        core = self._core
+        events = ql.update(
+            self.interface.flatten("observation", observation),
+            index,
+            float(reward),
+            self.interface.flatten("next_observation", next_observation),
+            bool(terminated),
+            bool(truncated),
+            *core.arrays,
+        )
+        if events:
+            core.attend(events, "observation, next_observation or reward")
+        self._acted = False
+        if events & ql.EPISODE_END:
+            self.episodes.append(last_episode(core, self.training_seconds))
+
+    def predict(
+        self,
+        observation: npt.ArrayLike,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """Return the greedy action for one observation, or the actions for a batch.
+
+        The signature is that of Stable-Baselines3, whose ``evaluate_policy`` takes this agent.
+
+        Parameters
+        ----------
+        observation : array_like
+            One observation, or a batch with one more leading dimension.
+        state, episode_start
+            Ignored; ``state`` is returned.
+        deterministic : bool
+            False explores as training does at present.
+
+        Returns
+        -------
+        action : numpy.int64 or ndarray of int64, shape (n,)
+        state
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        cells = self.cell(observation)
+        actions = self.q_values.argmax(axis=1)[cells]
+        if not deterministic:
+            rng = self._rngs["predict"]
+            explore = rng.random(np.shape(cells)) < self._core.epsilon
+            draws = rng.integers(self.interface.n_actions, size=np.shape(cells))
+            actions = np.where(explore, draws, actions)
+        return self.interface.first_action + np.int64(actions), state
+
+    def cell(self, observation: npt.ArrayLike) -> Any:
+        """Return the cell of one observation (int), or those of a batch, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        shape = self.interface.observation_shape
+        array = np.asarray(observation)
+        if array.shape != shape and array.shape[1:] != shape:
+            raise ValueError(
+                f"observation has shape {array.shape}: it must be {shape}, or (n, "
+                f"{', '.join(map(str, shape))}) for a batch"
+            )
+        points = flat(array).reshape(-1, self.interface.n_features) - self._core.origin
+        if not (np.abs(points) <= ql.LARGEST).all():
+            raise ValueError(f"observation is not finite: {FINITE}")
+        if array.shape == shape:
+            return assign(self.partition.diagram, self.n_cells, points[0])
+        cells = np.empty(len(points), dtype=np.int64)
+        assign_batch(self.partition.diagram, self.n_cells, points, cells)
+        return cells
+
+    def _train(
+        self, env: gym.Env[Any, Any], total: int, one_by_one: bool, interrupt: Interrupt
+    ) -> Progress:
+        self._core.begin_episode()
+        self._acted = False
+        dynamics = compiled_dynamics(env)
+        observation = self._reset_env(env)
+        if dynamics is None:
+            return train_stepwise(self._core, env, observation, total, interrupt)
+        return train_fused(self._core, dynamics, total, one_by_one)
+
+    def _evaluate_fused(
+        self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
+    ) -> FloatArray | None:
+        dynamics = compiled_dynamics(env)
+        if dynamics is None or dynamics.time_limit is None:
+            return None
+        env.reset(seed=seed)
+        returns = np.empty(n_episodes)
+        evaluate_cartpole(
+            *dynamics.arguments,
+            dynamics.read_state(),
+            dynamics.env.np_random,
+            self.partition.diagram,
+            self.n_cells,
+            self._core.table,
+            self._core.origin,
+            returns,
+        )
+        return returns
+
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]
+        metadata = {
+            "partition": names[0] if names else type(self.partition).__name__,
+            "config": asdict(self.config),
+            "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
+        }
+        return metadata, self._core.state()
+
+    @classmethod
+    def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        agent = cls.__new__(cls)
+        config = TwoTimescaleConfig(**metadata["config"])
+        interface = Interface.from_json(metadata["interface"])
+        agent._build(interface, config, metadata["partition"], None)
+        agent._core.restore(arrays)
+        for name, rng in agent._rngs.items():
+            rng.bit_generator.state = metadata["rngs"][name]
+        return agent

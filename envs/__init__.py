@@ -1,0 +1,23 @@
+"""Environments: importing this package registers ``oda_rl/BartoCartPole-v0`` with Gymnasium.
+
+>>> import gymnasium
+>>> import oda_rl.envs
+>>> env = gymnasium.make("oda_rl/BartoCartPole-v0")
+>>> observation, info = env.reset(seed=0)
+>>> observation.shape
+(4,)
+"""
+
+from gymnasium.envs.registration import register
+
+from oda_rl.envs.cartpole import MAX_EPISODE_STEPS, BartoCartPoleEnv, BartoCartPoleVectorEnv
+
+__all__ = ["BartoCartPoleEnv", "BartoCartPoleVectorEnv"]
+
+register(
+    id="oda_rl/BartoCartPole-v0",
+    entry_point="oda_rl.envs.cartpole:BartoCartPoleEnv",
+    vector_entry_point="oda_rl.envs.cartpole:BartoCartPoleVectorEnv",
+    max_episode_steps=MAX_EPISODE_STEPS,
+    reward_threshold=950.0,
+)

@@ -1,0 +1,28 @@
+"""How this package compiles: numba's flags, in one place."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """Compile a function over arrays and scalars to machine code, cached on disk.
+
+    No ``fastmath``: it reorders sums, and the fused loops must give the same bits as the Python
+    loops. Division follows IEEE 754 (``error_model="numpy"``) instead of raising.
+
+    numba's cache looks only at the file of the compiled function: after editing a function that
+    another file's compiled code calls, delete the ``__pycache__`` folders (the tests do it).
+    """
+    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+
+
+def inlined(function: F) -> F:
+    """Compile likewise, and let LLVM put the code in place of each call.
+
+    For small functions inside hot loops: a call passes every array as seven arguments.
+    """
+    return cast(F, numba.njit(cache=True, error_model="numpy", forceinline=True)(function))

@@ -1,0 +1,121 @@
+"""The online deterministic annealing engine: functions over arrays, no classes.
+
+The state of a codebook with room for ``capacity`` cells in d dimensions:
+
+``cells``, shape (capacity, 1 + d)
+    Row k holds the association mass p_k (the masses sum to 1) and the codevector μ_k.
+``diagram``, shape (capacity, 1 + d)
+    The affine diagram of the codevectors, kept in step with them (:mod:`oda_rl.diagram`).
+``metric``, shape (d, d)
+    The positive semi-definite matrix M of the quadratic divergence (:mod:`oda_rl.divergences`).
+``n_cells``
+    How many rows count.
+
+At a fixed temperature T, :func:`observe` is called with samples until the codebook has settled.
+Then :func:`prune_and_merge` removes what the temperature does not support, the caller cools, and
+:func:`split` doubles the codebook: a pair stays apart only if T has fallen below the critical
+temperature of its cell, 2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
+
+References
+----------
+C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and clustering",
+IEEE Transactions on Neural Networks and Learning Systems, 2023, algorithm 1.
+K. Rose, "Deterministic annealing for clustering, compression, classification, regression, and
+related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled
+from oda_rl.diagram import scores
+from oda_rl.divergences import quadratic_divergences, quadratic_gradient
+
+FloatArray = npt.NDArray[np.float64]
+
+SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
+
+
+@compiled
+def observe(
+    diagram: FloatArray,
+    cells: FloatArray,
+    metric: FloatArray,
+    n_cells: int,
+    point: FloatArray,
+    temperature: float,
+    step_size: float,
+    weights: FloatArray,
+    gradient: FloatArray,
+) -> None:
+    """Let one sample attract the codevectors, each by its Gibbs share.
+
+    With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state (Jacobi order) and step size α:
+    p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). The gradient of a quadratic
+    φ is linear, so the rows of the diagram move towards the sample's own row by the same step.
+
+    ``weights`` (capacity,) and ``gradient`` (d,) are scratch.
+    """
+    d = metric.shape[0]
+    quadratic_gradient(metric, point, gradient)
+    smallest = scores(diagram, n_cells, point, weights)
+    total = 0.0
+    for k in range(n_cells):
+        weights[k] = cells[k, 0] * math.exp((smallest - weights[k]) / temperature)
+        total += weights[k]
+    for k in range(n_cells):
+        share = step_size * (weights[k] / total)
+        mass = max(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
+        cells[k, 0] = mass
+        step = share / mass
+        offset = 0.0
+        for j in range(d):
+            cells[k, 1 + j] += step * (point[j] - cells[k, 1 + j])
+            diagram[k, 1 + j] += step * (gradient[j] - diagram[k, 1 + j])
+            offset += diagram[k, 1 + j] * cells[k, 1 + j]
+        diagram[k, 0] = -0.5 * offset
+
+
+def prune_and_merge(
+    cells: FloatArray, metric: FloatArray, n_cells: int, min_mass: float, merge_below: float
+) -> FloatArray:
+    """Drop cells lighter than ``min_mass``, merge pairs closer than ``merge_below``.
+
+    The heaviest cell always remains. The diagram has to be filled anew by the caller.
+
+    Returns
+    -------
+    lineage : ndarray, shape (new cells, n_cells)
+        Row k says by which masses the new cell k consists of the old ones.
+    """
+    masses = cells[:n_cells, 0].copy()
+    codevectors = cells[:n_cells, 1:].copy()
+    lineage = np.diag(masses)
+    alive = masses >= min_mass
+    alive[masses.argmax()] = True
+    close = np.triu(quadratic_divergences(metric, codevectors) < merge_below, 1)
+    for first, second in zip(*np.nonzero(close), strict=True):
+        if alive[first] and alive[second]:
+            mass = masses[first] + masses[second]
+            share = masses[second] / mass
+            codevectors[first] += share * (codevectors[second] - codevectors[first])
+            masses[first] = mass
+            lineage[first] += lineage[second]
+            alive[second] = False
+    lineage = lineage[alive]
+    cells[: len(lineage), 0] = masses[alive] / masses[alive].sum()
+    cells[: len(lineage), 1:] = codevectors[alive]
+    return lineage
+
+
+def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
+    """Split every cell k into μ_k ± ``shifts[k]``, each with half the mass.
+
+    The second halves take the rows from ``n_cells`` on.
+    """
+    cells[:n_cells, 0] *= 0.5
+    cells[n_cells : 2 * n_cells] = cells[:n_cells]
+    cells[:n_cells, 1:] += shifts
+    cells[n_cells : 2 * n_cells, 1:] -= shifts

@@ -1,0 +1,181 @@
+"""The oda-rl command: train, evaluate, plot."""
+
+import gc
+import io
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import tyro
+from rich.console import Console
+
+from oda_rl.agents import TwoTimescaleAgent, TwoTimescaleConfig
+from oda_rl.agents.config import preset
+from oda_rl.report import evaluation_line, summary, write_figures
+
+_EVALUATION_EPISODES = 100
+_INTERRUPTED = 130  # what shells report for Ctrl-C
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an agent; write it, its configuration, its episodes and three figures to a folder."""
+
+    env_id: str = "CartPole-v1"
+    """Gymnasium id of the environment; 'module:id' imports a module first."""
+
+    seed: int = 0
+    """Of all randomness."""
+
+    total_timesteps: int = 50_000
+    """Environment steps to train for."""
+
+    out: Path | None = None
+    """Run folder to write; by default runs/ENV_ID-SEED. A run already there is replaced."""
+
+    partition: str = "oda"
+    """How observations are aggregated: oda."""
+
+    config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)
+    """Settings of the agent."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play greedily with a trained agent."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder, or the agent's file."""
+
+    episodes: int = _EVALUATION_EPISODES
+    """Episodes to play."""
+
+    seed: int = 0
+    """Of the environment's first reset."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Draw the figures of a run folder anew."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+
+    seed: int = 0
+    """Of the episode whose states are drawn over the partition."""
+
+
+def train(options: Train, console: Console) -> int:
+    """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
+    folder = options.out or Path("runs") / f"{options.env_id.replace('/', '-')}-{options.seed}"
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
+    agent = TwoTimescaleAgent(
+        options.env_id, partition=options.partition, seed=options.seed, **vars(options.config)
+    )
+    returns = None
+    try:
+        agent.learn(options.total_timesteps, progress_bar=True)
+        returns = agent.evaluate(_EVALUATION_EPISODES, seed=options.seed + 1)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
+    agent.save(folder)
+    if returns is not None:
+        write_figures(agent, folder)
+    console.print(summary(agent, returns))
+    console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    return 0 if returns is not None else _INTERRUPTED
+
+
+def evaluate(options: Evaluate, console: Console) -> int:
+    """Load, play, print."""
+    agent = TwoTimescaleAgent.load(options.run)
+    returns = agent.evaluate(options.episodes, seed=options.seed)
+    console.print(f"return over {len(returns)} greedy episodes: {evaluation_line(returns)}")
+    return 0
+
+
+def plot(options: Plot, console: Console) -> int:
+    """Load, draw, say where."""
+    if not options.run.is_dir():
+        raise FileNotFoundError(f"run is {str(options.run)!r}: it must be a run folder")
+    for path in write_figures(TwoTimescaleAgent.load(options.run), options.run, options.seed):
+        console.print(str(path))
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> Train | Evaluate | Plot:
+    """Read the command line; the defaults of ``train`` are those of its environment.
+
+    Raises
+    ------
+    ValueError
+        If it can't be understood.
+    """
+    defaults = Train(config=preset(_env_id(arguments)))
+    commands = (
+        Annotated[Train, tyro.conf.subcommand("train", default=defaults)]
+        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+        | Annotated[Plot, tyro.conf.subcommand("plot")]
+    )
+    complaint = io.StringIO()
+    try:
+        with redirect_stderr(complaint):
+            return tyro.cli(
+                commands,
+                prog="oda-rl",
+                description="Reinforcement learning you can read.",
+                args=list(arguments),
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise ValueError(_without_frame(complaint.getvalue())) from None
+
+
+def _without_frame(text: str) -> str:
+    """Return what tyro says in a box, as one line."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    lines = re.sub(r"[\u2500-\u257f|]|-{3,}", " ", plain).strip().splitlines()
+    message = " ".join(" ".join(lines[1:]).split())  # the first is a title
+    message = re.sub(r"Error parsing __tyro\S+: ", "", message)
+    return re.sub(r"For full helptext, (run|see) ", "See ", message)
+
+
+def _env_id(arguments: Sequence[str]) -> str:
+    for i, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") == "--env-id":
+            return value if equals else next(iter(arguments[i + 1 :]), "")
+    return Train.env_id
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; errors take one line, and the exit code is 2."""
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+        if isinstance(options, Train):
+            return train(options, console)
+        if isinstance(options, Evaluate):
+            return evaluate(options, console)
+        return plot(options, console)
+    except (ValueError, TypeError, OSError) as error:
+        print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+def run() -> NoReturn:
+    """Run the command and leave the process."""
+    code = main()
+    gc.freeze()  # the interpreter's last search for garbage would take a third of a second
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,302 @@
+"""Every figure of the package: one function each, drawing on a matplotlib Axes and returning it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+if TYPE_CHECKING:
+    from oda_rl.agents.history import Level
+    from oda_rl.agents.two_timescale import TwoTimescaleAgent
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# Okabe and Ito's colours, which people with colour-blindness can tell apart.
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+_GRID = 500
+_WINDOW = 20
+
+
+def new_axes(width: float = 6.4, height: float = 4.2, columns: int = 1) -> list[Axes]:
+    """Axes beside one another in a new figure that no window shows.
+
+    The margins, in inches, are fixed: a layout engine would draw everything twice.
+    """
+    figure = Figure(figsize=(width, height))
+    figure.subplots_adjust(
+        left=0.8 / width,
+        right=1.0 - (0.2 if columns == 1 else 0.8) / width,
+        bottom=0.6 / height,
+        top=1.0 - 0.4 / height,
+        wspace=0.3,
+    )
+    return list(figure.subplots(1, columns, squeeze=False)[0])
+
+
+def plot_learning_curve(
+    episodes: FloatArray, *, solved_return: float | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the return of every training episode over environment steps, and a running mean.
+
+    Parameters
+    ----------
+    episodes : ndarray, shape (n, >= 2)
+        Return and length of each episode, as in ``agent.episodes.rows``.
+    solved_return : float, optional
+        Drawn as a line.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    """
+    ax = ax or new_axes()[0]
+    if len(episodes) == 0:
+        ax.text(0.5, 0.5, "no episode was finished", ha="center", transform=ax.transAxes)
+    else:
+        steps = np.cumsum(episodes[:, 1])
+        ax.plot(steps, episodes[:, 0], ".", color="0.65", markersize=3, label="episode")
+        width = min(_WINDOW, len(episodes))
+        mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
+        label = f"mean of {width} episodes"
+        ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=label)
+        if solved_return is not None and np.isfinite(solved_return):
+            ax.axhline(solved_return, color=COLORS[2], linestyle="--", linewidth=1, label="solved")
+        ax.legend(frameon=False, loc="best")
+    ax.set(xlabel="environment steps", ylabel="return", title="Training episodes")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def plot_partition(
+    agent: "TwoTimescaleAgent",
+    dimensions: tuple[int, int] | None = None,
+    *,
+    visited: FloatArray | None = None,
+    names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the cells in a plane of the observation space, coloured by their greedy action.
+
+    Parameters
+    ----------
+    agent : TwoTimescaleAgent
+        The policy to draw.
+    dimensions : (int, int), optional
+        Components on the horizontal and the vertical axis; by default the last two.
+    visited : ndarray, shape (n, d), optional
+        Observations to draw on top; the plane goes through their median.
+    names : sequence of str, optional
+        Names of all components of the observation.
+    action_names : sequence of str, optional
+        Names of the actions.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Raises
+    ------
+    ValueError
+        If the observation has fewer than two components.
+    """
+    d = agent.interface.n_features
+    if d < 2:
+        raise ValueError(f"the observation has {d} component: a plane takes at least 2")
+    first, second = (d - 2, d - 1) if dimensions is None else dimensions
+    ax = ax or new_axes(6.4, 5.0)[0]
+    codevectors = agent.codevectors
+    seen = codevectors if visited is None or len(visited) == 0 else visited
+    middle = np.median(seen, axis=0)
+    ranges = [_range(np.concatenate([seen[:, j], codevectors[:, j]])) for j in (first, second)]
+    cells = _cells_in_plane(agent, middle, (first, second), ranges)
+    actions = agent.q_values.argmax(axis=1)
+    n_actions = agent.interface.n_actions
+    colors = [COLORS[a % len(COLORS)] for a in range(n_actions)]
+    ax.imshow(
+        _picture(cells, np.array([_tint(color) for color in colors])[actions]),
+        origin="lower",
+        extent=(*ranges[0], *ranges[1]),
+        aspect="auto",
+        interpolation="nearest",
+    )
+    if visited is not None:
+        ax.plot(visited[:, first], visited[:, second], ".", color="black", markersize=1, alpha=0.4)
+    for k, codevector in enumerate(codevectors):
+        ax.annotate(
+            str(k),
+            (codevector[first], codevector[second]),
+            ha="center",
+            va="center",
+            fontsize=8,
+            bbox={"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": "0.3"},
+        )
+    labels = action_names or [
+        f"action {agent.interface.first_action + a}" for a in range(n_actions)
+    ]
+    ax.legend(
+        handles=[
+            Patch(color="#{:02x}{:02x}{:02x}".format(*_tint(color)), label=label)
+            for color, label in zip(colors, labels, strict=True)
+        ],
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=n_actions,
+        frameon=False,
+    )
+    names = names or [f"observation[{j}]" for j in range(d)]
+    ax.set(
+        xlabel=names[first],
+        ylabel=names[second],
+        xlim=ranges[0],
+        ylim=ranges[1],
+    )
+    cut = "" if d == 2 else ", cut at the others' median"
+    ax.set_title(f"{len(codevectors)} cells{cut}", loc="left")
+    return ax
+
+
+def plot_bifurcation(history: "Sequence[Level]", *, ax: Axes | None = None) -> Axes:
+    """Draw how cells came from cells as the temperature fell, since the last start.
+
+    The height of a cell is its codevector's first principal component (each component of the
+    observation in units of its spread over all cells).
+
+    Parameters
+    ----------
+    history : sequence of Level
+        As in ``agent.history``.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    """
+    ax = ax or new_axes()[0]
+    starts = [i for i, level in enumerate(history) if level.lineage is None]
+    levels = history[starts[-1] :] if starts else []
+    ax.set(xlabel="temperature", ylabel="codevector, first principal component")
+    ax.set_title("Bifurcation of the cells")
+    if not levels:
+        ax.text(0.5, 0.5, "annealing has not begun", ha="center", transform=ax.transAxes)
+        return ax
+    heights = _principal_component([level.codevectors for level in levels])
+    for i, level in enumerate(levels):
+        if level.lineage is not None:
+            for child, parent in zip(*np.nonzero(level.lineage), strict=True):
+                ax.plot(
+                    [levels[i - 1].temperature, level.temperature],
+                    [heights[i - 1][parent], heights[i][child]],
+                    color=COLORS[0],
+                    linewidth=1.2,
+                )
+        at = np.full(len(heights[i]), level.temperature)
+        ax.plot(at, heights[i], "o", color=COLORS[0], markersize=4)
+        ax.annotate(
+            f"{len(heights[i])} cells\nstep {level.step:,}",
+            (level.temperature, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, -2),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=7,
+            color="0.3",
+        )
+    low, high = min(map(min, heights)), max(map(max, heights))
+    margin = 0.1 * max(high - low, 1e-9)
+    ax.set_ylim(low - margin, high + 2.5 * margin)
+    ax.set_xscale("log")
+    temperatures = [level.temperature for level in levels]
+    ax.set_xlim(2.0 * max(temperatures), 0.5 * min(temperatures))
+    ax.set_xticks(temperatures, [f"{temperature:.3g}" for temperature in temperatures])
+    ax.minorticks_off()
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def plot_cells_over_time(
+    history: "Sequence[Level]", total_steps: int, *, ax: Axes | None = None
+) -> Axes:
+    """Draw the number of cells and the temperature over environment steps, restarts included.
+
+    Parameters
+    ----------
+    history : sequence of Level
+        As in ``agent.history``.
+    total_steps : int
+        Where the lines end.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    """
+    ax = ax or new_axes()[0]
+    ax.set(xlabel="environment steps", ylabel="cells", title="Cells and temperature")
+    if not history:
+        ax.text(0.5, 0.5, "annealing has not begun", ha="center", transform=ax.transAxes)
+        return ax
+    steps = [*(level.step for level in history), max(total_steps, history[-1].step + 1)]
+    cells = [len(level.codevectors) for level in history]
+    ax.step(steps, [*cells, cells[-1]], where="post", color=COLORS[0])
+    ax.set_ylim(0, 1.25 * max(cells))
+    ax.yaxis.label.set_color(COLORS[0])
+    temperatures = [level.temperature for level in history]
+    right = ax.twinx()
+    right.step(
+        steps, [*temperatures, temperatures[-1]], where="post", color=COLORS[5], linestyle="--"
+    )
+    right.set_yscale("log")
+    right.set_ylabel("temperature", color=COLORS[5])
+    restarts = [level.step for level in history[1:] if level.lineage is None]
+    for step in restarts:
+        ax.axvline(step, color="0.7", linewidth=0.8, zorder=0)
+    if restarts:
+        ax.set_title(f"Cells and temperature (restarts: {len(restarts)}, grey)")
+    ax.spines["top"].set_visible(False)
+    right.spines["top"].set_visible(False)
+    return ax
+
+
+def _cells_in_plane(
+    agent: "TwoTimescaleAgent",
+    middle: FloatArray,
+    dimensions: tuple[int, int],
+    ranges: Sequence[tuple[float, float]],
+) -> IntArray:
+    """Cells of a grid of points through ``middle``, shape (grid, grid); rows go up."""
+    across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
+    cells = np.empty((_GRID, _GRID), dtype=np.int64)
+    row = np.tile(middle, (_GRID, 1))
+    row[:, dimensions[0]] = across
+    for i, height in enumerate(up):
+        row[:, dimensions[1]] = height
+        cells[i] = agent.cell(row.reshape(_GRID, *agent.interface.observation_shape))
+    return cells
+
+
+def _tint(color: str) -> npt.NDArray[np.uint8]:
+    """Return a light version of a colour, as RGB from 0 to 255."""
+    rgb = 0.5 * np.array(to_rgb(color)) + 0.5
+    return np.round(255.0 * rgb).astype(np.uint8)
+
+
+def _picture(cells: IntArray, colors: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Paint each cell in its colour, with white lines between cells."""
+    picture = colors[cells]
+    for shift in (1, 2):  # lines of two pixels
+        picture[:, shift:][cells[:, shift:] != cells[:, :-shift]] = 255
+        picture[shift:][cells[shift:] != cells[:-shift]] = 255
+    return picture
+
+
+def _range(values: FloatArray) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    margin = 0.1 * (high - low) if high > low else max(abs(low), 1.0) * 0.1
+    return low - margin, high + margin
+
+
+def _principal_component(levels: Sequence[FloatArray]) -> list[FloatArray]:
+    points = np.concatenate(levels)
+    spread = points.std(axis=0)
+    scaled = (points - points.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    direction = np.linalg.svd(scaled, full_matrices=False)[2][0]
+    bounds = np.cumsum([len(level) for level in levels])[:-1]
+    return np.split(scaled @ direction, bounds)

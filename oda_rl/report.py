@@ -1,0 +1,82 @@
+"""What a run looks like: its figures and its table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from oda_rl.agents import TwoTimescaleAgent
+
+FloatArray = npt.NDArray[np.float64]
+
+_DPI = 110
+_VISITED_STEPS = 2000
+
+
+def write_figures(agent: "TwoTimescaleAgent", folder: Path, seed: int = 0) -> list[Path]:
+    """Draw learning curve, partition and bifurcation into a folder; return the files.
+
+    The states drawn over the partition are those that the greedy policy visits.
+    """
+    from matplotlib.axes import Axes
+
+    from oda_rl import plotting
+    from oda_rl.agents.config import component_names
+
+    axes: dict[str, Axes] = {
+        "learning_curve": plotting.plot_learning_curve(
+            agent.episodes.rows, solved_return=agent.config.solved_return
+        )
+    }
+    names, action_names = component_names(agent.env_id)
+    if names is not None and len(names) != agent.interface.n_features:
+        names = None  # the environment was wrapped
+    if agent.interface.n_features >= 2:
+        axes["partition"] = plotting.plot_partition(
+            agent,
+            visited=agent.visited_states(_VISITED_STEPS, seed=seed),
+            names=names,
+            action_names=action_names,
+        )
+    left, right = plotting.new_axes(11.0, 4.2, columns=2)
+    axes["bifurcation"] = plotting.plot_bifurcation(agent.history, ax=left)
+    plotting.plot_cells_over_time(agent.history, agent.num_timesteps, ax=right)
+    return [save_figure(ax, folder / f"{name}.png") for name, ax in axes.items()]
+
+
+def save_figure(axes: "object", path: Path) -> Path:
+    """Write the figure that the axes are part of as a PNG, whole or not at all."""
+    from oda_rl.persistence import replacing
+
+    figure = axes.figure  # type: ignore[attr-defined]
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=_DPI)
+    return path
+
+
+def summary(agent: "TwoTimescaleAgent", returns: FloatArray | None) -> "Table":
+    """Return the table that ends a training: steps, cells, evaluation, time."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    rows = [
+        ("environment", str(agent.env_id)),
+        ("environment steps", f"{agent.num_timesteps:,}"),
+        ("cells", str(agent.n_cells)),
+    ]
+    if returns is not None:
+        rows.append((f"return over {len(returns)} greedy episodes", evaluation_line(returns)))
+    rows.append(("training time", f"{agent.training_seconds:.3f} s"))
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def evaluation_line(returns: FloatArray) -> str:
+    """Mean, median and minimum of evaluation returns."""
+    mean, median, least = returns.mean(), np.median(returns), returns.min()
+    return f"mean {mean:.1f}, median {median:.1f}, min {least:.1f}"

@@ -1,0 +1,121 @@
+"""The slow and obvious version of every fast thing."""
+
+import math
+from collections import defaultdict
+
+import numpy as np
+
+
+def cartpole_step(state, action, friction_cart=0.0005, friction_pole=0.000002):
+    """Barto, Sutton and Anderson's equations as they are written, by Euler's method."""
+    x, x_dot, theta, theta_dot = (float(value) for value in state)
+    g, m_c, m, l, tau = 9.8, 1.0, 0.1, 0.5, 0.02  # noqa: E741
+    force = 10.0 if action == 1 else -10.0
+    sign = (x_dot > 0) - (x_dot < 0)
+    theta_acc = (
+        g * math.sin(theta)
+        + math.cos(theta)
+        * (-force - m * l * theta_dot**2 * math.sin(theta) + friction_cart * sign)
+        / (m_c + m)
+        - friction_pole * theta_dot / (m * l)
+    ) / (l * (4 / 3 - m * math.cos(theta) ** 2 / (m_c + m)))
+    x_acc = (
+        force
+        + m * l * (theta_dot**2 * math.sin(theta) - theta_acc * math.cos(theta))
+        - friction_cart * sign
+    ) / (m_c + m)
+    after = [
+        x + tau * x_dot,
+        x_dot + tau * x_acc,
+        theta + tau * theta_dot,
+        theta_dot + tau * theta_acc,
+    ]
+    failed = abs(after[0]) > 2.4 or abs(after[2]) > 12 * math.pi / 180
+    return np.array(after), failed
+
+
+def divergence(metric, x, y):
+    """Squared Mahalanobis distance."""
+    difference = np.asarray(x) - np.asarray(y)
+    return float(difference @ metric @ difference)
+
+
+def nearest(codevectors, metric, x):
+    """Index of the nearest codevector."""
+    return min(range(len(codevectors)), key=lambda k: divergence(metric, x, codevectors[k]))
+
+
+def oda_observe(masses, codevectors, metric, x, temperature, step_size):
+    """One step of online deterministic annealing in the form of the papers, with sigma = p mu."""
+    sigma = masses[:, None] * codevectors
+    distances = np.array([divergence(metric, x, mu) for mu in codevectors])
+    weights = masses * np.exp(-(distances - distances.min()) / temperature)
+    shares = weights / weights.sum()
+    new_masses = masses + step_size * (shares - masses)
+    sigma = sigma + step_size * (shares[:, None] * x - sigma)
+    return new_masses, sigma / new_masses[:, None]
+
+
+def batch_annealing(points, codevectors, temperature, iterations=2000):
+    """Batch deterministic annealing at one temperature (Rose 1998), squared Euclidean."""
+    codevectors = np.array(codevectors, dtype=float)
+    masses = np.full(len(codevectors), 1 / len(codevectors))
+    for _ in range(iterations):
+        distances = ((points[:, None] - codevectors[None]) ** 2).sum(-1)
+        weights = masses * np.exp(-(distances - distances.min(1, keepdims=True)) / temperature)
+        shares = weights / weights.sum(1, keepdims=True)
+        masses = shares.mean(0)
+        codevectors = (shares.T @ points) / shares.sum(0)[:, None]
+    return masses, codevectors
+
+
+class WatkinsQ:
+    """Watkins' Q(lambda) with replacing traces, in dictionaries."""
+
+    def __init__(self, n_actions, discount, trace_decay, step_exponent, min_step_size):
+        self.n_actions = n_actions
+        self.discount, self.trace_decay = discount, trace_decay
+        self.step_exponent, self.min_step_size = step_exponent, min_step_size
+        self.values = defaultdict(float)
+        self.visits = defaultdict(int)
+        self.traces = {}
+
+    def greedy(self, cell):
+        return max(range(self.n_actions), key=lambda a: (self.values[cell, a], -a))
+
+    def update(self, cell, action, reward, next_cell, terminated, done):
+        best = 0.0 if terminated else self.values[next_cell, self.greedy(next_cell)]
+        error = reward + self.discount * best - self.values[cell, action]
+        if action != self.greedy(cell):
+            self.traces = {}
+        self.visits[cell, action] += 1
+        self.traces = {pair: trace for pair, trace in self.traces.items() if pair[0] != cell}
+        self.traces[cell, action] = 1.0
+        for pair, trace in self.traces.items():
+            step_size = max(self.min_step_size, self.visits[pair] ** -self.step_exponent)
+            self.values[pair] += step_size * trace * error
+        decay = self.discount * self.trace_decay
+        self.traces = {
+            pair: trace * decay for pair, trace in self.traces.items() if trace * decay > 1e-3
+        }
+        if done:
+            self.traces = {}
+
+
+def carry_table(values, visits, lineage):
+    """Q-table and visits after a change of the cells."""
+    n_new, n_old = lineage.shape
+    split = [sum(lineage[:, old] > 0) > 1 for old in range(n_old)]
+    new_values = np.zeros((n_new, values.shape[1]))
+    new_visits = np.zeros((n_new, values.shape[1]))
+    for new in range(n_new):
+        parents = [old for old in range(n_old) if lineage[new, old] > 0]
+        for action in range(values.shape[1]):
+            weights = [visits[old, action] for old in parents]
+            if sum(weights) == 0:
+                weights = [lineage[new, old] for old in parents]
+            new_values[new, action] = np.average(
+                [values[old, action] for old in parents], weights=weights
+            )
+            new_visits[new, action] = sum(visits[old, action] for old in parents if not split[old])
+    return new_values, new_visits

@@ -1,0 +1,139 @@
+"""The annealing engine against the papers' recursion, batch annealing and critical temperatures."""
+
+import numpy as np
+import oracles
+import pytest
+
+from oda_rl import annealing
+from oda_rl.divergences import quadratic_diagram
+
+
+class Codebook:
+    """Arrays for the engine."""
+
+    def __init__(self, codevectors, metric=None, masses=None):
+        n, d = np.shape(codevectors)
+        self.n = n
+        self.cells = np.zeros((2 * n, 1 + d))
+        self.cells[:n, 0] = 1 / n if masses is None else masses
+        self.cells[:n, 1:] = codevectors
+        self.metric = np.eye(d) if metric is None else metric
+        self.diagram = np.zeros_like(self.cells)
+        self.scratch = np.zeros(2 * n), np.zeros(d)
+        self.diagram[:n] = quadratic_diagram(self.metric, self.codevectors)
+
+    def observe(self, x, temperature, step_size):
+        annealing.observe(
+            self.diagram, self.cells, self.metric, self.n, x, temperature, step_size, *self.scratch
+        )
+
+    @property
+    def masses(self):
+        return self.cells[: self.n, 0]
+
+    @property
+    def codevectors(self):
+        return self.cells[: self.n, 1:]
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 2), (7, 3), (20, 5)])
+def test_observe_is_the_papers_recursion(n, d):
+    rng = np.random.default_rng(n)
+    root = rng.normal(size=(d, d)) + 2 * np.eye(d)
+    book = Codebook(rng.normal(size=(n, d)), root.T @ root, rng.dirichlet(np.ones(n)))
+    masses, codevectors = book.masses.copy(), book.codevectors.copy()
+    for m in range(300):
+        x, step_size = rng.normal(size=d), 1 / (m + 2)
+        book.observe(x, 1.5, step_size)
+        masses, codevectors = oracles.oda_observe(
+            masses, codevectors, book.metric, x, 1.5, step_size
+        )
+        np.testing.assert_allclose(book.masses, masses, rtol=1e-9)
+        np.testing.assert_allclose(book.codevectors, codevectors, rtol=1e-8, atol=1e-10)
+    assert book.masses.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_the_diagram_keeps_in_step_with_the_codevectors():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(3, 3))
+    book = Codebook(rng.normal(size=(5, 3)), root.T @ root)
+    for m in range(20_000):
+        book.observe(rng.normal(size=3), 0.3, 1 / (m + 2))
+    exact = quadratic_diagram(book.metric, book.codevectors)
+    np.testing.assert_allclose(book.diagram[:5], exact, rtol=1e-9, atol=1e-9)
+
+
+def test_far_samples_do_not_overflow():
+    book = Codebook([[0.0], [1.0]])
+    for x in (1e8, -1e8, 1e-300, 0.0):
+        book.observe(np.array([x]), 1e-3, 0.1)
+    assert np.isfinite(book.cells).all()
+    assert book.masses.min() > 0
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 3.0])
+def test_it_settles_where_batch_annealing_does(temperature):
+    rng = np.random.default_rng(3)
+    centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+    points = np.concatenate([rng.normal(c, 0.6, size=(100, 2)) for c in centres])
+    start = centres + rng.normal(0, 0.3, size=(3, 2))
+    masses, codevectors = oracles.batch_annealing(points, start, temperature)
+    book = Codebook(start)
+    order = rng.integers(len(points), size=200_000)
+    for m, i in enumerate(order):
+        book.observe(points[i], temperature, 1 / (0.2 * m + 10))
+    # Step sizes of 1/(0.2 m) average over some 100 samples' worth of noise less than 1e-2.
+    np.testing.assert_allclose(book.codevectors, codevectors, atol=0.05)
+    np.testing.assert_allclose(book.masses, masses, atol=0.02)
+
+
+@pytest.mark.parametrize("variances", [(1.0,), (1.0, 0.25), (2.0, 0.5, 0.1)])
+@pytest.mark.parametrize(("ratio", "expected"), [(1.3, 1), (1.1, 1), (0.9, 2), (0.7, 2)])
+def test_a_gaussian_splits_just_below_its_critical_temperature(variances, ratio, expected):
+    # A perturbed pair shrinks (T > T_c) or grows (T < T_c) by |1 - T_c/T| a unit of summed steps:
+    # 1000 units here, so at 10 % from T_c by a factor of about e^100.
+    rng = np.random.default_rng(5)
+    d = len(variances)
+    temperature = ratio * 2 * max(variances)
+    rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    points = (rng.normal(size=(500_000, d)) * np.sqrt(variances)) @ rotation.T
+    shift = rng.normal(0, 0.05, size=d)
+    book = Codebook([shift, -shift])
+    for x in points:
+        book.observe(x, temperature, 0.002)
+    lineage = annealing.prune_and_merge(book.cells, book.metric, 2, 1e-4, 1e-3 * temperature)
+    assert len(lineage) == expected
+
+
+def test_prune_drops_light_cells_but_not_the_last():
+    book = Codebook([[0.0], [5.0], [9.0]], masses=[0.5, 1e-6, 0.5])
+    lineage = annealing.prune_and_merge(book.cells, book.metric, 3, 1e-4, 0.0)
+    np.testing.assert_array_equal(book.cells[:2, 1], [0.0, 9.0])
+    np.testing.assert_array_equal(lineage > 0, [[1, 0, 0], [0, 0, 1]])
+    assert book.cells[:2, 0].sum() == pytest.approx(1)
+    light = Codebook([[0.0], [5.0]], masses=[1e-9, 2e-9])
+    lineage = annealing.prune_and_merge(light.cells, light.metric, 2, 0.1, 0.0)
+    np.testing.assert_array_equal(lineage > 0, [[0, 1]])
+    np.testing.assert_array_equal(light.cells[0], [1.0, 5.0])
+
+
+def test_merge_takes_the_weighted_mean():
+    book = Codebook([[0.0], [1.0], [10.0]], masses=[0.1, 0.3, 0.6])
+    lineage = annealing.prune_and_merge(book.cells, book.metric, 3, 0.0, 2.0)
+    np.testing.assert_allclose(book.cells[:2], [[0.4, 0.75], [0.6, 10.0]])
+    np.testing.assert_allclose(lineage, [[0.1, 0.3, 0.0], [0.0, 0.0, 0.6]])
+
+
+def test_closeness_is_measured_in_the_metric():
+    book = Codebook([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], metric=np.diag([100.0, 0.01]))
+    lineage = annealing.prune_and_merge(book.cells, book.metric, 3, 0.0, 1.0)
+    np.testing.assert_array_equal(lineage > 0, [[1, 0, 1], [0, 1, 0]])
+
+
+def test_split_halves_mass_and_keeps_the_mean():
+    book = Codebook([[1.0, 2.0], [3.0, 4.0]], masses=[0.25, 0.75])
+    shifts = np.array([[0.1, 0.2], [-0.3, 0.0]])
+    annealing.split(book.cells, 2, shifts)
+    np.testing.assert_allclose(book.cells[:, 0], [0.125, 0.375, 0.125, 0.375])
+    np.testing.assert_allclose(book.cells[:2, 1:] + book.cells[2:, 1:], [[2, 4], [6, 8]])
+    np.testing.assert_allclose(book.cells[:2, 1:] - book.cells[2:, 1:], 2 * shifts)

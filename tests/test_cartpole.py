@@ -1,0 +1,214 @@
+"""The environment of 1983: specification, dynamics, vector version, rendering, errors."""
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import oracles
+import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from gymnasium.utils.env_checker import check_env
+
+from oda_rl.envs import BartoCartPoleEnv, BartoCartPoleVectorEnv
+
+ID = "oda_rl/BartoCartPole-v0"
+
+
+@pytest.mark.parametrize("render_mode", [None, "rgb_array", "human"])
+def test_env_checker_passes_without_a_warning(render_mode):
+    env = gym.make(ID, render_mode=render_mode).unwrapped
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_env(env)
+    assert [str(warning.message) for warning in caught] == []
+    env.close()
+
+
+def test_registration():
+    spec = gym.spec(ID)
+    assert spec.max_episode_steps == 1000
+    assert spec.reward_threshold == 950
+    assert isinstance(gym.make(ID).unwrapped, BartoCartPoleEnv)
+    envs = gym.make_vec(ID, num_envs=3)
+    assert isinstance(envs.unwrapped, BartoCartPoleVectorEnv)
+    assert envs.observation_space.shape == (3, 4)
+
+
+def test_dynamics_agree_with_the_oracle_over_random_play():
+    env = BartoCartPoleEnv()
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    for _ in range(10_000):
+        action = int(rng.integers(2))
+        expected, failed = oracles.cartpole_step(env.state, action)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        # Both do the same arithmetic in another order: a few units in the last place.
+        np.testing.assert_allclose(env.state, expected, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(observation, env.state.astype(np.float32))
+        assert (reward, terminated, truncated) == (1.0, failed, False)
+        if terminated:
+            env.reset()
+
+
+def test_dynamics_agree_with_the_oracle_at_random_states():
+    env = BartoCartPoleEnv(friction_cart=0.3, friction_pole=0.01)
+    env.reset(seed=0)
+    rng = np.random.default_rng(1)
+    for _ in range(2000):
+        state = rng.uniform(-1, 1, 4) * (2.4, 3.0, 0.2, 3.0)
+        state[rng.integers(4)] *= rng.integers(2)  # zeros too: sgn(0) = 0
+        action = int(rng.integers(2))
+        env.state, env.steps_beyond_terminated = state, None
+        env.step(action)
+        expected, _ = oracles.cartpole_step(state, action, 0.3, 0.01)
+        np.testing.assert_allclose(env.state, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "semi-implicit euler"])
+def test_without_friction_it_is_gymnasiums_cartpole(integrator):
+    ours, theirs = BartoCartPoleEnv(friction_cart=0, friction_pole=0), CartPoleEnv()
+    ours.kinematics_integrator = theirs.kinematics_integrator = integrator
+    rng = np.random.default_rng(0)
+    np.testing.assert_array_equal(ours.reset(seed=7)[0], theirs.reset(seed=7)[0])
+    for _ in range(3000):
+        action = int(rng.integers(2))
+        mine, other = ours.step(action), theirs.step(action)
+        np.testing.assert_array_equal(mine[0], other[0])
+        np.testing.assert_allclose(ours.state, theirs.state, rtol=0, atol=1e-12)
+        assert mine[1:4] == other[1:4]
+        if mine[2]:
+            np.testing.assert_array_equal(ours.reset()[0], theirs.reset()[0])
+
+
+def test_friction_slows_down():
+    env = BartoCartPoleEnv(friction_cart=1.0)
+    env.reset(seed=0)
+    env.state = np.array([0.0, 1.0, 0.0, 0.0])
+    env.step(1)
+    assert env.state[1] < oracles.cartpole_step([0.0, 1.0, 0.0, 0.0], 1, 0.0)[0][1]
+
+
+def test_time_limit_truncates():
+    env = gym.make(ID)
+    env.reset(seed=0)
+    gains = np.array([0.02, 0.05, 1.0, 0.3])  # of a linear controller that keeps the pole up
+    steps = 0
+    while True:
+        _, _, terminated, truncated, _ = env.step(int(gains @ env.unwrapped.state > 0))
+        steps += 1
+        if terminated or truncated:
+            break
+    assert (steps, terminated, truncated) == (1000, False, True)
+
+
+def test_vector_env_agrees_with_single_envs():
+    n = 6
+    envs = BartoCartPoleVectorEnv(num_envs=n, max_episode_steps=25)
+    observations, _ = envs.reset(seed=0)
+    singles = [BartoCartPoleEnv() for _ in range(n)]
+    for i, env in enumerate(singles):
+        env.reset(seed=i)
+        env.state = envs.state[:, i].copy()
+    rng = np.random.default_rng(2)
+    over = np.zeros(n, dtype=bool)
+    lengths = np.zeros(n, dtype=int)
+    resets = 0
+    for _ in range(400):
+        actions = rng.integers(2, size=n)
+        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        for i, env in enumerate(singles):
+            if over[i]:  # Gymnasium's NEXT_STEP autoreset
+                resets += 1
+                assert (rewards[i], terminated[i], truncated[i]) == (0, False, False)
+                assert np.all(np.abs(envs.state[:, i]) <= 0.05)
+                env.reset()
+                env.state = envs.state[:, i].copy()
+                lengths[i], over[i] = 0, False
+                continue
+            _, reward, failed, _, _ = env.step(int(actions[i]))
+            lengths[i] += 1
+            np.testing.assert_array_equal(envs.state[:, i], env.state)
+            np.testing.assert_array_equal(observations[i], env.state.astype(np.float32))
+            assert (rewards[i], terminated[i], truncated[i]) == (reward, failed, lengths[i] >= 25)
+            over[i] = terminated[i] or truncated[i]
+    assert resets > 50
+
+
+def test_vector_env_does_not_change_what_it_returned():
+    envs = BartoCartPoleVectorEnv(num_envs=2)
+    first, _ = envs.reset(seed=0)
+    copy = first.copy()
+    state = envs.state
+    state_copy = state.copy()
+    envs.step(np.array([0, 1]))
+    np.testing.assert_array_equal(first, copy)
+    np.testing.assert_array_equal(state, state_copy)
+
+
+def test_same_seed_same_episode():
+    episodes = []
+    for _ in range(2):
+        env = gym.make(ID)
+        observation, _ = env.reset(seed=11)
+        episodes.append([observation, *(env.step(i % 2)[0] for i in range(8))])
+    np.testing.assert_array_equal(*episodes)
+
+
+def test_rendering_shows_the_pole():
+    env = gym.make(ID, render_mode="rgb_array")
+    env.reset(seed=0)
+    upright = env.render()
+    env.unwrapped.state = np.array([1.0, 0.0, 0.2, 0.0])
+    moved = env.render()
+    assert upright.shape == (400, 600, 3)
+    assert (upright != moved).any()
+    env.close()
+    envs = gym.make_vec(ID, num_envs=2, render_mode="rgb_array")
+    envs.reset(seed=0)
+    assert [image.shape for image in envs.render()] == [(400, 600, 3)] * 2
+    envs.close()
+
+
+def test_reset_bounds_can_be_set():
+    env = BartoCartPoleEnv()
+    observation, _ = env.reset(seed=0, options={"low": 0.1, "high": 0.12})
+    assert np.all((observation >= 0.1) & (observation <= 0.12))
+
+
+@pytest.mark.parametrize("action", [2, -1, 0.5, None, "left"])
+def test_bad_action(action):
+    env = BartoCartPoleEnv()
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="action is .*0 .left. or 1 .right"):
+        env.step(action)
+
+
+def test_step_before_reset():
+    with pytest.raises(RuntimeError, match="reset"):
+        BartoCartPoleEnv().step(0)
+    with pytest.raises(RuntimeError, match="reset"):
+        BartoCartPoleVectorEnv(2).step(np.array([0, 1]))
+
+
+def test_bad_vector_action():
+    envs = BartoCartPoleVectorEnv(2)
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match="2 integers"):
+        envs.step(np.array([0, 1, 1]))
+
+
+@pytest.mark.parametrize("name", ["friction_cart", "friction_pole"])
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", [BartoCartPoleEnv, BartoCartPoleVectorEnv])
+def test_bad_friction(kind, name, value):
+    with pytest.raises(ValueError, match=f"{name} is .*at least 0"):
+        kind(**{name: value})
+
+
+def test_steps_after_the_end_warn_and_earn_nothing():
+    env = BartoCartPoleEnv()
+    env.reset(seed=0)
+    while not env.step(1)[2]:
+        pass
+    with pytest.warns(UserWarning, match="reset"):
+        assert env.step(1)[1] == 0.0

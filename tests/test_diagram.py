@@ -1,0 +1,53 @@
+"""One assignment kernel, against the nearest codevector found the slow way."""
+
+import numpy as np
+import oracles
+import pytest
+
+from oda_rl.diagram import assign, assign_batch, scores
+from oda_rl.divergences import quadratic_diagram, quadratic_divergences, quadratic_gradient
+
+
+def random_codevectors(rng, n, d):
+    root = rng.normal(size=(d, d))
+    return rng.normal(size=(n, d)), root.T @ root
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 1), (5, 3), (40, 2), (17, 9)])
+def test_assignment_is_the_nearest_codevector(n, d):
+    rng = np.random.default_rng(n * 10 + d)
+    codevectors, metric = random_codevectors(rng, n, d)
+    diagram = np.full((n + 3, 1 + d), np.nan)  # rows beyond n_cells must not matter
+    diagram[:n] = quadratic_diagram(metric, codevectors)
+    points = rng.normal(size=(500, d))
+    expected = [oracles.nearest(codevectors, metric, x) for x in points]
+    assert [assign(diagram, n, x) for x in points] == expected
+    batch = np.empty(500, dtype=np.int64)
+    assign_batch(diagram, n, points, batch)
+    assert batch.tolist() == expected
+
+
+def test_score_differences_are_divergence_differences():
+    rng = np.random.default_rng(0)
+    codevectors, metric = random_codevectors(rng, 6, 4)
+    x = rng.normal(size=4)
+    out = np.zeros(9)
+    smallest = scores(quadratic_diagram(metric, codevectors), 6, x, out)
+    distances = np.array([oracles.divergence(metric, x, mu) for mu in codevectors])
+    assert smallest == out[:6].min()
+    np.testing.assert_allclose(out[:6] - smallest, distances - distances.min(), atol=1e-12)
+
+
+def test_a_tie_goes_to_the_first():
+    diagram = np.zeros((3, 3))
+    assert assign(diagram, 3, np.array([0.4, -2.0])) == 0
+
+
+def test_gradient_and_divergences():
+    rng = np.random.default_rng(1)
+    codevectors, metric = random_codevectors(rng, 3, 4)
+    out = np.zeros(4)
+    quadratic_gradient(metric, codevectors[1], out)
+    np.testing.assert_allclose(out, -2 * metric @ codevectors[1], rtol=1e-12)
+    expected = [[oracles.divergence(metric, x, y) for x in codevectors] for y in codevectors]
+    np.testing.assert_allclose(quadratic_divergences(metric, codevectors), expected, atol=1e-12)

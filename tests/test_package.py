@@ -1,0 +1,142 @@
+"""The package as it is shipped: imports, wheel, examples in docstrings, README, scripts."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+import oda_rl
+
+HEAVY = {"torch", "gymnasium", "matplotlib", "sklearn", "numba", "scipy", "numpy", "rich", "tyro"}
+
+MODULES = [
+    module.name
+    for package in ("oda_rl", "oda_rl.agents", "oda_rl.envs")
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
+    if module.name.split(".")[1] not in {"tests", "scripts"}
+]
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        check=True, capture_output=True, text=True, **options,
+    ).stdout  # fmt: skip
+
+
+def test_import_loads_nothing_heavy():
+    code = "import sys, oda_rl; print(*(name.split('.')[0] for name in sys.modules))"
+    assert HEAVY.isdisjoint(run("-c", code).split())
+
+
+def test_agents_do_not_load_torch_matplotlib_or_scikit_learn():
+    code = "import sys, oda_rl.agents; print(*(name.split('.')[0] for name in sys.modules))"
+    loaded = set(run("-c", code).split())
+    assert loaded.isdisjoint({"torch", "matplotlib", "sklearn", "stable_baselines3", "pygame"})
+
+
+@pytest.mark.parametrize("name", ["oda_rl", "oda_rl.agents", "oda_rl.envs", *MODULES])
+def test_examples_in_docstrings(name):
+    results = doctest.testmod(importlib.import_module(name))
+    assert results.failed == 0
+
+
+def test_all_modules_are_found():
+    assert {"oda_rl.cli", "oda_rl.agents.two_timescale", "oda_rl.envs.cartpole"} <= set(MODULES)
+
+
+def test_nothing_is_pickled(root):
+    for folder in ("oda_rl", "agents", "envs", "scripts"):
+        for path in (root / folder).glob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(r"^\s*(import|from) (c?pickle|joblib|dill|shelve)", text, re.M)
+            assert "allow_pickle=True" not in text
+
+
+def test_core_imports_neither_gymnasium_nor_torch_nor_stable_baselines3(root):
+    shells = {"cli.py", "report.py"}  # they are above the agents
+    for path in (root / "oda_rl").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(import|from) (gymnasium|torch|stable_baselines3)", text, re.M)
+        if path.name not in shells | {"__init__.py", "plotting.py"}:
+            assert "oda_rl.agents" not in text
+            assert "oda_rl.envs" not in text
+
+
+def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns(".*", "build", "dist", "runs", "*.egg-info", "__pycache__")
+    shutil.copytree(root, source, ignore=ignored)
+    run("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, source)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    files = [name for name in names if ".dist-info/" not in name]
+    packages = {name.rsplit("/", 1)[0] for name in files}
+    assert packages == {"oda_rl", "oda_rl/agents", "oda_rl/envs"}
+    assert {"oda_rl/py.typed", "oda_rl/agents/presets.toml", "oda_rl/envs/cartpole.py"} <= {*files}
+    assert all(name.endswith((".py", "py.typed", "presets.toml")) for name in files)
+
+    place = tmp_path / "elsewhere"
+    run("-m", "pip", "install", "--quiet", "--no-deps", "--target", place, wheel)
+    code = (
+        "import oda_rl, oda_rl.agents as a, oda_rl.envs as e; "
+        "print(oda_rl.__file__, a.__file__, e.__file__); "
+        "print(a.TwoTimescaleAgent('oda_rl/BartoCartPole-v0', seed=0).learn(500).n_cells)"
+    )
+    out = run("-c", code, cwd=place).split()
+    assert all(path.startswith(str(place)) for path in out[:3])
+    assert int(out[3]) >= 2
+
+
+def test_version_is_the_same_everywhere(root):
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{oda_rl.__version__}"' in text
+    assert f"## {oda_rl.__version__}" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_readmes_example_runs(root, tmp_path):
+    text = (root / "README.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert examples
+    for example in examples:
+        run("-c", example, cwd=tmp_path)
+
+
+def test_the_example_script_runs_and_is_short(root, tmp_path):
+    script = root / "scripts" / "train_cartpole.py"
+    assert len(script.read_text(encoding="utf-8").splitlines()) < 60
+    assert "mean 1000.0" in run(script, cwd=tmp_path)
+    assert (tmp_path / "runs" / "cartpole" / "partition.png").exists()
+
+
+def test_the_partition_of_the_contributors_guide_works(root, tmp_path):
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert 1 <= float(run("-c", example, cwd=tmp_path)) <= 500
+
+
+def test_the_benchmark_measures_what_it_says(root, tmp_path):
+    # One short training instead of 240 long ones; its figures are not looked at here.
+    code = f"""
+import sys; sys.path.insert(0, {str(root / "scripts")!r})
+import benchmark_cartpole as b
+from rich.console import Console
+b.CHECKPOINTS = b.SHOWN = (500, 1500)
+b.EXPERIMENTS = tuple(b.Experiment(e.name, e.env_id, 2, e.config) for e in b.EXPERIMENTS)
+b.write_results(b.benchmark_learning(Console()))
+b.benchmark_fused(Console(), steps=1000, repetitions=2)
+b.benchmark_python_loop(Console(), steps=1000, n_seeds=1, repetitions=2)
+b.benchmark_process(Console(), repetitions=1)
+"""
+    out = run("-c", code, cwd=tmp_path)
+    assert "solved" in out
+    assert "it adds" in out
+    rows = (tmp_path / "results" / "benchmark_cartpole.csv").read_text().splitlines()
+    assert len(rows) == 1 + 3 * 2 * 2
+    assert (tmp_path / "results" / "benchmark_cartpole.png").exists()

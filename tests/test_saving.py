@@ -1,0 +1,182 @@
+"""Files: what is saved comes back, damaged ones are refused, nothing is half-written."""
+
+import json
+import zipfile
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from oda_rl import persistence
+from oda_rl.agents import ODAPartition, TwoTimescaleAgent
+
+BARTO = "oda_rl/BartoCartPole-v0"
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return TwoTimescaleAgent(BARTO, seed=3).learn(17_000)
+
+
+def test_a_loaded_agent_is_the_same(agent, tmp_path):
+    agent.save(tmp_path / "agent.zip")
+    loaded = TwoTimescaleAgent.load(tmp_path / "agent.zip")
+    for name in ("q_values", "visits", "codevectors"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(agent, name))
+    np.testing.assert_array_equal(loaded.episodes.rows, agent.episodes.rows)
+    for name in ("config", "n_cells", "num_timesteps", "temperature", "frozen", "env_id"):
+        assert getattr(loaded, name) == getattr(agent, name)
+    assert loaded.training_seconds == agent.training_seconds
+    points = np.random.default_rng(0).normal(size=(100, 4))
+    np.testing.assert_array_equal(loaded.predict(points)[0], agent.predict(points)[0])
+    np.testing.assert_array_equal(loaded.evaluate(5, seed=1), agent.evaluate(5, seed=1))
+    assert len(loaded.history) == len(agent.history)
+    for one, other in zip(loaded.history, agent.history, strict=True):
+        assert (one.step, one.temperature) == (other.step, other.temperature)
+        np.testing.assert_array_equal(one.codevectors, other.codevectors)
+        assert (one.lineage is None) == (other.lineage is None)
+        if one.lineage is not None:
+            np.testing.assert_array_equal(one.lineage, other.lineage)
+
+
+@pytest.mark.parametrize("config", [{}, {"state_scale": None}], ids=["preset", "learned scale"])
+@pytest.mark.parametrize("steps", [300, 3000, 9000])
+def test_a_loaded_agent_learns_on_in_the_same_way(tmp_path, steps, config):
+    # Its own loop: the environment's randomness is the environment's, and not in the file.
+    def play(agent, env, steps):
+        observation, _ = env.reset(seed=77)
+        for _ in range(steps):
+            action = agent.act(observation)
+            after, reward, terminated, truncated, _ = env.step(action)
+            agent.update(observation, action, reward, after, terminated, truncated)
+            observation = env.reset()[0] if terminated or truncated else after
+
+    agent = TwoTimescaleAgent(BARTO, seed=1, **config).learn(steps)
+    agent.save(tmp_path / "a.zip")
+    loaded = TwoTimescaleAgent.load(tmp_path / "a.zip", env=BARTO)
+    for one in (agent, loaded):
+        one._core.begin_episode()
+        play(one, gym.make(BARTO), 4000)
+    np.testing.assert_array_equal(loaded.q_values, agent.q_values)
+    np.testing.assert_array_equal(loaded.codevectors, agent.codevectors)
+
+
+def test_run_folder(agent, tmp_path):
+    folder = tmp_path / "deep" / "run"
+    agent.save(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "agent.zip",
+        "config.json",
+        "monitor.csv",
+    ]
+    config = json.loads((folder / "config.json").read_text())
+    assert config["env_id"] == BARTO
+    assert config["algorithm"] == "TwoTimescaleAgent"
+    assert config["num_timesteps"] == 17_000
+    assert config["config"]["discount"] == agent.config.discount
+    np.testing.assert_array_equal(TwoTimescaleAgent.load(folder).q_values, agent.q_values)
+
+
+def test_stable_baselines3_reads_the_monitor_file(agent, tmp_path):
+    from stable_baselines3.common.monitor import load_results
+    from stable_baselines3.common.results_plotter import X_TIMESTEPS, ts2xy
+
+    agent.save(tmp_path)
+    frame = load_results(str(tmp_path))
+    np.testing.assert_allclose(frame["r"], agent.episodes.rows[:, 0])
+    np.testing.assert_array_equal(frame["l"], agent.episodes.rows[:, 1])
+    assert (np.diff(frame["t"]) >= 0).all()
+    steps, returns = ts2xy(frame, X_TIMESTEPS)
+    assert steps[-1] == agent.episodes.rows[:, 1].sum()
+    assert len(returns) == len(agent.episodes.rows)
+
+
+def test_an_untrained_agent_can_be_saved(tmp_path):
+    for config in ({}, {"state_scale": None}):
+        TwoTimescaleAgent(BARTO, seed=0, **config).save(tmp_path / "new")
+        assert TwoTimescaleAgent.load(tmp_path / "new").num_timesteps == 0
+
+
+def test_environment_is_made_when_needed_and_checked(agent, tmp_path):
+    agent.save(tmp_path / "a.zip")
+    loaded = TwoTimescaleAgent.load(tmp_path / "a.zip")
+    assert loaded.env is None
+    assert loaded.learn(10).env.spec.id == BARTO
+    assert TwoTimescaleAgent.load(tmp_path / "a.zip", env="CartPole-v1").env_id == "CartPole-v1"
+    with pytest.raises(ValueError, match="trained with"):
+        TwoTimescaleAgent.load(tmp_path / "a.zip", env="Acrobot-v1")
+
+
+def test_an_environment_without_an_id(tmp_path):
+    env = gym.make("CartPole-v1").unwrapped
+    env.spec = None
+    TwoTimescaleAgent(env, seed=0).learn(600).save(tmp_path / "a.zip")
+    loaded = TwoTimescaleAgent.load(tmp_path / "a.zip")
+    assert loaded.predict(np.zeros(4))[0] in (0, 1)
+    with pytest.raises(ValueError, match="env is None"):
+        loaded.learn(5)
+
+
+def test_missing_and_damaged_files(agent, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        TwoTimescaleAgent.load(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="run folder"):
+        TwoTimescaleAgent.load(tmp_path)
+    file = tmp_path / "agent.zip"
+    agent.save(file)
+    whole = file.read_bytes()
+    holes = [whole[:at] + bytes(50) + whole[at + 50 :] for at in range(0, len(whole) - 50, 211)]
+    assert len(holes) > 20
+    for damaged in (b"", whole[:1000], b"no zip at all", *holes):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged"):
+            TwoTimescaleAgent.load(file)
+    persistence.save_archive(file, {"kind": "Sonata", "format": 1}, {})
+    with pytest.raises(ValueError, match="'Sonata'"):
+        TwoTimescaleAgent.load(file)
+    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 99}, {})
+    with pytest.raises(ValueError, match="format 99"):
+        TwoTimescaleAgent.load(file)
+    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
+    with pytest.raises(ValueError, match="damaged"):
+        TwoTimescaleAgent.load(file)
+
+
+def test_a_file_with_objects_in_it_is_refused(tmp_path):
+    path = tmp_path / "evil.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("metadata.json", "{}")
+        with archive.open("x.npy", "w") as entry:
+            np.lib.format.write_array(entry, np.array([print], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="damaged, or not"):
+        persistence.load_archive(path)
+
+
+def test_objects_are_not_written(tmp_path):
+    with pytest.raises(ValueError, match="[Oo]bject"):
+        persistence.save_archive(tmp_path / "a.zip", {}, {"x": np.array([print], dtype=object)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_save_leaves_the_old_file(agent, tmp_path, monkeypatch):
+    path = tmp_path / "a.zip"
+    agent.save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(ODAPartition, "state", lambda self: {"x": np.array([print])})
+    with pytest.raises(ValueError, match="[Oo]bject"):
+        agent.save(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["a.zip"]
+
+
+def test_a_run_folder_cannot_be_a_file(agent, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(ValueError, match="must be a folder"):
+        agent.save(tmp_path / "taken")
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_replacing_keeps_the_usual_permissions(tmp_path):
+    (tmp_path / "usual").write_text("")
+    persistence.write_text(tmp_path / "ours", "text")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode

@@ -1,0 +1,89 @@
+"""Progress, interrupts, episode logs."""
+
+import os
+import signal
+import threading
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from oda_rl.agents import TwoTimescaleAgent
+from oda_rl.agents.training import EpisodeLog, deferred_interrupt
+
+BARTO = "oda_rl/BartoCartPole-v0"
+
+
+class Interrupting(gym.Wrapper):
+    """Presses Ctrl-C at a step."""
+
+    def __init__(self, env, at):
+        super().__init__(env)
+        self.at, self.t = at, 0
+
+    def step(self, action):
+        self.t += 1
+        if self.t == self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return self.env.step(action)
+
+
+def test_ctrl_c_leaves_the_agent_between_two_steps():
+    agent = TwoTimescaleAgent(Interrupting(gym.make(BARTO), 500), seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(2000)
+    assert agent.num_timesteps == 500
+    same = TwoTimescaleAgent(BARTO, seed=0).learn(500)
+    np.testing.assert_array_equal(agent.q_values, same.q_values)
+    agent.learn(1000)
+    assert agent.num_timesteps == 1500
+
+
+def test_a_second_ctrl_c_raises_at_once():
+    before = signal.getsignal(signal.SIGINT)
+    with deferred_interrupt() as interrupt:
+        assert not interrupt.requested
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_training_outside_of_the_main_thread():
+    agent = TwoTimescaleAgent(BARTO, seed=0)
+    thread = threading.Thread(target=agent.learn, args=(1000,))
+    thread.start()
+    thread.join()
+    assert agent.num_timesteps == 1000
+
+
+def test_progress_line_shows_what_is_asked(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    agent = TwoTimescaleAgent(BARTO, seed=0).learn(20_000, progress_bar=True)
+    out = capsys.readouterr().out
+    assert "20,000/20,000 steps" in out
+    assert f"{agent.n_cells} cells" in out
+    assert f"return {agent.episodes.recent_return():.1f}" in out
+    assert f"T {agent.temperature:.3g}" in out
+    assert "/s" in out
+
+
+def test_episode_log():
+    log = EpisodeLog()
+    assert log.rows.shape == (0, 3)
+    assert np.isnan(log.recent_return())
+    log.append(np.array([[1.0, 2.0, 0.1]]))
+    log.append(np.array([[3.0, 4.0, 0.2], [5.0, 6.0, 0.3]]))
+    np.testing.assert_array_equal(log.rows[:, 0], [1, 3, 5])
+    assert log.recent_return() == 3
+    text = log.to_monitor_csv("Env-v0", 12.5).splitlines()
+    assert text[0] == '#{"t_start": 12.5, "env_id": "Env-v0"}'
+    assert text[1:3] == ["r,l,t", "1.000000,2,0.100000"]
+
+
+def test_times_of_episodes_increase():
+    agent = TwoTimescaleAgent(BARTO, seed=0).learn(3000).learn(3000)
+    times = agent.episodes.rows[:, 2]
+    assert (np.diff(times) >= 0).all()
+    assert 0 < times[0] < times[-1] <= agent.training_seconds
