@@ -8,7 +8,14 @@ Everything is loaded when it is first used: ``import oda_rl`` alone imports noth
 True
 """
 
+from importlib import import_module as _import_module
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+if _TYPE_CHECKING:
+    from oda_rl.oda import ODAClassifier, ODAClusterer, ODARegressor
+    from oda_rl.quantization import LVQ, BatchDeterministicAnnealing, StochasticVQ
 
 __version__ = "0.1.0"
 
@@ -16,3 +23,32 @@ __version__ = "0.1.0"
 _beside = _Path(__file__).parent.parent
 if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.toml").is_file():
     __path__.append(str(_beside))
+
+_LAZY = {
+    "BatchDeterministicAnnealing": "oda_rl.quantization",
+    "LVQ": "oda_rl.quantization",
+    "ODAClassifier": "oda_rl.oda",
+    "ODAClusterer": "oda_rl.oda",
+    "ODARegressor": "oda_rl.oda",
+    "StochasticVQ": "oda_rl.quantization",
+}
+
+__all__ = [
+    "LVQ",
+    "BatchDeterministicAnnealing",
+    "ODAClassifier",
+    "ODAClusterer",
+    "ODARegressor",
+    "StochasticVQ",
+]
+
+
+def __getattr__(name: str) -> _Any:
+    """Import an estimator when it is first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'oda_rl' has no attribute {name!r}")
+    return getattr(_import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

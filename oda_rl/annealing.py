@@ -34,6 +34,7 @@ from oda_rl.diagram import scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
@@ -90,13 +91,23 @@ def prune_and_merge(
     lineage : ndarray, shape (new cells, n_cells)
         Row k says by which masses the new cell k consists of the old ones.
     """
+    alive = cells[:n_cells, 0] >= min_mass
+    alive[cells[:n_cells, 0].argmax()] = True
+    close = quadratic_divergences(metric, cells[:n_cells, 1:]) < merge_below
+    return merge(cells, n_cells, alive, close)
+
+
+def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
+    """Drop the cells that are not ``alive``, shape (n_cells,), and merge pairs that are ``close``.
+
+    ``close``, shape (n_cells, n_cells), is symmetric. Masses are made to sum to 1. Returns the
+    lineage, as :func:`prune_and_merge` does.
+    """
+    alive = alive.copy()
     masses = cells[:n_cells, 0].copy()
     codevectors = cells[:n_cells, 1:].copy()
     lineage = np.diag(masses)
-    alive = masses >= min_mass
-    alive[masses.argmax()] = True
-    close = np.triu(quadratic_divergences(metric, codevectors) < merge_below, 1)
-    for first, second in zip(*np.nonzero(close), strict=True):
+    for first, second in zip(*np.nonzero(np.triu(close, 1)), strict=True):
         if alive[first] and alive[second]:
             mass = masses[first] + masses[second]
             share = masses[second] / mass

@@ -119,3 +119,72 @@ def carry_table(values, visits, lineage):
             )
             new_visits[new, action] = sum(visits[old, action] for old in parents if not split[old])
     return new_values, new_visits
+
+
+def compete(codevectors, points, order):
+    """Definition 1 of the ODA paper: only the winner moves, by 1/(1 + .9 n)."""
+    codevectors = np.array(codevectors, dtype=float)
+    counts = [1] * len(codevectors)
+    total = 0.0
+    for i in order:
+        distances = ((points[i] - codevectors) ** 2).sum(1)
+        winner = distances.argmin()
+        total += distances[winner]
+        codevectors[winner] += (points[i] - codevectors[winner]) / (1 + 0.9 * counts[winner])
+        counts[winner] += 1
+    return codevectors, total
+
+
+def lvq1(codevectors, labels, points, targets, order, rate):
+    """Kohonen's LVQ1 with a linearly falling step size."""
+    codevectors = np.array(codevectors, dtype=float)
+    for t, i in enumerate(order):
+        winner = ((points[i] - codevectors) ** 2).sum(1).argmin()
+        sign = 1 if labels[winner] == targets[i] else -1
+        step = rate * (1 - t / len(order))
+        codevectors[winner] += sign * step * (points[i] - codevectors[winner])
+    return codevectors
+
+
+def glvq_cost(codevectors, labels, x, c):
+    """Sato and Yamada's cost of one sample: a sigmoid of slope 4."""
+    distances = ((x - codevectors) ** 2).sum(1)
+    right, wrong = distances[labels == c].min(), distances[labels != c].min()
+    return 1 / (1 + math.exp(-4 * (right - wrong) / (right + wrong)))
+
+
+def glvq(codevectors, labels, points, targets, order, rate):
+    """Generalized LVQ: the gradient of the cost times (d+ + d-)/4."""
+    codevectors = np.array(codevectors, dtype=float)
+    for t, i in enumerate(order):
+        x = points[i]
+        distances = ((x - codevectors) ** 2).sum(1)
+        own = labels == targets[i]
+        right = np.where(own, distances, np.inf).argmin()
+        wrong = np.where(own, np.inf, distances).argmin()
+        total = distances[right] + distances[wrong]
+        cost = glvq_cost(codevectors, labels, x, targets[i])
+        step = rate * (1 - t / len(order)) * 4 * cost * (1 - cost)
+        codevectors[right] += step * distances[wrong] / total * (x - codevectors[right])
+        codevectors[wrong] -= step * distances[right] / total * (x - codevectors[wrong])
+    return codevectors
+
+
+def log_posterior(codevectors, masses, labels, temperature, x, c):
+    """Log p(c|x) with p(k|x) proportional to p_k exp(-|x - mu_k|^2 / T)."""
+    distances = ((x - codevectors) ** 2).sum(1)
+    weights = masses * np.exp(-(distances - distances.min()) / temperature)
+    return math.log(weights[labels == c].sum() / weights.sum())
+
+
+def rslvq(codevectors, masses, labels, temperature, points, targets, order, rate):
+    """Robust soft LVQ, eq. 20 of Seo and Obermayer with a mass for each codevector."""
+    codevectors = np.array(codevectors, dtype=float)
+    for t, i in enumerate(order):
+        distances = ((points[i] - codevectors) ** 2).sum(1)
+        weights = masses * np.exp(-(distances - distances.min()) / temperature)
+        own = labels == targets[i]
+        pulls = np.where(own, weights / weights[own].sum(), 0) - weights / weights.sum()
+        step = rate * (1 - t / len(order))
+        codevectors += step * pulls[:, None] * (points[i] - codevectors)
+    return codevectors

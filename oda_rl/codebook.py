@@ -1,0 +1,315 @@
+"""Compiled kernels of large codebooks: online deterministic annealing of a stream, class by class.
+
+Where :mod:`oda_rl.annealing` serves an agent's handful of cells one sample at a time, this is for
+hundreds of codevectors and blocks of samples. The arrays, for K codevectors in d dimensions:
+
+``columns``, shape (d + q, K)
+    The codevectors. This way round, distances vectorise over the codevectors. The last q rows are
+    averages of whatever follows the d features in a sample; no distance depends on them.
+``gradients``, shape (d, K), and ``offsets``, shape (K,)
+    The affine diagram, for the divergences that need one. The quadratic one takes differences
+    instead, which do not cancel far from the origin, and leaves the two alone.
+``masses``, shape (K,)
+    Association masses; those of one class sum to 1.
+``starts``, shape (S + 1,), and ``owners``, shape (C + 1,), unsigned
+    Segment s is the codevectors from ``starts[s]`` up to ``starts[s + 1]``, and class c owns the
+    segments from ``owners[c]`` up to ``owners[c + 1]``. (An index that might be negative would keep
+    the loops from vectorising.)
+``centres``, shape (d, S), and ``radii``, shape (S,)
+    A ball around each segment, for classes with several of them (quadratic divergence only).
+
+Only the codevectors of a sample's own class see it: [ODA-TNNLS] eq. 15, with a counter per class.
+What falls below a millionth of the largest share is left out.
+
+References
+----------
+[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
+clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled, inlined
+from oda_rl.divergences import LOGARITHMIC, QUADRATIC, TINY, Divergence
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+IndexArray = npt.NDArray[np.uint64]
+
+LEAST_SHARE = 1e-6
+FARTHEST = -math.log(LEAST_SHARE)  # in temperatures
+_SMALLEST_SCALE = 1e-60
+_LEAST_DECAY = 1e-3
+
+FAR = -1.0  # marks a segment that is not looked at
+_GROUPED = 256  # codevectors from which on segments pay
+_LLOYD = 5
+
+# Rows of ``stats``: what a level has seen.
+DISTORTION, WEIGHT = range(2)
+
+
+@inlined
+def measure(
+    points: FloatArray,
+    i: int,
+    d: int,
+    columns: FloatArray,
+    first: int,
+    last: int,
+    out: FloatArray,
+) -> None:
+    """Write squared distances of point ``i`` from codevectors ``first`` to ``last`` - 1."""
+    fours = d - d % 4  # four components at once: a quarter of the loads and stores of out
+    for k in range(first, last):
+        out[k] = 0.0
+    for j in range(0, fours, 4):
+        x0, x1, x2, x3 = points[i, j], points[i, j + 1], points[i, j + 2], points[i, j + 3]
+        for k in range(first, last):
+            y0, y1 = x0 - columns[j, k], x1 - columns[j + 1, k]
+            y2, y3 = x2 - columns[j + 2, k], x3 - columns[j + 3, k]
+            out[k] += (y0 * y0 + y1 * y1) + (y2 * y2 + y3 * y3)
+    for j in range(fours, d):
+        x0 = points[i, j]
+        for k in range(first, last):
+            y0 = x0 - columns[j, k]
+            out[k] += y0 * y0
+
+
+@inlined
+def measure_affine(
+    points: FloatArray,
+    i: int,
+    gradients: FloatArray,
+    offsets: FloatArray,
+    first: int,
+    last: int,
+    out: FloatArray,
+) -> None:
+    """Write scores a + <g, x> of point ``i``; the divergences but for φ(x)."""
+    for k in range(first, last):
+        out[k] = offsets[k]
+    for j in range(gradients.shape[0]):
+        x = points[i, j]
+        for k in range(first, last):
+            out[k] += gradients[j, k] * x
+
+
+@inlined
+def redraw(
+    kernel: int, columns: FloatArray, k: int, gradients: FloatArray, offsets: FloatArray
+) -> None:
+    """Fill the diagram of codevector ``k`` anew."""
+    offset = 0.0
+    for j in range(gradients.shape[0]):
+        value = max(columns[j, k], TINY)
+        if kernel == LOGARITHMIC:
+            gradients[j, k] = -math.log(value)
+            offset += value
+        else:
+            gradients[j, k] = 1.0 / value
+            offset += math.log(value) - 1.0
+    offsets[k] = offset
+
+
+@inlined
+def measure_segment(
+    kernel: int,
+    points: FloatArray,
+    i: int,
+    d: int,
+    columns: FloatArray,
+    gradients: FloatArray,
+    offsets: FloatArray,
+    first: int,
+    last: int,
+    out: FloatArray,
+) -> float:
+    """Write divergences of point ``i``, up to a constant, and return the smallest."""
+    if kernel == QUADRATIC:
+        measure(points, i, d, columns, first, last, out)
+    else:
+        measure_affine(points, i, gradients, offsets, first, last, out)
+    smallest = np.inf
+    for k in range(first, last):
+        smallest = min(smallest, out[k])
+    return smallest
+
+
+@compiled
+def learn(
+    kernel: int,
+    d: int,
+    points: FloatArray,
+    classes: IntArray,
+    weights: FloatArray,
+    potentials: FloatArray,
+    columns: FloatArray,
+    gradients: FloatArray,
+    offsets: FloatArray,
+    masses: FloatArray,
+    starts: IndexArray,
+    owners: IndexArray,
+    centres: FloatArray,
+    radii: FloatArray,
+    clocks: FloatArray,
+    stats: FloatArray,
+    temperature: float,
+    forgetting: float,
+    shares: FloatArray,
+    gaps: FloatArray,
+) -> None:
+    """Let samples, shape (n, d + q), attract the codevectors of their class.
+
+    With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state and step size α: p_k ← p_k + α (r_k − p_k),
+    then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). After n samples of a class with K codevectors at this
+    temperature α = 1/(1 + .9 (n + K)), and at least ``forgetting``/K.
+
+    Where a class has several segments, those too far away for a share are not looked at: no
+    codevector of a segment is farther from its centre than its radius.
+
+    ``clocks``, shape (C,), counts n; ``stats`` sums divergences from the nearest codevector, and
+    weights; ``shares``, shape (K,), and ``gaps``, shape (S,), are scratch. A weight w is a step w
+    times as long.
+    """
+    n_classes = owners.shape[0] - 1
+    n_rows = columns.shape[0]
+    reach = FARTHEST * temperature
+    scales = np.ones(n_classes)  # masses decay all at once, by a factor they share
+    for i in range(points.shape[0]):
+        c = classes[i]
+        begin, end = owners[c], owners[c + 1]
+        several = end - begin > 1
+        nearest = begin
+        if several:
+            measure(points, i, d, centres, begin, end, gaps)
+            for s in range(begin, end):
+                if gaps[s] < gaps[nearest]:
+                    nearest = s
+        first, last = starts[nearest], starts[nearest + 1]
+        smallest = measure_segment(
+            kernel, points, i, d, columns, gradients, offsets, first, last, shares
+        )
+        if several:
+            for s in range(begin, end):
+                bound = math.sqrt(gaps[s]) - radii[s]
+                gaps[s] = 1.0
+                if bound > 0.0 and bound * bound > smallest + reach:
+                    gaps[s] = FAR
+                elif s != nearest:
+                    first, last = starts[s], starts[s + 1]
+                    measure(points, i, d, columns, first, last, shares)
+                    for k in range(first, last):
+                        smallest = min(smallest, shares[k])
+        stats[DISTORTION] += weights[i] * max(smallest + potentials[i], 0.0)
+        stats[WEIGHT] += weights[i]
+        total = 0.0
+        farthest = smallest + reach
+        for s in range(begin, end):
+            if several and gaps[s] == FAR:
+                continue
+            for k in range(starts[s], starts[s + 1]):
+                if shares[k] < farthest:
+                    share = masses[k] * math.exp((smallest - shares[k]) / temperature)
+                    shares[k] = share
+                    total += share
+                else:
+                    shares[k] = 0.0
+        size = starts[end] - starts[begin]
+        step = max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size)
+        step = min(weights[i] * step, 1.0)
+        clocks[c] += weights[i]
+        scales[c] *= max(1.0 - step, _LEAST_DECAY)
+        least = LEAST_SHARE * total
+        for s in range(begin, end):
+            if several and gaps[s] == FAR:
+                continue
+            for k in range(starts[s], starts[s + 1]):
+                if shares[k] > least:
+                    gain = step * (shares[k] / total) / scales[c]
+                    masses[k] += gain
+                    pull = gain / masses[k]
+                    for j in range(n_rows):
+                        columns[j, k] += pull * (points[i, j] - columns[j, k])
+                    if kernel != QUADRATIC:
+                        redraw(kernel, columns, k, gradients, offsets)
+                    if several:
+                        radius = 0.0
+                        for j in range(d):
+                            radius += (columns[j, k] - centres[j, s]) ** 2
+                        radii[s] = max(radii[s], math.sqrt(radius))
+        if scales[c] < _SMALLEST_SCALE:
+            for k in range(starts[begin], starts[end]):
+                masses[k] *= scales[c]
+            scales[c] = 1.0
+    for c in range(n_classes):
+        for k in range(starts[owners[c]], starts[owners[c + 1]]):
+            masses[k] *= scales[c]
+
+
+def segments(codevectors: FloatArray) -> IntArray:
+    """Segment of each codevector, shape (K,): about 2√K groups of neighbours, or one.
+
+    Groups start from codevectors far from one another: as many clusters as there are get their own.
+    """
+    n = len(codevectors)
+    if n < _GROUPED:
+        return np.zeros(n, dtype=np.int64)
+    centred = codevectors - codevectors.mean(axis=0)
+    chosen = [int((centred**2).sum(axis=1).argmax())]
+    nearest_gaps = np.full(n, np.inf)
+    while len(chosen) < 2 * math.isqrt(n):
+        gaps = ((centred - centred[chosen[-1]]) ** 2).sum(axis=1)
+        nearest_gaps = np.minimum(nearest_gaps, gaps)
+        chosen.append(int(nearest_gaps.argmax()))
+    centres = centred[chosen]
+    for _ in range(_LLOYD):
+        gaps = (centres**2).sum(axis=1) - 2.0 * centred @ centres.T
+        nearest = gaps.argmin(axis=1)
+        members = np.eye(len(centres))[nearest].T
+        sizes = members.sum(axis=1, keepdims=True)
+        centres = np.where(sizes > 0.0, members @ centred / np.maximum(sizes, 1.0), centres)
+    return np.unique(nearest, return_inverse=True)[1]
+
+
+def learn_called(
+    divergence: Divergence,
+    d: int,
+    points: FloatArray,
+    classes: IntArray,
+    weights: FloatArray,
+    potentials: FloatArray,
+    columns: FloatArray,
+    gradients: FloatArray,
+    offsets: FloatArray,
+    masses: FloatArray,
+    starts: IndexArray,
+    clocks: FloatArray,
+    stats: FloatArray,
+    temperature: float,
+    forgetting: float,
+) -> None:
+    """Do what :func:`learn` does, with a segment for each class, for a divergence that only Python can call."""
+    for point, c, weight, potential in zip(points, classes, weights, potentials, strict=True):
+        own = slice(int(starts[c]), int(starts[c + 1]))
+        size = own.stop - own.start
+        scores = offsets[own] + point[:d] @ gradients[:, own]
+        smallest = scores.min()
+        stats[DISTORTION] += weight * max(smallest + potential, 0.0)
+        stats[WEIGHT] += weight
+        shares = masses[own] * np.exp((smallest - scores) / temperature)
+        shares /= shares.sum()
+        shares[shares <= LEAST_SHARE] = 0.0
+        step = max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size)
+        step = min(weight * step, 1.0)
+        clocks[c] += weight
+        masses[own] *= max(1.0 - step, _LEAST_DECAY)
+        masses[own] += step * shares
+        pulled = own.start + np.flatnonzero(shares)
+        pull = step * shares[shares > 0.0] / masses[pulled]
+        columns[:, pulled] += pull * (point[:, None] - columns[:, pulled])
+        rows = divergence.diagram(columns[:d, pulled].T)
+        offsets[pulled], gradients[:, pulled] = rows[:, 0], rows[:, 1:].T

@@ -1,0 +1,106 @@
+"""Estimators in files: their parameters and all they have learned, as arrays and JSON.
+
+Only what is listed here can come out of a file: numbers, text, arrays, lists, dictionaries, and
+objects of the classes that the caller names.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.persistence import load_archive, save_archive
+
+Arrays = dict[str, npt.NDArray[Any]]
+Classes = Mapping[str, type]
+
+
+def save_estimator(path: str | os.PathLike[str], estimator: Any, classes: Classes) -> None:
+    """Write an estimator; ``classes`` are those, by name, that its attributes may be of.
+
+    Raises
+    ------
+    TypeError
+        If an attribute is of another type, and so can't be written.
+    """
+    arrays: Arrays = {}
+    content = _encode(vars(estimator), arrays, classes, type(estimator).__name__)
+    save_archive(path, {"estimator": type(estimator).__name__, "content": content}, arrays)
+
+
+def load_estimator(path: str | os.PathLike[str], kind: type, classes: Classes) -> Any:
+    """Read an estimator of class ``kind``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, or holds something else.
+    """
+    metadata, arrays = load_archive(path)
+    if metadata.get("estimator") != kind.__name__:
+        raise ValueError(
+            f"{os.fspath(path)!r} holds {metadata.get('estimator', 'no estimator')}, "
+            f"not {kind.__name__}"
+        )
+    try:
+        estimator = kind()
+        vars(estimator).update(_decode(metadata["content"], arrays, classes))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{os.fspath(path)!r} is damaged: {error!r}") from error
+    return estimator
+
+
+def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            items = [_encode(item, arrays, classes, where) for item in value.tolist()]
+            return {"objects": items, "shape": list(value.shape)}
+        arrays[str(len(arrays))] = value
+        return {"array": str(len(arrays) - 1)}
+    if isinstance(value, list | tuple):
+        items = [_encode(item, arrays, classes, where) for item in value]
+        return {type(value).__name__: items}
+    if isinstance(value, dict):
+        pairs = [
+            (key, _encode(item, arrays, classes, f"{where}.{key}")) for key, item in value.items()
+        ]
+        return {"dict": pairs}
+    if isinstance(value, np.random.Generator):
+        return {"generator": _encode(value.bit_generator.state, arrays, classes, where)}
+    name = type(value).__name__
+    if classes.get(name) is type(value):
+        return {"object": name, "content": _encode(vars(value), arrays, classes, f"{where}.{name}")}
+    raise TypeError(f"{where} can't be saved: it holds {value!r}, which is code or unknown")
+
+
+def _decode(value: Any, arrays: Arrays, classes: Classes) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return arrays[value["array"]]
+    if "objects" in value:
+        array = np.empty(len(value["objects"]), dtype=object)
+        array[:] = [_decode(item, arrays, classes) for item in value["objects"]]
+        return array.reshape(value["shape"])
+    if "list" in value:
+        return [_decode(item, arrays, classes) for item in value["list"]]
+    if "tuple" in value:
+        return tuple(_decode(item, arrays, classes) for item in value["tuple"])
+    if "dict" in value:
+        return {key: _decode(item, arrays, classes) for key, item in value["dict"]}
+    if "generator" in value:
+        generator = np.random.default_rng()
+        generator.bit_generator.state = _decode(value["generator"], arrays, classes)
+        return generator
+    kind = classes[value["object"]]
+    decoded: Any = object.__new__(kind)
+    vars(decoded).update(_decode(value["content"], arrays, classes))
+    return decoded

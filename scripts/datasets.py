@@ -1,0 +1,88 @@
+"""Data that the scripts share: Gaussians that are drawn here, and four sets read from files.
+
+Every set comes as X, shape (n, d), float64, and y, shape (n,), int64. The files are those of the
+UCI machine learning repository and of "The Elements of Statistical Learning"; none comes with the
+package.
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.persistence import write_text
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Sample = tuple[FloatArray, IntArray]
+
+_SPREAD = 0.18  # of a Gaussian, with one centre from the next
+_ADULT_NUMBERS = (0, 2, 4, 10, 11, 12)  # age, weight, education, capital gain and loss, hours
+
+
+def gaussians(n: int, rng: np.random.Generator) -> Sample:
+    """Four classes of three round Gaussians each, dealt out over a 4 x 3 grid in the plane.
+
+    No two neighbours are of one class, and about 1 % of the points are nearer to a wrong centre.
+    """
+    centre = rng.integers(12, size=n)
+    column, row = centre % 4, centre // 4
+    points = np.column_stack([column, row]) + rng.normal(0.0, _SPREAD, (n, 2))
+    return points, ((column + 2 * row) % 4).astype(np.int64)
+
+
+def wbcd(path: Path) -> Sample:
+    """Breast cancer in Wisconsin, 1992: nine marks from 1 to 10, malignant or not.
+
+    The 16 rows that miss a mark are left out. File: ``breast-cancer-wisconsin.data``.
+    """
+    lines = [line.split(",") for line in _lines(path) if "?" not in line]
+    table = np.array(lines, dtype=np.float64)
+    return table[:, 1:10].copy(), (table[:, 10] == 4.0).astype(np.int64)
+
+
+def pima(path: Path) -> Sample:
+    """Diabetes among Pima women: eight measurements; zeros that stand for missing ones stay."""
+    table = np.array([line.split(",") for line in _lines(path)], dtype=np.float64)
+    return table[:, :8].copy(), table[:, 8].astype(np.int64)
+
+
+def adult(path: Path, n: int, rng: np.random.Generator) -> Sample:
+    """``n`` random rows of the census of 1994: six numbers, and an income above 50,000 or not.
+
+    File: ``adult.data``, compressed with gzip.
+    """
+    lines = [line.split(", ") for line in _lines(path)]
+    rows = [lines[i] for i in rng.permutation(len(lines))[:n]]
+    numbers = np.array([[row[j] for j in _ADULT_NUMBERS] for row in rows], dtype=np.float64)
+    return numbers, np.array([row[-1].startswith(">") for row in rows], dtype=np.int64)
+
+
+def usps(path: Path) -> Sample:
+    """Handwritten digits of 16 x 16 pixels from -1 to 1: ``zip.train.gz`` or ``zip.test.gz``."""
+    table = np.array([line.split() for line in _lines(path)], dtype=np.float64)
+    return table[:, 1:].copy(), table[:, 0].astype(np.int64)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write results, which all have the same keys, as a CSV file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines that are not empty."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}: the script takes its folder with --data")
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    return [line.strip() for line in content.decode().splitlines() if line.strip()]

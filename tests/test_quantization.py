@@ -1,0 +1,466 @@
+"""Stochastic VQ, LVQ and batch annealing: kernels against the papers, estimators against rules."""
+
+import itertools
+import pickle
+
+import numpy as np
+import oracles
+import pytest
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from oda_rl import quantization
+from oda_rl.quantization import LVQ, BatchDeterministicAnnealing, StochasticVQ
+
+ESTIMATORS = [
+    StochasticVQ(),
+    LVQ(),
+    LVQ(algorithm="glvq"),
+    LVQ(n_prototypes=2, algorithm="rslvq"),
+    BatchDeterministicAnnealing(),
+]
+CLUSTERERS = [
+    StochasticVQ(n_clusters=3, random_state=0),
+    BatchDeterministicAnnealing(n_clusters=3, random_state=0),
+]
+SEEDED = [
+    *CLUSTERERS,
+    *[
+        LVQ(n_prototypes=2, algorithm=name, random_state=0, max_iter=10)
+        for name in ("lvq1", "glvq", "rslvq")
+    ],
+]
+KERNELS = ["lvq1", "glvq", "rslvq"]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learns_rules(estimator, check):
+    check(estimator)
+
+
+def problem(n_codevectors=6, d=5, n=80, n_classes=3, seed=0):
+    """Codevectors, labels, points, targets and order that mean nothing."""
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(size=(n_codevectors, d)),
+        np.arange(n_codevectors) % n_classes,
+        rng.normal(size=(n, d)),
+        rng.integers(0, n_classes, n),
+        rng.integers(0, n, 2 * n),
+    )
+
+
+def run(kernel, codevectors, labels, points, targets, order, rate=0.2, temperature=2.0):
+    """What a kernel, or the oracle of the same name, makes of the codevectors."""
+    extra = ()
+    if kernel.__name__ == "rslvq":
+        masses = np.linspace(0.5, 1.5, len(labels))
+        extra = (masses, labels, temperature)
+    else:
+        extra = (labels,)
+    moved = codevectors.copy()
+    returned = kernel(moved, *extra, points, targets, order, rate)
+    return moved if returned is None else returned
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("d", [1, 3, 4, 9])
+def test_kernels_are_the_obvious_loops(name, d):
+    arguments = problem(d=d)
+    np.testing.assert_allclose(
+        run(getattr(quantization, name), *arguments),
+        run(getattr(oracles, name), *arguments),
+        rtol=1e-4,
+        atol=1e-5,  # pulls below a millionth of the step are left out
+    )
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6, 1e12])
+def test_kernels_do_not_know_the_unit_of_length(name, unit):
+    codevectors, labels, points, targets, order = problem()
+    kernel = getattr(quantization, name)
+    plain = run(kernel, codevectors, labels, points, targets, order)
+    scaled = run(
+        kernel,
+        unit * codevectors,
+        labels,
+        unit * points,
+        targets,
+        order,
+        temperature=2.0 * unit**2,
+    )
+    np.testing.assert_allclose(scaled / unit, plain, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("temperature", [0.0, 1e-300, 1.0, np.inf])
+@pytest.mark.parametrize("unit", [0.0, 1e-200, 1e150, 1e200])
+def test_kernels_keep_numbers_numbers(name, temperature, unit):
+    codevectors, labels, points, targets, order = problem()
+    moved = run(
+        getattr(quantization, name),
+        unit * codevectors,
+        labels,
+        unit * points,
+        targets,
+        order,
+        temperature=temperature,
+    )
+    assert np.isfinite(moved).all()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_samples_on_top_of_codevectors_of_two_classes(name):
+    codevectors = np.zeros((4, 2))
+    points, targets, order = np.zeros((5, 2)), np.array([0, 1, 0, 1, 0]), np.arange(5)
+    kernel = getattr(quantization, name)
+    moved = run(kernel, codevectors, np.array([0, 0, 1, 1]), points, targets, order)
+    np.testing.assert_array_equal(moved, codevectors)
+
+
+@pytest.mark.parametrize("name", ["glvq", "rslvq"])
+def test_a_class_without_codevectors_moves_nothing(name):
+    codevectors, labels, points, targets, order = problem()
+    kernel = getattr(quantization, name)
+    moved = run(kernel, codevectors, labels, points, np.full_like(targets, 7), order)
+    np.testing.assert_array_equal(moved, codevectors)
+
+
+@pytest.mark.parametrize("name", ["glvq", "rslvq"])
+def test_one_class_alone_moves_nothing(name):
+    codevectors, labels, points, targets, order = problem()
+    kernel = getattr(quantization, name)
+    moved = run(kernel, codevectors, 0 * labels, points, 0 * targets, order)
+    np.testing.assert_array_equal(moved, codevectors)
+
+
+def gradient(function, codevectors, step=1e-6):
+    """Central differences."""
+    result = np.zeros_like(codevectors)
+    for index in np.ndindex(codevectors.shape):
+        shift = np.zeros_like(codevectors)
+        shift[index] = step
+        result[index] = (function(codevectors + shift) - function(codevectors - shift)) / (2 * step)
+    return result
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0, 8.0])
+def test_rslvq_ascends_the_log_posterior(temperature):
+    codevectors, labels, points, targets, _ = problem(d=2)
+    masses, rate = np.linspace(0.5, 1.5, len(labels)), 0.1
+    for i in range(10):
+        moved = codevectors.copy()
+        quantization.rslvq(moved, masses, labels, temperature, points, targets, np.array([i]), rate)
+        slopes = gradient(
+            lambda mu, i=i: oracles.log_posterior(
+                mu, masses, labels, temperature, points[i], targets[i]
+            ),
+            codevectors,
+        )
+        np.testing.assert_allclose(moved - codevectors, rate * temperature / 2 * slopes, atol=1e-6)
+
+
+def test_glvq_descends_its_cost():
+    codevectors, labels, points, targets, _ = problem(d=2)
+    for i in range(10):
+        moved = codevectors.copy()
+        quantization.glvq(moved, labels, points, targets, np.array([i]), 0.1)
+        slopes = gradient(
+            lambda mu, i=i: oracles.glvq_cost(mu, labels, points[i], targets[i]), codevectors
+        )
+        distances = ((points[i] - codevectors) ** 2).sum(1)
+        own = labels == targets[i]
+        total = distances[own].min() + distances[~own].min()
+        np.testing.assert_allclose(moved - codevectors, -0.1 * total / 4 * slopes, atol=1e-8)
+
+
+def test_rslvq_far_from_everything_does_not_underflow():
+    # Every exp(-d/T) is 0 in double precision, and the own class is far behind the other.
+    codevectors, labels = np.array([[0.0], [10.0]]), np.array([0, 1])
+    points, targets = np.array([[1000.0]]), np.array([0])
+    masses, order = np.ones(2), np.array([0])
+    quantization.rslvq(codevectors, masses, labels, 1.0, points, targets, order, 0.1)
+    np.testing.assert_allclose(codevectors, [[100.0], [10.0 - 99.0]])
+
+
+def test_rslvq_ignores_codevectors_without_mass():
+    codevectors, labels, points, targets, order = problem()
+    masses = np.array([0.0, 1, 1, 1, 1, 1])
+    moved = codevectors.copy()
+    quantization.rslvq(moved, masses, labels, 1.0, points, targets, order, 0.1)
+    expected = codevectors[1:].copy()
+    quantization.rslvq(expected, masses[1:], labels[1:], 1.0, points, targets, order, 0.1)
+    np.testing.assert_array_equal(moved[0], codevectors[0])
+    np.testing.assert_array_equal(moved[1:], expected)
+
+
+def test_one_pass_of_stochastic_vq_is_definition_1():
+    points, _ = make_blobs(200, centers=4, random_state=0)
+    start = points[:4]
+    quantizer = StochasticVQ(4, init=start).partial_fit(points[:150]).partial_fit(points[150:])
+    expected, total = oracles.compete(start, points, range(200))
+    np.testing.assert_allclose(quantizer.codevectors_, expected)
+    assert quantizer.history_[1][0] == 200
+    assert 150 * quantizer.history_[0][1] + 50 * quantizer.history_[1][1] == pytest.approx(total)
+    assert quantizer.n_iter_ == 2
+    assert len(quantizer.labels_) == 50
+
+
+def test_stochastic_vq_leaves_its_start_and_the_data_alone():
+    points, _ = make_blobs(100, centers=3, random_state=0)
+    before, start = points.copy(), points[:3]
+    StochasticVQ(3, init=start, random_state=0).fit(points)
+    StochasticVQ(3, random_state=0).fit(points)
+    np.testing.assert_array_equal(points, before)
+
+
+def test_stochastic_vq_approaches_k_means_from_the_same_start():
+    points, _ = make_blobs(1000, centers=5, random_state=0)
+    start = KMeans(5, n_init=1, max_iter=1, random_state=0).fit(points).cluster_centers_
+    means = KMeans(5, init=start).fit(points)
+    quantizer = StochasticVQ(5, init=start, random_state=0).fit(points)
+    assert -quantizer.score(points) < 1.02 * means.inertia_ / len(points)
+    assert [seen for seen, _ in quantizer.history_] == [1000 * n for n in range(1, 11)]
+
+
+@pytest.mark.parametrize("estimator", CLUSTERERS)
+def test_clusterers_agree_with_themselves(estimator):
+    points, _ = make_blobs(300, centers=3, random_state=1)
+    fitted = clone(estimator).fit(points)
+    divergences = ((points[:, None] - fitted.codevectors_) ** 2).sum(-1)
+    np.testing.assert_allclose(fitted.transform(points), divergences)
+    np.testing.assert_array_equal(fitted.predict(points), divergences.argmin(1))
+    np.testing.assert_array_equal(fitted.labels_, fitted.predict(points))
+    np.testing.assert_array_equal(clone(estimator).fit_predict(points), fitted.labels_)
+    assert fitted.score(points) == pytest.approx(-divergences.min(1).mean())
+    assert fitted.cluster_centers_ is fitted.codevectors_
+    names = fitted.set_output(transform="default").get_feature_names_out()
+    assert names.tolist() == [f"{type(fitted).__name__.lower()}{k}" for k in range(3)]
+    copied = pickle.loads(pickle.dumps(fitted))
+    assert copied.history_ == fitted.history_
+
+
+@pytest.mark.parametrize("estimator", SEEDED)
+def test_same_seed_same_bits_and_other_seeds_others(estimator):
+    points, targets = make_blobs(200, centers=6, cluster_std=3, random_state=0)
+    targets = targets % 2
+    first = clone(estimator).fit(points, targets).codevectors_
+    np.testing.assert_array_equal(clone(estimator).fit(points, targets).codevectors_, first)
+    other = clone(estimator).set_params(random_state=1).fit(points, targets).codevectors_
+    assert not np.array_equal(other, first)
+
+
+@pytest.mark.parametrize("estimator", SEEDED)
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6, 1e12])
+def test_the_unit_of_length_changes_no_label(estimator, unit):
+    points, targets = make_blobs(200, centers=6, cluster_std=2, random_state=3)
+    targets = targets % 2
+    plain = clone(estimator).fit(points, targets)
+    scaled = clone(estimator).fit(unit * points, targets)
+    np.testing.assert_array_equal(scaled.predict(unit * points), plain.predict(points))
+    np.testing.assert_allclose(scaled.codevectors_ / unit, plain.codevectors_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", SEEDED)
+@pytest.mark.parametrize(
+    "points",
+    [
+        np.zeros((20, 2)),
+        np.full((20, 2), 1e12 + 0.1),
+        np.full((20, 2), 0.1),
+        np.column_stack([np.arange(20.0), np.ones(20)]),
+        np.column_stack([np.arange(20.0) * 1e-12, np.arange(20.0) % 3 * 1e12]),
+    ],
+    ids=["zeros", "equal and large", "equal", "constant feature", "mixed scales"],
+)
+def test_degenerate_data(estimator, points):
+    fitted = clone(estimator).fit(points, np.arange(20) % 2)
+    assert np.isfinite(fitted.codevectors_).all()
+    assert len(fitted.predict(points)) == 20
+
+
+@pytest.mark.parametrize("algorithm", KERNELS)
+def test_lvq_learns(algorithm):
+    points, targets = make_moons(600, noise=0.1, random_state=0)
+    names = np.array(["lower", "upper"])[targets]
+    classifier = LVQ(5, algorithm=algorithm, random_state=0).fit(points[:300], names[:300])
+    assert classifier.score(points[300:], names[300:]) > 0.95
+    assert classifier.codevectors_.shape == (10, 2)
+    assert classifier.codevector_labels_.tolist() == ["lower"] * 5 + ["upper"] * 5
+    assert classifier.classes_.tolist() == ["lower", "upper"]
+
+
+def test_lvq_starts_where_it_is_told_to():
+    points, targets = make_blobs(300, centers=[[-3, 0], [3, 0]], random_state=0)
+    start = np.array([[-1.0, 1.0], [1.0, 1.0]])
+    before = start.copy()
+    assert LVQ(init=start, random_state=0).fit(points, targets).score(points, targets) > 0.98
+    np.testing.assert_array_equal(start, before)
+    backwards = LVQ(init=start[::-1], rate=1e-9, random_state=0).fit(points, targets)
+    np.testing.assert_allclose(backwards.codevectors_, start[::-1], atol=1e-4)
+    assert backwards.score(points, targets) < 0.02
+
+
+def test_lvq_fails_when_it_starts_far_away():
+    # The outer two are never the nearest to any sample, and only the nearest moves.
+    points, targets = make_moons(400, noise=0.1, random_state=0)
+    start = np.array([[50.0, 50.0], [400.0, 400.0], [50.0, -50.0], [400.0, -400.0]])
+    classifier = LVQ(2, init=start, random_state=0).fit(points, targets)
+    np.testing.assert_array_equal(classifier.codevectors_[[1, 3]], start[[1, 3]])
+
+
+def test_a_rare_class_gets_as_many_prototypes_as_samples():
+    points, targets = np.arange(12.0).reshape(-1, 1), np.array([0] * 10 + [1] * 2)
+    classifier = LVQ(4, random_state=0).fit(points, targets)
+    assert classifier.codevector_labels_.tolist() == [0, 0, 0, 0, 1, 1]
+
+
+def test_rslvq_takes_its_temperature_from_the_data():
+    points = np.array([[0.0, 1.0], [0.0, -1.0], [5.0, 2.0], [5.0, -2.0]])
+    targets = np.array([0, 0, 1, 1])
+    codevectors = np.array([[0.0, 0.0], [5.0, 0.0]])
+    temperature = quantization._class_temperature(codevectors, targets[::2], points, targets)
+    assert temperature == 2 * (1 + 1 + 4 + 4) / 8
+
+
+@pytest.mark.parametrize("temperature", [0.3, 2.0, 20.0])
+def test_batch_annealing_settles_where_the_oracle_does(temperature, monkeypatch):
+    monkeypatch.setattr(quantization, "_BLOCK", 100)  # several blocks, the last one short
+    points, _ = make_blobs(130, centers=4, random_state=0)
+    start = points[:4]
+    masses, codevectors, n_iter = quantization._settle(
+        points, np.full(4, 0.25), start, temperature, 5000, 1e-12
+    )
+    expected_masses, expected = oracles.batch_annealing(points, start, temperature, 5000)
+    np.testing.assert_allclose(masses, expected_masses, atol=1e-6)
+    np.testing.assert_allclose(codevectors, expected, atol=1e-6)
+    assert 1 < n_iter < 5000
+
+
+def test_batch_annealing_leaves_the_unreachable_where_it_is():
+    points, start = np.array([[0.0], [1.0]]), np.array([[0.5], [1e9]])
+    masses, codevectors, _ = quantization._settle(points, np.full(2, 0.5), start, 1.0, 9, 1e-4)
+    np.testing.assert_allclose(masses, [1.0, 0.0])
+    np.testing.assert_allclose(codevectors, start)
+
+
+def test_batch_annealing_is_nearly_as_good_as_k_means_with_restarts():
+    ratios = []
+    for seed in range(10):
+        points, _ = make_blobs(500, centers=6, random_state=seed)
+        annealing = BatchDeterministicAnnealing(6, random_state=0).fit(points)
+        means = KMeans(6, n_init=5, random_state=0).fit(points)
+        ratios.append(-annealing.score(points) * len(points) / means.inertia_)
+    assert np.median(ratios) < 1.005
+    assert max(ratios) < 1.1
+
+
+def test_batch_annealing_weighs_clusters_by_their_samples():
+    points, _ = make_blobs([300, 100], centers=[[0, 0], [20, 0]], random_state=0)
+    annealing = BatchDeterministicAnnealing(2, random_state=0).fit(points)
+    np.testing.assert_allclose(np.sort(annealing.weights_), [0.25, 0.75])
+
+
+def test_batch_annealing_records_every_temperature():
+    points, _ = make_blobs(300, centers=5, random_state=0)
+    annealing = BatchDeterministicAnnealing(5, cooling=0.7, random_state=0).fit(points)
+    total = points.var(axis=0).sum()
+    first, *_, last = history = annealing.history_
+    assert first.temperature == pytest.approx(2 * total)
+    assert first.n_clusters == 1
+    assert first.distortion == pytest.approx(total)
+    assert last.temperature == pytest.approx(1e-3 * total)
+    assert last.temperature == annealing.temperature_
+    assert last.distortion == pytest.approx(-annealing.score(points))
+    assert last.n_samples_seen == annealing.n_iter_ * 300
+    ratios = [b.temperature / a.temperature for a, b in itertools.pairwise(history[:-1])]
+    np.testing.assert_allclose(ratios, 0.7)
+    sizes = [record.n_clusters for record in history]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 5
+
+
+def test_the_first_split_comes_at_the_critical_temperature():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(3000, 2)) * [2.0, 0.3]
+    critical = 2 * np.linalg.eigvalsh(np.cov(points.T)).max()
+    annealing = BatchDeterministicAnnealing(2, cooling=0.9, max_iter=1000, random_state=0)
+    pair = next(record for record in annealing.fit(points).history_ if record.n_clusters == 2)
+    assert 0.7 * critical < pair.temperature < critical
+
+
+def test_batch_annealing_overshoots_and_merges_down():
+    points, _ = make_blobs(400, centers=9, cluster_std=0.1, random_state=0)
+    for n_clusters in (3, 5, 7):
+        fitted = BatchDeterministicAnnealing(n_clusters, cooling=0.3, random_state=0).fit(points)
+        assert len(fitted.codevectors_) == n_clusters
+
+
+def test_batch_annealing_finds_no_more_than_there_is():
+    points = np.repeat([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], 10, axis=0)
+    fitted = BatchDeterministicAnnealing(8, random_state=0).fit(points)
+    assert len(fitted.codevectors_) == 3
+    assert fitted.score(points) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_ward_merges_the_pair_that_costs_least():
+    # The closer pair is the heavier one: 8 * 8 / 16 * 1 > 8 * 1 / 9 * 4.
+    masses = np.array([8.0, 8.0, 1.0])
+    codevectors = np.array([[0.0], [1.0], [3.0]])
+    merged, moved = quantization._merge_down(masses, codevectors, 2)
+    np.testing.assert_allclose(merged, [8.0, 9.0])
+    np.testing.assert_allclose(moved, [[0.0], [11 / 9]])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (
+            StochasticVQ(0),
+            r"The 'n_clusters' parameter of StochasticVQ must be an int in the range",
+        ),
+        (StochasticVQ(2.5), r"'n_clusters' parameter .* Got 2.5 instead"),
+        (StochasticVQ(max_iter=0), r"'max_iter' parameter .* Got 0 instead"),
+        (StochasticVQ(init="k-means++"), r"'init' parameter .* Got 'k-means\+\+' instead"),
+        (StochasticVQ(21), r"n_samples=20 should be >= n_clusters=21\."),
+        (StochasticVQ(2, init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
+        (StochasticVQ(2, init=np.zeros((2, 3))), r"initial codevectors \(2, 3\) .* \(2, 2\)"),
+        (StochasticVQ(1, init=[[np.nan, 0.0]]), r"Input init contains NaN"),
+        (LVQ(0), r"'n_prototypes' parameter of LVQ"),
+        (LVQ(algorithm="lvq4"), r"'algorithm' parameter .* Got 'lvq4' instead"),
+        (LVQ(rate=0.0), r"'rate' parameter .* Got 0.0 instead"),
+        (LVQ(rate=1.0), r"'rate' parameter .* Got 1.0 instead"),
+        (LVQ(init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
+        (BatchDeterministicAnnealing(0), r"'n_clusters' parameter of BatchDeterministicAnnealing"),
+        (BatchDeterministicAnnealing(21), r"n_samples=20 should be >= n_clusters=21\."),
+        (BatchDeterministicAnnealing(cooling=1.0), r"'cooling' parameter .* Got 1.0 instead"),
+        (BatchDeterministicAnnealing(tol=-1.0), r"'tol' parameter .* Got -1.0 instead"),
+        (BatchDeterministicAnnealing(min_temperature=0.0), r"'min_temperature' .* Got 0.0 instead"),
+    ],
+)
+def test_bad_arguments(estimator, message):
+    points = np.arange(40.0).reshape(20, 2)
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(points, np.arange(20) % 2)
+
+
+def test_lvq_wants_classes():
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        LVQ().fit([[0.0], [1.0]], [0.1, 0.2])
+
+
+def test_partial_fit_wants_enough_to_start_with():
+    with pytest.raises(ValueError, match="n_samples=2 should be >= n_clusters=3"):
+        StochasticVQ(3).partial_fit([[0.0], [1.0]])
+
+
+def test_partial_fit_continues_a_fit():
+    points, _ = make_blobs(100, centers=3, random_state=0)
+    quantizer = StochasticVQ(3, max_iter=2, random_state=0).fit(points)
+    before = quantizer.codevectors_.copy()
+    quantizer.partial_fit(points[:1])
+    assert [seen for seen, _ in quantizer.history_] == [100, 200, 201]
+    assert (quantizer.codevectors_ != before).any(axis=1).sum() == 1

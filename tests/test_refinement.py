@@ -1,0 +1,286 @@
+"""Merging and refining codevectors against brute force and the conditions of an optimum."""
+
+import numpy as np
+import pytest
+
+from oda_rl import refinement
+from oda_rl.refinement import lloyd, refine, ward_merge
+
+
+def squared_distances(points, codevectors):
+    return ((points[:, None] - codevectors) ** 2).sum(axis=2)
+
+
+def distortion(points, weights, codevectors):
+    return weights @ squared_distances(points, codevectors).min(axis=1)
+
+
+def within(points, weights, labels, n_cells):
+    """Weighted squared error of a labelling, cell by cell from its definition."""
+    total = 0.0
+    for k in range(n_cells):
+        members = labels == k
+        if members.any():
+            mean = np.average(points[members], axis=0, weights=weights[members])
+            total += weights[members] @ ((points[members] - mean) ** 2).sum(axis=1)
+    return total
+
+
+def slow_ward(codevectors, masses, groups, n_clusters):
+    cells = [[i] for i in range(len(masses))]
+    while len(cells) > n_clusters:
+        best = None
+        for a in range(len(cells)):
+            for b in range(a + 1, len(cells)):
+                if groups[cells[a][0]] != groups[cells[b][0]]:
+                    continue
+                m_a, m_b = masses[cells[a]].sum(), masses[cells[b]].sum()
+                mu_a = masses[cells[a]] @ codevectors[cells[a]] / m_a
+                mu_b = masses[cells[b]] @ codevectors[cells[b]] / m_b
+                cost = m_a * m_b / (m_a + m_b) * ((mu_a - mu_b) ** 2).sum()
+                if best is None or cost < best[0]:
+                    best = cost, a, b
+        if best is None:
+            break
+        _, a, b = best
+        cells[a] += cells.pop(b)
+    cells.sort(key=min)
+    lineage = np.zeros((len(cells), len(masses)))
+    for k, members in enumerate(cells):
+        lineage[k, members] = masses[members]
+    return lineage
+
+
+def problem(seed, n=300, d=3, n_cells=12, weighted=True):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(7, d)) * 4
+    points = centres[rng.integers(7, size=n)] + rng.normal(size=(n, d))
+    weights = rng.integers(1, 6, size=n).astype(float) if weighted else np.ones(n)
+    return points, weights, points[rng.choice(n, n_cells, replace=False)].copy(), rng
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ward_is_brute_force(seed):
+    rng = np.random.default_rng(seed)
+    m, d = rng.integers(2, 24), rng.integers(1, 6)
+    codevectors = rng.normal(size=(m, d))
+    masses = rng.uniform(0.1, 3.0, m)
+    groups = rng.integers(0, 3, m)
+    for n_clusters in (1, 3, m // 2 + 1, m, m + 2):
+        expected = slow_ward(codevectors, masses, groups, n_clusters)
+        np.testing.assert_array_equal(ward_merge(codevectors, masses, groups, n_clusters), expected)
+
+
+def test_ward_leaves_its_arguments_alone_and_merges_equals():
+    codevectors, masses, groups = np.ones((5, 2)), np.ones(5), np.array([0, 0, 1, 1, 1])
+    lineage = ward_merge(codevectors, masses, groups, 1)
+    np.testing.assert_array_equal(lineage, [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
+    np.testing.assert_array_equal(masses, np.ones(5))
+    np.testing.assert_array_equal(groups, [0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize("effort", [0, 1, 6])
+@pytest.mark.parametrize(("d", "n_cells"), [(1, 2), (2, 30), (3, 12), (5, 21), (18, 45)])
+def test_no_move_of_a_single_point_is_an_improvement(effort, d, n_cells):
+    points, weights, start, rng = problem(d, d=d, n_cells=n_cells, n=200)
+    refined = refine(points, weights, start, rng, effort=effort)
+    assert refined.shape == start.shape
+    labels = squared_distances(points, refined).argmin(axis=1)
+    assert len(np.unique(labels)) == n_cells
+    error = within(points, weights, labels, n_cells)
+    assert distortion(points, weights, refined) == pytest.approx(error, rel=1e-9)
+    masses = np.bincount(labels, weights, n_cells)
+    squared = squared_distances(points, refined)
+    for i, home in enumerate(labels):
+        if (labels == home).sum() > 1:
+            leaving = masses[home] / (masses[home] - weights[i]) * squared[i, home]
+            arriving = np.delete(masses / (masses + weights[i]) * squared[i], home)
+            assert leaving <= arriving.min() * (1 + 1e-9)
+    # The same from the definition, for a few points.
+    for i in rng.choice(200, 4):
+        for k in range(n_cells):
+            moved = labels.copy()
+            moved[i] = k
+            assert within(points, weights, moved, n_cells) >= error * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_distortion_never_rises(seed):
+    points, weights, start, rng = problem(seed)
+    before = distortion(points, weights, start)
+    refined = refine(points, weights, start, rng)
+    after = distortion(points, weights, refined)
+    assert after < before
+    again = refine(points, weights, refined, rng, effort=2)
+    assert distortion(points, weights, again) <= after * (1 + 1e-12)
+    assert after <= distortion(points, weights, lloyd(points, weights, start, 100, 0.0))
+
+
+def test_breathing_leaves_a_bad_optimum():
+    # Two codevectors for one of three far clusters, one for the two others: no point moves.
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(120, 2))
+    points[:, 0] += np.repeat([0.0, 100.0, 200.0], 40)
+    start = np.array([[-1.0, 0.0], [1.0, 0.0], [150.0, 0.0]])
+    stuck = refine(points, np.ones(120), start, rng, effort=0)
+    free = refine(points, np.ones(120), start, rng, effort=5)
+    assert distortion(points, np.ones(120), stuck) > 100_000
+    assert distortion(points, np.ones(120), free) < 400
+
+
+def test_more_effort_is_better_on_average():
+    errors = np.zeros(3)
+    for seed in range(6):
+        points, weights, start, _ = problem(seed, n=400, n_cells=40)
+        for column, effort in enumerate((0, 3, 12)):
+            rng = np.random.default_rng(seed)
+            refined = refine(points, weights, start, rng, effort=effort)
+            errors[column] += distortion(points, weights, refined)
+    assert errors[0] > 1.005 * errors[1] > 1.005 * errors[2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lloyd_is_lloyd_and_weights_are_repetitions(seed):
+    points, weights, start, _ = problem(seed)
+    expected = start.copy()
+    for _ in range(4):
+        labels = squared_distances(points, expected).argmin(axis=1)
+        for k in range(len(start)):
+            members = labels == k
+            expected[k] = np.average(points[members], axis=0, weights=weights[members])
+    np.testing.assert_allclose(lloyd(points, weights, start, 4, 0.0), expected, rtol=1e-9)
+    repeated = np.repeat(points, weights.astype(int), axis=0)
+    ones = np.ones(len(repeated))
+    np.testing.assert_allclose(lloyd(repeated, ones, start, 4, 0.0), expected, rtol=1e-9)
+
+
+def test_lloyd_does_nothing_without_iterations_and_fills_empty_cells():
+    points, weights, start, _ = problem(0)
+    np.testing.assert_array_equal(lloyd(points, weights, start, 0, 0.0), start)
+    start[3:6] = 1e6
+    labels = squared_distances(points, lloyd(points, weights, start, 20, 0.0)).argmin(axis=1)
+    assert len(np.unique(labels)) == len(start)
+
+
+def test_a_weight_counts_as_that_many_points():
+    # Distinct points of weight w against the same points, w times each, as separate rows: from the
+    # same optimum, nothing moves in either.
+    points, weights, start, rng = problem(5)
+    refined = refine(points, weights, start, rng, effort=3)
+    repeated = np.repeat(points, weights.astype(int), axis=0)
+    ones = np.ones(len(repeated))
+    assert distortion(repeated, ones, refined) == pytest.approx(
+        distortion(points, weights, refined), rel=1e-12
+    )
+    again = lloyd(repeated, ones, refined, 10, 0.0)
+    np.testing.assert_allclose(again, refined, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [2.0**-20, 2.0**20])
+def test_ratios_of_weights_and_the_scale_of_points_change_nothing(factor):
+    points, weights, start, _ = problem(1)
+    refined = refine(points, weights, start, np.random.default_rng(2))
+    other = refine(points, weights * factor, start, np.random.default_rng(2))
+    np.testing.assert_array_equal(other, refined)
+    other = refine(points * factor, weights, start * factor, np.random.default_rng(2))
+    np.testing.assert_array_equal(other, refined * factor)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_assignments_do_not_depend_on_the_scale(factor):
+    points, weights, start, _ = problem(1)
+    refined = refine(points, weights, start, np.random.default_rng(2))
+    other = refine(points * factor, weights, start * factor, np.random.default_rng(2))
+    np.testing.assert_array_equal(
+        squared_distances(points * factor, other).argmin(axis=1),
+        squared_distances(points, refined).argmin(axis=1),
+    )
+
+
+def test_far_from_the_origin():
+    points, weights, start, _ = problem(1)
+    refined = refine(points, weights, start, np.random.default_rng(2))
+    other = refine(points + 1e6, weights, start + 1e6, np.random.default_rng(2))
+    np.testing.assert_allclose(other - 1e6, refined, atol=1e-6)
+
+
+def test_same_generator_same_bits_and_arguments_are_left_alone():
+    points, weights, start, _ = problem(3)
+    copies = points.copy(), weights.copy(), start.copy()
+    first = refine(points, weights, start, np.random.default_rng(7))
+    second = refine(points, weights, start, np.random.default_rng(7))
+    np.testing.assert_array_equal(first, second)
+    for array, copy in zip((points, weights, start), copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+def test_points_without_weight_are_not_there():
+    points, weights, start, _ = problem(4)
+    more = np.concatenate([points, points + 100.0])
+    less = np.concatenate([weights, np.zeros(len(points))])
+    np.testing.assert_array_equal(
+        refine(more, less, start, np.random.default_rng(0)),
+        refine(points, weights, start, np.random.default_rng(0)),
+    )
+    np.testing.assert_array_equal(
+        refine(points, 0 * weights, start, np.random.default_rng(0)), start
+    )
+
+
+def test_codevectors_without_points_get_some():
+    points, weights, start, rng = problem(6, n_cells=20)
+    for bad in (np.zeros_like(start), np.where(np.arange(20)[:, None] < 10, start, 1e9)):
+        refined = refine(points, weights, bad, rng, effort=0)
+        labels = squared_distances(points, refined).argmin(axis=1)
+        assert len(np.unique(labels)) == 20
+
+
+def test_one_cell_is_the_mean():
+    points, weights, start, rng = problem(0, n_cells=1)
+    np.testing.assert_allclose(
+        refine(points, weights, start, rng), [np.average(points, axis=0, weights=weights)]
+    )
+
+
+@pytest.mark.parametrize("n_cells", [5, 6, 7])
+def test_as_many_cells_as_points(n_cells):
+    points = np.arange(6.0)[:, None]
+    refined = refine(points, np.ones(6), np.zeros((n_cells, 1)), np.random.default_rng(0))
+    assert refined.shape == (n_cells, 1)
+    labels = squared_distances(points, refined).argmin(axis=1)
+    assert len(np.unique(labels)) == min(n_cells, 6)
+
+
+def test_equal_points_and_constant_features():
+    rng = np.random.default_rng(0)
+    equal = np.full((50, 3), 2.5)
+    refined = refine(equal, np.ones(50), rng.normal(size=(4, 3)), rng)
+    assert refined.shape == (4, 3)
+    assert distortion(equal, np.ones(50), refined) == 0.0
+    points, weights, start, _ = problem(2)
+    first = refine(points, weights, start, np.random.default_rng(1))
+    with_constant = [np.insert(array, 1, 7.0, axis=1) for array in (points, start)]
+    second = refine(with_constant[0], weights, with_constant[1], np.random.default_rng(1))
+    np.testing.assert_array_equal(second[:, 1], 7.0)
+    np.testing.assert_allclose(np.delete(second, 1, axis=1), first, rtol=1e-6)
+
+
+def test_weights_of_all_magnitudes():
+    points, _, start, rng = problem(2)
+    weights = 10.0 ** rng.uniform(-12, 12, len(points))
+    refined = refine(points, weights, start, rng)
+    assert np.isfinite(refined).all()
+    assert distortion(points, weights, refined) <= distortion(points, weights, start)
+
+
+def test_many_points_are_refined_on_a_sample(monkeypatch):
+    points, weights, start, _ = problem(0, n=3000, n_cells=25)
+    expected = refine(points, weights, start, np.random.default_rng(0))
+    monkeypatch.setattr(refinement, "_SAMPLE", 25 * 1000)
+    sampled = refine(points, weights, start, np.random.default_rng(0))
+    again = refine(points, weights, start, np.random.default_rng(0))
+    np.testing.assert_array_equal(sampled, again)
+    error = distortion(points, weights, sampled)
+    assert error < 1.05 * distortion(points, weights, expected)
+    kept = refine(points, weights, expected, np.random.default_rng(0), effort=0)
+    assert distortion(points, weights, kept) <= distortion(points, weights, expected) * (1 + 1e-12)
