@@ -16,6 +16,7 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from oda_rl.oda import ODAClassifier, ODAClusterer, ODARegressor
     from oda_rl.quantization import LVQ, BatchDeterministicAnnealing, StochasticVQ
+    from oda_rl.tree import ODATreeClassifier, ODATreeClusterer
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,8 @@ _LAZY = {
     "ODAClassifier": "oda_rl.oda",
     "ODAClusterer": "oda_rl.oda",
     "ODARegressor": "oda_rl.oda",
+    "ODATreeClassifier": "oda_rl.tree",
+    "ODATreeClusterer": "oda_rl.tree",
     "StochasticVQ": "oda_rl.quantization",
 }
 
@@ -39,6 +42,8 @@ __all__ = [
     "ODAClassifier",
     "ODAClusterer",
     "ODARegressor",
+    "ODATreeClassifier",
+    "ODATreeClusterer",
     "StochasticVQ",
 ]
 

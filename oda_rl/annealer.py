@@ -8,7 +8,6 @@ pair, which stays apart only if the temperature is below its cell's critical one
 Everything is relative to the data's own scale: the mean divergence from the class mean.
 """
 
-import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,6 +51,8 @@ class Schedule:
     """Annealing ends when a level's mean divergence is at most this."""
     target_error: float
     """Annealing ends when a level's accuracy is at least one minus this."""
+    ends_full: bool
+    """Whether annealing ends when the codebook is full, and is not cooled on."""
     forgetting: float
     """Least share of the way to a sample of its own that a codevector goes."""
 
@@ -164,9 +165,12 @@ class Annealer:
         self._working: Working
         self._balls: Balls
         self._segments: IntArray
+        self._scales: FloatArray
         self._clocks: FloatArray
         self._stats: FloatArray
         self._parents: FloatArray
+        self._opened: tuple[FloatArray, FloatArray]
+        self._viewed: npt.NDArray[np.bool_] | None = None
 
     def begin(
         self,
@@ -187,6 +191,7 @@ class Annealer:
         totals = members.sum(axis=1)
         means = members @ points / totals[:, None]
         self.class_weights = totals if class_weights is None else class_weights.copy()
+        self._scales = np.ones(n_classes)
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
         spreads = members @ spread / totals
         self.scale = float(spreads @ self.class_weights / self.class_weights.sum())
@@ -216,10 +221,12 @@ class Annealer:
         self.masses = np.append(self.masses, 1.0)
         self.labels = np.append(self.labels, len(self.class_weights))
         self.class_weights = np.append(self.class_weights, 0.0)
+        self._scales = np.append(self._scales, 1.0)
         self._parents = np.concatenate([self._parents, np.zeros((1, self._parents.shape[1]))])
         clocks = np.append(self._clocks, 0.0)
         self._arrange()
         self._scatter()
+        self._opened, self._viewed = (self.codevectors, self.weights()), None
         self._clocks = clocks
         if self.temperature > 0.0 and len(self.labels) < self.schedule.max_codevectors:
             self.active = True
@@ -240,12 +247,12 @@ class Annealer:
         self.class_weights += np.bincount(classes, weights, minlength=len(self.class_weights))
         at = 0
         while at < len(points):
-            room = self._samples_left() if self.active else len(points)
-            block = slice(at, at + room)
+            taken = self.room if self.active else len(points)
+            block = slice(at, at + taken)
             self._remember(points[block], classes[block])
             self._learn(points[block], classes[block], weights[block])
-            at += room
-            if self.active and self._samples_left() <= 0:
+            at += taken
+            if self.active and self.room <= 0:
                 self._end_level()
 
     def anneal(self, data: Distribution) -> None:
@@ -268,6 +275,7 @@ class Annealer:
     def replace(self, codevectors: FloatArray, masses: FloatArray) -> None:
         """Go on with other codevectors of the same classes."""
         self.codevectors, self.masses = codevectors, masses
+        self._scales = np.ones(len(self.class_weights))
         self._open()
 
     def return_to(self, i: int) -> None:
@@ -281,10 +289,11 @@ class Annealer:
         self.codevectors = np.concatenate([own, level.averages], axis=1)
         self.labels = level.labels.copy()
         self.class_weights = np.bincount(level.labels, level.weights) * self.class_weights.sum()
+        self._scales = np.ones(len(self.class_weights))
         self.masses = level.weights / np.bincount(level.labels, level.weights)[level.labels]
         self.temperature, self.n_samples_seen = level.temperature, level.n_samples_seen
         self._parents = np.eye(len(self.labels))
-        if len(self.labels) > self.schedule.max_codevectors:
+        if self.temperature > self._frozen_at:
             self._frozen_at = np.inf
         self.active = not self._is_over(level.distortion, level.accuracy)
         self._open()
@@ -292,18 +301,23 @@ class Annealer:
     def weights(self) -> FloatArray:
         """Share of the data that each codevector stands for, shape (K,)."""
         priors = self.class_weights / self.class_weights.sum()
-        return np.asarray(self.masses * priors[self.labels])
+        return np.asarray(self.masses * (priors * self._scales)[self.labels])
 
     def view(self, limit: int | None) -> Codebook:
         """Return the codebook as it is, merged down to at most ``limit`` codevectors.
 
         In the middle of a level there may be more: pairs that have yet to show whether they stay.
         """
+        self.gather()
         if limit is None or len(self.labels) <= limit:
             return Codebook(self.codevectors, self.weights(), self.labels)
-        merged = copy.copy(self)
-        merged._merge_down(limit)
-        return Codebook(merged.codevectors, merged.weights(), merged.labels)
+        if self._viewed is None:  # which ones merge was decided when the level began
+            self._viewed = self._cheapest_merges(limit, *self._opened) > 0.0
+        weights = self._viewed * self.weights()
+        totals = weights.sum(axis=1)
+        labels = self.labels[self._viewed.argmax(axis=1)]
+        merged = weights @ self.codevectors / np.maximum(totals, TINY)[:, None]
+        return Codebook(merged, totals, labels)
 
     def distortion(self) -> float:
         """Mean divergence of the current level's samples, or of the last level if it has none."""
@@ -324,14 +338,16 @@ class Annealer:
         else:
             potentials = divergence.potential(points[:, :d])
         sample = d, points, classes, weights, potentials
-        clock = self._clocks, self._stats, self.temperature, self.schedule.forgetting
+        clock = self._scales, self._clocks, self._stats
+        heat = self.temperature, self.schedule.forgetting
         if divergence.kernel == CALLED:
-            codebook.learn_called(divergence, *sample, *self._working, *clock)
+            codebook.learn_called(divergence, *sample, *self._working, *clock, *heat)
         else:
-            scratch = np.empty(len(self.labels)), np.empty(len(self._balls[2]))
+            shares, gaps = np.empty(len(self.labels)), np.empty(len(self._balls[2]))
             codebook.learn(
-                divergence.kernel, *sample, *self._working, *self._balls, *clock, *scratch
-            )
+                divergence.kernel, *sample, *self._working, *self._balls, *clock, *heat,
+                shares, gaps,
+            )  # fmt: skip
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
 
@@ -349,7 +365,9 @@ class Annealer:
         nearest = self.divergence.between(points[:, :d], self.codevectors[:, :d]).argmin(axis=1)
         return float((self.labels[nearest] == classes).mean())
 
-    def _samples_left(self) -> int:
+    @property
+    def room(self) -> int:
+        """How many samples the temperature level still takes."""
         wanted = self.schedule.samples_per_codevector * len(self.labels)
         left = np.ceil(max(wanted, LEVEL_SAMPLES)) - self._level_samples
         return int(min(left, max(self.schedule.max_samples - self.n_samples_seen, 0)))
@@ -357,22 +375,26 @@ class Annealer:
     def _end_level(self) -> None:
         distortion = self.distortion()
         self.gather()
+        self.masses = self.masses * self._scales[self.labels]
+        self._scales = np.ones(len(self.class_weights))
         frozen = np.isfinite(self._frozen_at)
         limit = self.schedule.max_codevectors
         if not frozen:
             self._merge_close()
             if len(self.labels) >= _OVERGROWTH * limit:
-                self._merge_down(limit)
+                distortion += self._merge_down(limit)
                 self._frozen_at = self.temperature
         accuracy = self._accuracy()
         self.active = not self._is_over(distortion, accuracy)
         if not self.active and len(self.labels) > limit:
-            self._merge_down(limit)
+            distortion += self._merge_down(limit)
             accuracy = self._accuracy()
         self._record(distortion, accuracy)
         if self.active:
             self.temperature *= _FROZEN_COOLING if frozen else self.schedule.cooling
-            if not np.isfinite(self._frozen_at):
+            if np.isfinite(self._frozen_at):
+                self._parents = np.eye(len(self.labels))
+            else:
                 self._split()
         self._open()
 
@@ -385,6 +407,7 @@ class Annealer:
             self.temperature <= least
             or distortion <= max(schedule.target_distortion, _LEAST * self.scale)
             or self.n_samples_seen >= schedule.max_samples
+            or (schedule.ends_full and np.isfinite(self._frozen_at))
             or (accuracy is not None and 1.0 - accuracy <= schedule.target_error)
         )
 
@@ -400,14 +423,23 @@ class Annealer:
         cells = np.column_stack([self.masses, self.codevectors])
         self._follow(annealing.merge(cells, len(cells), alive, near), cells)
 
-    def _merge_down(self, n_codevectors: int) -> None:
+    def _cheapest_merges(
+        self, n_codevectors: int, codevectors: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        """Lineage of the merges that leave ``n_codevectors``, or one for each class."""
         n_codevectors = max(n_codevectors, len(self.class_weights))
-        flat = self.divergence.flat(self.codevectors[:, : self.n_features])
-        lineage = ward_merge(flat, np.maximum(self.weights(), TINY), self.labels, n_codevectors)
+        flat = self.divergence.flat(codevectors[:, : self.n_features])
+        return ward_merge(flat, np.maximum(weights, TINY), self.labels, n_codevectors)
+
+    def _merge_down(self, n_codevectors: int) -> float:
+        """Merge; return by how much that raises the distortion."""
+        lineage = self._cheapest_merges(n_codevectors, self.codevectors, self.weights())
         shares = lineage / lineage.sum(axis=1, keepdims=True)
-        merged = (lineage > 0.0) @ np.column_stack([self.masses, np.zeros_like(self.codevectors)])
-        merged[:, 1:] = shares @ self.codevectors
-        self._follow(lineage, merged)
+        masses = (lineage > 0.0) @ self.masses
+        before, merged = self.codevectors, shares @ self.codevectors
+        self._follow(lineage, np.column_stack([masses, merged]))
+        into, d = lineage.argmax(axis=0), self.n_features
+        return float(lineage.sum(axis=0) @ self.divergence.rowwise(before[:, :d], merged[into, :d]))
 
     def _follow(self, lineage: FloatArray, cells: FloatArray) -> None:
         """Take over merged cells; every row of the lineage is of one class."""
@@ -436,6 +468,7 @@ class Annealer:
         """Begin a temperature level."""
         self._arrange()
         self._scatter()
+        self._opened, self._viewed = (self.codevectors, self.weights()), None
         self._clocks = np.zeros(len(self.class_weights))
         self._stats = np.zeros(2)
         self._level_samples = 0

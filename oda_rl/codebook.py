@@ -45,7 +45,7 @@ _SMALLEST_SCALE = 1e-60
 _LEAST_DECAY = 1e-3
 
 FAR = -1.0  # marks a segment that is not looked at
-_GROUPED = 256  # codevectors from which on segments pay
+GROUPED = 256  # codevectors from which on segments pay
 _LLOYD = 5
 
 # Rows of ``stats``: what a level has seen.
@@ -155,6 +155,7 @@ def learn(
     owners: IndexArray,
     centres: FloatArray,
     radii: FloatArray,
+    scales: FloatArray,
     clocks: FloatArray,
     stats: FloatArray,
     temperature: float,
@@ -171,14 +172,13 @@ def learn(
     Where a class has several segments, those too far away for a share are not looked at: no
     codevector of a segment is farther from its centre than its radius.
 
-    ``clocks``, shape (C,), counts n; ``stats`` sums divergences from the nearest codevector, and
-    weights; ``shares``, shape (K,), and ``gaps``, shape (S,), are scratch. A weight w is a step w
-    times as long.
+    Masses decay all at once: the true ones are ``masses`` times ``scales``, shape (C,), of their
+    class. ``clocks``, shape (C,), counts n; ``stats`` sums divergences from the nearest codevector,
+    and weights; ``shares``, shape (K,), and ``gaps``, shape (S,), are scratch. A weight w is a step
+    w times as long.
     """
-    n_classes = owners.shape[0] - 1
     n_rows = columns.shape[0]
     reach = FARTHEST * temperature
-    scales = np.ones(n_classes)  # masses decay all at once, by a factor they share
     for i in range(points.shape[0]):
         c = classes[i]
         begin, end = owners[c], owners[c + 1]
@@ -212,7 +212,7 @@ def learn(
             if several and gaps[s] == FAR:
                 continue
             for k in range(starts[s], starts[s + 1]):
-                if shares[k] < farthest:
+                if shares[k] <= farthest:
                     share = masses[k] * math.exp((smallest - shares[k]) / temperature)
                     shares[k] = share
                     total += share
@@ -245,9 +245,6 @@ def learn(
             for k in range(starts[begin], starts[end]):
                 masses[k] *= scales[c]
             scales[c] = 1.0
-    for c in range(n_classes):
-        for k in range(starts[owners[c]], starts[owners[c + 1]]):
-            masses[k] *= scales[c]
 
 
 def segments(codevectors: FloatArray) -> IntArray:
@@ -256,7 +253,7 @@ def segments(codevectors: FloatArray) -> IntArray:
     Groups start from codevectors far from one another: as many clusters as there are get their own.
     """
     n = len(codevectors)
-    if n < _GROUPED:
+    if n < GROUPED:
         return np.zeros(n, dtype=np.int64)
     centred = codevectors - codevectors.mean(axis=0)
     chosen = [int((centred**2).sum(axis=1).argmax())]
@@ -287,12 +284,13 @@ def learn_called(
     offsets: FloatArray,
     masses: FloatArray,
     starts: IndexArray,
+    scales: FloatArray,
     clocks: FloatArray,
     stats: FloatArray,
     temperature: float,
     forgetting: float,
 ) -> None:
-    """Do what :func:`learn` does, with a segment for each class, for a divergence that only Python can call."""
+    """Do what :func:`learn` does through Python; classes have a segment each."""
     for point, c, weight, potential in zip(points, classes, weights, potentials, strict=True):
         own = slice(int(starts[c]), int(starts[c + 1]))
         size = own.stop - own.start
@@ -306,10 +304,13 @@ def learn_called(
         step = max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size)
         step = min(weight * step, 1.0)
         clocks[c] += weight
-        masses[own] *= max(1.0 - step, _LEAST_DECAY)
-        masses[own] += step * shares
+        scales[c] *= max(1.0 - step, _LEAST_DECAY)
+        masses[own] += step * shares / scales[c]
         pulled = own.start + np.flatnonzero(shares)
-        pull = step * shares[shares > 0.0] / masses[pulled]
+        pull = step * shares[shares > 0.0] / (masses[pulled] * scales[c])
+        if scales[c] < _SMALLEST_SCALE:
+            masses[own] *= scales[c]
+            scales[c] = 1.0
         columns[:, pulled] += pull * (point[:, None] - columns[:, pulled])
         rows = divergence.diagram(columns[:d, pulled].T)
         offsets[pulled], gradients[:, pulled] = rows[:, 0], rows[:, 1:].T

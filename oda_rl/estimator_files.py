@@ -65,6 +65,9 @@ def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
             return {"objects": items, "shape": list(value.shape)}
         arrays[str(len(arrays))] = value
         return {"array": str(len(arrays) - 1)}
+    if hasattr(value, "_fields"):
+        items = [_encode(item, arrays, classes, where) for item in value]
+        return {"named": type(value).__name__, "items": items}
     if isinstance(value, list | tuple):
         items = [_encode(item, arrays, classes, where) for item in value]
         return {type(value).__name__: items}
@@ -92,6 +95,8 @@ def _decode(value: Any, arrays: Arrays, classes: Classes) -> Any:
         return array.reshape(value["shape"])
     if "list" in value:
         return [_decode(item, arrays, classes) for item in value["list"]]
+    if "named" in value:
+        return classes[value["named"]](*_decode({"list": value["items"]}, arrays, classes))
     if "tuple" in value:
         return tuple(_decode(item, arrays, classes) for item in value["tuple"])
     if "dict" in value:

@@ -4,7 +4,7 @@ import copy
 import os
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -37,13 +37,38 @@ validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=Tr
 
 _STORED: dict[str, type] = {
     kind.__name__: kind
-    for kind in (Annealer, Level, Schedule, divergences.Mahalanobis, *NAMED.values())
+    for kind in (Annealer, Codebook, Level, Schedule, divergences.Mahalanobis, *NAMED.values())
 }
+
+
+class Pace(NamedTuple):
+    """How fast to cool."""
+
+    cooling: float
+    samples: int
+
+
+SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
 
 
 def chunks(n: int) -> list[slice]:
     """Slices of at most 4096 rows that make up n."""
     return [slice(begin, begin + _CHUNK) for begin in range(0, n, _CHUNK)]
+
+
+def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:  # noqa: N803
+    """Return X as float64, shape (n, d), or raise scikit-learn's exceptions."""
+    return np.asarray(validate_data(estimator, X, reset=reset, dtype=np.float64, order="C"))
+
+
+def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
+    """Return the weights of points, shape (n,); ones if there are none."""
+    weights = _check_sample_weight(
+        sample_weight, points, dtype=np.float64, ensure_non_negative=True
+    )
+    if not (weights > 0.0).any():
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    return np.asarray(weights)
 
 
 class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -65,8 +90,8 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     divergence: str | Divergence
     min_temperature: float
     max_samples: int | None
-    cooling: float
-    samples_per_cluster: int
+    cooling: Any
+    samples_per_cluster: Any
     forgetting: float
     init: npt.ArrayLike | None
     random_state: Any
@@ -162,6 +187,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         model._annealer = copy.deepcopy(self._annealer)
         model._annealer.return_to(range(len(self.history_))[level])  # type: ignore[index]
         model._publish()
+        model._step_back()
         for name in {"labels_", "inertia_"} & set(vars(model)):
             delattr(model, name)
         return model
@@ -200,6 +226,12 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _target_error(self) -> float:
         return -1.0
 
+    def _step_back(self) -> None:
+        """Bring what a subclass has learned besides to the level that was returned to."""
+
+    def _pace(self, refined: bool) -> Pace:
+        return Pace(float(self.cooling), int(self.samples_per_cluster))
+
     def _max_codevectors(self, n_classes: int) -> int:
         return max(int(self.n_clusters), n_classes)
 
@@ -216,8 +248,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     # Validation.
 
     def _checked(self, X: Any, *, reset: bool) -> FloatArray:  # noqa: N803
-        """Return X as float64, or raise scikit-learn's exceptions."""
-        return np.asarray(validate_data(self, X, reset=reset, dtype=np.float64, order="C"))
+        return checked_points(self, X, reset=reset)
 
     def _embedded(self, X: Any) -> FloatArray:  # noqa: N803
         """Return points for a fitted model, in the divergence's coordinates."""
@@ -226,14 +257,6 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         divergence = self._annealer.divergence
         divergence.check(points)
         return divergence.embed(points)
-
-    def _checked_weights(self, sample_weight: Any, points: FloatArray) -> FloatArray:
-        weights = _check_sample_weight(
-            sample_weight, points, dtype=np.float64, ensure_non_negative=True
-        )
-        if not (weights > 0.0).any():
-            raise ValueError("sample_weight must have at least one positive value, got none")
-        return np.asarray(weights)
 
     def _checked_init(self, divergence: Divergence, n_classes: int) -> FloatArray | None:
         if self.init is None:
@@ -265,15 +288,18 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # Learning.
 
-    def _new_annealer(self, n_classes: int, seed: int) -> Annealer:
+    def _new_annealer(self, n_classes: int, seed: int, refined: bool = False) -> Annealer:
+        """Make an annealer; where its codebook is refined afterwards, it ends when that is full."""
+        pace = self._pace(refined)
         schedule = Schedule(
             max_codevectors=self._max_codevectors(n_classes),
             min_temperature=float(self.min_temperature),
-            cooling=float(self.cooling),
-            samples_per_codevector=int(self.samples_per_cluster),
+            cooling=pace.cooling,
+            samples_per_codevector=pace.samples,
             max_samples=np.inf if self.max_samples is None else int(self.max_samples),
             target_distortion=self._target_distortion(),
             target_error=self._target_error(),
+            ends_full=refined,
             forgetting=float(self.forgetting),
         )
         divergence = divergences.resolve(self.divergence)
@@ -285,15 +311,18 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         divergence.check(points[:, :d])
         return np.concatenate([divergence.embed(points[:, :d]), points[:, d:]], axis=1)
 
-    def _anneal(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Distribution:
+    def _anneal(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, *, refined: bool = False
+    ) -> Distribution:
         """Anneal a new codebook on points, shape (n, d + q), drawn again and again."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         shown = weights > 0.0
         points, classes, weights = points[shown], classes[shown], weights[shown]
         n_classes = int(classes.max()) + 1
-        current = self._new_annealer(n_classes, seed)
+        current = self._new_annealer(n_classes, seed, refined)
         embedded = self._embed_all(current.divergence, points)
-        data = Distribution(embedded, classes, weights, np.random.default_rng([seed, 1]))
+        rng = np.random.default_rng([seed, 1])
+        data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
         room = data.max_draw(_FIRST_LOOK, self.max_samples)
         rows = np.concatenate([data.draw(c, n) for c, n in enumerate(room)])
         if n_classes > 1:

@@ -27,7 +27,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from oda_rl.divergences import QUADRATIC, Divergence, resolve
-from oda_rl.estimators import BaseODA, chunks, validated
+from oda_rl.estimators import FAST, SLOW, BaseODA, Pace, checked_weights, chunks, validated
 from oda_rl.fine_tuning import ALGORITHMS, best_temperature, class_log_densities, fine_tune
 from oda_rl.local_models import LocalModels, fit_local_models
 from oda_rl.refinement import refine
@@ -61,10 +61,11 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Annealing ends when the mean divergence from the nearest codevector is at most this.
     max_samples : int, optional
         Annealing ends when it has seen so many samples, each time a sample is drawn counted.
-    cooling : float in (0, 1), default=0.8
-        Factor of the temperature from one level to the next.
-    samples_per_cluster : int, default=20
-        Samples that a level has for each codevector.
+    cooling : float in (0, 1), optional
+        Factor of the temperature from one level to the next: 0.8 by default, and 0.6 where ``fit``
+        refines, which makes good for it.
+    samples_per_cluster : int, optional
+        Samples that a level has for each codevector: 20 by default, and 5 where ``fit`` refines.
     forgetting : float in [0, 1], default=0
         A codevector goes at least this share of the way to each sample of its own: with more than 0
         a cluster that moves is followed. 0 averages over all that was seen at a temperature.
@@ -85,7 +86,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
     weights_ : ndarray, shape (K,)
         Share of the data that each stands for; they sum to 1.
     labels_ : ndarray, shape (n,)
-        Cluster of each point of the last ``fit``, or of the last block of ``partial_fit``.
+        Cluster of each point of the last ``fit``.
     inertia_ : float
         Weighted sum of divergences of the points of the last ``fit`` from their codevectors.
     temperature_ : float
@@ -120,6 +121,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         **BaseODA._parameter_constraints,
         "target_distortion": [Interval(Real, 0, None, closed="left")],
         "refine": ["boolean"],
+        "cooling": [*BaseODA._parameter_constraints["cooling"], None],
+        "samples_per_cluster": [*BaseODA._parameter_constraints["samples_per_cluster"], None],
     }
 
     def __init__(
@@ -130,8 +133,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         min_temperature: float = 0.0,
         target_distortion: float = 0.0,
         max_samples: int | None = None,
-        cooling: float = 0.8,
-        samples_per_cluster: int = 20,
+        cooling: float | None = None,
+        samples_per_cluster: int | None = None,
         forgetting: float = 0.0,
         refine: bool = True,
         init: npt.ArrayLike | None = None,
@@ -169,15 +172,17 @@ class ODAClusterer(ClusterMixin, BaseODA):
         points = self._checked(X, reset=True)
         if len(points) < self.n_clusters:
             raise ValueError(f"n_samples={len(points)} should be >= n_clusters={self.n_clusters}.")
-        weights = self._checked_weights(sample_weight, points)
-        data = self._anneal(points, np.zeros(len(points), dtype=np.int64), weights)
-        if self.refine and self._annealer.divergence.kernel == QUADRATIC:
+        weights = checked_weights(sample_weight, points)
+        refines = self._refines()
+        data = self._anneal(
+            points, np.zeros(len(points), dtype=np.int64), weights, refined=refines
+        )
+        if refines:
             self._refine(data)
         self._publish()
-        self.labels_ = self.predict(points)
-        own = self._annealer.divergence.rowwise(
-            self._annealer.divergence.embed(points), self._own()[self.labels_]
-        )
+        embedded = self._annealer.divergence.embed(points)
+        self.labels_ = self._nearest(embedded, self._own())
+        own = self._annealer.divergence.rowwise(embedded, self._own()[self.labels_])
         self.inertia_ = float(own @ weights)
         distinct = len(data.points)
         if distinct < self.n_clusters:
@@ -209,10 +214,9 @@ class ODAClusterer(ClusterMixin, BaseODA):
             At least 0: how many times as long each sample's step is.
         """
         points = self._checked(X, reset=not hasattr(self, "_annealer"))
-        weights = self._checked_weights(sample_weight, points)
+        weights = checked_weights(sample_weight, points)
         self._stream(points, np.zeros(len(points), dtype=np.int64), weights, labelled=False)
         self._publish(self._max_codevectors(1))
-        self.labels_ = self.predict(points)
         return self
 
     def predict(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803
@@ -249,7 +253,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Opposite of the mean divergence from the nearest codevector."""
         points = self._embedded(X)
-        weights = self._checked_weights(sample_weight, points)
+        weights = checked_weights(sample_weight, points)
         own = self._own()
         nearest = self._nearest(points, own)
         distances = self._annealer.divergence.rowwise(points, own[nearest])
@@ -257,6 +261,16 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
     def _target_distortion(self) -> float:
         return float(self.target_distortion)
+
+    def _refines(self) -> bool:
+        return self.refine and resolve(self.divergence).kernel == QUADRATIC
+
+    def _pace(self, refined: bool) -> Pace:
+        pace = FAST if refined else SLOW
+        return Pace(
+            pace.cooling if self.cooling is None else float(self.cooling),
+            pace.samples if self.samples_per_cluster is None else int(self.samples_per_cluster),
+        )
 
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)
@@ -400,7 +414,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             If X and y are not that, or there is only one class.
         """
         points, labels = self._checked_pair(X, y, reset=True)
-        weights = self._checked_weights(sample_weight, points)
+        weights = checked_weights(sample_weight, points)
         shown = weights > 0.0
         points, labels, weights = points[shown], labels[shown], weights[shown]
         self.classes_, classes = np.unique(labels, return_inverse=True)
@@ -446,7 +460,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         """
         first = not hasattr(self, "_annealer")
         points, labels = self._checked_pair(X, y, reset=first)
-        weights = self._checked_weights(sample_weight, points)
+        weights = checked_weights(sample_weight, points)
         if first:
             self._seen = []
         shown = weights > 0.0
@@ -454,8 +468,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         indices = [known.setdefault(label, len(known)) for label in labels[shown].tolist()]
         self._seen = list(known)
         self._stream(points[shown], np.array(indices), weights[shown], labelled=True)
-        kind = object if labels.dtype == object else None
-        self.classes_ = np.unique(np.array(self._seen, dtype=kind))
         current = self._annealer
         distortion = current.distortion() or current.scale or 1.0
         self.prediction_temperature_ = 2.0 * distortion / points.shape[1]
@@ -520,7 +532,9 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
         points, labels = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C")
         check_classification_targets(labels)
-        return points, np.asarray(column_or_1d(labels, warn=True))
+        labels = np.asarray(column_or_1d(labels, warn=True))
+        self._labels_are_objects = labels.dtype == object
+        return points, labels
 
     def _check_fine_tuning(self) -> None:
         kernel = resolve(self.divergence).kernel
@@ -540,11 +554,16 @@ class ODAClassifier(ClassifierMixin, BaseODA):
 
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)
-        current = self._annealer
-        kind = object if self.classes_.dtype == object else None
-        self.codevector_labels_ = np.array(self._seen, dtype=kind)[self._codebook.labels]
-        order = np.argsort(np.array(self._seen))
-        self.class_prior_ = (current.class_weights / current.class_weights.sum())[order]
+        weights = self._annealer.class_weights
+        self._seen = self._seen[: len(weights)]  # an earlier level may know fewer classes
+        seen = np.array(self._seen, dtype=object if self._labels_are_objects else None)
+        self.codevector_labels_ = seen[self._codebook.labels]
+        self.classes_, order = np.unique(seen, return_index=True)
+        self.class_prior_ = (weights / weights.sum())[order]
+
+    def _step_back(self) -> None:
+        distortion = self.history_[-1].distortion or 1.0
+        self.prediction_temperature_ = 2.0 * distortion / self.n_features_in_
 
     def _select(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
         """Choose the number of codevectors and the rate by validation within the training set."""
@@ -682,7 +701,7 @@ class ODARegressor(RegressorMixin, BaseODA):
             At least 0; a weight of 2 is the same as a row that stands there twice.
         """
         pairs = self._checked_pairs(X, y, reset=True)
-        weights = self._checked_weights(sample_weight, pairs)
+        weights = checked_weights(sample_weight, pairs)
         self._anneal(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
         self._recent = pairs, weights
         self._publish()
@@ -711,7 +730,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         """
         first = not hasattr(self, "_annealer")
         pairs = self._checked_pairs(X, y, reset=first)
-        weights = self._checked_weights(sample_weight, pairs)
+        weights = checked_weights(sample_weight, pairs)
         recent = (pairs[:0], weights[:0]) if first else self._recent
         self._stream(pairs, np.zeros(len(pairs), dtype=np.int64), weights, labelled=False)
         self._recent = (

@@ -1,7 +1,7 @@
 """Every figure of the package: one function each, drawing on a matplotlib Axes and returning it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,27 @@ IntArray = npt.NDArray[np.int64]
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 _GRID = 500
 _WINDOW = 20
+_LABEL_WIDTH = 0.12  # of the axis
+
+
+class TemperatureLevel(Protocol):
+    """What the bifurcation is drawn from: a level of an agent's or of an estimator's history."""
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the level."""
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Shape (K, d)."""
+
+    @property
+    def lineage(self) -> FloatArray | None:
+        """Shape (K, K of the level before); None where it all began."""
+
+    @property
+    def step(self) -> int:
+        """Steps or samples until then."""
 
 
 def new_axes(width: float = 6.4, height: float = 4.2, columns: int = 1) -> list[Axes]:
@@ -158,7 +179,7 @@ def plot_partition(
     return ax
 
 
-def plot_bifurcation(history: "Sequence[Level]", *, ax: Axes | None = None) -> Axes:
+def plot_bifurcation(history: Sequence[TemperatureLevel], *, ax: Axes | None = None) -> Axes:
     """Draw how cells came from cells as the temperature fell, since the last start.
 
     The height of a cell is its codevector's first principal component (each component of the
@@ -167,33 +188,19 @@ def plot_bifurcation(history: "Sequence[Level]", *, ax: Axes | None = None) -> A
     Parameters
     ----------
     history : sequence of Level
-        As in ``agent.history``.
+        As in ``agent.history``, or in ``history_`` of an estimator.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
     ax = ax or new_axes()[0]
-    starts = [i for i, level in enumerate(history) if level.lineage is None]
-    levels = history[starts[-1] :] if starts else []
-    ax.set(xlabel="temperature", ylabel="codevector, first principal component")
+    levels = draw_lineage(history, ax)
     ax.set_title("Bifurcation of the cells")
     if not levels:
-        ax.text(0.5, 0.5, "annealing has not begun", ha="center", transform=ax.transAxes)
         return ax
-    heights = _principal_component([level.codevectors for level in levels])
-    for i, level in enumerate(levels):
-        if level.lineage is not None:
-            for child, parent in zip(*np.nonzero(level.lineage), strict=True):
-                ax.plot(
-                    [levels[i - 1].temperature, level.temperature],
-                    [heights[i - 1][parent], heights[i][child]],
-                    color=COLORS[0],
-                    linewidth=1.2,
-                )
-        at = np.full(len(heights[i]), level.temperature)
-        ax.plot(at, heights[i], "o", color=COLORS[0], markersize=4)
+    for i in _not_overlapping(levels, ax):
         ax.annotate(
-            f"{len(heights[i])} cells\nstep {level.step:,}",
-            (level.temperature, 1.0),
+            f"{len(levels[i].codevectors)} cells\nstep {levels[i].step:,}",
+            (levels[i].temperature, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(0, -2),
             textcoords="offset points",
@@ -202,16 +209,51 @@ def plot_bifurcation(history: "Sequence[Level]", *, ax: Axes | None = None) -> A
             fontsize=7,
             color="0.3",
         )
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.125 * (high - low))
+    return ax
+
+
+def draw_lineage(history: Sequence[TemperatureLevel], ax: Axes) -> list[TemperatureLevel]:
+    """Draw the cells since the last start, without a title; return the levels that are shown.
+
+    Cells whose level knows their classes (``labels``) have the colours of those.
+    """
+    starts = [i for i, level in enumerate(history) if level.lineage is None]
+    levels = list(history[starts[-1] :]) if starts else []
+    ax.set(xlabel="temperature", ylabel="codevector, first principal component")
+    if not levels or levels[-1].temperature <= 0.0:
+        ax.text(0.5, 0.5, "annealing has not begun", ha="center", transform=ax.transAxes)
+        return []
+    heights = _principal_component([level.codevectors for level in levels])
+    thickness = min(1.0, 12.0 / len(levels))
+    for i, level in enumerate(levels):
+        labels = getattr(level, "labels", np.zeros(len(heights[i]), dtype=np.int64))
+        colors = [COLORS[label % len(COLORS)] for label in labels]
+        parents = np.zeros((0, 0)) if level.lineage is None else level.lineage
+        for child, parent in zip(*np.nonzero(parents), strict=True):
+            ax.plot(
+                [levels[i - 1].temperature, level.temperature],
+                [heights[i - 1][parent], heights[i][child]],
+                color=colors[child],
+                linewidth=1.2 * thickness,
+            )
+        for label in np.unique(labels):
+            own = heights[i][labels == label]
+            at = np.full(len(own), level.temperature)
+            color = COLORS[label % len(COLORS)]
+            ax.plot(at, own, "o", color=color, markersize=4 * thickness)
     low, high = min(map(min, heights)), max(map(max, heights))
     margin = 0.1 * max(high - low, 1e-9)
-    ax.set_ylim(low - margin, high + 2.5 * margin)
+    ax.set_ylim(low - margin, high + margin)
     ax.set_xscale("log")
     temperatures = [level.temperature for level in levels]
     ax.set_xlim(2.0 * max(temperatures), 0.5 * min(temperatures))
-    ax.set_xticks(temperatures, [f"{temperature:.3g}" for temperature in temperatures])
+    ticks = [temperatures[i] for i in _not_overlapping(levels, ax)]
+    ax.set_xticks(ticks, [f"{temperature:.3g}" for temperature in ticks])
     ax.minorticks_off()
     ax.spines[["top", "right"]].set_visible(False)
-    return ax
+    return levels
 
 
 def plot_cells_over_time(
@@ -291,6 +333,19 @@ def _range(values: FloatArray) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     margin = 0.1 * (high - low) if high > low else max(abs(low), 1.0) * 0.1
     return low - margin, high + margin
+
+
+def _not_overlapping(levels: Sequence[TemperatureLevel], ax: Axes) -> list[int]:
+    """Levels with room for a label each: the last one, and those far enough from the next."""
+    first, last = np.log(ax.get_xlim())
+    kept: list[int] = []
+    free_until = np.inf
+    for i in range(len(levels) - 1, -1, -1):
+        place = (np.log(levels[i].temperature) - first) / (last - first)
+        if place <= free_until:
+            kept.insert(0, i)
+            free_until = place - _LABEL_WIDTH
+    return kept
 
 
 def _principal_component(levels: Sequence[FloatArray]) -> list[FloatArray]:

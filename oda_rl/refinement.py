@@ -505,7 +505,7 @@ def refine(
     codevectors: FloatArray,
     rng: np.random.Generator,
     *,
-    effort: int = 5,
+    effort: int = 3,
 ) -> FloatArray:
     """Lower the weighted mean squared distance of points from the nearest of K codevectors.
 
@@ -546,10 +546,23 @@ def refine(
     if not used.all():
         points, weights = points[used], weights[used]
     n, n_cells = len(points), len(codevectors)
-    if n == 0:
-        return codevectors.copy()
     if n <= n_cells:
-        return np.resize(points, codevectors.shape)
+        return np.resize(points, codevectors.shape) if n else codevectors.copy()
+    # Bounds in single precision must not overflow. A power of 2 changes no bit but the exponent.
+    power = int(np.frexp(np.abs(points).max())[1])
+    points, codevectors = np.ldexp(points, -power), np.ldexp(codevectors, -power)
+    return np.asarray(np.ldexp(_refine(points, weights, codevectors, rng, effort), power))
+
+
+def _refine(
+    points: FloatArray,
+    weights: FloatArray,
+    codevectors: FloatArray,
+    rng: np.random.Generator,
+    effort: int,
+) -> FloatArray:
+    """Refine on all points, or on a sample and then on all."""
+    n, n_cells = len(points), len(codevectors)
     size = max(_SAMPLE // n_cells, 10 * n_cells)
     sample = rng.permutation(n)[:size]  # all, if there is room: sorted points end up worse
     refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)

@@ -14,13 +14,14 @@ IntArray = npt.NDArray[np.int64]
 _CHUNK = 4096
 
 
-def canonical_order(points: FloatArray, classes: IntArray) -> IntArray:
+def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> IntArray:
     """Order of the rows, shape (n,), by class and then by value, whatever order they came in.
 
-    The order is that of a random projection, which a common factor of all features leaves as it
-    is; rows whose projections are equal are ordered feature by feature.
+    The order is that of a random projection of the first ``n_features`` columns, which a common
+    factor leaves as it is; rows whose projections are equal are ordered column by column.
     """
-    direction = np.random.default_rng(0).uniform(0.5, 1.0, size=points.shape[1])
+    direction = np.zeros(points.shape[1])
+    direction[:n_features] = np.random.default_rng(0).uniform(0.5, 1.0, size=n_features)
     keys = np.empty(len(points))
     for begin in range(0, len(points), _CHUNK):  # row by row the same sum: equal rows, equal keys
         keys[begin : begin + _CHUNK] = (points[begin : begin + _CHUNK] * direction).sum(axis=1)
@@ -44,6 +45,8 @@ class Distribution:
         At least 0; rows of weight 0 are left out.
     rng : numpy.random.Generator
         Draws.
+    n_features : int, optional
+        How many columns are features; all by default.
 
     Attributes
     ----------
@@ -59,10 +62,16 @@ class Distribution:
     """
 
     def __init__(
-        self, points: FloatArray, classes: IntArray, weights: FloatArray, rng: np.random.Generator
+        self,
+        points: FloatArray,
+        classes: IntArray,
+        weights: FloatArray,
+        rng: np.random.Generator,
+        n_features: int | None = None,
     ) -> None:
         kept = np.flatnonzero(weights > 0.0)
-        order = kept[canonical_order(points[kept], classes[kept])]
+        n_features = points.shape[1] if n_features is None else n_features
+        order = kept[canonical_order(points[kept], classes[kept], n_features)]
         points, classes = points[order], classes[order]
         new = np.ones(len(order), dtype=bool)
         new[1:] = (points[1:] != points[:-1]).any(axis=1) | (classes[1:] != classes[:-1])

@@ -21,14 +21,14 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Sample = tuple[FloatArray, IntArray]
 
-_SPREAD = 0.18  # of a Gaussian, with one centre from the next
+_SPREAD = 0.16  # of a Gaussian, with one centre from the next
 _ADULT_NUMBERS = (0, 2, 4, 10, 11, 12)  # age, weight, education, capital gain and loss, hours
 
 
 def gaussians(n: int, rng: np.random.Generator) -> Sample:
     """Four classes of three round Gaussians each, dealt out over a 4 x 3 grid in the plane.
 
-    No two neighbours are of one class, and about 1 % of the points are nearer to a wrong centre.
+    No two neighbours are of one class, and about .4 % of the points are nearer to a wrong centre.
     """
     centre = rng.integers(12, size=n)
     column, row = centre % 4, centre // 4

@@ -188,3 +188,43 @@ def rslvq(codevectors, masses, labels, temperature, points, targets, order, rate
         step = rate * (1 - t / len(order))
         codevectors += step * pulls[:, None] * (points[i] - codevectors)
     return codevectors
+
+
+def descend(tree, divergence, features, i):
+    """Path of sample i down a tree; ``features(depth)`` is what a level sees of all samples."""
+    node, path = tree.nodes[0], ()
+    while node.children:
+        x = features(len(path))[i]
+        scores = [
+            offset + gradient @ (x - node.cells.centre)
+            for offset, gradient in zip(node.cells.offsets, node.cells.gradients, strict=True)
+        ]
+        path = (*path, int(np.argmin(scores)))
+        node = tree.nodes[node.children[path[-1]]]
+    return path
+
+
+def anneal_stream(
+    formula, codevectors, sizes, points, classes, weights, temperature, forgetting=0.0
+):
+    """Online annealing of a codebook for each class: eq. 15 of the paper, a counter for each."""
+    d = codevectors.shape[1]
+    averages = np.zeros((len(codevectors), points.shape[1] - d))
+    codevectors = np.column_stack([codevectors, averages])
+    masses = np.concatenate([np.full(size, 1 / size) for size in sizes])
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    counts, total = np.zeros(len(sizes)), 0.0
+    for x, c, weight in zip(points, classes, weights, strict=True):
+        own = range(bounds[c], bounds[c + 1])
+        distances = {k: formula(x[:d], codevectors[k, :d]) for k in own}
+        least = min(distances.values())
+        total += weight * least
+        shares = {k: masses[k] * math.exp((least - distances[k]) / temperature) for k in own}
+        step = max(1 / (1 + 0.9 * (counts[c] + sizes[c])), forgetting / sizes[c])
+        step = min(1.0, weight * step)
+        counts[c] += weight
+        for k in own:
+            share = shares[k] / sum(shares.values())
+            masses[k] += step * (share - masses[k])
+            codevectors[k] += step * share / masses[k] * (x - codevectors[k])
+    return masses, codevectors, total / weights.sum()

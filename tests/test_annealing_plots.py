@@ -1,0 +1,261 @@
+"""Figures of the annealing show what they say, and the scripts that draw them run."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from PIL import Image
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_moons
+from sklearn.linear_model import LogisticRegression
+
+from oda_rl import ODAClassifier, ODAClusterer, annealing_plots, plotting
+from oda_rl.quantization import BatchDeterministicAnnealing
+from oda_rl.report import save_figure
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(300, noise=0.1, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def classifier(moons):
+    return ODAClassifier(12, random_state=0).fit(*moons)
+
+
+@pytest.fixture(scope="module")
+def clusterer(moons):
+    return ODAClusterer(5, random_state=0).fit(moons[0])
+
+
+@pytest.fixture(scope="module")
+def short(moons):
+    """A classifier with few levels."""
+    return ODAClassifier(12, min_temperature=0.5, random_state=0).fit(*moons)
+
+
+def sizes_drawn(ax):
+    """Areas of the discs of codevectors, which lie on top."""
+    return max(ax.collections, key=lambda drawn: drawn.get_zorder()).get_sizes()
+
+
+def test_annealing_shows_every_codevector_of_every_level_and_their_number(classifier):
+    ax = annealing_plots.plot_annealing(classifier.history_)
+    dots = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    sizes = [level.n_clusters for level in classifier.history_]
+    assert sum(len(line.get_xdata()) for line in dots) == sum(sizes)
+    assert {to_hex(line.get_color()) for line in dots} == {
+        color.lower() for color in plotting.COLORS[:2]
+    }
+    branches = [line for line in ax.get_lines() if line.get_linestyle() == "-"]
+    assert len(branches) == sum(
+        np.count_nonzero(level.lineage) for level in classifier.history_[1:]
+    )
+    lower = ax.figure.axes[-1]
+    np.testing.assert_array_equal(lower.get_lines()[0].get_ydata(), sizes)
+    assert ax.get_xscale() == lower.get_xscale() == "log"
+    assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
+
+
+def test_labels_of_many_levels_do_not_overlap(clusterer, tmp_path):
+    assert len(clusterer.history_) > 12
+    ax = plotting.plot_bifurcation(clusterer.history_)
+    save_figure(ax, tmp_path / "bifurcation.png")  # a figure that is drawn knows its places
+    boxes = sorted(text.get_window_extent().x0 for text in ax.texts)
+    width = max(text.get_window_extent().width for text in ax.texts)
+    assert 3 <= len(boxes) < len(clusterer.history_)
+    assert np.diff(boxes).min() > width
+    assert f"{clusterer.history_[-1].n_clusters} cells" in ax.texts[-1].get_text()
+
+
+def test_annealing_of_equal_points_and_of_nothing():
+    model = ODAClusterer(1).fit(np.ones((3, 2)))
+    for history in (model.history_, []):
+        assert annealing_plots.plot_annealing(history).texts[0].get_text() != ""
+
+
+def test_decision_regions_have_the_colours_of_the_predictions(classifier, moons):
+    ax = annealing_plots.plot_decision_regions(classifier, *moons)
+    image = ax.get_images()[0]
+    shown = np.asarray(image.get_array())
+    left, right, bottom, top = image.get_extent()
+    n = len(shown)
+    rng = np.random.default_rng(0)
+    colors = {}
+    for i, j in rng.integers(n, size=(300, 2)):
+        point = [left + (right - left) * j / (n - 1), bottom + (top - bottom) * i / (n - 1)]
+        if not (shown[i, j] == 255).all():  # a line
+            colors.setdefault(int(classifier.predict([point])[0]), set()).add(tuple(shown[i, j]))
+    assert len(colors) == 2
+    assert all(len(found) == 1 for found in colors.values())
+    assert colors[0] != colors[1]
+    assert len(sizes_drawn(ax)) == len(classifier.codevectors_)
+
+
+def test_decision_regions_of_any_classifier_with_any_labels(moons):
+    points, classes = moons
+    names = np.array(["low", "high"])[classes]
+    ax = annealing_plots.plot_decision_regions(
+        LogisticRegression().fit(points, names), points, names
+    )
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["high", "low"]
+    assert ax.get_images()
+
+
+def test_codevectors_far_away_do_not_shrink_the_picture(moons):
+    points, classes = moons
+    init = np.array([[0.5, 0.0], [1e6, 1e6]])
+    model = ODAClassifier(2, init=init, random_state=0).fit(points, classes).at_level(0)
+    ax = annealing_plots.plot_decision_regions(model, points, classes)
+    assert ax.get_xlim()[1] < 2.0 * points[:, 0].max()
+
+
+@pytest.mark.parametrize("divergence", ["i_divergence", "itakura_saito"])
+def test_pictures_stay_in_the_domain_of_the_divergence(divergence, moons, tmp_path):
+    points = np.exp(moons[0])
+    model = ODAClusterer(3, divergence=divergence, random_state=0).fit(points)
+    ax = annealing_plots.plot_clusters(model, points)
+    assert min(ax.get_xlim()[0], ax.get_ylim()[0]) > 0.0
+
+
+def test_neighbouring_clusters_differ_in_colour(clusterer, moons):
+    for model in (clusterer, KMeans(9, n_init=1, random_state=0).fit(moons[0])):
+        ax = annealing_plots.plot_clusters(model, moons[0])
+        assert len(sizes_drawn(ax)) == len(model.cluster_centers_)
+        shown = np.asarray(ax.get_images()[0].get_array()).astype(int)
+        left, right, bottom, top = ax.get_images()[0].get_extent()
+        n = len(shown)
+        across, up = np.linspace(left, right, n), np.linspace(bottom, top, n)
+        cells = model.predict(np.column_stack([np.tile(across, n), np.repeat(up, n)]))
+        cells = cells.reshape(n, n)
+        apart = 5  # beyond the line between two cells
+        differ = cells[:, apart:] != cells[:, :-apart]
+        lines = (shown == 255).all(axis=2)
+        differ &= ~lines[:, apart:] & ~lines[:, :-apart]
+        assert (shown[:, apart:] != shown[:, :-apart]).any(axis=2)[differ].all()
+
+
+def test_areas_grow_with_the_weights(clusterer, moons):
+    sizes = sizes_drawn(annealing_plots.plot_clusters(clusterer, moons[0]))
+    np.testing.assert_array_equal(np.argsort(sizes), np.argsort(clusterer.weights_))
+
+
+def test_trade_off_of_a_classifier_is_its_accuracy(classifier):
+    ax = annealing_plots.plot_trade_off(classifier)
+    line = ax.get_lines()[0]
+    np.testing.assert_array_equal(
+        line.get_ydata(), [level.accuracy for level in classifier.history_]
+    )
+    assert "accuracy" in ax.get_ylabel()
+    assert ax.get_xscale() == "log"
+    assert ax.get_legend() is None
+
+
+def test_trade_off_compares_distortions_over_samples(clusterer, moons):
+    batch = BatchDeterministicAnnealing(5, random_state=0).fit(moons[0])
+    ax = annealing_plots.plot_trade_off(
+        {"online": clusterer, "batch": batch.history_}, by="samples"
+    )
+    online, other = ax.get_lines()
+    assert len(online.get_xdata()) < len(clusterer.history_)  # merging is left out
+    assert (np.diff(online.get_xdata()) > 0).all()
+    np.testing.assert_array_equal(other.get_ydata(), [row.distortion for row in batch.history_])
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["online", "batch"]
+
+
+def test_trade_off_says_what_it_takes(clusterer):
+    with pytest.raises(ValueError, match='"clusters" or "samples"'):
+        annealing_plots.plot_trade_off(clusterer, by="time")
+    for nothing in ([], {}):
+        with pytest.raises(ValueError, match="no level"):
+            annealing_plots.plot_trade_off(nothing)
+
+
+def test_animation_has_a_frame_for_each_level(short, moons, tmp_path):
+    points, classes = moons
+    clusterer = ODAClusterer(4, min_temperature=0.5, random_state=0).fit(points)
+    for model, given in ((short, classes), (short, None), (clusterer, None)):
+        path = annealing_plots.animate_annealing(model, points, tmp_path / "a.gif", given, fps=10)
+        with Image.open(path) as gif:
+            assert gif.format == "GIF"
+            assert gif.n_frames == len(model.history_)
+            assert gif.info["duration"] == 100
+    assert [file.name for file in tmp_path.iterdir()] == ["a.gif"]
+
+
+def test_animation_is_written_whole_or_not_at_all(short, moons, tmp_path, monkeypatch):
+    path = tmp_path / "a.gif"
+    path.write_bytes(b"before")
+
+    def fail(self, level):
+        raise RuntimeError("interrupted")
+
+    monkeypatch.setattr(ODAClassifier, "at_level", fail)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        annealing_plots.animate_annealing(short, moons[0], path)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_the_plane_can_be_drawn(classifier, clusterer, moons, tmp_path):
+    solid = np.random.default_rng(0).normal(size=(50, 3))
+    model = ODAClusterer(2, random_state=0).fit(solid)
+    with pytest.raises(ValueError, match="plane"):
+        annealing_plots.animate_annealing(model, solid, tmp_path / "a.gif")
+    with pytest.raises(ValueError, match="2 features, not 3"):
+        annealing_plots.animate_annealing(model, moons[0], tmp_path / "a.gif")
+    with pytest.raises(ValueError, match=r"\(50, 3\)"):
+        annealing_plots.plot_decision_regions(classifier, solid, np.zeros(50))
+    with pytest.raises(ValueError, match=r"\(50, 3\)"):
+        annealing_plots.plot_clusters(clusterer, solid)
+    assert list(tmp_path.iterdir()) == []
+
+
+def run_script(name, folder, *arguments):
+    command = [sys.executable, str(SCRIPTS / name), *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def read_rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_toys_script(tmp_path):
+    printed = run_script("reproduce_toys.py", tmp_path, "--seeds", "1", "--samples", "300")
+    assert "Starting outside the data" in printed
+    results = tmp_path / "results"
+    rows = read_rows(results / "reproduce_toys.csv")
+    assert len(rows) == 3 * 2 * 6
+    accuracy = {(row["data"], row["start"], row["stage"]): float(row["accuracy"]) for row in rows}
+    for data in ("circles", "half moons", "Gaussians"):
+        assert accuracy[data, "poorly", "fitted"] > 0.95
+        assert accuracy[data, "poorly", "LVQ1"] < 0.9
+    assert (results / "reproduce_toys.png").read_bytes().startswith(b"\x89PNG")
+    assert (results / "annealing.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_clustering_script(tmp_path):
+    printed = run_script("reproduce_clustering.py", tmp_path, "--seeds", "1", "--clusters", "4")
+    assert "come with scikit-learn" in printed
+    results = tmp_path / "results"
+    rows = read_rows(results / "reproduce_clustering.csv")
+    assert {row["data"] for row in rows} == {"Gaussians", "WDBC", "digits"}
+    assert {row["method"] for row in rows} >= {"ODA", "batch DA", "k-means"}
+    assert max(int(row["clusters"]) for row in rows) == 4
+    assert (results / "reproduce_clustering.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_clustering_script_names_a_file_that_is_missing(tmp_path):
+    with pytest.raises(AssertionError, match="there is no file .*wbcd.data"):
+        run_script("reproduce_clustering.py", tmp_path, "--data", str(tmp_path))

@@ -1,0 +1,480 @@
+"""Trees of codebooks: the way down against a slow walk, growth, cuts, files, bad input."""
+
+import itertools
+
+import numpy as np
+import oracles
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.model_selection import train_test_split
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from oda_rl import ODAClusterer
+from oda_rl.divergences import NAMED, BregmanDivergence, Mahalanobis
+from oda_rl.tree import ODATreeClassifier, ODATreeClusterer
+from oda_rl.tree_nodes import Cells
+
+BOTH = pytest.mark.parametrize("kind", [ODATreeClusterer, ODATreeClassifier])
+
+
+@parametrize_with_checks(
+    [ODATreeClusterer(), ODATreeClassifier(), ODATreeClassifier(resolutions=[np.asarray])]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def positive(n=600, d=4, seed=0):
+    """Points that every divergence is defined for, in a few groups."""
+    rng = np.random.default_rng(seed)
+    middles = rng.uniform(1.0, 20.0, size=(7, d))
+    return middles[rng.integers(0, 7, n)] * rng.gamma(20.0, 1 / 20.0, size=(n, d))
+
+
+def labelled(n=600, **options):
+    points = positive(n, **options)
+    return points, (points[:, 0] > 8).astype(int) + (points[:, 1] > 8)
+
+
+def halves(points):
+    return np.column_stack([points[:, :2].sum(axis=1), points[:, 2:].sum(axis=1)])
+
+
+DIVERGENCES = {
+    **{name: name for name in NAMED},
+    "mahalanobis": Mahalanobis(np.diag([1.0, 2.0, 0.1, 1.0])),
+    "cubic": BregmanDivergence(lambda x: (x**3).sum(axis=1), lambda x: 3 * x**2),
+}
+
+
+# The way down.
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_routing_is_that_of_a_slow_walk_by_divergences(name):
+    points = positive()
+    model = ODATreeClusterer(max_depth=3, divergence=DIVERGENCES[name], random_state=0)
+    model.fit(points)
+    divergence = model._tree.plan.divergence
+    embedded = divergence.embed(points)
+    paths = [oracles.descend(model._tree, divergence, lambda _: embedded, i) for i in range(600)]
+    assert model.n_leaves_ == len(set(paths)) > 10
+    ordered = sorted(set(paths), key=lambda path: (len(path), path))
+    np.testing.assert_array_equal(model.labels_, [ordered.index(path) for path in paths])
+
+
+FAR_OUT = [("squared_euclidean", 1e6), ("mahalanobis", 1e6)]  # the same everywhere
+
+
+@pytest.mark.parametrize(("name", "offset"), [*((name, 0.0) for name in DIVERGENCES), *FAR_OUT])
+def test_scores_of_cells_order_codevectors_as_divergences_do(name, offset):
+    points, codevectors = positive(50) + offset, positive(5, seed=1) + offset
+    divergence = NAMED[name]() if name in NAMED else DIVERGENCES[name]
+    points, codevectors = divergence.embed(points), divergence.embed(codevectors)
+    own = [divergence.rowwise(points, np.tile(row, (50, 1))) for row in codevectors]
+    nearest = Cells.of(codevectors, divergence).nearest(points)
+    np.testing.assert_array_equal(nearest, np.argmin(own, axis=0))
+
+
+def test_assignment_computes_depth_times_branching_scores_not_one_for_each_leaf():
+    points = np.random.default_rng(0).random((6000, 3))
+    model = ODATreeClusterer(max_depth=5, random_state=0).fit(points)
+    routes, depths = model._tree.table.routes, np.zeros(5, dtype=np.int64)
+    nodes, n_scores = routes.follow(points, depths, depths + 3)
+    assert model.n_leaves_ > 400
+    assert n_scores <= len(points) * model.depth_ * model.branching
+    assert n_scores <= len(points) * model.n_leaves_ / 20
+    parents, scored = model._tree.table.parents, 0
+    for node in nodes:  # exactly the siblings of the nodes on the way
+        while node > 0:
+            node = parents[node]
+            scored += routes.sizes[node]
+    assert n_scores == scored
+
+
+def test_codevectors_are_means_and_weights_shares_of_leaves():
+    points = positive()
+    model = ODATreeClusterer(random_state=0).fit(points)
+    assert model.n_leaves_ == len(model.codevectors_) == model.labels_.max() + 1
+    for leaf, (mean, weight) in enumerate(zip(model.codevectors_, model.weights_, strict=True)):
+        own = points[model.labels_ == leaf]
+        np.testing.assert_allclose(own.mean(axis=0), mean)
+        assert weight == pytest.approx(len(own) / 600)
+
+
+@pytest.mark.parametrize("name", [name for name in DIVERGENCES if name != "cubic"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_history_has_the_distortion_of_each_depth(name, streamed):
+    points = positive(5000 if streamed else 600)
+    model = ODATreeClusterer(divergence=DIVERGENCES[name], random_state=0)
+    if streamed:
+        model.partial_fit(points)
+    else:
+        model.fit(points)
+    assert [level.depth for level in model.history_] == list(range(model.depth_ + 1))
+    assert model.history_[-1].n_leaves == model.n_leaves_
+    for level in model.history_:
+        cut = model.at_depth(level.depth)
+        assert (cut.n_leaves_, cut.depth_) == (level.n_leaves, level.depth)
+        tolerance = 0.25 if streamed else 1e-9  # young cells of a stream are estimates
+        assert -cut.score(points) == pytest.approx(level.distortion, rel=tolerance)
+    assert model.history_[0].n_samples == pytest.approx(len(points))
+    assert model.history_[1].distortion < 0.6 * model.history_[0].distortion
+
+
+# Resolutions.
+
+
+def test_each_level_sees_its_own_features_only():
+    points = positive()
+    model = ODATreeClusterer(max_depth=3, resolutions=[[0], [1, 2]], random_state=0).fit(points)
+    assert model.depth_ == 3
+    for features, depth in [((1, 2, 3), 1), ((3,), 3)]:
+        shuffled = points.copy()
+        shuffled[:, features] = np.random.default_rng(0).random((600, len(features))) * 1e3
+        cut = model.at_depth(depth)
+        np.testing.assert_array_equal(cut.predict(shuffled), cut.predict(points))
+        again = clone(model).fit(shuffled).at_depth(depth)
+        np.testing.assert_array_equal(again.predict(shuffled), cut.predict(points))
+    assert (model.predict(points[:, [0, 2, 1, 3]]) != model.labels_).any()
+    ordered = model.at_depth(1).predict(points)[np.argsort(points[:, 0])]
+    assert (np.diff(ordered) != 0).sum() == model.history_[1].n_leaves - 1  # intervals
+
+
+def test_names_indices_and_functions_are_the_same():
+    table = pd.DataFrame(positive(), columns=list("abcd"))
+    by_name = ODATreeClusterer(resolutions=[["c"], ["a", "d"]], random_state=0).fit(table)
+    points = table.to_numpy()
+    for resolutions in (
+        [[2], np.array([0, 3])],
+        [lambda x: x[:, [2]], (0, 3)],
+        ([2], lambda x: x[:, [0, 3]]),
+    ):
+        model = ODATreeClusterer(resolutions=resolutions, random_state=0).fit(points)
+        np.testing.assert_array_equal(model.labels_, by_name.labels_)
+
+
+def test_a_function_is_called_once_for_a_batch_and_may_spoil_its_argument():
+    calls = []
+
+    def spoil(points):
+        calls.append(len(points))
+        sums = halves(points)
+        points[:] = np.nan
+        return sums
+
+    points = positive()
+    model = ODATreeClusterer(resolutions=[spoil, range(4)], random_state=0).fit(points)
+    calls.clear()
+    labels = model.predict(points)
+    assert calls == [600]
+    plain = ODATreeClusterer(resolutions=[halves, range(4)], random_state=0).fit(points)
+    np.testing.assert_array_equal(labels, plain.labels_)
+
+
+# Learning.
+
+
+@BOTH
+@pytest.mark.parametrize("divergence", ["squared_euclidean", "i_divergence"])
+def test_weights_are_repetitions(kind, divergence):
+    points, labels = labelled(300)
+    weights = np.random.default_rng(1).integers(0, 4, 300)
+    model = kind(divergence=divergence, random_state=0)
+    weighted = clone(model).fit(points, labels, sample_weight=weights)
+    order = np.random.default_rng(2).permutation(np.repeat(np.arange(300), weights))
+    repeated = clone(model).fit(points[order], labels[order])
+    np.testing.assert_array_equal(weighted.codevectors_, repeated.codevectors_)
+    np.testing.assert_array_equal(weighted.apply(points), repeated.apply(points))
+    assert weighted.history_ == repeated.history_
+
+
+@BOTH
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_units_do_not_matter(kind, factor):
+    points, labels = labelled()
+    model, scaled = kind(random_state=0), kind(random_state=0)
+    model.fit(points, labels)
+    scaled.fit(points * factor, labels)
+    np.testing.assert_array_equal(scaled.apply(points * factor), model.apply(points))
+
+
+def states(model, points):
+    return model.codevectors_, model.weights_, model.apply(points), model.history_
+
+
+def stream(kind, n=6000, resolutions=None):
+    points, labels = labelled(n)
+    resolutions = [[0, 1], range(4)] if resolutions is None else resolutions
+    options = {"min_samples_split": 5, "resolutions": resolutions, "random_state": 0}
+    return kind(**options), points, labels
+
+
+@BOTH
+@pytest.mark.parametrize("divergence", ["squared_euclidean", "itakura_saito"])
+def test_sample_by_sample_is_the_same_as_blocks(kind, divergence):
+    model, points, labels = stream(kind, 4000)
+    model.set_params(divergence=divergence)
+    labels[-1500:][points[-1500:, 2] > 10] = 3  # a new class on the way
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(points))
+    whole = clone(model).partial_fit(points, labels, sample_weight=weights)
+    edges = np.r_[0:300, 300:2400:7, 2400:2800, 2800:4000:50, 4000]
+    for begin, end in itertools.pairwise(edges):
+        rows = slice(begin, end)
+        model.partial_fit(points[rows], labels[rows], sample_weight=weights[rows])
+        if begin % 9 == 0:
+            model.predict(points[:1])  # to look changes nothing
+    assert whole.n_leaves_ > 4
+    np.testing.assert_array_equal(whole.predict(points), model.predict(points))
+    np.testing.assert_array_equal(whole.apply(points), model.apply(points))
+    np.testing.assert_allclose(whole.codevectors_, model.codevectors_, rtol=1e-9)
+    np.testing.assert_allclose(whole.weights_, model.weights_, rtol=1e-9)
+    if kind is ODATreeClassifier:
+        ours, theirs = whole.predict_proba(points), model.predict_proba(points)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_a_stream_learns_while_it_grows():
+    points, labels = make_moons(12000, noise=0.15, random_state=0)
+    model, distortions, accuracies = ODATreeClassifier(random_state=0), [], []
+    clusterer = ODATreeClusterer(random_state=0)
+    for begin in range(0, 12000, 2000):
+        rows = slice(begin, begin + 2000)
+        accuracies.append(model.partial_fit(points[rows], labels[rows]).score(points, labels))
+        distortions.append(-clusterer.partial_fit(points[rows]).score(points))
+    assert accuracies[0] > 0.8
+    assert accuracies[-1] > 0.97
+    assert clusterer.depth_ >= 2
+    assert distortions[-1] < 0.5 * distortions[0]
+    assert clusterer.weights_.sum() == pytest.approx(1.0)
+
+
+def test_streaming_after_fit_refines_the_fitted_leaves():
+    points = positive(8000)
+    model = ODATreeClusterer(max_depth=2, random_state=0).fit(points[:100])
+    before = model.n_leaves_
+    model.partial_fit(points[100:])
+    assert model.n_leaves_ > before
+    assert -model.score(points) < -model.at_depth(1).score(points)
+    assert not hasattr(model, "labels_")
+
+
+def test_pure_and_small_cells_are_not_divided():
+    points, labels = make_blobs(400, centers=[[0, 0], [50, 0]], random_state=0)
+    model = ODATreeClassifier(2, random_state=0).fit(points, labels)
+    assert model.n_leaves_ == 2
+    assert ODATreeClassifier(random_state=0).fit(points, np.zeros(400)).n_leaves_ == 1
+    few = ODATreeClusterer(min_samples_split=100, random_state=0).fit(points)
+    table = few._tree.table
+    assert (table.weights[~table.is_leaf] >= 100).all()
+    assert (table.weights[table.is_leaf & (table.depths < 4)] < 100).all()
+
+
+def test_leaf_probabilities_lean_on_the_parent():
+    points = np.repeat([[0.0], [1.0], [10.0]], [4, 2, 6], axis=0)
+    labels = np.repeat(["a", "b", "a"], [4, 2, 6])
+    model = ODATreeClassifier(2, random_state=0).fit(points, labels)
+    prior = np.array([10, 2]) / 12
+    near = (np.array([4, 2]) + prior) / 7
+    expected = [(np.array([4, 0]) + near) / 5, (np.array([0, 2]) + near) / 3]
+    far = (np.array([6, 0]) + prior) / 7
+    found = model.predict_proba([[0.0], [1.0], [10.0]])
+    np.testing.assert_allclose(found, [*expected, far])
+    assert model.predict([[0.1], [0.9], [11.0]]).tolist() == ["a", "b", "a"]
+    np.testing.assert_array_equal(model.leaf_probabilities_[model.apply([[1.0]])], found[[1]])
+
+
+def test_digits_and_moons_are_learned():
+    points, labels = load_digits(return_X_y=True)
+    train, test, y_train, y_test = train_test_split(points, labels, random_state=0)
+    model = ODATreeClassifier(random_state=0).fit(train, y_train)
+    assert model.score(test, y_test) > 0.91
+    coarse = [model.at_depth(depth).score(test, y_test) for depth in range(model.depth_ + 1)]
+    assert coarse == sorted(coarse)
+    points, labels = make_moons(1000, noise=0.1, random_state=0)
+    assert (
+        ODATreeClassifier(random_state=0)
+        .fit(points[:500], labels[:500])
+        .score(points[500:], labels[500:])
+        > 0.98
+    )
+
+
+def test_pooled_digits_are_learned_coarse_to_fine():
+    def pooled(points):
+        return points.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
+
+    points, labels = load_digits(return_X_y=True)
+    train, test, y_train, y_test = train_test_split(points, labels, random_state=0)
+    model = ODATreeClassifier(resolutions=[pooled, pooled, range(64)], random_state=0)
+    assert model.fit(train, y_train).score(test, y_test) > 0.91
+
+
+@pytest.mark.parametrize(
+    ("points", "factor"),
+    [
+        (load_digits().data, 1.15),
+        (make_blobs(2000, n_features=4, centers=30, random_state=0)[0], 1.25),
+        (np.random.default_rng(0).random((3000, 2)), 1.25),
+    ],
+)
+def test_distortion_is_near_that_of_the_flat_codebook(points, factor):
+    model = ODATreeClusterer(max_depth=3, random_state=0).fit(points)
+    flat = ODAClusterer(model.n_leaves_, random_state=0).fit(points)
+    assert model.score(points) > factor * flat.score(points)
+
+
+# Cuts and files.
+
+
+@BOTH
+def test_a_cut_tree_is_independent_and_grows_again(kind):
+    model, points, labels = stream(kind)
+    model.partial_fit(points, labels)
+    before = states(model, points)
+    cut = model.at_depth(1)
+    assert cut.n_leaves_ == model.history_[1].n_leaves
+    np.testing.assert_array_equal(model.at_depth(model.depth_).apply(points), before[2])
+    cut.partial_fit(points, labels)
+    assert cut.depth_ > 1
+    for now, then in zip(states(model, points), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert model.at_depth(0).n_leaves_ == 1
+    for depth in (-1, model.depth_ + 1):
+        with pytest.raises(ValueError, match="depth must be from 0 to"):
+            model.at_depth(depth)
+
+
+@BOTH
+@pytest.mark.parametrize("divergence", ["squared_euclidean", "i_divergence", "mahalanobis"])
+def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
+    resolutions = None if divergence == "mahalanobis" else [range(2), np.array([1, 2, 3])]
+    model, points, labels = stream(kind, resolutions=resolutions or [range(4)])
+    model.set_params(divergence=DIVERGENCES[divergence])
+    labels = np.array(["no", "maybe", "yes"])[labels]
+    model.partial_fit(points[:3000], labels[:3000])
+    model.save(tmp_path / "tree.oda")
+    loaded = kind.load(tmp_path / "tree.oda")
+    for _ in range(2):
+        for ours, theirs in zip(states(model, points), states(loaded, points), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(model.predict(points), loaded.predict(points))
+        for either in (model, loaded):
+            either.partial_fit(points[3000:], labels[3000:])
+    kind().save(tmp_path / "new.oda")
+    assert kind.load(tmp_path / "new.oda").get_params() == kind().get_params()
+
+
+def test_files_refuse_code_and_strangers(tmp_path):
+    model = ODATreeClusterer(resolutions=[halves]).fit(positive())
+    with pytest.raises(TypeError, match="resolutions can't be saved: it holds <function halves"):
+        model.save(tmp_path / "tree.oda")
+    ODATreeClassifier().save(tmp_path / "tree.oda")
+    with pytest.raises(ValueError, match="holds ODATreeClassifier, not ODATreeClusterer"):
+        ODATreeClusterer.load(tmp_path / "tree.oda")
+
+
+# Bad and odd input.
+
+
+@pytest.mark.parametrize(
+    ("resolutions", "error", "message"),
+    [
+        ([[0], [4]], ValueError, r"resolutions\[1\] must have indices from 0 to 3, got 4"),
+        ([[-1]], ValueError, r"resolutions\[0\] must have indices from 0 to 3, got -1"),
+        ([[0.0]], TypeError, r"resolutions\[0\] must have indices or names of features, got 0.0"),
+        ([[True]], TypeError, "indices or names of features, got True"),
+        ([["a"]], ValueError, "has feature 'a', but X has no names"),
+        (["ab"], TypeError, "must be a function or a sequence of features, got 'ab'"),
+        ([3], TypeError, "must be a function or a sequence of features, got 3"),
+        ([[]], ValueError, "must name at least one feature"),
+        ([], ValueError, "must have an entry for the first level"),
+        ("ab", ValueError, "'resolutions' parameter"),
+        ([lambda x: x[:-1]], ValueError, r"must return shape \(600, d'\), got \(599, 4\)"),
+        ([lambda x: x[:, 0]], ValueError, r"must return shape \(600, d'\), got \(600,\)"),
+        ([lambda x: x * np.nan], ValueError, r"resolutions\[0\] must return finite numbers"),
+        ([lambda x: x.astype(str) + "!"], ValueError, "must return numbers"),
+        ([range(4), lambda x: x[:, :0]], ValueError, r"resolutions\[1\] must return shape"),
+    ],
+)
+def test_resolutions_that_can_not_be(resolutions, error, message):
+    model, points = ODATreeClusterer(resolutions=resolutions, random_state=0), positive()
+    with pytest.raises(error, match=message):
+        model.fit(points)
+    with pytest.raises(error, match=message):
+        model.partial_fit(points)
+
+
+def test_a_function_that_changes_its_width_is_refused():
+    model = ODATreeClusterer(resolutions=[lambda x: x[:, : 4 if len(x) > 9 else 3]], random_state=0)
+    model.fit(positive())
+    with pytest.raises(ValueError, match="must return 4 features as before, got 3"):
+        model.predict(positive(5))
+
+
+def test_names_that_x_does_not_have_are_listed():
+    table = pd.DataFrame(positive(), columns=list("abcd"))
+    with pytest.raises(ValueError, match="has feature 'e', but X has a, b, c, d"):
+        ODATreeClusterer(resolutions=[["e"]]).fit(table)
+
+
+@pytest.mark.parametrize("resolutions", [None, [[0, 1], range(4)]])
+def test_points_outside_the_domain_are_refused(resolutions):
+    options = {"divergence": "i_divergence", "resolutions": resolutions, "random_state": 0}
+    points = positive()
+    model = ODATreeClusterer(**options).fit(points)
+    points[3, 1] = -1.0
+    for call in (ODATreeClusterer(**options).fit, model.predict, model.partial_fit, model.score):
+        with pytest.raises(ValueError, match="I-divergence takes X >= 0"):
+            call(points)
+
+
+def test_a_matrix_for_other_features_is_refused_with_its_level():
+    model = ODATreeClusterer(divergence=DIVERGENCES["mahalanobis"], resolutions=[[0]])
+    with pytest.raises(ValueError, match="at level 0 of the tree: the matrix .* is for 4 features"):
+        model.fit(positive())
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "points", [np.ones((1, 3)), np.ones((50, 3)), np.full((50, 3), 1e-200), np.zeros((200, 1))]
+)
+def test_points_that_are_all_equal_make_one_leaf(kind, points):
+    labels = np.arange(len(points)) % 2
+    for model in (kind().fit(points, labels), kind().partial_fit(points, labels)):
+        assert (model.n_leaves_, model.depth_) == (1, 0)
+        np.testing.assert_array_equal(model.codevectors_, points[:1])
+        assert model.apply(points).tolist() == [0] * len(points)
+
+
+def test_constant_features_and_few_distinct_points_do_no_harm():
+    points = np.column_stack([np.ones(300), np.arange(300) % 5, np.zeros(300)])
+    model = ODATreeClusterer(min_samples_split=2, random_state=0).fit(points)
+    assert model.n_leaves_ == 5
+    assert model.score(points) == 0.0
+    model = ODATreeClusterer(resolutions=[[0], range(3)], random_state=0).fit(points)
+    assert model.n_leaves_ == 1  # nothing to divide by at the first level
+
+
+@BOTH
+def test_numbers_that_can_not_be_are_refused(kind):
+    points, labels = labelled()
+    for name, value in [
+        ("branching", 1),
+        ("branching", 2.5),
+        ("max_depth", 0),
+        ("min_samples_split", -1),
+        ("cooling", 1.0),
+        ("divergence", "taxicab"),
+    ]:
+        with pytest.raises(ValueError, match=f"The '{name}' parameter"):
+            kind(**{name: value}).fit(points, labels)
+    with pytest.raises(ValueError, match="at least one (positive|non-zero)"):
+        kind().fit(points, labels, sample_weight=np.zeros(600))
+    model = kind().fit(points, labels)
+    with pytest.raises(ValueError, match="X has 3 features"):
+        model.predict(points[:, :3])
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(np.full((2, 4), np.nan), labels[:2])
