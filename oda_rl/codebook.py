@@ -52,7 +52,7 @@ _LLOYD = 5
 DISTORTION, WEIGHT = range(2)
 
 
-@inlined
+@compiled
 def measure(
     points: FloatArray,
     i: int,
@@ -79,7 +79,7 @@ def measure(
             out[k] += y0 * y0
 
 
-@inlined
+@compiled
 def measure_affine(
     points: FloatArray,
     i: int,
@@ -98,7 +98,7 @@ def measure_affine(
             out[k] += gradients[j, k] * x
 
 
-@inlined
+@compiled
 def redraw(
     kernel: int, columns: FloatArray, k: int, gradients: FloatArray, offsets: FloatArray
 ) -> None:

@@ -174,9 +174,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
             raise ValueError(f"n_samples={len(points)} should be >= n_clusters={self.n_clusters}.")
         weights = checked_weights(sample_weight, points)
         refines = self._refines()
-        data = self._anneal(
-            points, np.zeros(len(points), dtype=np.int64), weights, refined=refines
-        )
+        data = self._anneal(points, np.zeros(len(points), dtype=np.int64), weights, refined=refines)
         if refines:
             self._refine(data)
         self._publish()

@@ -2,11 +2,12 @@
 
 Both learn from the same stream with the same codevectors: KMeans' own, on a mixture of 50
 Gaussians, in blocks of 1024 and, for MiniBatchKMeans, one by one, too. The kernel is measured as it
-is when annealing has ended, and at the temperature at which a codebook of that size is filled, where
-a sample moves many codevectors; and at 1000 codevectors with and without the segments that let it
-pass over those far away. ODAClusterer.partial_fit is the kernel with validation around it.
+is when annealing has ended, and at the temperature at which a codebook of that size is filled,
+where a sample moves many codevectors; and at 1000 codevectors with and without the segments that
+let it pass over those far away. ODAClusterer.partial_fit is the kernel with validation around it.
 
-Times are minima of repetitions, which alternate between the competitors: the machine may be shared.
+Columns: kernel (annealing has ended), hot, plain (without segments), partial_fit of ODAClusterer in
+blocks of 1024, MBK 1024 and MBK 1 for MiniBatchKMeans in blocks and one by one. Times are minima of repetitions, which alternate between the competitors: the machine may be shared.
 
 Run: python scripts/benchmark_oda_speed.py
 Writes results/benchmark_oda_speed.csv and results/benchmark_oda_speed.png.
@@ -48,7 +49,7 @@ def stream(d: int, n: int, rng: np.random.Generator) -> FloatArray:
 
 
 def trained(size: int, start: FloatArray, points: FloatArray, temperature: float) -> ODAClusterer:
-    """A clusterer whose annealing has ended, with the given codevectors and temperature."""
+    """Make a clusterer whose annealing has ended, with given codevectors and temperature."""
     model = ODAClusterer(size, max_samples=200, random_state=0)
     model.partial_fit(points[:200])
     annealer = model._annealer
@@ -101,22 +102,22 @@ def measure(size: int, d: int, repetitions: int, n: int) -> dict[str, Any]:
         model.partial_fit(points[: max(size, BLOCK)])
     cold = 0.01 * full
     contests = {
-        "oda": (kernel(cold, True), n),
-        "oda, hot": (kernel(full, True), n),
-        "oda, no segments": (kernel(cold, False), n),
-        "ODAClusterer, blocks of 1024": (
+        "kernel": (kernel(cold, True), n),
+        "hot": (kernel(full, True), n),
+        "plain": (kernel(cold, False), n),
+        "partial_fit": (
             blocks(trained(size, codevectors, points, cold), BLOCK, n),
             n,
         ),
-        "MiniBatchKMeans, blocks of 1024": (blocks(batch, BLOCK, n), n),
-        "MiniBatchKMeans, one by one": (blocks(single, 1, SINGLE), SINGLE),
+        "MBK 1024": (blocks(batch, BLOCK, n), n),
+        "MBK 1": (blocks(single, 1, SINGLE), SINGLE),
     }
     times = dict.fromkeys(contests, np.inf)
     for _ in range(repetitions):
         for name, (action, count) in contests.items():
             times[name] = min(times[name], 1e6 * seconds(action) / count)
     ends = [kept[cold, segmented].distortion() for segmented in (True, False)]
-    return {"K": size, "d": d, **times, "distortion": ends[0], "distortion, no segments": ends[1]}
+    return {"K": size, "d": d, **times, "distortion": ends[0], "distortion, plain": ends[1]}
 
 
 def report(console: Console, rows: list[dict[str, Any]]) -> None:
@@ -131,10 +132,10 @@ def report(console: Console, rows: list[dict[str, Any]]) -> None:
     console.print(table)
     for row in rows:
         target = TARGETS.get((row["K"], row["d"]), np.inf)
-        for name in ("oda", "oda, hot"):
+        for name in ("kernel", "hot"):
             if row[name] > target:
                 console.print(f"K={row['K']}, d={row['d']}: {name} {row[name]:.2f} µs > {target}")
-        gain = row["oda, no segments"] / row["oda"]
+        gain = row["plain"] / row["kernel"]
         if row["K"] == 1000:
             console.print(f"K=1000, d={row['d']}: segments are {gain:.1f} times as fast as none")
             if row["d"] <= 30 and gain < SEGMENTS_TARGET:

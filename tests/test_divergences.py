@@ -44,7 +44,7 @@ def test_between_and_rowwise_are_the_formula(case):
 
 
 def test_the_mean_is_the_best_codevector(case):
-    divergence, formula, points, _ = case
+    _, formula, points, _ = case
     mean = points.mean(axis=0)
     least = sum(formula(x, mean) for x in points)
     for shift in 0.01 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1], [1, 1]]):

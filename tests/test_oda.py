@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -153,11 +154,11 @@ def test_history_tells_the_annealing(kind):
     model = fitted(kind)
     levels = model.history_
     temperatures = [level.temperature for level in levels]
-    assert all(a >= b for a, b in zip(temperatures, temperatures[1:], strict=False))
+    assert all(a >= b for a, b in pairwise(temperatures))
     seen = [level.n_samples_seen for level in levels]
-    assert all(a < b for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a < b for a, b in pairwise(seen))
     assert levels[0].lineage is None
-    for before, level in zip(levels, levels[1:], strict=False):
+    for before, level in pairwise(levels):
         assert level.lineage.shape == (level.n_clusters, before.n_clusters)
         np.testing.assert_allclose(level.lineage.sum(axis=1), 1.0)
         assert level.weights.sum() == pytest.approx(1.0, abs=1e-6)
@@ -372,7 +373,7 @@ def test_forgetting_follows_a_cluster_that_moves():
     for forgetting in (0.0, 0.05):
         model = ODAClusterer(2, forgetting=forgetting, random_state=0)
         for t in range(200):
-            moved = places + [[0.0, 0.0], [0.0, 0.05 * t]]
+            moved = places + np.array([[0.0, 0.0], [0.0, 0.05 * t]])
             model.partial_fit(moved[rng.integers(2, size=50)] + rng.normal(0, 0.3, (50, 2)))
         nearest = np.abs(model.cluster_centers_ - moved[1]).sum(axis=1).min()
         errors[forgetting] = nearest

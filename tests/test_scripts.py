@@ -1,0 +1,88 @@
+"""The scripts run, at a small size, and measure what they say. Their speeds are not looked at."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+def run_script(name, folder, *arguments):
+    command = [sys.executable, str(SCRIPTS / name), *arguments]
+    wide = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(
+        command, cwd=folder, env=wide, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def read_rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_toys_script(tmp_path):
+    printed = run_script("reproduce_toys.py", tmp_path, "--seeds", "1", "--samples", "300")
+    assert "Starting outside the data" in printed
+    results = tmp_path / "results"
+    rows = read_rows(results / "reproduce_toys.csv")
+    assert len(rows) == 3 * 2 * 6
+    accuracy = {(row["data"], row["start"], row["stage"]): float(row["accuracy"]) for row in rows}
+    for data in ("circles", "half moons", "Gaussians"):
+        assert accuracy[data, "poorly", "fitted"] > 0.95
+        assert accuracy[data, "poorly", "LVQ1"] < 0.9
+    assert (results / "reproduce_toys.png").read_bytes().startswith(b"\x89PNG")
+    assert (results / "annealing.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_clustering_script(tmp_path):
+    printed = run_script("reproduce_clustering.py", tmp_path, "--seeds", "1", "--clusters", "4")
+    assert "come with scikit-learn" in printed
+    results = tmp_path / "results"
+    rows = read_rows(results / "reproduce_clustering.csv")
+    assert {row["data"] for row in rows} == {"Gaussians", "WDBC", "digits"}
+    assert {row["method"] for row in rows} >= {"ODA", "batch DA", "k-means"}
+    assert max(int(row["clusters"]) for row in rows) == 4
+    assert (results / "reproduce_clustering.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_clustering_script_names_a_file_that_is_missing(tmp_path):
+    with pytest.raises(AssertionError, match="there is no file .*wbcd.data"):
+        run_script("reproduce_clustering.py", tmp_path, "--data", str(tmp_path))
+
+
+def test_speed_script(tmp_path):
+    arguments = ("--sizes", "10", "300", "--dimensions", "2", "--samples", "2048")
+    printed = run_script("benchmark_oda_speed.py", tmp_path, *arguments, "--repetitions", "1")
+    assert "MBK 1" in printed
+    rows = read_rows(tmp_path / "results" / "benchmark_oda_speed.csv")
+    assert [row["K"] for row in rows] == ["10", "300"]
+    for row in rows:  # segments make it faster, and nothing else
+        assert float(row["distortion"]) == pytest.approx(float(row["distortion, plain"]))
+    assert (tmp_path / "results" / "benchmark_oda_speed.png").exists()
+
+
+def test_clustering_benchmark(tmp_path):
+    only = ("--only", "Gaussians", "3000 x 16")
+    arguments = ("--seeds", "1", "--large-samples", "3000", *only)
+    printed = run_script("benchmark_clustering.py", tmp_path, *arguments)
+    assert "distortion / KMeans" in printed
+    rows = read_rows(tmp_path / "results" / "benchmark_clustering.csv")
+    assert [row["data"] for row in rows] == ["Gaussians", "3000 x 16"]
+    assert all(float(row["distortion"]) < 1.02 for row in rows)
+    assert (tmp_path / "results" / "benchmark_clustering.png").exists()
+
+
+def test_classification_script(tmp_path):
+    arguments = ("--seeds", "11", "--folds", "1", "--only", "moons")
+    printed = run_script("reproduce_classification.py", tmp_path, *arguments)
+    assert "random forest" in printed
+    rows = read_rows(tmp_path / "results" / "reproduce_classification.csv")
+    assert {row["method"] for row in rows} == {"ODA", "linear SVM", "NN", "random forest"}
+    assert all(float(row["score"]) > 0.8 for row in rows)
+    assert (tmp_path / "results" / "reproduce_classification.png").exists()
