@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint benchmark clean
+.PHONY: train test lint benchmark benchmark-oda clean
 
 train: .venv/installed
 	$(BIN)/python scripts/train_cartpole.py
@@ -18,6 +18,14 @@ lint: .venv/developing
 
 benchmark: .venv/developing
 	$(BIN)/python scripts/benchmark_cartpole.py
+
+# DATA: a folder with the files that scripts/datasets.py names; what needs them is left out without.
+benchmark-oda: .venv/developing
+	$(BIN)/python scripts/benchmark_oda_speed.py
+	$(BIN)/python scripts/benchmark_clustering.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python scripts/reproduce_toys.py
+	$(BIN)/python scripts/reproduce_clustering.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python -W ignore scripts/reproduce_classification.py $(if $(DATA),--data $(DATA))
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
+    from oda_rl.batch_annealing import BatchDeterministicAnnealing
     from oda_rl.oda import ODAClassifier, ODAClusterer, ODARegressor
-    from oda_rl.quantization import LVQ, BatchDeterministicAnnealing, StochasticVQ
+    from oda_rl.quantization import LVQ, StochasticVQ
     from oda_rl.tree import ODATreeClassifier, ODATreeClusterer
 
 __version__ = "0.1.0"
@@ -26,7 +27,7 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
     __path__.append(str(_beside))
 
 _LAZY = {
-    "BatchDeterministicAnnealing": "oda_rl.quantization",
+    "BatchDeterministicAnnealing": "oda_rl.batch_annealing",
     "LVQ": "oda_rl.quantization",
     "ODAClassifier": "oda_rl.oda",
     "ODAClusterer": "oda_rl.oda",

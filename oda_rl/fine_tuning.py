@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl import quantization
+from oda_rl import competition
 from oda_rl.sampling import Distribution
 
 FloatArray = npt.NDArray[np.float64]
@@ -85,9 +85,9 @@ def fine_tune(
     order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
     sample = data.points, data.classes, order, rate
     if algorithm == "rslvq":
-        quantization.rslvq(moved, weights, labels, temperature, *sample)
+        competition.rslvq(moved, weights, labels, temperature, *sample)
     elif algorithm == "glvq":
-        quantization.glvq(moved, labels, *sample)
+        competition.glvq(moved, labels, *sample)
     else:
-        quantization.lvq1(moved, labels, *sample)
+        competition.lvq1(moved, labels, *sample)
     return moved

@@ -7,7 +7,8 @@ where a sample moves many codevectors; and at 1000 codevectors with and without 
 let it pass over those far away. ODAClusterer.partial_fit is the kernel with validation around it.
 
 Columns: kernel (annealing has ended), hot, plain (without segments), partial_fit of ODAClusterer in
-blocks of 1024, MBK 1024 and MBK 1 for MiniBatchKMeans in blocks and one by one. Times are minima of repetitions, which alternate between the competitors: the machine may be shared.
+blocks of 1024, MBK 1024 and MBK 1 for MiniBatchKMeans in blocks and one by one. Times are minima of
+repetitions, which alternate between the competitors: the machine may be shared.
 
 Run: python scripts/benchmark_oda_speed.py
 Writes results/benchmark_oda_speed.csv and results/benchmark_oda_speed.png.

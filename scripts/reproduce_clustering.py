@@ -39,8 +39,9 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
+from oda_rl.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.plotting import COLORS
-from oda_rl.quantization import BatchDeterministicAnnealing, StochasticVQ
+from oda_rl.quantization import StochasticVQ
 from oda_rl.report import save_figure
 
 GAUSSIAN_POINTS, ADULT_POINTS = 1500, 15_000

@@ -9,7 +9,7 @@ from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
 
 from oda_rl import ODAClassifier, ODAClusterer, annealing_plots, plotting
-from oda_rl.quantization import BatchDeterministicAnnealing
+from oda_rl.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.report import save_figure
 
 

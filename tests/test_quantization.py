@@ -11,8 +11,9 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from oda_rl import quantization
-from oda_rl.quantization import LVQ, BatchDeterministicAnnealing, StochasticVQ
+from oda_rl import batch_annealing, competition, quantization
+from oda_rl.batch_annealing import BatchDeterministicAnnealing
+from oda_rl.quantization import LVQ, StochasticVQ
 
 ESTIMATORS = [
     StochasticVQ(),
@@ -70,7 +71,7 @@ def run(kernel, codevectors, labels, points, targets, order, rate=0.2, temperatu
 def test_kernels_are_the_obvious_loops(name, d):
     arguments = problem(d=d)
     np.testing.assert_allclose(
-        run(getattr(quantization, name), *arguments),
+        run(getattr(competition, name), *arguments),
         run(getattr(oracles, name), *arguments),
         rtol=1e-4,
         atol=1e-5,  # pulls below a millionth of the step are left out
@@ -81,7 +82,7 @@ def test_kernels_are_the_obvious_loops(name, d):
 @pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6, 1e12])
 def test_kernels_do_not_know_the_unit_of_length(name, unit):
     codevectors, labels, points, targets, order = problem()
-    kernel = getattr(quantization, name)
+    kernel = getattr(competition, name)
     plain = run(kernel, codevectors, labels, points, targets, order)
     scaled = run(
         kernel,
@@ -101,7 +102,7 @@ def test_kernels_do_not_know_the_unit_of_length(name, unit):
 def test_kernels_keep_numbers_numbers(name, temperature, unit):
     codevectors, labels, points, targets, order = problem()
     moved = run(
-        getattr(quantization, name),
+        getattr(competition, name),
         unit * codevectors,
         labels,
         unit * points,
@@ -116,7 +117,7 @@ def test_kernels_keep_numbers_numbers(name, temperature, unit):
 def test_samples_on_top_of_codevectors_of_two_classes(name):
     codevectors = np.zeros((4, 2))
     points, targets, order = np.zeros((5, 2)), np.array([0, 1, 0, 1, 0]), np.arange(5)
-    kernel = getattr(quantization, name)
+    kernel = getattr(competition, name)
     moved = run(kernel, codevectors, np.array([0, 0, 1, 1]), points, targets, order)
     np.testing.assert_array_equal(moved, codevectors)
 
@@ -124,7 +125,7 @@ def test_samples_on_top_of_codevectors_of_two_classes(name):
 @pytest.mark.parametrize("name", ["glvq", "rslvq"])
 def test_a_class_without_codevectors_moves_nothing(name):
     codevectors, labels, points, targets, order = problem()
-    kernel = getattr(quantization, name)
+    kernel = getattr(competition, name)
     moved = run(kernel, codevectors, labels, points, np.full_like(targets, 7), order)
     np.testing.assert_array_equal(moved, codevectors)
 
@@ -132,7 +133,7 @@ def test_a_class_without_codevectors_moves_nothing(name):
 @pytest.mark.parametrize("name", ["glvq", "rslvq"])
 def test_one_class_alone_moves_nothing(name):
     codevectors, labels, points, targets, order = problem()
-    kernel = getattr(quantization, name)
+    kernel = getattr(competition, name)
     moved = run(kernel, codevectors, 0 * labels, points, 0 * targets, order)
     np.testing.assert_array_equal(moved, codevectors)
 
@@ -153,7 +154,7 @@ def test_rslvq_ascends_the_log_posterior(temperature):
     masses, rate = np.linspace(0.5, 1.5, len(labels)), 0.1
     for i in range(10):
         moved = codevectors.copy()
-        quantization.rslvq(moved, masses, labels, temperature, points, targets, np.array([i]), rate)
+        competition.rslvq(moved, masses, labels, temperature, points, targets, np.array([i]), rate)
         slopes = gradient(
             lambda mu, i=i: oracles.log_posterior(
                 mu, masses, labels, temperature, points[i], targets[i]
@@ -167,7 +168,7 @@ def test_glvq_descends_its_cost():
     codevectors, labels, points, targets, _ = problem(d=2)
     for i in range(10):
         moved = codevectors.copy()
-        quantization.glvq(moved, labels, points, targets, np.array([i]), 0.1)
+        competition.glvq(moved, labels, points, targets, np.array([i]), 0.1)
         slopes = gradient(
             lambda mu, i=i: oracles.glvq_cost(mu, labels, points[i], targets[i]), codevectors
         )
@@ -182,7 +183,7 @@ def test_rslvq_far_from_everything_does_not_underflow():
     codevectors, labels = np.array([[0.0], [10.0]]), np.array([0, 1])
     points, targets = np.array([[1000.0]]), np.array([0])
     masses, order = np.ones(2), np.array([0])
-    quantization.rslvq(codevectors, masses, labels, 1.0, points, targets, order, 0.1)
+    competition.rslvq(codevectors, masses, labels, 1.0, points, targets, order, 0.1)
     np.testing.assert_allclose(codevectors, [[100.0], [10.0 - 99.0]])
 
 
@@ -190,9 +191,9 @@ def test_rslvq_ignores_codevectors_without_mass():
     codevectors, labels, points, targets, order = problem()
     masses = np.array([0.0, 1, 1, 1, 1, 1])
     moved = codevectors.copy()
-    quantization.rslvq(moved, masses, labels, 1.0, points, targets, order, 0.1)
+    competition.rslvq(moved, masses, labels, 1.0, points, targets, order, 0.1)
     expected = codevectors[1:].copy()
-    quantization.rslvq(expected, masses[1:], labels[1:], 1.0, points, targets, order, 0.1)
+    competition.rslvq(expected, masses[1:], labels[1:], 1.0, points, targets, order, 0.1)
     np.testing.assert_array_equal(moved[0], codevectors[0])
     np.testing.assert_array_equal(moved[1:], expected)
 
@@ -328,10 +329,10 @@ def test_rslvq_takes_its_temperature_from_the_data():
 
 @pytest.mark.parametrize("temperature", [0.3, 2.0, 20.0])
 def test_batch_annealing_settles_where_the_oracle_does(temperature, monkeypatch):
-    monkeypatch.setattr(quantization, "_BLOCK", 100)  # several blocks, the last one short
+    monkeypatch.setattr(batch_annealing, "_BLOCK", 100)  # several blocks, the last one short
     points, _ = make_blobs(130, centers=4, random_state=0)
     start = points[:4]
-    masses, codevectors, n_iter = quantization._settle(
+    masses, codevectors, n_iter = batch_annealing._settle(
         points, np.full(4, 0.25), start, temperature, 5000, 1e-12
     )
     expected_masses, expected = oracles.batch_annealing(points, start, temperature, 5000)
@@ -342,7 +343,7 @@ def test_batch_annealing_settles_where_the_oracle_does(temperature, monkeypatch)
 
 def test_batch_annealing_leaves_the_unreachable_where_it_is():
     points, start = np.array([[0.0], [1.0]]), np.array([[0.5], [1e9]])
-    masses, codevectors, _ = quantization._settle(points, np.full(2, 0.5), start, 1.0, 9, 1e-4)
+    masses, codevectors, _ = batch_annealing._settle(points, np.full(2, 0.5), start, 1.0, 9, 1e-4)
     np.testing.assert_allclose(masses, [1.0, 0.0])
     np.testing.assert_allclose(codevectors, start)
 
@@ -410,7 +411,7 @@ def test_ward_merges_the_pair_that_costs_least():
     # The closer pair is the heavier one: 8 * 8 / 16 * 1 > 8 * 1 / 9 * 4.
     masses = np.array([8.0, 8.0, 1.0])
     codevectors = np.array([[0.0], [1.0], [3.0]])
-    merged, moved = quantization._merge_down(masses, codevectors, 2)
+    merged, moved = batch_annealing._merge_down(masses, codevectors, 2)
     np.testing.assert_allclose(merged, [8.0, 9.0])
     np.testing.assert_allclose(moved, [[0.0], [11 / 9]])
 

@@ -1,0 +1,160 @@
+"""Small parts of the estimators: density, local models, selection, files, critical temperature."""
+
+import numpy as np
+import pytest
+
+from oda_rl import ODAClusterer
+from oda_rl.density import log_cell_volumes
+from oda_rl.estimator_files import load_estimator, save_estimator
+from oda_rl.fine_tuning import best_temperature, class_log_densities
+from oda_rl.local_models import fit_local_models
+from oda_rl.persistence import load_archive, save_archive
+from oda_rl.selection import Candidate, candidates, doubts, folds, select
+
+
+@pytest.mark.parametrize("variances", [(1.0, 0.25), (3.0, 0.5, 0.1)])
+def test_a_gaussian_splits_near_its_critical_temperature(variances):
+    # 2 times the largest eigenvalue (Rose 1998). A pair of temperatures .8 apart brackets it, and
+    # a split that has just become possible takes some levels to grow.
+    points = np.random.default_rng(0).normal(size=(20_000, len(variances))) * np.sqrt(variances)
+    model = ODAClusterer(8, refine=False, samples_per_cluster=1000, random_state=0).fit(points)
+    split = next(level.temperature for level in model.history_ if level.n_clusters > 1)
+    critical = 2.0 * max(variances)
+    assert 0.8**3 * critical < split < critical / 0.8
+
+
+def test_volumes_are_those_of_the_cells():
+    corners = np.zeros(3), np.array([2.0, 3.0, 1.0])
+    volumes = log_cell_volumes(lambda x: (x[:, 0] + x[:, 1] > 2.0).astype(int), 2, *corners)
+    # Below the diagonal lies a triangle of area 2 out of 6. Sobol points err by less than 1e-3.
+    np.testing.assert_allclose(np.exp(volumes), [2.0, 4.0], rtol=1e-3)
+
+
+def test_constant_features_have_no_volume():
+    corners = np.array([0.0, 5.0]), np.array([4.0, 5.0])
+    volumes = log_cell_volumes(lambda x: (x[:, 0] > 1.0).astype(int), 2, *corners)
+    np.testing.assert_allclose(np.exp(volumes), [1.0, 3.0], rtol=1e-3)
+    point = np.ones(2), np.ones(2)
+    assert log_cell_volumes(lambda x: np.zeros(len(x), int), 1, *point).tolist() == [0.0]
+
+
+def test_density_comes_nearer_with_more_cells_and_samples():
+    rng = np.random.default_rng(0)
+    grid = np.linspace(0.02, 2.98, 100)[:, None]
+    truth = np.where(grid[:, 0] < 1, 0.7, 0.15)
+    errors = []
+    for n, k in ((200, 5), (20_000, 60)):
+        points = np.where(rng.random(n) < 0.7, rng.uniform(0, 1, n), rng.uniform(1, 3, n))
+        model = ODAClusterer(k, random_state=0).fit(points[:, None])
+        errors.append(np.abs(np.exp(model.score_samples(grid)) - truth).mean())
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_local_models_are_least_squares_where_points_are_many():
+    rng = np.random.default_rng(0)
+    points, cells = rng.normal(size=(4000, 2)), np.repeat([0, 1], 2000)
+    slopes = np.array([[1.0, -2.0], [5.0, 0.5]])
+    targets = (points * slopes[cells]).sum(axis=1) + 3.0 * cells
+    models = fit_local_models(points, targets, np.ones(4000), cells, np.zeros(2), linear=True)
+    # 4 points of 2004 follow the common slopes, which lie 4 away.
+    np.testing.assert_allclose(models.slopes, slopes, atol=4 * 4 / 2000 + 0.01)
+    assert np.abs(models.predict(points, cells) - targets).max() < 0.1
+
+
+def test_a_cell_without_points_keeps_its_value_and_takes_the_common_slopes():
+    points = np.linspace(0, 1, 50)[:, None]
+    models = fit_local_models(
+        points, 2 * points[:, 0], np.ones(50), np.zeros(50, int), np.array([0.0, 9.0]), linear=True
+    )
+    assert models.values[1] == 9.0
+    assert models.slopes[0] == pytest.approx(2.0)
+
+
+def test_constant_features_and_tiny_scales_have_models():
+    points = np.column_stack([np.linspace(0, 1e-9, 50), np.ones(50)])
+    models = fit_local_models(
+        points, points[:, 0] * 1e9, np.ones(50), np.zeros(50, int), np.zeros(1), linear=True
+    )
+    np.testing.assert_allclose(models.slopes, [[1e9, 0.0]])
+
+
+def test_class_densities_are_sums_and_do_not_underflow():
+    divergences = np.array([[1.0, 2.0, 3.0], [5000.0, 6000.0, 7000.0]])
+    logs = class_log_densities(divergences, np.array([0.5, 0.2, 0.3]), np.array([0, 0, 1]), 2.0)
+    expected = [np.log(0.5 * np.exp(-0.5) + 0.2 * np.exp(-1.0)), np.log(0.3) - 1.5]
+    np.testing.assert_allclose(logs[0], expected)
+    assert np.isfinite(logs).all()
+
+
+def test_the_temperature_of_prediction_is_the_most_likely_one():
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(-1, 1, 2000), rng.normal(1, 1, 2000)])
+    classes = np.repeat([0, 1], 2000)
+    divergences = (points[:, None] - [[-1.0, 1.0]]) ** 2
+    found = best_temperature(divergences, np.full(2, 0.5), np.array([0, 1]), classes, 1)
+    # The truth is exp(-d/2): T = 2, and what is tried is a factor of 2 apart.
+    assert 1.0 < found < 4.0
+
+
+def test_candidates_are_few_and_fit_the_data():
+    assert candidates(2, 40, True, 0.05)[-1].n_clusters == 8
+    assert [c.n_clusters for c in candidates(3, 10, False, 0.05)] == [3]
+    assert len(candidates(2, 1000, True, 0.05)) == 18
+    assert candidates(2, 1000, False, 0.3)[0] == Candidate(2, 0.3)
+
+
+def test_folds_part_every_class_evenly():
+    classes = np.array([0] * 50 + [1] * 10 + [2])
+    seen = np.zeros(61, int)
+    for train, test in folds(classes, np.random.default_rng(0)):
+        assert sorted([*train, *test]) == list(range(61))
+        assert (classes[test] == 1).sum() == 2
+        assert 60 in train
+        seen[test] += 1
+    assert seen.tolist() == [1] * 60 + [0]
+
+
+def test_selection_takes_the_least_loss_and_the_simplest_of_equals():
+    options = [Candidate(2, 0.1), Candidate(4, 0.1), Candidate(8, 0.1)]
+    chosen = select(
+        options, lambda train, test: np.array([2.0, 1.0, 1.0]), np.zeros(20, int),
+        np.random.default_rng(0),
+    )  # fmt: skip
+    assert chosen == options[1]
+
+
+def test_doubts_are_errors_and_log_loss():
+    scores = np.log([[0.9, 0.1], [0.2, 0.8]])
+    right, wrong = doubts(scores, np.array([0, 1])), doubts(scores, np.array([1, 0]))
+    np.testing.assert_allclose(right, -np.log(0.99 * np.array([0.9, 0.8]) + 0.01))
+    np.testing.assert_allclose(wrong, 1 - np.log(0.99 * np.array([0.1, 0.2]) + 0.01))
+
+
+class Thing:
+    """Holds anything."""
+
+
+def test_files_hold_what_was_written_and_nothing_else(tmp_path):
+    thing = Thing()
+    thing.numbers = [1, 2.5, None, True, "text", (np.arange(3), {"key": np.float64(2.0)})]
+    thing.words = np.array(["a", "b"], dtype=object)
+    thing.rng = np.random.default_rng(3)
+    save_estimator(tmp_path / "thing.zip", thing, {})
+    loaded = load_estimator(tmp_path / "thing.zip", Thing, {})
+    assert loaded.numbers[:5] == thing.numbers[:5]
+    assert loaded.numbers[5][0].tolist() == [0, 1, 2]
+    assert loaded.numbers[5][1] == {"key": 2.0}
+    assert loaded.words.tolist() == ["a", "b"]
+    assert loaded.rng.random() == thing.rng.random()
+    thing.code = print
+    with pytest.raises(TypeError, match="Thing.code can't be saved"):
+        save_estimator(tmp_path / "other.zip", thing, {})
+    assert not (tmp_path / "other.zip").exists()
+
+
+def test_classes_that_are_not_listed_do_not_come_out_of_a_file(tmp_path):
+    metadata, arrays = {"estimator": "Thing", "content": {"object": "Popen", "content": {}}}, {}
+    save_archive(tmp_path / "evil.zip", metadata, arrays)
+    assert load_archive(tmp_path / "evil.zip")[0] == metadata
+    with pytest.raises(ValueError, match="damaged"):
+        load_estimator(tmp_path / "evil.zip", Thing, {"Thing": Thing})
