@@ -30,6 +30,7 @@ _MERGE = 0.3  # pairs closer than this many temperatures are one
 _MIN_MASS = 1e-5
 _FROZEN_COOLING = 0.5
 _FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperature it was filled at
+_LEVELS_FOR_A_CLASS = 5  # that appears when annealing has ended
 _LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
 
 
@@ -80,7 +81,7 @@ class Level:
     """Shape (K, K of the level before): by which shares each comes from the ones before; None for
     the first level."""
     accuracy: float | None = None
-    """Share of recent samples whose nearest codevector is of their class; None without classes."""
+    """Share of recent samples whose nearest codevector is of their class; None with one class."""
 
     @property
     def n_clusters(self) -> int:
@@ -187,13 +188,13 @@ class Annealer:
         a multiple of the number of classes, is dealt out to the classes in equal parts.
         """
         n_classes, d = int(classes.max()) + 1, self.n_features
-        members = np.eye(n_classes)[:, classes] * weights
-        totals = members.sum(axis=1)
-        means = members @ points / totals[:, None]
+        totals = np.bincount(classes, weights)
+        sums = [np.bincount(classes, weights * column) for column in points.T]
+        means = np.column_stack(sums) / totals[:, None]
         self.class_weights = totals if class_weights is None else class_weights.copy()
         self._scales = np.ones(n_classes)
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
-        spreads = members @ spread / totals
+        spreads = np.bincount(classes, weights * spread) / totals
         self.scale = float(spreads @ self.class_weights / self.class_weights.sum())
         self.temperature = 2.0 * float(spreads.max())
         self.n_samples_seen = len(points)
@@ -214,7 +215,8 @@ class Annealer:
     def _add_class(self, point: FloatArray) -> None:
         """Give a class that has not been seen before a codevector of its own.
 
-        Annealing begins anew at the temperature that has been reached, so that it may split.
+        If annealing has ended it goes on from a few levels before, so that the class may split;
+        not if there are as many codevectors as there may be.
         """
         self.gather()
         self.codevectors = np.concatenate([self.codevectors, point[None]])
@@ -228,8 +230,9 @@ class Annealer:
         self._scatter()
         self._opened, self._viewed = (self.codevectors, self.weights()), None
         self._clocks = clocks
-        if self.temperature > 0.0 and len(self.labels) < self.schedule.max_codevectors:
+        if not self.active and not np.isfinite(self._frozen_at) and self.temperature > 0.0:
             self.active = True
+            self.temperature *= self.schedule.cooling**-_LEVELS_FOR_A_CLASS
 
     def observe(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
         """Learn from a stream, in its order; the same in blocks of any size.
@@ -358,7 +361,7 @@ class Annealer:
             self.probe = points, np.concatenate([self.probe[1], classes[-PROBE:]])[-PROBE:]
 
     def _accuracy(self) -> float | None:
-        if self.probe is None:
+        if self.probe is None or len(self.class_weights) < 2:
             return None
         points, classes = self.probe
         d = self.n_features

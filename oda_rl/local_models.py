@@ -60,13 +60,15 @@ def fit_local_models(
     array([0.571429, 0.571429])
     """
     n_cells, d = len(values), points.shape[1]
-    members = np.zeros((n_cells, len(points)))
-    members[cells, np.arange(len(points))] = weights
-    totals = members.sum(axis=1)
+
+    def averages(column: FloatArray) -> FloatArray:
+        return np.bincount(cells, weights * column, minlength=n_cells) / safe
+
+    totals = np.bincount(cells, weights, minlength=n_cells)
     filled = totals > 0.0
     safe = np.where(filled, totals, 1.0)
-    centres = members @ points / safe[:, None]
-    values = np.where(filled, members @ targets / safe, values)
+    centres = np.column_stack([averages(column) for column in points.T])
+    values = np.where(filled, averages(targets), values)
     slopes = np.zeros((n_cells, d))
     if linear:
         scale = points.std(axis=0)

@@ -358,6 +358,19 @@ def test_classes_may_appear_later():
     assert model.at_level(0).classes_.tolist() == ["f"]
 
 
+def test_a_class_that_appears_when_annealing_has_ended_is_annealed():
+    rng = np.random.default_rng(0)
+    model = ODAClassifier(60, min_temperature=0.2, random_state=0)
+    for _ in range(60):
+        model.partial_fit(rng.normal(0, 0.5, (50, 2)), ["dot"] * 50)
+    assert not model._annealer.active
+    ring = make_circles(2000, factor=0.99, random_state=0)[0] * 4
+    for begin in range(0, 4000, 50):
+        model.partial_fit(ring[np.arange(begin, begin + 50) % 2000], ["ring"] * 50)
+    assert (model.codevector_labels_ == "ring").sum() >= 4
+    assert model.score(ring, ["ring"] * 2000) > 0.95
+
+
 def test_a_single_sample_is_enough_to_begin():
     model = ODAClusterer(3).partial_fit([[1.0, 2.0]])
     assert model.predict([[5.0, 5.0]]).tolist() == [0]
