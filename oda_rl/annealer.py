@@ -346,9 +346,12 @@ class Annealer:
         if divergence.kernel == CALLED:
             codebook.learn_called(divergence, *sample, *self._working, *clock, *heat)
         else:
+            columns, gradients, offsets, masses, starts = self._working
+            quadratic = divergence.kernel == QUADRATIC
+            diagram = None if quadratic else (divergence.kernel, gradients, offsets)
             shares, gaps = np.empty(len(self.labels)), np.empty(len(self._balls[2]))
             codebook.learn(
-                divergence.kernel, *sample, *self._working, *self._balls, *clock, *heat,
+                *sample, columns, diagram, masses, starts, *self._balls, *clock, *heat,
                 shares, gaps,
             )  # fmt: skip
         self._level_samples += len(points)

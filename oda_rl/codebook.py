@@ -32,8 +32,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
-from oda_rl.divergences import LOGARITHMIC, QUADRATIC, TINY, Divergence
+from oda_rl._compile import compiled
+from oda_rl.divergences import LOGARITHMIC, TINY, Divergence
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -58,11 +58,14 @@ def measure(
     i: int,
     d: int,
     columns: FloatArray,
-    first: int,
-    last: int,
+    first: np.uint64,
+    last: np.uint64,
     out: FloatArray,
-) -> None:
-    """Write squared distances of point ``i`` from codevectors ``first`` to ``last`` - 1."""
+) -> float:
+    """Write squared distances of point ``i`` from codevectors ``first`` to ``last`` - 1.
+
+    Returns the smallest.
+    """
     fours = d - d % 4  # four components at once: a quarter of the loads and stores of out
     for k in range(first, last):
         out[k] = 0.0
@@ -77,6 +80,10 @@ def measure(
         for k in range(first, last):
             y0 = x0 - columns[j, k]
             out[k] += y0 * y0
+    smallest = np.inf
+    for k in range(first, last):
+        smallest = min(smallest, out[k])
+    return smallest
 
 
 @compiled
@@ -85,17 +92,21 @@ def measure_affine(
     i: int,
     gradients: FloatArray,
     offsets: FloatArray,
-    first: int,
-    last: int,
+    first: np.uint64,
+    last: np.uint64,
     out: FloatArray,
-) -> None:
-    """Write scores a + <g, x> of point ``i``; the divergences but for φ(x)."""
+) -> float:
+    """Write scores a + <g, x> of point ``i``, divergences but for φ(x), and return the least."""
     for k in range(first, last):
         out[k] = offsets[k]
     for j in range(gradients.shape[0]):
         x = points[i, j]
         for k in range(first, last):
             out[k] += gradients[j, k] * x
+    smallest = np.inf
+    for k in range(first, last):
+        smallest = min(smallest, out[k])
+    return smallest
 
 
 @compiled
@@ -115,41 +126,15 @@ def redraw(
     offsets[k] = offset
 
 
-@inlined
-def measure_segment(
-    kernel: int,
-    points: FloatArray,
-    i: int,
-    d: int,
-    columns: FloatArray,
-    gradients: FloatArray,
-    offsets: FloatArray,
-    first: int,
-    last: int,
-    out: FloatArray,
-) -> float:
-    """Write divergences of point ``i``, up to a constant, and return the smallest."""
-    if kernel == QUADRATIC:
-        measure(points, i, d, columns, first, last, out)
-    else:
-        measure_affine(points, i, gradients, offsets, first, last, out)
-    smallest = np.inf
-    for k in range(first, last):
-        smallest = min(smallest, out[k])
-    return smallest
-
-
 @compiled
 def learn(
-    kernel: int,
     d: int,
     points: FloatArray,
     classes: IntArray,
     weights: FloatArray,
     potentials: FloatArray,
     columns: FloatArray,
-    gradients: FloatArray,
-    offsets: FloatArray,
+    diagram: tuple[int, FloatArray, FloatArray] | None,
     masses: FloatArray,
     starts: IndexArray,
     owners: IndexArray,
@@ -168,6 +153,9 @@ def learn(
     With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state and step size α: p_k ← p_k + α (r_k − p_k),
     then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). After n samples of a class with K codevectors at this
     temperature α = 1/(1 + .9 (n + K)), and at least ``forgetting``/K.
+
+    ``diagram`` is None for the quadratic divergence; for the others (kernel, gradients, offsets).
+    numba compiles the two apart.
 
     Where a class has several segments, those too far away for a share are not looked at: no
     codevector of a segment is farther from its centre than its radius.
@@ -190,9 +178,10 @@ def learn(
                 if gaps[s] < gaps[nearest]:
                     nearest = s
         first, last = starts[nearest], starts[nearest + 1]
-        smallest = measure_segment(
-            kernel, points, i, d, columns, gradients, offsets, first, last, shares
-        )
+        if diagram is None:
+            smallest = measure(points, i, d, columns, first, last, shares)
+        else:
+            smallest = measure_affine(points, i, diagram[1], diagram[2], first, last, shares)
         if several:
             for s in range(begin, end):
                 bound = math.sqrt(gaps[s]) - radii[s]
@@ -201,9 +190,7 @@ def learn(
                     gaps[s] = FAR
                 elif s != nearest:
                     first, last = starts[s], starts[s + 1]
-                    measure(points, i, d, columns, first, last, shares)
-                    for k in range(first, last):
-                        smallest = min(smallest, shares[k])
+                    smallest = min(smallest, measure(points, i, d, columns, first, last, shares))
         stats[DISTORTION] += weights[i] * max(smallest + potentials[i], 0.0)
         stats[WEIGHT] += weights[i]
         total = 0.0
@@ -234,8 +221,8 @@ def learn(
                     pull = gain / masses[k]
                     for j in range(n_rows):
                         columns[j, k] += pull * (points[i, j] - columns[j, k])
-                    if kernel != QUADRATIC:
-                        redraw(kernel, columns, k, gradients, offsets)
+                    if diagram is not None:
+                        redraw(diagram[0], columns, k, diagram[1], diagram[2])
                     if several:
                         radius = 0.0
                         for j in range(d):

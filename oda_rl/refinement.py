@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl.codebook import measure
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -57,64 +58,61 @@ def _squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: in
 
 
 @compiled
-def _ward_costs(codevectors: FloatArray, masses: FloatArray, groups: IntArray) -> FloatArray:
-    """Rise of the squared error if i and j merge, shape (m, m); inf across groups and for i = j."""
-    m = masses.shape[0]
-    costs = np.full((m, m), np.inf)
-    for i in range(m):
-        for j in range(i):
-            if groups[i] == groups[j]:
-                squared = _squared_distance(codevectors, i, codevectors, j)
-                costs[i, j] = masses[i] * masses[j] / (masses[i] + masses[j]) * squared
-                costs[j, i] = costs[i, j]
-    return costs
+def _merge(
+    codevectors: FloatArray,
+    masses: FloatArray,
+    groups: IntArray,
+    n_merges: int,
+    costs: FloatArray,
+    least: FloatArray,
+    partners: IntArray,
+    owners: IntArray,
+) -> None:
+    """Merge the cheapest pair ``n_merges`` times; changes ``masses`` and all arrays after it.
 
-
-@compiled
-def _cheapest(costs: FloatArray, row: int) -> int:
-    """Column of the smallest entry of a row; the first of equals."""
-    best = 0
-    for column in range(1, costs.shape[1]):
-        if costs[row, column] < costs[row, best]:
-            best = column
-    return best
-
-
-@compiled
-def _merge(costs: FloatArray, masses: FloatArray, n_clusters: int, owners: IntArray) -> None:
-    """Merge the cheapest pairs; changes all arrays. ``owners[i]``: the cell that i is part of.
-
-    The cost of merging with a merged pair follows from the costs before it (Lance and Williams, "A
-    general theory of classificatory sorting strategies", Computer Journal 9, 1967).
+    ``costs``, shape (m, m): rise of the error if two merge; inf across groups. The cost of merging
+    with a merged pair follows from the costs before it (Lance and Williams, "A general theory of
+    classificatory sorting strategies", Computer Journal 9, 1967) and is not less than the smaller
+    one. So ``least`` stays a lower bound of each row, and is made exact where it is the smallest.
+    ``owners[i]``: the cell that i is part of.
     """
     m = masses.shape[0]
-    partner = np.empty(m, np.int64)
     for i in range(m):
-        partner[i] = _cheapest(costs, i)
-    for _ in range(m - n_clusters):
-        i = m - 1
-        for k in range(m - 2, -1, -1):
-            if costs[k, partner[k]] <= costs[i, partner[i]]:
+        for k in range(i):
+            if groups[i] == groups[k]:
+                squared = _squared_distance(codevectors, i, codevectors, k)
+                costs[i, k] = masses[i] * masses[k] / (masses[i] + masses[k]) * squared
+                costs[k, i] = costs[i, k]
+    left = n_merges
+    while left > 0:
+        i = 0
+        for k in range(1, m):
+            if least[k] < least[i]:
                 i = k
-        j = partner[i]  # > i, the first of the rows with this cost
-        cost = costs[i, j]
+        j = partners[i]
+        cost = least[i]
         if cost == np.inf:
             return
+        if costs[i, j] == cost:
+            left -= 1
+            for k in range(m):
+                if k != j and costs[i, k] < np.inf:
+                    rise = (masses[i] + masses[k]) * costs[i, k]
+                    rise += (masses[j] + masses[k]) * costs[j, k] - masses[k] * cost
+                    rise = max(rise, 0.0) / (masses[i] + masses[j] + masses[k])
+                    costs[i, k] = rise
+                    costs[k, i] = rise
+                    least[k] = min(least[k], rise)
+                costs[j, k] = np.inf
+                costs[k, j] = np.inf
+                if owners[k] == j:
+                    owners[k] = i
+            masses[i] += masses[j]
+            least[j] = np.inf
         for k in range(m):
-            if k != i and k != j and costs[i, k] < np.inf:
-                both = (masses[i] + masses[k]) * costs[i, k] + (masses[j] + masses[k]) * costs[j, k]
-                total = masses[i] + masses[j] + masses[k]
-                costs[i, k] = max(both - masses[k] * cost, 0.0) / total
-                costs[k, i] = costs[i, k]
-            costs[j, k] = np.inf
-            costs[k, j] = np.inf
-            if owners[k] == j:
-                owners[k] = i
-        masses[i] += masses[j]
-        partner[i] = _cheapest(costs, i)
-        for k in range(m):
-            if partner[k] == i or partner[k] == j or costs[k, i] < costs[k, partner[k]]:
-                partner[k] = _cheapest(costs, k)
+            if costs[i, k] < costs[i, partners[i]]:
+                partners[i] = k
+        least[i] = costs[i, partners[i]]
 
 
 def ward_merge(
@@ -149,9 +147,11 @@ def ward_merge(
     array([[2., 0., 3.],
            [0., 1., 0.]])
     """
-    owners = np.arange(len(masses))
-    costs = _ward_costs(codevectors, masses, groups)
-    _merge(costs, masses.copy(), n_clusters, owners)
+    m = len(masses)
+    costs, least = np.full((m, m), np.inf), np.zeros(m)
+    partners, owners = np.zeros(m, np.int64), np.arange(m)
+    sizes = masses.copy()
+    _merge(codevectors, sizes, groups, m - n_clusters, costs, least, partners, owners)
     return np.where(owners == np.unique(owners)[:, None], masses, 0.0)
 
 
@@ -166,85 +166,93 @@ class _Cells(NamedTuple):
     codevectors: FloatArray  # (m, d)
     masses: FloatArray  # (m,)
     drift: FloatArray  # (m,), way that each codevector has gone
-    restless: npt.NDArray[np.bool_]  # (m,), changed since all points were last held against it
+    restless: npt.NDArray[np.uint8]  # (m,), 2: changed in the latest pass, 1: in the one before
 
 
 @compiled
-def _assign(cells: _Cells, transposed: FloatArray) -> float:
+def _label(
+    points: FloatArray,
+    columns: FloatArray,
+    labels: IntArray,
+    errors: FloatArray,
+    bounds: npt.NDArray[np.float32],
+    squared: FloatArray,
+) -> None:
     """Label all points with the nearest of K codevectors; set errors, and bounds if there is room.
 
-    ``transposed``, shape (d, K): the codevectors once more, so that the inner loops run over cells.
+    ``columns``, shape (d, K): the codevectors. ``squared``, shape (K,), is scratch.
+    """
+    d, n_cells = columns.shape
+    for i in range(points.shape[0]):
+        least = measure(points, i, d, columns, np.uint64(0), np.uint64(n_cells), squared)
+        errors[i] = least
+        nearest = 0
+        while squared[nearest] > least:
+            nearest += 1
+        labels[i] = nearest
+        if bounds.shape[0] > 0:
+            for k in range(n_cells):
+                bounds[i, k] = np.float32(math.sqrt(squared[k]) * _LOWER)
+
+
+def _assign(cells: _Cells, n_cells: int) -> float:
+    """Label all points with the nearest of the first ``n_cells``; set errors, and bounds if kept.
+
     Returns the weighted sum of the squared distances.
     """
-    n = cells.points.shape[0]
-    d, n_cells = transposed.shape
-    whole = d - d % 2
-    keep = cells.bounds.shape[0] > 0
-    squared = np.empty(n_cells)
-    total: float = 0.0
-    for i in range(n):
-        for k in range(n_cells):
-            squared[k] = 0.0
-        for j in range(0, whole, 2):
-            x, y = cells.points[i, j], cells.points[i, j + 1]
-            for k in range(n_cells):
-                squared[k] += (x - transposed[j, k]) ** 2 + (y - transposed[j + 1, k]) ** 2
-        for j in range(whole, d):
-            x = cells.points[i, j]
-            for k in range(n_cells):
-                squared[k] += (x - transposed[j, k]) ** 2
-        nearest = 0
-        for k in range(1, n_cells):
-            if squared[k] < squared[nearest]:
-                nearest = k
-        cells.labels[i] = nearest
-        cells.errors[i] = squared[nearest]
-        total += cells.weights[i] * squared[nearest]
-        if keep:
-            for k in range(n_cells):
-                cells.bounds[i, k] = np.float32(math.sqrt(squared[k]) * _LOWER)
-    return total
+    columns = np.ascontiguousarray(cells.codevectors[:n_cells].T)
+    scratch = np.empty(n_cells)
+    _label(cells.points, columns, cells.labels, cells.errors, cells.bounds, scratch)
+    return float(cells.weights @ cells.errors)
 
 
 @compiled
+def _sum_gaps(
+    points: FloatArray,
+    weights: FloatArray,
+    labels: IntArray,
+    codevectors: FloatArray,
+    sums: FloatArray,
+) -> None:
+    """Add the weighted differences of all points from their codevectors to ``sums``."""
+    for i in range(points.shape[0]):
+        k = labels[i]
+        for j in range(points.shape[1]):
+            sums[k, j] += weights[i] * (points[i, j] - codevectors[k, j])
+
+
 def _centre(cells: _Cells) -> None:
     """Move the codevectors to the means of their cells and recount the masses.
 
     A codevector without points stays where it is.
     """
-    m, d = cells.codevectors.shape
-    sums = np.zeros((m, d))  # of differences: accurate far from the origin, too
-    for k in range(m):
-        cells.masses[k] = 0.0
-    for i in range(cells.points.shape[0]):
-        k = cells.labels[i]
-        cells.masses[k] += cells.weights[i]
-        for j in range(d):
-            sums[k, j] += cells.weights[i] * (cells.points[i, j] - cells.codevectors[k, j])
-    for k in range(m):
-        if cells.masses[k] > 0.0:
-            way = 0.0
-            for j in range(d):
-                step = sums[k, j] / cells.masses[k]
-                cells.codevectors[k, j] += step
-                way += step * step
-            cells.drift[k] += math.sqrt(way)
-            cells.restless[k] = True
+    steps = np.zeros_like(cells.codevectors)  # differences: accurate far from the origin, too
+    _sum_gaps(cells.points, cells.weights, cells.labels, cells.codevectors, steps)
+    cells.masses[:] = np.bincount(cells.labels, cells.weights, len(steps))
+    used = cells.masses > 0.0
+    steps[used] /= cells.masses[used, None]
+    cells.codevectors[:] += steps
+    cells.drift[:] += np.sqrt((steps * steps).sum(axis=1))
+    cells.restless[used] = 2
 
 
 @compiled
-def _shift(cells: _Cells, i: int, k: int, weight: float) -> None:
-    """Put point i with ``weight`` into cell k, or take it out where that is negative."""
-    mass = cells.masses[k] + weight
-    share = weight / mass
-    way = 0.0
-    for j in range(cells.points.shape[1]):
-        step = share * (cells.points[i, j] - cells.codevectors[k, j])
-        cells.codevectors[k, j] += step
-        way += step * step
-    cells.drift[k] += math.sqrt(way)
-    cells.masses[k] = mass
-    cells.restless[k] = True
+def _move(cells: _Cells, i: int, goal: int) -> None:
+    """Take point i out of its cell, unless that has no mass, and put it into another."""
+    weight = -cells.weights[i]
+    for k in (cells.labels[i], goal):
+        if cells.masses[k] > 0.0:
+            cells.masses[k] += weight
+            share = weight / cells.masses[k]
+            way = 0.0
+            for j in range(cells.points.shape[1]):
+                step = share * (cells.points[i, j] - cells.codevectors[k, j])
+                cells.codevectors[k, j] += step
+                way += step * step
+            cells.drift[k] += math.sqrt(way)
+            cells.restless[k] = 2
+        weight = cells.weights[i]
+    cells.labels[i] = goal
 
 
 @inlined
@@ -261,172 +269,137 @@ def _arrival(cells: _Cells, i: int, k: int, most: float) -> float:
     return rise
 
 
-@inlined
-def _find(cells: _Cells, i: int, most: float, slack: FloatArray, found: IntArray) -> int:
-    """Cells where the arrival of point i may cost less than ``most``: put in ``found``; how many.
-
-    ``slack``, shape (m,), is scratch: the loop that fills it has no branches.
-    """
-    for k in range(cells.masses.shape[0]):
-        bound = max(np.float64(cells.bounds[i, k]) - cells.drift[k], 0.0)
-        slack[k] = (bound * bound - most) * cells.masses[k] - most * cells.weights[i]
-    count = 0
-    for k in range(cells.masses.shape[0]):
-        if slack[k] < 0.0 and cells.masses[k] > 0.0:
-            found[count] = k
-            count += 1
-    return count
-
-
 @compiled
-def _exchange(cells: _Cells, passes: int) -> None:
-    """Move single points as long as that lowers the error, at most ``passes`` times over all."""
-    n = cells.points.shape[0]
+def _sweep(
+    cells: _Cells,
+    members: IntArray,
+    passes: int,
+    leaving: bool,
+    rises: FloatArray,
+    slack: FloatArray,
+    found: IntArray,
+) -> float:
+    """Go ``passes`` times over the points ``members``; return their weighted squared distances.
+
+    Each moves to the cell where that lowers the error most, if any does, and the passes end when
+    nothing moves. With ``leaving``, instead, ``rises`` gets the rise of the error over w if a point
+    joined the best of the other cells, and those whose cell has lost its mass move there.
+
+    ``slack``, shape (m,), and ``found``, shape (2 m,), are scratch: the loops that look for cells
+    near a point have no branches. ``found[m:]`` are the restless cells.
+    """
     m = cells.masses.shape[0]
-    was_restless = np.empty(m, np.bool_)
-    candidates = np.empty(2 * m, np.int64)  # [:m]: near a point, [m:]: restless
-    slack = np.empty(m)
     for _ in range(passes):
         n_restless = 0
         for k in range(m):
-            was_restless[k] = cells.restless[k]
-            cells.restless[k] = False
-            if was_restless[k]:
-                candidates[m + n_restless] = k
-                n_restless += 1
-        if n_restless == 0:
-            return
-        for i in range(n):
-            home = cells.labels[i]
-            weight = cells.weights[i]
-            changed = was_restless[home] or cells.restless[home]
-            if changed:
-                cells.errors[i] = _squared_distance(cells.points, i, cells.codevectors, home)
-            rest = cells.masses[home] - weight
-            if rest <= _REST * cells.masses[home]:
-                continue
-            least = cells.masses[home] / rest * cells.errors[i] * _GAIN
+            if not leaving:
+                cells.restless[k] >>= 1
+            found[m + n_restless] = k
+            n_restless += cells.restless[k] > 0
+        if n_restless == 0 and not leaving:
+            break
+        for t in range(members.shape[0]):
+            i = members[t]
+            home, goal, weight = cells.labels[i], cells.labels[i], cells.weights[i]
+            look = leaving or cells.restless[home] > 0
+            if leaving:
+                closest = np.inf
+                for k in range(m):
+                    bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
+                    if bound < closest and k != home and cells.masses[k] > 0.0:
+                        goal, closest = k, bound
+                least = _arrival(cells, i, goal, np.inf)
+            else:
+                if look:
+                    cells.errors[i] = _squared_distance(cells.points, i, cells.codevectors, home)
+                rest = cells.masses[home] - weight
+                if rest <= _REST * cells.masses[home]:
+                    continue
+                least = cells.masses[home] / rest * cells.errors[i] * _GAIN
             first, last = m, m + n_restless
-            if changed:
-                first, last = 0, _find(cells, i, least, slack, candidates)
-            goal = home
-            for t in range(first, last):
-                k = candidates[t]
-                if k != home:
+            if look:
+                first, last = 0, 0
+                for k in range(m):
+                    bound = max(np.float64(cells.bounds[i, k]) - cells.drift[k], 0.0)
+                    slack[k] = (bound * bound - least) * cells.masses[k] - least * weight
+                for k in range(m):
+                    found[last] = k
+                    last += slack[k] < 0.0
+            for u in range(first, last):
+                k = found[u]
+                if k != home and cells.masses[k] > 0.0:
                     rise = _arrival(cells, i, k, least)
                     if rise < least:
                         least, goal = rise, k
-            if goal != home:
-                _shift(cells, i, home, -weight)
-                _shift(cells, i, goal, weight)
-                cells.labels[i] = goal
-
-
-@compiled
-def _update_errors(cells: _Cells) -> float:
-    """Bring the squared distances of the points of restless cells up to date; weighted sum."""
+            if leaving:
+                rises[i] = least
+            if goal != home and not (leaving and cells.masses[home] > 0.0):
+                _move(cells, i, goal)
     total = 0.0
-    for i in range(cells.points.shape[0]):
+    for t in range(members.shape[0]):
+        i = members[t]
         k = cells.labels[i]
-        if cells.restless[k]:
+        if cells.restless[k] > 0:
             cells.errors[i] = _squared_distance(cells.points, i, cells.codevectors, k)
         total += cells.weights[i] * cells.errors[i]
     return total
 
 
-@compiled
+def _exchange(cells: _Cells, passes: int) -> float:
+    """Move single points as long as that lowers the error, at most ``passes`` times over all.
+
+    Brings all errors up to date and returns their weighted sum.
+    """
+    n, m = len(cells.points), len(cells.masses)
+    scratch = np.empty(m), np.empty(2 * m, np.int64)
+    return _sweep(cells, np.arange(n), passes, False, np.empty(0), *scratch)
+
+
 def _inhale(cells: _Cells, uniforms: FloatArray) -> int:
     """Add up to ``len(uniforms)`` cells of one point each, and return how many.
 
     The points are drawn in proportion to their weighted errors (as by k-means++: Arthur and
     Vassilvitskii, SODA 2007). There must be room for the cells.
     """
-    n, d = cells.points.shape
-    m = cells.masses.shape[0]
-    gaps = np.empty(m)
-    for added in range(uniforms.shape[0]):
-        left = uniforms[added] * _update_errors(cells)
-        seed: int = n
-        for i in range(n):
-            share = cells.weights[i] * cells.errors[i]
-            if share > 0.0:
-                seed = i
-                left -= share
-                if left < 0.0:
-                    break
-        if seed == n:
+    for added, uniform in enumerate(uniforms):
+        _exchange(cells, 0)
+        sums = np.cumsum(cells.weights * cells.errors)
+        seed = int(sums.searchsorted(uniform * sums[-1], side="right"))
+        if seed == len(sums):  # no errors
             return added
-        home = cells.labels[seed]
-        if cells.masses[home] - cells.weights[seed] <= _REST * cells.masses[home]:
+        home, weight = cells.labels[seed], cells.weights[seed]
+        if cells.masses[home] - weight <= _REST * cells.masses[home]:
             return added
-        new = m - 1
-        while cells.masses[new] > 0.0:
-            new -= 1
-        for j in range(d):
-            cells.codevectors[new, j] = cells.points[seed, j]
-        for k in range(m):
-            gaps[k] = math.sqrt(_squared_distance(cells.codevectors, k, cells.points, seed))
-        for i in range(n):
-            bound = max(gaps[cells.labels[i]] - math.sqrt(cells.errors[i]), 0.0)
-            cells.bounds[i, new] = np.float32((bound + cells.drift[new]) * _LOWER)
-        _shift(cells, seed, home, -cells.weights[seed])
-        _shift(cells, seed, new, cells.weights[seed])
-        cells.labels[seed] = new
+        new = int(np.flatnonzero(cells.masses == 0.0)[-1])
+        cells.codevectors[new] = cells.points[seed]
+        cells.bounds[:, new] = 0.0
+        _move(cells, seed, new)
+        cells.masses[new] = weight
+        cells.restless[new] = 2
     return len(uniforms)
 
 
-@compiled
-def _refuge(cells: _Cells, i: int, slack: FloatArray, found: IntArray) -> tuple[int, float]:
-    """Cell, other than its own, that point i would best join, and the rise of the error over w.
-
-    ``slack`` and ``found``, shape (m,), are scratch.
-    """
-    home = cells.labels[i]
-    best = home
-    closest = np.inf
-    for k in range(cells.masses.shape[0]):
-        bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
-        if bound < closest and k != home and cells.masses[k] > 0.0:
-            best, closest = k, bound
-    least = _arrival(cells, i, best, np.inf)
-    for t in range(_find(cells, i, least, slack, found)):
-        k = found[t]
-        if k != home:
-            rise = _arrival(cells, i, k, least)
-            if rise < least:
-                best, least = k, rise
-    return best, least
-
-
-@compiled
 def _exhale(cells: _Cells, count: int) -> None:
-    """Take away ``count`` cells that others replace at least cost, if possible not neighbours."""
-    n = cells.points.shape[0]
-    m = cells.masses.shape[0]
-    slack = np.empty(m)
-    found = np.empty(m, np.int64)
-    costs = np.zeros(m)
-    spared = np.zeros(m, np.bool_)
-    _update_errors(cells)
-    for i in range(n):
-        _, rise = _refuge(cells, i, slack, found)
-        costs[cells.labels[i]] += cells.weights[i] * (rise - cells.errors[i])
+    """Take away ``count`` cells that others replace at least cost, if possible not neighbours.
+
+    All errors must be up to date.
+    """
+    n, m = len(cells.points), len(cells.masses)
+    rises, scratch = np.empty(n), (np.empty(m), np.empty(2 * m, np.int64))
+    _sweep(cells, np.arange(n), 1, True, rises, *scratch)
+    costs = np.bincount(cells.labels, cells.weights * (rises - cells.errors), m)
+    costs[cells.masses == 0.0] = np.inf
+    spared = np.zeros(m)
     for _ in range(count):
-        worst, spare = m, True
-        while worst == m:
-            for k in range(m):
-                allowed = cells.masses[k] > 0.0 and not (spare and spared[k])
-                if allowed and (worst == m or costs[k] < costs[worst]):
-                    worst = k
-            spare = False
+        worst = int((costs + spared).argmin())
+        if spared[worst] > 0.0:
+            worst = int(costs.argmin())
+        costs[worst] = np.inf
         cells.masses[worst] = 0.0
-        cells.restless[worst] = False
-        for i in range(n):
-            if cells.labels[i] == worst:
-                refuge, _ = _refuge(cells, i, slack, found)
-                _shift(cells, i, refuge, cells.weights[i])
-                cells.labels[i] = refuge
-                spared[refuge] = True
+        cells.restless[worst] = 0
+        members = np.flatnonzero(cells.labels == worst)
+        _sweep(cells, members, 1, True, rises, *scratch)
+        spared[cells.labels[members]] = np.inf
 
 
 def _open(points: FloatArray, weights: FloatArray, codevectors: FloatArray, spare: int) -> _Cells:
@@ -442,7 +415,7 @@ def _open(points: FloatArray, weights: FloatArray, codevectors: FloatArray, spar
         codevectors=np.concatenate([codevectors, np.zeros((spare, d))]),
         masses=np.zeros(m),
         drift=np.zeros(m),
-        restless=np.zeros(m, np.bool_),
+        restless=np.zeros(m, np.uint8),
     )
 
 
@@ -460,22 +433,20 @@ def _restore(cells: _Cells, position: tuple[npt.NDArray[Any], ...]) -> None:
 
 def _breathe(cells: _Cells, rng: np.random.Generator, breath: int, effort: int) -> float:
     """Exchange, breathe ``effort`` times, and return the weighted sum of squared distances."""
-    _exchange(cells, _PASSES)
-    error = _update_errors(cells)
+    error = _exchange(cells, _PASSES)
     for _ in range(effort):
         position = tuple(array.copy() for array in _position(cells))
         added = _inhale(cells, rng.random(breath))
         _exchange(cells, _PASSES)
         _exhale(cells, added)
-        _exchange(cells, _PASSES)
-        after = _update_errors(cells)
+        after = _exchange(cells, _PASSES)
         if after < error:
             error = after
         else:
             _restore(cells, position)
     _exchange(cells, _LIMIT)
     _centre(cells)  # without the rounding of all the small steps
-    return _update_errors(cells)
+    return _exchange(cells, 0)
 
 
 def _refine_all(
@@ -490,7 +461,7 @@ def _refine_all(
     breath = math.ceil(n_cells / _BREATH)
     cells = _open(points, weights, codevectors, breath)
     cells = cells._replace(bounds=np.zeros((len(points), n_cells + breath), np.float32))
-    before = _assign(cells, cells.codevectors[:n_cells].T.copy())
+    before = _assign(cells, n_cells)
     _centre(cells)
     _inhale(cells, rng.random(n_cells - np.count_nonzero(cells.masses)))
     after = _breathe(cells, rng, breath, effort if n_cells > 1 else 0)
@@ -576,7 +547,7 @@ def _refine(
 
 def _error(points: FloatArray, weights: FloatArray, codevectors: FloatArray) -> float:
     """Weighted sum of the squared distances from the nearest codevectors."""
-    return _assign(_open(points, weights, codevectors, 0), codevectors.T.copy())
+    return _assign(_open(points, weights, codevectors, 0), len(codevectors))
 
 
 def lloyd(
@@ -614,7 +585,7 @@ def lloyd(
     cells = _open(points, weights, codevectors, 0)
     error = math.inf
     for _ in range(max_iter):
-        after = _assign(cells, cells.codevectors.T.copy())
+        after = _assign(cells, len(codevectors))
         if after >= error * (1.0 - tol):
             break
         error = after

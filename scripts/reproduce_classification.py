@@ -1,6 +1,6 @@
 """The papers' comparison of classifiers, with nested selection and the same budget for all.
 
-Five folds, three times; within each training set every method chooses among 18 candidates by five
+Five folds, twice; within each training set every method chooses among 18 candidates by five
 inner folds, and is fitted anew with its choice. Features are standardised, with the training set's
 moments, where they have different units. Accuracy, but F1 for the set with a rare class: .6 % of
 10 000 samples.
@@ -97,10 +97,10 @@ def methods(seed: int) -> dict[str, ClassifierMixin]:
         "max_features": [0.2, "sqrt", 0.7],
         "min_samples_leaf": [1, 3, 10],
     }
-    machine = LinearSVC(dual="auto", max_iter=5000, random_state=seed)
+    machine = LinearSVC(dual="auto", max_iter=2000, random_state=seed)
     return {
         "ODA": ODAClassifier("auto", random_state=seed),
-        "linear SVM": GridSearchCV(machine, {"C": np.logspace(-4, 4, 18)}, cv=inner),
+        "linear SVM": GridSearchCV(machine, {"C": np.logspace(-4, 2, 18)}, cv=inner),
         "NN": GridSearchCV(network, layers, cv=inner),
         "random forest": GridSearchCV(forest, trees, cv=inner),
     }
@@ -182,7 +182,7 @@ def draw(rows: list[dict[str, Any]]) -> Path:
 
 def main(
     data: Path | None = None,
-    seeds: tuple[int, ...] = (11, 12, 13),
+    seeds: tuple[int, ...] = (11, 12),
     folds: int = N_FOLDS,
     only: tuple[str, ...] = (),
 ) -> None:
@@ -209,7 +209,7 @@ def main(
     rows: list[dict[str, Any]] = []
     for problem, seed in track(chosen, "data sets", console=console):
         rows += measure(problem, folds, seed)
-    write_rows(RESULTS / "reproduce_classification.csv", rows)
+        write_rows(RESULTS / "reproduce_classification.csv", rows)  # what is done is kept
     report(console, rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'reproduce_classification.csv'}")
 

@@ -52,9 +52,11 @@ class Arrays:
         if isinstance(divergence, BregmanDivergence):
             codebook.learn_called(divergence, *sample, *state, *clock)
         else:
+            diagram = (divergence.kernel, self.gradients, self.offsets)
+            book = self.columns, diagram if divergence.kernel else None, self.masses, self.starts
             balls = self.owners, self.centres, self.radii
             scratch = np.empty(self.columns.shape[1]), np.empty(len(self.radii))
-            codebook.learn(divergence.kernel, *sample, *state, *balls, *clock, *scratch)
+            codebook.learn(*sample, *book, *balls, *clock, *scratch)
 
     def true_masses(self):
         return self.masses * np.repeat(self.scales, self.sizes)
