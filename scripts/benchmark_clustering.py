@@ -118,6 +118,8 @@ def draw(rows: list[dict[str, Any]]) -> Path:
     ax.axvline(TARGETS["time"], color="0.7", linewidth=1, zorder=0)
     ax.set(xlabel="time / KMeans(n_init=10)", ylabel="distortion / KMeans(n_init=10)")
     ax.set_xscale("log")
+    ax.set_xticks([0.02, 0.05, 0.1, 0.2, 0.5], ["0.02", "0.05", "0.1", "0.2", "0.5"], minor=False)
+    ax.minorticks_off()
     ax.set_title(f"ODAClusterer, {N_CLUSTERS} clusters; grey: targets", loc="left")
     ax.legend(frameon=False, bbox_to_anchor=(1.0, 1.0), loc="upper left")
     ax.figure.subplots_adjust(right=0.74)

@@ -167,18 +167,19 @@ def report(console: Console, rows: list[dict[str, Any]]) -> None:
 def draw(rows: list[dict[str, Any]]) -> Path:
     """Draw the scores of all folds, with their means, side by side."""
     sets, names = (list(dict.fromkeys(row[key] for row in rows)) for key in ("data", "method"))
-    (ax,) = new_axes(1.35 * len(sets) + 1.5, 4.4)
+    (ax,) = new_axes(max(1.35 * len(sets) + 1.5, 7.0), 4.6)
     for m, name in enumerate(names):
-        at = np.arange(len(sets)) + 0.18 * (m - 1.5)
+        at = np.arange(len(sets)) + 0.18 * (m - (len(names) - 1) / 2)
         means = [mean(rows, data, name) for data in sets]
         for x, data in zip(at, sets, strict=True):
             own = [row["score"] for row in rows if (row["data"], row["method"]) == (data, name)]
             ax.plot(np.full(len(own), x), own, "o", color=COLORS[m], alpha=0.35, markersize=3)
         ax.plot(at, means, "_", color=COLORS[m], markersize=13, markeredgewidth=2.5, label=name)
     ax.set_xticks(range(len(sets)), sets)
+    ax.set_xlim(-0.6, len(sets) - 0.4)
     ax.set(ylabel="accuracy (F1 for the rare class)", ylim=(None, 1.01))
     ax.set_title("Folds (dots) and their mean, nested selection", loc="left")
-    ax.legend(frameon=False, ncols=len(names), loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    ax.legend(frameon=False, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.08))
     ax.spines[["top", "right"]].set_visible(False)
     return save_figure(ax, RESULTS / "reproduce_classification.png")
 
