@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl.codebook import squared_distance
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -33,28 +34,12 @@ _SLOPE = 4.0  # of GLVQ's sigmoid
 
 
 @inlined
-def _squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: int) -> float:
-    # Four sums that do not wait for one another: with one, each addition waits for the last.
-    d = points.shape[1]
-    fours = d - d % 4
-    a, b, c, e = 0.0, 0.0, 0.0, 0.0
-    for j in range(0, fours, 4):
-        a += (points[i, j] - codevectors[k, j]) ** 2
-        b += (points[i, j + 1] - codevectors[k, j + 1]) ** 2
-        c += (points[i, j + 2] - codevectors[k, j + 2]) ** 2
-        e += (points[i, j + 3] - codevectors[k, j + 3]) ** 2
-    for j in range(fours, d):
-        a += (points[i, j] - codevectors[k, j]) ** 2
-    return (a + b) + (c + e)
-
-
-@inlined
 def _winner(points: FloatArray, i: int, codevectors: FloatArray) -> tuple[int, float]:
     # The nearest codevector of one point, the first of equals, and its squared distance.
     winner = 0
     smallest = np.inf
     for k in range(codevectors.shape[0]):
-        distance = _squared_distance(points, i, codevectors, k)
+        distance = squared_distance(points, i, codevectors, k)
         if distance < smallest:
             smallest = distance
             winner = k
@@ -83,7 +68,7 @@ def measure(points: FloatArray, codevectors: FloatArray, out: FloatArray) -> Non
     """Write squared distances, shape (n, K)."""
     for i in range(points.shape[0]):
         for k in range(codevectors.shape[0]):
-            out[i, k] = _squared_distance(points, i, codevectors, k)
+            out[i, k] = squared_distance(points, i, codevectors, k)
 
 
 @compiled
@@ -178,7 +163,7 @@ def glvq(
         right, wrong = 0, 0
         near, far = np.inf, np.inf
         for k in range(codevectors.shape[0]):
-            distance = _squared_distance(points, i, codevectors, k)
+            distance = squared_distance(points, i, codevectors, k)
             if labels[k] == targets[i]:
                 if distance < near:
                     near, right = distance, k
@@ -227,7 +212,7 @@ def rslvq(
         i = order[t]
         own, nearest = np.inf, np.inf
         for k in range(n_codevectors):
-            weights[k] = _squared_distance(points, i, codevectors, k)
+            weights[k] = squared_distance(points, i, codevectors, k)
             if masses[k] > 0.0:
                 nearest = min(nearest, weights[k])
                 if labels[k] == targets[i]:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
-from oda_rl.codebook import measure
+from oda_rl.codebook import measure, squared_distance
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -39,22 +39,6 @@ _FINISH = 20, 1e-4  # of Lloyd's iteration over all points, after refining on a 
 _LOWER = 1.0 - 2e-7  # a bound in single precision stays a lower bound
 _GAIN = 1.0 - 1e-12  # an exchange has to be an improvement in spite of rounding
 _REST = 1e-9  # what is left of a cell's mass after its last point has been taken out
-
-
-@inlined
-def _squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: int) -> float:
-    """|x_i − μ_k|², in four sums, which the processor adds to side by side."""
-    d = points.shape[1]
-    whole = d - d % 4
-    a, b, c, e = 0.0, 0.0, 0.0, 0.0
-    for j in range(0, whole, 4):
-        a += (points[i, j] - codevectors[k, j]) ** 2
-        b += (points[i, j + 1] - codevectors[k, j + 1]) ** 2
-        c += (points[i, j + 2] - codevectors[k, j + 2]) ** 2
-        e += (points[i, j + 3] - codevectors[k, j + 3]) ** 2
-    for j in range(whole, d):
-        a += (points[i, j] - codevectors[k, j]) ** 2
-    return (a + b) + (c + e)
 
 
 @compiled
@@ -80,7 +64,7 @@ def _merge(
     for i in range(m):
         for k in range(i):
             if groups[i] == groups[k]:
-                squared = _squared_distance(codevectors, i, codevectors, k)
+                squared = squared_distance(codevectors, i, codevectors, k)
                 costs[i, k] = masses[i] * masses[k] / (masses[i] + masses[k]) * squared
                 costs[k, i] = costs[i, k]
     left = n_merges
@@ -263,7 +247,7 @@ def _arrival(cells: _Cells, i: int, k: int, most: float) -> float:
     bound = max(np.float64(cells.bounds[i, k]) - cells.drift[k], 0.0)
     if bound * bound * mass >= most * joint:
         return np.inf
-    squared = _squared_distance(cells.points, i, cells.codevectors, k)
+    squared = squared_distance(cells.points, i, cells.codevectors, k)
     cells.bounds[i, k] = np.float32((math.sqrt(squared) + cells.drift[k]) * _LOWER)
     rise: float = mass / joint * squared
     return rise
@@ -311,7 +295,7 @@ def _sweep(
                 least = _arrival(cells, i, goal, np.inf)
             else:
                 if look:
-                    cells.errors[i] = _squared_distance(cells.points, i, cells.codevectors, home)
+                    cells.errors[i] = squared_distance(cells.points, i, cells.codevectors, home)
                 rest = cells.masses[home] - weight
                 if rest <= _REST * cells.masses[home]:
                     continue
@@ -340,7 +324,7 @@ def _sweep(
         i = members[t]
         k = cells.labels[i]
         if cells.restless[k] > 0:
-            cells.errors[i] = _squared_distance(cells.points, i, cells.codevectors, k)
+            cells.errors[i] = squared_distance(cells.points, i, cells.codevectors, k)
         total += cells.weights[i] * cells.errors[i]
     return total
 
