@@ -17,7 +17,7 @@ def compiled(function: F) -> F:
     numba's cache looks only at the file of the compiled function: after editing a function that
     another file's compiled code calls, delete the ``__pycache__`` folders (the tests do it).
     """
-    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+    return cast(F, numba.njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)(function))
 
 
 def inlined(function: F) -> F:
@@ -25,4 +25,4 @@ def inlined(function: F) -> F:
 
     For small functions inside hot loops: a call passes every array as seven arguments.
     """
-    return cast(F, numba.njit(cache=True, error_model="numpy", forceinline=True)(function))
+    return cast(F, numba.njit(cache=True, error_model="numpy", forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)(function))

@@ -31,6 +31,7 @@ _MIN_MASS = 1e-5
 _FROZEN_COOLING = 0.5
 _FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperature it was filled at
 _LEVELS_FOR_A_CLASS = 5  # that appears when annealing has ended
+_WIDTH = 8  # numbers in a cache line
 _LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
 
 
@@ -94,7 +95,7 @@ class Level:
         return self.n_samples_seen
 
 
-# Columns, gradients, offsets, masses, starts: what the kernel works on.
+# Columns (more than codevectors), gradients, offsets, masses, starts: what the kernel works on.
 Working = tuple[FloatArray, FloatArray, FloatArray, FloatArray, npt.NDArray[np.uint64]]
 # Owners, centres, radii: which segments of the codebook a sample has to do with.
 Balls = tuple[npt.NDArray[np.uint64], FloatArray, FloatArray]
@@ -349,10 +350,12 @@ class Annealer:
             columns, gradients, offsets, masses, starts = self._working
             quadratic = divergence.kernel == QUADRATIC
             diagram = None if quadratic else (divergence.kernel, gradients, offsets)
-            shares, gaps = np.empty(len(self.labels)), np.empty(len(self._balls[2]))
+            n_segments = len(self._balls[2])
+            shares, gaps = np.empty(len(self.labels)), np.empty(n_segments)
+            visited = np.empty(n_segments, dtype=np.uint64)
             codebook.learn(
                 *sample, columns, diagram, masses, starts, *self._balls, *clock, *heat,
-                shares, gaps,
+                shares, gaps, visited,
             )  # fmt: skip
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
@@ -492,7 +495,9 @@ class Annealer:
 
     def _scatter(self) -> None:
         """Lay the codebook out for the kernel."""
-        columns = np.ascontiguousarray(self.codevectors.T)
+        n, n_rows = self.codevectors.shape
+        columns = np.zeros((n_rows, -(-n // _WIDTH) * _WIDTH))  # rows that begin alike in memory
+        columns[:, :n] = self.codevectors.T
         gradients, offsets = np.zeros((0, 0)), np.zeros(0)
         if self.divergence.kernel != QUADRATIC:
             rows = self.divergence.diagram(self.codevectors[:, : self.n_features])
@@ -509,7 +514,7 @@ class Annealer:
 
     def gather(self) -> None:
         """Bring ``codevectors`` up to date with what the kernel has learned."""
-        self.codevectors = np.ascontiguousarray(self._working[0].T)
+        self.codevectors = np.ascontiguousarray(self._working[0][:, : len(self.labels)].T)
 
     def _record(self, distortion: float, accuracy: float | None) -> None:
         self.history.append(

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 
 from oda_rl._compile import compiled, inlined
 from oda_rl.codebook import measure, squared_distance
@@ -43,9 +44,7 @@ _REST = 1e-9  # what is left of a cell's mass after its last point has been take
 
 @compiled
 def _merge(
-    codevectors: FloatArray,
     masses: FloatArray,
-    groups: IntArray,
     n_merges: int,
     costs: FloatArray,
     least: FloatArray,
@@ -61,12 +60,6 @@ def _merge(
     ``owners[i]``: the cell that i is part of.
     """
     m = masses.shape[0]
-    for i in range(m):
-        for k in range(i):
-            if groups[i] == groups[k]:
-                squared = squared_distance(codevectors, i, codevectors, k)
-                costs[i, k] = masses[i] * masses[k] / (masses[i] + masses[k]) * squared
-                costs[k, i] = costs[i, k]
     left = n_merges
     while left > 0:
         i = 0
@@ -132,10 +125,12 @@ def ward_merge(
            [0., 1., 0.]])
     """
     m = len(masses)
-    costs, least = np.full((m, m), np.inf), np.zeros(m)
-    partners, owners = np.zeros(m, np.int64), np.arange(m)
-    sizes = masses.copy()
-    _merge(codevectors, sizes, groups, m - n_clusters, costs, least, partners, owners)
+    costs = cdist(codevectors, codevectors, "sqeuclidean")
+    costs *= 1.0 / (1.0 / masses[:, None] + 1.0 / masses)
+    costs[groups[:, None] != groups] = np.inf
+    np.fill_diagonal(costs, np.inf)
+    least, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
+    _merge(masses.copy(), m - n_clusters, costs, least, partners, owners)
     return np.where(owners == np.unique(owners)[:, None], masses, 0.0)
 
 

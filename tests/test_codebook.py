@@ -55,7 +55,9 @@ class Arrays:
             diagram = (divergence.kernel, self.gradients, self.offsets)
             book = self.columns, diagram if divergence.kernel else None, self.masses, self.starts
             balls = self.owners, self.centres, self.radii
-            scratch = np.empty(self.columns.shape[1]), np.empty(len(self.radii))
+            n_segments = len(self.radii)
+            scratch = np.empty(self.columns.shape[1]), np.empty(n_segments)
+            scratch = *scratch, np.empty(n_segments, np.uint64)
             codebook.learn(*sample, *book, *balls, *clock, *scratch)
 
     def true_masses(self):
