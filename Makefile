@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint benchmark benchmark-oda clean
+.PHONY: train test lint benchmark benchmark-suite benchmark-oda clean
 
 train: .venv/installed
 	$(BIN)/python scripts/train_cartpole.py
@@ -18,6 +18,10 @@ lint: .venv/developing
 
 benchmark: .venv/developing
 	$(BIN)/python scripts/benchmark_cartpole.py
+
+# Half an hour on two cores for our agents, and as long for the baselines.
+benchmark-suite: .venv/developing
+	$(BIN)/python scripts/benchmark_suite.py --baselines 3
 
 # DATA: a folder with the files that scripts/datasets.py names; what needs them is left out without.
 benchmark-oda: .venv/developing

@@ -1,7 +1,60 @@
 """Agents that learn to act in Gymnasium environments."""
 
-from oda_rl.agents.config import TwoTimescaleConfig
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from oda_rl.agents.base import Agent
+from oda_rl.agents.cell_policy import CellPolicy
+from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
+from oda_rl.agents.fitted import FittedQAgent
 from oda_rl.agents.partitions import ODAPartition, Partition
 from oda_rl.agents.two_timescale import TwoTimescaleAgent
 
-__all__ = ["ODAPartition", "Partition", "TwoTimescaleAgent", "TwoTimescaleConfig"]
+__all__ = [
+    "Agent",
+    "CellPolicy",
+    "FittedQAgent",
+    "FittedQConfig",
+    "ODAPartition",
+    "Partition",
+    "TwoTimescaleAgent",
+    "TwoTimescaleConfig",
+    "load_agent",
+]
+
+
+def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> Agent:
+    """Load an agent of whatever class from a file or a run folder.
+
+    Parameters
+    ----------
+    path : str or Path
+        What the agent's ``save`` was given.
+    env : str or gymnasium.Env, optional
+        To train or evaluate in. By default the environment is made from its id when needed.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is nothing.
+    ValueError
+        If the file is damaged, or of something else, or ``env`` has other spaces.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> agent = FittedQAgent("CartPole-v1", seed=0).learn(500)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     agent.save(folder)
+    ...     load_agent(folder).num_timesteps
+    500
+    """
+    from oda_rl.agents.saving import kind_of
+
+    kinds = {kind.__name__: kind for kind in (FittedQAgent, TwoTimescaleAgent)}
+    found = kind_of(Path(path))
+    if found not in kinds:
+        raise ValueError(f"path is {str(path)!r}, which holds {found!r}: it must hold an agent")
+    return kinds[found].load(path, env)

@@ -40,6 +40,35 @@ class Agent(ABC):
 
     @property
     @abstractmethod
+    def q_values(self) -> FloatArray:
+        """Value of each action in each cell, shape (n_cells, n_actions)."""
+
+    @property
+    @abstractmethod
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
+
+    @property
+    @abstractmethod
+    def metric_(self) -> FloatArray | None:
+        """The metric of the partition in the observation's units, shape (d, d), if it has one."""
+
+    @property
+    @abstractmethod
+    def scale_(self) -> FloatArray | None:
+        """Inverse standard deviation of each component of the observation, shape (d,)."""
+
+    @property
+    @abstractmethod
+    def solved_return(self) -> float | None:
+        """Return from which an episode counts as solved, if that is known."""
+
+    @abstractmethod
+    def cell(self, observation: npt.ArrayLike) -> Any:
+        """Return the cell of one observation (int), or those of a batch, shape (n,)."""
+
+    @property
+    @abstractmethod
     def temperature(self) -> float:
         """Temperature of the current level."""
 

@@ -1,28 +1,30 @@
-"""What can be set about the online agent, and the settings for known environments."""
+"""What can be set about the agents, and what known environments' observations are called."""
 
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 
 @dataclass(frozen=True)
 class TwoTimescaleConfig:
     """Settings of :class:`oda_rl.agents.TwoTimescaleAgent`, each with its default.
 
-    Temperatures and distances are in units of the scaled observation (see ``state_scale``).
+    Temperatures and distances are in units of the scaled observation, whose total variance is 2.
     """
 
-    discount: float = 0.99
+    discount: float = 0.995
     """Discount factor gamma of the return, in (0, 1]."""
 
-    trace_decay: float = 0.99
+    trace_decay: float = 0.98
     """Decay lambda of Watkins' eligibility traces, in [0, 1]. 0 is one-step Q-learning."""
 
-    step_exponent: float = 0.3
+    step_exponent: float = 0.2
     """The n-th update of a Q-value has step size n ** -step_exponent; in [0, 1]."""
 
     min_step_size: float = 0.01
@@ -31,13 +33,13 @@ class TwoTimescaleConfig:
     exploration: float = 0.5
     """Probability of a random action at the (re)start, in [0, 1]."""
 
-    exploration_decay: float = 500.0
+    exploration_decay: float = 1000.0
     """Steps after which that probability has halved: exploration / (1 + t / exploration_decay)."""
 
     max_cells: int = 8
     """Annealing stops once there are so many cells (there may be up to twice as many)."""
 
-    initial_temperature: float = 0.8
+    initial_temperature: float = 4.0
     """Temperature of the first level; positive."""
 
     cooling: float = 0.2
@@ -64,12 +66,12 @@ class TwoTimescaleConfig:
     min_mass: float = 1e-4
     """Cells with a smaller share of the samples are dropped; in [0, 1)."""
 
-    state_scale: tuple[float, ...] | None = None
-    """Divisor of each observation component (flattened). None: the environment's preset, or else
-    running standard deviations, begun with warmup_steps of random play."""
+    metric: Literal["learned", "std"] | tuple[tuple[float, ...], ...] = "learned"
+    """Distances between states: learned from the gradients of Q while the cells are annealed, in
+    standard deviations of the observation, or a symmetric positive semi-definite matrix."""
 
     warmup_steps: int = 500
-    """Random steps before learning when the scale has to be learned; at least 2."""
+    """Random steps before learning, which give the scale; at least 2."""
 
     solved_return: float | None = None
     """Return from which an episode counts as solved. None: the environment's reward threshold; if
@@ -113,42 +115,129 @@ class TwoTimescaleConfig:
             _require(self, name, getattr(self, name) >= least, f"at least {least}")
         if self.solved_return is not None:
             _require(self, "solved_return", not math.isnan(self.solved_return), "a number")
-        if self.state_scale is not None:
-            scale = tuple(float(value) for value in self.state_scale)
-            object.__setattr__(self, "state_scale", scale)
-            _require(
-                self,
-                "state_scale",
-                all(math.isfinite(value) and value > 0.0 for value in scale),
-                "positive and finite in every component",
-            )
+        if not isinstance(self.metric, str):
+            try:
+                rows = tuple(tuple(float(value) for value in row) for row in self.metric)
+                object.__setattr__(self, "metric", rows)
+            except (TypeError, ValueError):
+                rows = ()
+            right = _is_metric(rows)
+            _require(self, "metric", right, "a symmetric, positive semi-definite matrix, or a name")
+        else:
+            right = self.metric in ("learned", "std")
+            _require(self, "metric", right, "'learned', 'std' or a matrix")
 
 
-def _require(config: TwoTimescaleConfig, name: str, right: bool, expected: str) -> None:
+def _is_metric(rows: tuple[tuple[float, ...], ...]) -> bool:
+    if any(len(row) != len(rows) for row in rows) or not rows:
+        return False
+    matrix = np.array(rows)
+    if not (np.isfinite(matrix).all() and np.allclose(matrix, matrix.T)):
+        return False
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    return bool(eigenvalues[-1] > 0.0 and eigenvalues[0] >= -1e-9 * eigenvalues[-1])
+
+
+@dataclass(frozen=True)
+class FittedQConfig:
+    """Settings of :class:`oda_rl.agents.FittedQAgent`, each with its default."""
+
+    discount: float = 0.99
+    """Discount factor gamma of the return, in (0, 1)."""
+
+    trace_decay: float = 0.8
+    """Decay lambda of Watkins' returns, in [0, 1]. 0 looks one step ahead."""
+
+    metric: Literal["learned", "std"] = "learned"
+    """Distances between states: learned from the gradients of Q, or in standard deviations."""
+
+    max_cells: int = 256
+    """Upper bound of the number of cells; at most 65535."""
+
+    cells_per_root: float = 0.4
+    """There are so many cells for each square root of the number of transitions; positive."""
+
+    optimism: float = 0.3
+    """Weight, in transitions, of the belief that an action is worth the best return seen;
+    positive."""
+
+    sweeps: int = 20
+    """Most sweeps of fitted Q-iteration at a refit."""
+
+    first_sweeps: int = 100
+    """Most sweeps at the first fit."""
+
+    tolerance: float = 1e-3
+    """Sweeps end when values change by less than this share of (1 - discount) of their range."""
+
+    refit_every: float = 0.1
+    """Refit when the transitions have grown by this share; positive."""
+
+    least_refit: int = 100
+    """But not before so many new transitions."""
+
+    exploration: float = 0.4
+    """Random decisions in an episode, on average; at least 0."""
+
+    longest_hold: int = 100
+    """A random action is held for 1/U steps, U uniform in (0, 1), but no longer than this."""
+
+    kept_policies: int = 40
+    """How many policies compete to be delivered."""
+
+    confirm_episodes: int = 50
+    """The policy to be delivered is played again, without exploration, until it has been played in
+    so many episodes; 0 trusts what was seen when it was new."""
+
+    confirm_share: float = 0.2
+    """Most of the steps that go into that, in [0, 1]."""
+
+    max_transitions: int | None = None
+    """Bound of the memory: a fair sample of whole episodes is kept. None keeps all transitions."""
+
+    def __post_init__(self) -> None:
+        """Check every range; raise ValueError naming the setting, its value and what is right."""
+        _require(self, "discount", 0.0 < self.discount < 1.0, "in (0, 1)")
+        _require(self, "trace_decay", 0.0 <= self.trace_decay <= 1.0, "in [0, 1]")
+        known = isinstance(self.metric, str) and self.metric in ("learned", "std")
+        _require(self, "metric", known, "'learned' or 'std'")
+        _require(self, "confirm_share", 0.0 <= self.confirm_share <= 1.0, "in [0, 1]")
+        _require(self, "max_cells", 1 <= self.max_cells <= 65_535, "in [1, 65535]")
+        for name in ("cells_per_root", "optimism", "refit_every"):
+            value = getattr(self, name)
+            _require(self, name, math.isfinite(value) and value > 0.0, "positive and finite")
+        for name in ("tolerance", "exploration"):
+            value = getattr(self, name)
+            _require(self, name, math.isfinite(value) and value >= 0.0, "finite and at least 0")
+        for name, least in (
+            ("sweeps", 1),
+            ("first_sweeps", 1),
+            ("least_refit", 1),
+            ("longest_hold", 1),
+            ("kept_policies", 1),
+            ("confirm_episodes", 0),
+        ):
+            _require(self, name, getattr(self, name) >= least, f"at least {least}")
+        if self.max_transitions is not None:
+            _require(self, "max_transitions", self.max_transitions >= 1, "at least 1, or None")
+
+
+def _require(config: Any, name: str, right: bool, expected: str) -> None:
     if not right:
         raise ValueError(f"{name} is {getattr(config, name)!r}: it must be {expected}")
 
 
 @cache
-def _presets() -> dict[str, dict[str, Any]]:
-    text = files("oda_rl.agents").joinpath("presets.toml").read_text(encoding="utf-8")
+def _names() -> dict[str, dict[str, list[str]]]:
+    text = files("oda_rl.agents").joinpath("names.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
-def preset(env_id: str | None) -> TwoTimescaleConfig:
-    """Return the defaults with what is known to be better for this environment.
-
-    >>> preset("CartPole-v1").state_scale
-    (2.4, 3.0, 0.21, 0.7)
-    >>> preset("Acrobot-v1") == TwoTimescaleConfig()
-    True
-    """
-    known = {field.name for field in fields(TwoTimescaleConfig)}
-    settings = _presets().get(env_id or "", {})
-    return TwoTimescaleConfig(**{key: value for key, value in settings.items() if key in known})
-
-
 def component_names(env_id: str | None) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """Names of a known environment's observation components and actions, for figures."""
-    settings = _presets().get(env_id or "", {})
-    return settings.get("observation_names"), settings.get("action_names")
+    """Names of a known environment's observation components and actions, for people to read.
+
+    >>> component_names("MountainCar-v0")[0]
+    ['position', 'velocity']
+    """
+    names = _names().get(env_id or "", {})
+    return names.get("observations"), names.get("actions")

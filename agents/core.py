@@ -1,21 +1,28 @@
 """The arrays of an online agent, and what is done when compiled code reports an event."""
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl import metric
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.fused import observe_and_act
 from oda_rl.agents.history import Level
-from oda_rl.agents.partitions import INTERPRETED, KIND, Lineage, Partition
+from oda_rl.agents.memory import ACTION, GOES_ON, LAST_ROW, MARK, UNUSED, in_order, watkins_targets
+from oda_rl.agents.partitions import INTERPRETED, KIND, Lineage, Partition, observe_compiled
+from oda_rl.agents.refusal import refuse
 from oda_rl.agents.spaces import Interface
+from oda_rl.diagram import assign_batch
 
 FloatArray = npt.NDArray[np.float64]
 
-FINITE = f"it must hold neither NaN nor infinity, nor anything beyond {ql.LARGEST:g}"
+_RING = 2000  # latest transitions, and what they led to, that the metric is learned from
+_METRIC_TRACE_DECAY = 0.9
+_METRIC_POWER = 0.25
+_TOTAL_VARIANCE = 2.0
 _BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart share cache lines
 
 
@@ -33,6 +40,8 @@ class Core:
     rng : numpy.random.Generator
         Decides on exploration.
     """
+
+    step = staticmethod(ql.step)
 
     def __init__(
         self,
@@ -55,7 +64,13 @@ class Core:
         self.clock: npt.NDArray[np.int64] = np.zeros(ql.N_CLOCK, dtype=np.int64)
         self._write_settings(config)
         self.origin = self.vectors[ql.ORIGIN, :d]
-        self.arrays = (partition.diagram, self.table, self.clock, self.vectors)
+        self.metric: FloatArray | None = None
+        self.observations: FloatArray = np.zeros((_RING, d))
+        self.steps: FloatArray = np.zeros((_RING, 3))
+        self.clock[LAST_ROW] = -1
+        self.arrays = (
+            partition.diagram, self.table, self.clock, self.vectors, self.observations, self.steps
+        )  # fmt: skip
         self._point = self.vectors[ql.POINT, :d]
 
     def _write_settings(self, config: TwoTimescaleConfig) -> None:
@@ -75,7 +90,7 @@ class Core:
             (ql.SOLVED_EPISODES, config.solved_episodes),
             # Without a return that counts as solved nobody can tell that learning is stuck.
             (ql.RESTART_AFTER, 0 if config.solved_return is None else config.restart_after),
-            (ql.WARMUP_STEPS, config.warmup_steps if config.state_scale is None else 0),
+            (ql.WARMUP_STEPS, config.warmup_steps),
             (ql.PHASE, ql.WARMUP),
         ):
             self.clock[slot] = count
@@ -126,14 +141,16 @@ class Core:
         if self.clock[ql.PHASE] != ql.FROZEN:
             self.clock[ql.NEXT_UNIFORM] -= 1
 
-    def observe_and_act(self, vector: npt.NDArray[Any]) -> int:
-        """Show the slow timescale the current point, then choose an action for ``vector``.
+    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
+        """Show the slow timescale the current point, if that is due, and choose an action.
 
-        Returns the action, or minus the event that prevents it.
+        Returns the action, or minus the events that are left.
         """
-        cells, metric, schedule = self.partition.learner
+        if code != -ql.OBSERVE:
+            return code
+        cells, matrix, schedule = self.partition.learner
         if schedule[KIND] != INTERPRETED:
-            return observe_and_act(vector, cells, metric, schedule, *self.arrays)
+            return observe_and_act(vector, cells, matrix, schedule, *self.arrays)
         self.attend(ql.OBSERVE, "")
         return ql.act(vector, *self.arrays)
 
@@ -152,36 +169,72 @@ class Core:
         ValueError
             If the shape of an observation was wrong, or it or the reward was not finite.
         """
-        if events & (ql.BAD_SHAPE | ql.NOT_FINITE):
-            self._refuse(events, what)
+        refuse(events, what, self.interface)
         if events & ql.UNIFORMS:
             self._rng.random(out=self.vectors[ql.UNIFORM])
             self.clock[ql.NEXT_UNIFORM] = 0
         if events & ql.WARM:
-            self.vectors[ql.ORIGIN] = self.vectors[ql.MEAN]
+            self._centre()
         if events & (ql.WARM | ql.RESTART):
             self.start()
         elif events & ql.RESHAPE:
-            self._carry(self.partition.reshape())
+            self._reshape()
         elif events & ql.OBSERVE:
+            self._observe()
+
+    def _observe(self) -> None:
+        """Show the slow timescale the current point."""
+        diagram, (cells, matrix, schedule) = self.partition.diagram, self.partition.learner
+        if schedule[KIND] == INTERPRETED:
+            before = diagram.copy()  # of the cells that the table is about
             lineage = self.partition.observe(self._point)
             if lineage is not None:
+                self._learn_metric(before)
                 self._carry(lineage)
+        else:
+            arrays = diagram, cells, matrix, schedule
+            rows = (self.vectors[row] for row in (ql.POINT, ql.WEIGHTS, ql.GRADIENT))
+            if observe_compiled(*arrays, self.n_cells, *rows):
+                self._reshape()
 
-    def _refuse(self, events: int, what: str) -> NoReturn:
-        if events & ql.BAD_SHAPE:
-            raise ValueError(
-                f"{what} has another shape than the observation space: it must be "
-                f"{self.interface.observation_shape}"
-            )
-        raise ValueError(f"{what} is not finite: {FINITE}")
+    def _reshape(self) -> None:
+        """Learn the metric on the present cells, and let the partition reshape them."""
+        self._learn_metric(self.partition.diagram)
+        self._carry(self.partition.reshape())
 
     def _carry(self, lineage: Lineage) -> None:
         """Move the table along with the cells."""
         ql.carry_table(self.table, lineage)
-        if self.config.state_scale is None:
-            self.partition.rescale(self._transform())
+        self.partition.rescale(self._transform())
         self._take_over(lineage)
+
+    def _centre(self) -> None:
+        """Make the mean of the points seen the origin."""
+        mean = self._ring()[0].mean(axis=0)
+        self.origin += mean
+        self.observations -= mean
+
+    def _ring(self) -> tuple[FloatArray, FloatArray]:
+        """Return points, shape (n, d), and steps of the ring, the oldest first."""
+        last, full = int(self.clock[LAST_ROW]), bool(self.steps[-1, MARK] != UNUSED)
+        return in_order(self.observations, last, full), in_order(self.steps, last, full)
+
+    def _learn_metric(self, diagram: FloatArray) -> None:
+        """Average the metric with that of the present Q, on the transitions of the ring."""
+        if self.config.metric != "learned":
+            return
+        points, steps = self._ring()
+        cells = np.empty(len(points), dtype=np.int64)
+        assign_batch(diagram, self.n_cells, points, cells)
+        q = self.table[ql.VALUES, : self.n_cells]
+        greedy, targets = q.argmax(axis=1)[cells], np.empty(len(points))
+        decay = self.config.discount, _METRIC_TRACE_DECAY
+        watkins_targets(steps, q.max(axis=1)[cells], greedy, *decay, targets)
+        groups = cells * q.shape[1] + steps[:, ACTION].astype(np.int64)
+        groups[steps[:, MARK] != GOES_ON] = -1
+        scale = metric.scales(*metric.covariance(points))
+        outer = metric.gradient_outer_product(points, scale, groups, targets, q.size)
+        self.metric = metric.average(self.metric, outer)
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.clock[ql.N_CELLS] = self.partition.n_cells
@@ -189,19 +242,36 @@ class Core:
         step, temperature = int(self.clock[ql.STEPS]), self.partition.temperature
         self.history.append(Level(step, temperature, self.codevectors.copy(), lineage))
 
-    def _transform(self) -> FloatArray:
-        """Scale observations by the configured divisors, or by running standard deviations.
+    @property
+    def scale(self) -> FloatArray | None:
+        """Inverse standard deviations of the ring's points, shape (d,); None during random play."""
+        if self.clock[ql.PHASE] == ql.WARMUP:
+            return None
+        return metric.scales(*metric.covariance(self._ring()[0]))
 
-        The latter give the scaled observations a total variance of 1.
-        """
-        if self.config.state_scale is not None:
-            return np.diag(1.0 / np.array(self.config.state_scale))
-        deviations = self.vectors[ql.DEVIATIONS, : self.interface.n_features]
-        variance = deviations / self.clock[ql.SAMPLES_SEEN]
-        varying = variance > 0.0
-        scale = np.zeros_like(variance)
-        scale[varying] = np.sqrt(1.0 / max(varying.sum(), 1) / variance[varying])
-        return np.diag(scale)
+    @property
+    def mahalanobis(self) -> FloatArray | None:
+        """The metric that was given or learned, in the observation's units; None at first."""
+        scale = self.scale
+        if scale is None:
+            return None
+        if not isinstance(self.config.metric, str):
+            return np.array(self.config.metric)
+        matrix = np.eye(len(scale)) if self.metric is None else self.metric
+        return np.asarray(matrix * np.outer(scale, scale))
+
+    def _transform(self) -> FloatArray:
+        """Return the square root of the metric, scaled to a total variance of 2 in the ring."""
+        mean, covariance = metric.covariance(self._ring()[0])
+        scale = metric.scales(mean, covariance)
+        if not isinstance(self.config.metric, str):
+            transform = metric.root(np.array(self.config.metric), 0.5, 0.0)
+        elif self.metric is not None:
+            transform = metric.root(self.metric, _METRIC_POWER) * scale
+        else:
+            transform = np.diag(scale)
+        variance = float(np.trace(transform @ covariance @ transform.T))
+        return transform * np.sqrt(_TOTAL_VARIANCE / variance) if variance > 0.0 else transform
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""
@@ -209,6 +279,9 @@ class Core:
             "table": self.table[:, : self.n_cells],
             "vectors": self.vectors,
             "clock": self.clock,
+            "observations": self.observations,
+            "steps": self.steps,
+            "metric": np.zeros((0, 0)) if self.metric is None else self.metric,
             **{f"partition_{name}": array for name, array in self.partition.state().items()},
         }
 
@@ -219,5 +292,6 @@ class Core:
             {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
         )
         self.table[:, : arrays["table"].shape[1]] = arrays["table"]
-        for name in ("vectors", "clock"):
+        for name in ("vectors", "clock", "observations", "steps"):
             getattr(self, name)[:] = arrays[name]
+        self.metric = arrays["metric"] if len(arrays["metric"]) else None

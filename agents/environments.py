@@ -25,16 +25,6 @@ def make_env(env_id: str) -> gym.Env[Any, Any]:
         ) from error
 
 
-def observes_as_registered(env: gym.Env[Any, Any]) -> bool:
-    """Whether observations reach the agent as the registered environment returns them."""
-    layer = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, gym.ObservationWrapper):
-            return False
-        layer = layer.env
-    return env.observation_space == layer.observation_space
-
-
 def separate_env(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     """Make another environment like ``env``, so that playing in it leaves ``env`` alone."""
     if env.spec is None:

@@ -4,6 +4,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl.agents import replay
+from oda_rl.agents.cell_policy import action_values, best_action
+from oda_rl.agents.memory import Observations, begin
 from oda_rl.agents.partitions import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.qlearning import (
     CELL,
@@ -44,6 +47,8 @@ def observe_and_act(
     table: FloatArray,
     clock: IntArray,
     vectors: FloatArray,
+    observations: FloatArray,
+    steps: FloatArray,
 ) -> int:
     """Show a compiled learner the current point, then choose an action for the observation.
 
@@ -54,7 +59,7 @@ def observe_and_act(
         diagram, cells, metric, schedule, clock[N_CELLS], vectors[POINT], weights, gradient
     ):
         return -RESHAPE
-    return act(observation, diagram, table, clock, vectors)
+    return act(observation, diagram, table, clock, vectors, observations, steps)
 
 
 @inlined
@@ -94,6 +99,8 @@ def train_cartpole(
     table: FloatArray,
     clock: IntArray,
     vectors: FloatArray,
+    observations: FloatArray,
+    steps: FloatArray,
 ) -> tuple[int, int, int]:
     """Train until the budget or the room for episodes is used up, or an event needs attention.
 
@@ -106,23 +113,24 @@ def train_cartpole(
     """
     point, origin = vectors[POINT], vectors[ORIGIN]
     weights, gradient = vectors[WEIGHTS], vectors[GRADIENT]
-    steps = 0
+    taken = 0
     written = 0
     at_start = True
-    while steps < budget and written < episodes.shape[0]:
+    while taken < budget and written < episodes.shape[0]:
         if at_start:  # of this call, or of an episode
             if _look(state, origin, point):
-                return NOT_FINITE, steps, written
+                return NOT_FINITE, taken, written
+            begin(observations, steps, clock, point)
             clock[CELL] = assign(diagram, clock[N_CELLS], point)
             at_start = False
         action = choose(table, clock, vectors)
         if action < 0:
-            return UNIFORMS, steps, written
+            return UNIFORMS, taken, written
         terminated = cartpole_step(parameters, state, action)
         truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
-        steps += 1
+        taken += 1
         if _look(state, origin, point):
-            return NOT_FINITE, steps, written
+            return NOT_FINITE, taken, written
         # Not a conditional expression in the call: compiled, that takes half as long again.
         reward = step_reward
         if terminated:
@@ -132,6 +140,8 @@ def train_cartpole(
             table,
             clock,
             vectors,
+            observations,
+            steps,
             point,
             reward,
             terminated,
@@ -146,14 +156,14 @@ def train_cartpole(
         if events & EPISODE_END:
             episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
             episodes[written, 1] = clock[LAST_LENGTH]
-            episodes[written, 2] = steps
+            episodes[written, 2] = taken
             written += 1
             _reset(env_rng, reset_bound, state)
             at_start = True
             events -= EPISODE_END
         if events:
-            return events, steps, written
-    return 0, steps, written
+            return events, taken, written
+    return 0, taken, written
 
 
 @compiled
@@ -182,6 +192,101 @@ def evaluate_cartpole(
         while not terminated and length < max_episode_steps:
             _look(state, origin, point)
             action = greedy_action(table, assign(diagram, n_cells, point))
+            terminated = cartpole_step(parameters, state, action)
+            length += 1
+            total += failure_reward if terminated else step_reward
+        returns[episode] = total
+
+
+@compiled
+def collect_cartpole(
+    parameters: FloatArray,
+    step_reward: float,
+    failure_reward: float,
+    max_episode_steps: int,
+    reset_bound: float,
+    state: FloatArray,
+    env_rng: np.random.Generator,
+    budget: int,
+    episodes: FloatArray,
+    observations: Observations,
+    steps: FloatArray,
+    diagram: FloatArray,
+    models: FloatArray,
+    clock: IntArray,
+    vectors: FloatArray,
+) -> tuple[int, int, int]:
+    """Do for a fitted agent what :func:`train_cartpole` does for an online one."""
+    point, origin = vectors[POINT], vectors[ORIGIN]
+    observation = np.empty(4, dtype=np.float32)
+    taken, written = 0, 0
+    at_start = True
+    while taken < budget and written < episodes.shape[0]:
+        if at_start:  # of this call, or of an episode
+            for j in range(4):
+                observation[j] = state[j]
+            if _look(state, origin, point):
+                return NOT_FINITE, taken, written
+            begin(observations, steps, clock, observation)
+            at_start = False
+        action = replay.choose(diagram, models, clock, vectors)
+        if action < 0:
+            return UNIFORMS, taken, written
+        terminated = cartpole_step(parameters, state, action)
+        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
+        taken += 1
+        if _look(state, origin, point):
+            return NOT_FINITE, taken, written
+        for j in range(4):
+            observation[j] = state[j]
+        reward = step_reward
+        if terminated:
+            reward = failure_reward
+        events = replay.record(
+            observations, steps, clock, vectors, observation, reward, terminated, truncated
+        )
+        if events & EPISODE_END:
+            episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
+            episodes[written, 1] = clock[LAST_LENGTH]
+            episodes[written, 2] = taken
+            written += 1
+            _reset(env_rng, reset_bound, state)
+            at_start = True
+            events -= EPISODE_END
+        if events:
+            return events, taken, written
+    return 0, taken, written
+
+
+@compiled
+def evaluate_policy_on_cartpole(
+    parameters: FloatArray,
+    step_reward: float,
+    failure_reward: float,
+    max_episode_steps: int,
+    reset_bound: float,
+    state: FloatArray,
+    env_rng: np.random.Generator,
+    diagram: FloatArray,
+    models: FloatArray,
+    width: float,
+    origin: FloatArray,
+    returns: FloatArray,
+) -> None:
+    """Do for a fitted policy what :func:`evaluate_cartpole` does for a table."""
+    point = np.empty(4)
+    n_actions = models.shape[1] - diagram.shape[1]
+    values = np.empty(n_actions)
+    for episode in range(returns.shape[0]):
+        if episode > 0:
+            _reset(env_rng, reset_bound, state)
+        total = 0.0
+        length = 0
+        terminated = False
+        while not terminated and length < max_episode_steps:
+            _look(state, origin, point)
+            action_values(diagram, models, width, point, values)
+            action = best_action(values, n_actions, 0.0)
             terminated = cartpole_step(parameters, state, action)
             length += 1
             total += failure_reward if terminated else step_reward

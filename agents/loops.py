@@ -5,7 +5,7 @@ since the last pair, shape (n, 3), as (return, length, steps since the last pair
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +14,9 @@ from numba.core.errors import NumbaError
 
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.core import Core
-from oda_rl.agents.fused import train_cartpole
+from oda_rl.agents.fitted_core import FittedCore
+from oda_rl.agents.fused import collect_cartpole, train_cartpole
+from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import Interrupt
 from oda_rl.envs.dynamics import CompiledCartPole
 
@@ -27,14 +29,39 @@ _FUSED_EPISODES = 1024
 _NO_EPISODE = np.empty((0, 3))
 
 
+class Engine(Protocol):
+    """What :func:`train_stepwise` needs of an agent's core."""
+
+    interface: Interface
+    clock: npt.NDArray[np.int64]
+    settings: FloatArray
+    step: Callable[..., int]
+    """Compiled: (next observation, reward, terminated, truncated, *arrays) to the next action, or
+    minus events to attend to."""
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """What the compiled functions take; other arrays may take their place in ``attend``."""
+
+    def act(self, vector: npt.NDArray[Any]) -> int:
+        """Choose an action."""
+
+    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
+        """Attend to a frequent event and choose an action; or return minus the events left."""
+
+    def attend(self, events: int, what: str) -> None:
+        """Attend to events; ``what`` names a value that may be bad."""
+
+    def withdraw_choice(self) -> None:
+        """Take back the last choice of an action."""
+
+
 def train_stepwise(
-    core: Core, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
+    core: Engine, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
 ) -> Progress:
     """Train on any environment, beginning with the ``observation`` that its reset returned."""
     vector, first_action = core.interface.vector, core.interface.first_action
-    # Unpacked: a call with a star takes longer, and this loop is what users wait for.
-    diagram, table, clock, vectors = core.arrays
-    step, observe_and_act, observe = ql.step, core.observe_and_act, -ql.OBSERVE
+    step, arrays = core.step, core.arrays
     converting = vector(observation) is not observation
     action = core.act(vector(observation))
     last = code = 0
@@ -46,20 +73,19 @@ def train_stepwise(
                 observation = vector(observation)
             reward = reward if type(reward) is float else float(reward)
             try:
-                code = step(
-                    observation, reward, terminated, truncated, diagram, table, clock, vectors
-                )
+                code = step(observation, reward, terminated, truncated, *arrays)
             except NumbaError:  # an observation of another kind than the first
                 vector(observation)
                 raise
-            if code == observe:  # the one frequent event
-                code = observe_and_act(observation)
+            if code < 0:
+                code = core.attend_quickly(code, observation)
             if code >= 0 and not interrupt.requested:
                 action = code
                 continue
             episode = _NO_EPISODE
             if code < 0:
                 core.attend(-code, "the environment's observation or reward")
+                arrays = core.arrays
                 if -code & ql.EPISODE_END:
                     episode = last_episode(core, steps - last)
                     last = steps
@@ -106,9 +132,38 @@ def train_fused(core: Core, dynamics: CompiledCartPole, total: int, one_by_one: 
         yield steps, room[:written].copy()
 
 
-def last_episode(core: Core, moment: float) -> FloatArray:
+def last_episode(core: Engine, moment: float) -> FloatArray:
     """Return the episode that has just ended, shape (1, 3), with ``moment`` in the last column."""
     return np.array([[core.settings[ql.LAST_RETURN], float(core.clock[ql.LAST_LENGTH]), moment]])
+
+
+def train_fitted(
+    core: FittedCore, dynamics: CompiledCartPole, total: int, one_by_one: bool
+) -> Progress:
+    """Do for a fitted agent what :func:`train_fused` does for an online one."""
+    parameters, step_reward, failure_reward, max_episode_steps, reset_bound = dynamics.arguments
+    state = dynamics.read_state()
+    room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
+    steps = 0
+    while steps < total:
+        events, taken, written = collect_cartpole(
+            parameters,
+            step_reward,
+            failure_reward,
+            max_episode_steps,
+            reset_bound,
+            state,
+            dynamics.env.np_random,
+            min(_FUSED_STEPS, total - steps),
+            room,
+            *core.arrays,
+        )
+        steps += taken
+        core.note_episodes(room[:written])
+        if events:
+            core.attend(events, "the environment's state")
+        dynamics.write_state(state, int(core.clock[ql.EPISODE_LENGTH]))
+        yield steps, room[:written].copy()
 
 
 def play(

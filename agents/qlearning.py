@@ -7,11 +7,13 @@ give the same bits rests on it. The state of an agent is a few arrays:
     Layers: Q-values, number of updates, eligibility traces, step size of the last update.
 ``clock``
     Integers that the kernels read and count, by the slots below.
-``vectors``, shape (8, at least max(capacity, d))
-    The current point; the origin that is subtracted from observations; their running mean and
-    sum of squared deviations; two rows of scratch for the learner; the settings, by the slots
-    below; and random numbers for exploration, drawn in blocks because handing a Generator to
-    compiled code costs more than a whole step.
+``vectors``, shape (6, at least max(capacity, d))
+    The current point; the origin that is subtracted from observations; two rows of scratch for the
+    learner; the settings, by the slots below; and random numbers for exploration, drawn in blocks
+    because handing a Generator to compiled code costs more than a whole step.
+``observations`` and ``steps``
+    A ring of the latest transitions, from which the metric is learned: a memory as in
+    :mod:`oda_rl.agents.memory`, of points.
 
 Few arrays, because each costs a call from Python some 45 ns.
 
@@ -30,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl.agents.memory import Observations, begin, remember
 from oda_rl.diagram import assign
 
 FloatArray = npt.NDArray[np.float64]
@@ -70,16 +73,15 @@ VALUES, VISITS, TRACES, STEP_SIZES = range(4)
     SOLVED_EPISODES,
     RESTART_AFTER,
     WARMUP_STEPS,
-    SAMPLES_SEEN,
-) = range(18)
-N_CLOCK = 18
+) = range(2, 19)  # the first two are the memory's
+N_CLOCK = 19
 
 # Phases: random play to learn the scale, learning, and resting on a policy that solves the task.
 WARMUP, LEARNING, FROZEN = range(3)
 
 # Rows of the vectors.
-POINT, ORIGIN, MEAN, DEVIATIONS, WEIGHTS, GRADIENT, SETTINGS, UNIFORM = range(8)
-N_VECTORS = 8
+POINT, ORIGIN, WEIGHTS, GRADIENT, SETTINGS, UNIFORM = range(6)
+N_VECTORS = 6
 
 # Events.
 EPISODE_END = 1
@@ -96,7 +98,7 @@ LARGEST = 1e150  # of an observation's components, whose squares are summed
 
 
 @inlined
-def load_point(observation: FloatArray, vectors: FloatArray, d: int) -> int:
+def load_point(observation: Observations, vectors: FloatArray, d: int) -> int:
     """Make an observation, minus the origin, the current point; returns an event if it is bad."""
     if observation.shape[0] != d:
         return BAD_SHAPE
@@ -207,6 +209,8 @@ def learn_from(
     table: FloatArray,
     clock: IntArray,
     vectors: FloatArray,
+    observations: FloatArray,
+    steps: FloatArray,
     point: FloatArray,
     reward: float,
     terminated: bool,
@@ -224,8 +228,7 @@ def learn_from(
     clock[STEPS_SINCE_START] += 1
     clock[EPISODE_LENGTH] += 1
     vectors[SETTINGS, EPISODE_RETURN] += reward
-    if clock[WARMUP_STEPS] > 0 and clock[PHASE] != FROZEN:
-        _track_moments(vectors, diagram.shape[1] - 1, clock)
+    remember(observations, steps, clock, clock[ACTION], reward, point, terminated)
     if clock[PHASE] == LEARNING:
         update_values(table, clock, vectors, next_cell, reward, terminated)
         if clock[LEARNER_ACTIVE]:
@@ -239,17 +242,6 @@ def learn_from(
     if terminated or truncated:
         events |= _end_episode(table, clock, vectors)
     return events
-
-
-@compiled
-def _track_moments(vectors: FloatArray, d: int, clock: IntArray) -> None:
-    # Welford's recursion.
-    clock[SAMPLES_SEEN] += 1
-    for j in range(d):
-        value = vectors[POINT, j] + vectors[ORIGIN, j]
-        change = value - vectors[MEAN, j]
-        vectors[MEAN, j] += change / clock[SAMPLES_SEEN]
-        vectors[DEVIATIONS, j] += change * (value - vectors[MEAN, j])
 
 
 @compiled
@@ -290,12 +282,15 @@ def act(
     table: FloatArray,
     clock: IntArray,
     vectors: FloatArray,
+    observations: FloatArray,
+    steps: FloatArray,
 ) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
     point = vectors[POINT]
     event = load_point(observation, vectors, diagram.shape[1] - 1)
     if event:
         return -event
+    begin(observations, steps, clock, point)
     clock[CELL] = assign(diagram, clock[N_CELLS], point)
     return choose(table, clock, vectors)
 
@@ -312,6 +307,8 @@ def update(
     table: FloatArray,
     clock: IntArray,
     vectors: FloatArray,
+    observations: FloatArray,
+    steps: FloatArray,
 ) -> int:
     """Learn from one transition; returns events."""
     d = diagram.shape[1] - 1
@@ -319,6 +316,7 @@ def update(
     event = load_point(observation, vectors, d)
     if event:
         return event
+    begin(observations, steps, clock, point)
     cell = assign(diagram, clock[N_CELLS], point)
     event = load_point(next_observation, vectors, d)
     if event:
@@ -331,6 +329,8 @@ def update(
         table,
         clock,
         vectors,
+        observations,
+        steps,
         point,
         reward,
         terminated,
@@ -348,6 +348,8 @@ def step(
     table: FloatArray,
     clock: IntArray,
     vectors: FloatArray,
+    observations: FloatArray,
+    steps: FloatArray,
 ) -> int:
     """Learn from the last action's outcome and choose the next action in one call.
 
@@ -361,6 +363,8 @@ def step(
             table,
             clock,
             vectors,
+            observations,
+            steps,
             point,
             reward,
             terminated,

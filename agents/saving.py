@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import gymnasium as gym
+import numpy.typing as npt
 
 from oda_rl import persistence
 from oda_rl.agents.base import Agent
@@ -17,7 +18,7 @@ from oda_rl.agents.training import EpisodeLog
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
-_FORMAT = 1
+_FORMAT = 2
 
 AnyAgent = TypeVar("AnyAgent", bound=Agent)
 
@@ -64,12 +65,8 @@ def _save_file(agent: Agent, path: Path) -> dict[str, Any]:
 
 
 def load(cls: type[AnyAgent], path: Path, env: str | gym.Env[Any, Any] | None) -> AnyAgent:
-    """Load an agent from a file or a run folder."""
-    file = path / AGENT_FILE if path.is_dir() else path
-    if not file.exists():
-        what = f"run folder with an {AGENT_FILE}" if path.is_dir() else "file or run folder"
-        raise FileNotFoundError(f"{str(path)!r} is no {what}")
-    metadata, arrays = persistence.load_archive(file)
+    """Load an agent of a class from a file or a run folder."""
+    file, metadata, arrays = _read(path)
     if metadata.get("kind") != cls.__name__ or metadata.get("format") != _FORMAT:
         raise ValueError(
             f"{str(file)!r} holds {metadata.get('kind')!r} in format {metadata.get('format')!r}: "
@@ -90,3 +87,16 @@ def load(cls: type[AnyAgent], path: Path, env: str | gym.Env[Any, Any] | None) -
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
         agent.env_id = agent.env.spec.id if agent.env.spec is not None else None
     return agent
+
+
+def kind_of(path: Path) -> str:
+    """Return the class name of the agent in a file or a run folder."""
+    return str(_read(path)[1].get("kind"))
+
+
+def _read(path: Path) -> tuple[Path, dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    file = path / AGENT_FILE if path.is_dir() else path
+    if not file.exists():
+        what = f"run folder with an {AGENT_FILE}" if path.is_dir() else "file or run folder"
+        raise FileNotFoundError(f"{str(path)!r} is no {what}")
+    return file, *persistence.load_archive(file)

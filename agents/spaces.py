@@ -19,6 +19,8 @@ class Interface:
     n_actions: int
     first_action: int
     """The environment's number for the agent's action 0."""
+    dtype: str = "float64"
+    """In which observations are remembered: float32 where the environment's are."""
 
     @classmethod
     def of(cls, env: gym.Env[Any, Any]) -> "Interface":
@@ -39,7 +41,9 @@ class Interface:
             raise ValueError(
                 f"observation_space is {observations}: it must have at least one component"
             )
-        return cls(observations.shape, int(actions.n), int(actions.start))
+        single = observations.dtype == np.float32
+        dtype = "float32" if single else "float64"
+        return cls(observations.shape, int(actions.n), int(actions.start), dtype)
 
     @property
     def n_features(self) -> int:

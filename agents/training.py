@@ -114,7 +114,8 @@ def progress_line(total: int, visible: bool) -> Iterator[Report]:
                 completed=steps,
                 status=f"{steps / max(now - started, 1e-9):,.0f}/s "
                 f"return {agent.episodes.recent_return():.1f} "
-                f"{agent.n_cells} cells T {agent.temperature:.3g}",
+                f"{agent.n_cells} cells"
+                + (f" T {agent.temperature:.3g}" if agent.temperature > 0.0 else ""),
             )
 
         yield report

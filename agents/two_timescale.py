@@ -9,14 +9,15 @@ import numpy.typing as npt
 
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.base import Agent, spawn_rngs
-from oda_rl.agents.config import TwoTimescaleConfig, preset
-from oda_rl.agents.core import FINITE, Core
-from oda_rl.agents.environments import make_env, observes_as_registered
+from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl.agents.core import Core
+from oda_rl.agents.environments import make_env
 from oda_rl.agents.fused import evaluate_cartpole
 from oda_rl.agents.history import Level
 from oda_rl.agents.loops import Progress, last_episode, train_fused, train_stepwise
 from oda_rl.agents.partitions import ODAPartition, Partition
-from oda_rl.agents.spaces import Interface, flat
+from oda_rl.agents.refusal import action_index, checked_batch
+from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import EpisodeLog, Interrupt
 from oda_rl.diagram import assign, assign_batch
 from oda_rl.envs.dynamics import compiled_dynamics
@@ -44,8 +45,7 @@ class TwoTimescaleAgent(Agent):
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config
-        Settings of :class:`oda_rl.agents.TwoTimescaleConfig`; they go before the environment's
-        preset.
+        Settings of :class:`oda_rl.agents.TwoTimescaleConfig`.
 
     Attributes
     ----------
@@ -87,16 +87,12 @@ class TwoTimescaleAgent(Agent):
         **config: Any,
     ) -> None:
         made = make_env(env) if isinstance(env, str) else env
-        env_id = made.spec.id if made.spec is not None else None
-        known = preset(env_id if observes_as_registered(made) else None)
-        settings = TwoTimescaleConfig(**{**vars(known), **config})
+        settings = TwoTimescaleConfig(**config)
         if settings.solved_return is None and made.spec is not None:
             settings = replace(settings, solved_return=made.spec.reward_threshold)
         self._build(Interface.of(made), settings, partition, seed)
         self.env = made
-        self.env_id = env_id
-        if settings.state_scale is not None:  # otherwise it has to be learned first
-            self._core.start()
+        self.env_id = made.spec.id if made.spec is not None else None
 
     def _build(
         self,
@@ -106,10 +102,10 @@ class TwoTimescaleAgent(Agent):
         seed: int | None,
     ) -> None:
         d = interface.n_features
-        if config.state_scale is not None and len(config.state_scale) != d:
+        if not isinstance(config.metric, str) and len(config.metric) != d:
             raise ValueError(
-                f"state_scale is {config.state_scale}: it must have {d} components, one for each "
-                "of the observation"
+                f"metric is a {len(config.metric)} by {len(config.metric)} matrix: it must have "
+                f"{d} rows, one for each component of the observation"
             )
         self._rngs = spawn_rngs(seed, ("explore", "partition", "env", "predict"))
         self._env_rng = self._rngs["env"]
@@ -147,6 +143,24 @@ class TwoTimescaleAgent(Agent):
     def codevectors(self) -> FloatArray:
         """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
         return self._core.codevectors
+
+    @property
+    def metric_(self) -> FloatArray | None:
+        """The metric in the observation's units, shape (d, d); None before the random play ends.
+
+        A Mahalanobis matrix, up to a factor: distances of the cells are (x - y)ᵀ M (x - y).
+        """
+        return self._core.mahalanobis
+
+    @property
+    def scale_(self) -> FloatArray | None:
+        """Inverse standard deviation of each component in the latest transitions; 0 if constant."""
+        return self._core.scale
+
+    @property
+    def solved_return(self) -> float | None:
+        """Return from which an episode counts as solved; None if nobody said."""
+        return self.config.solved_return
 
     @property
     def history(self) -> list[Level]:  # type: ignore[override]
@@ -225,13 +239,7 @@ class TwoTimescaleAgent(Agent):
         """
         if not self._acted:
             raise RuntimeError("update was called before act: call act(observation) first")
-        first, n_actions = self.interface.first_action, self.interface.n_actions
-        index = int(action) - first
-        if not (0 <= index < n_actions and int(action) == action):
-            raise ValueError(
-                f"action is {action!r}: it must be an integer from {first} to "
-                f"{first + n_actions - 1}"
-            )
+        index = action_index(action, self.interface)
         core = self._core
         events = ql.update(
             self.interface.flatten("observation", observation),
@@ -295,17 +303,8 @@ class TwoTimescaleAgent(Agent):
         ValueError
             If the observation has another shape or is not finite.
         """
-        shape = self.interface.observation_shape
-        array = np.asarray(observation)
-        if array.shape != shape and array.shape[1:] != shape:
-            raise ValueError(
-                f"observation has shape {array.shape}: it must be {shape}, or (n, "
-                f"{', '.join(map(str, shape))}) for a batch"
-            )
-        points = flat(array).reshape(-1, self.interface.n_features) - self._core.origin
-        if not (np.abs(points) <= ql.LARGEST).all():
-            raise ValueError(f"observation is not finite: {FINITE}")
-        if array.shape == shape:
+        points = checked_batch(observation, self.interface) - self._core.origin
+        if np.shape(observation) == self.interface.observation_shape:
             return assign(self.partition.diagram, self.n_cells, points[0])
         cells = np.empty(len(points), dtype=np.int64)
         assign_batch(self.partition.diagram, self.n_cells, points, cells)

@@ -7,6 +7,9 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_njit: Any = numba.njit  # whose type does not know all of its options
+_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
 
 def compiled(function: F) -> F:
     """Compile a function over arrays and scalars to machine code, cached on disk.
@@ -17,7 +20,7 @@ def compiled(function: F) -> F:
     numba's cache looks only at the file of the compiled function: after editing a function that
     another file's compiled code calls, delete the ``__pycache__`` folders (the tests do it).
     """
-    return cast(F, numba.njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)(function))
+    return cast(F, _njit(**_OPTIONS)(function))
 
 
 def inlined(function: F) -> F:
@@ -25,4 +28,4 @@ def inlined(function: F) -> F:
 
     For small functions inside hot loops: a call passes every array as seven arguments.
     """
-    return cast(F, numba.njit(cache=True, error_model="numpy", forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)(function))
+    return cast(F, _njit(forceinline=True, **_OPTIONS)(function))

@@ -34,6 +34,7 @@ from oda_rl.diagram import scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
@@ -77,6 +78,29 @@ def observe(
             diagram[k, 1 + j] += step * (gradient[j] - diagram[k, 1 + j])
             offset += diagram[k, 1 + j] * cells[k, 1 + j]
         diagram[k, 0] = -0.5 * offset
+
+
+@compiled
+def settle(
+    diagram: FloatArray,
+    cells: FloatArray,
+    metric: FloatArray,
+    n_cells: int,
+    points: FloatArray,
+    order: IntArray,
+    temperature: float,
+    weights: FloatArray,
+    gradient: FloatArray,
+) -> None:
+    """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
+
+    Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is forgotten.
+    """
+    m = order.shape[0]
+    for t in range(m):
+        step_size = max(1.0 / (t + 2.0), 2.0 / m)
+        point = points[order[t]]
+        observe(diagram, cells, metric, n_cells, point, temperature, step_size, weights, gradient)
 
 
 def prune_and_merge(

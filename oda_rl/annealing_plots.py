@@ -385,7 +385,7 @@ def _draw_regions(
     tints = np.round(255.0 * (_TINT * rgb + 1.0 - _TINT)).astype(np.uint8)
     ax.set(xlim=ranges[0], ylim=ranges[1])
     return ax.imshow(
-        _picture(regions.reshape(_GRID, _GRID), tints),
+        _picture(regions.reshape(_GRID, _GRID), tints[regions].reshape(_GRID, _GRID, 3)),
         origin="lower",
         extent=(*ranges[0], *ranges[1]),
         aspect="auto",

@@ -8,25 +8,36 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 from rich.console import Console
 
-from oda_rl.agents import TwoTimescaleAgent, TwoTimescaleConfig
-from oda_rl.agents.config import preset
-from oda_rl.report import evaluation_line, summary, write_figures
+from oda_rl.agents import (
+    FittedQAgent,
+    FittedQConfig,
+    TwoTimescaleAgent,
+    TwoTimescaleConfig,
+    load_agent,
+)
+from oda_rl.agents.base import Agent
+from oda_rl.report import evaluation_line, metric_table, summary, write_figures
 
 _EVALUATION_EPISODES = 100
 _INTERRUPTED = 130  # what shells report for Ctrl-C
 
 
 @dataclass(frozen=True)
-class Train:
-    """Train an agent; write it, its configuration, its episodes and three figures to a folder."""
+class TrainFitted:
+    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
     env_id: str = "CartPole-v1"
     """Gymnasium id of the environment; 'module:id' imports a module first."""
+
+    algo: Literal["fitted", "two-timescale"] = "fitted"
+    """fitted: refits cells and values to all transitions, and solves most. two-timescale: learns
+    online, with a handful of cells, in microseconds a step. Each has settings of its own: ask
+    'oda-rl train --algo two-timescale --help'."""
 
     seed: int = 0
     """Of all randomness."""
@@ -37,11 +48,32 @@ class Train:
     out: Path | None = None
     """Run folder to write; by default runs/ENV_ID-SEED. A run already there is replaced."""
 
+    config: FittedQConfig = field(default_factory=FittedQConfig)
+    """Settings of the agent."""
+
+    def agent(self) -> Agent:
+        """Make the agent."""
+        return FittedQAgent(self.env_id, seed=self.seed, **vars(self.config))
+
+
+@dataclass(frozen=True)
+class TrainTwoTimescale(TrainFitted):
+    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
+
+    algo: Literal["fitted", "two-timescale"] = "two-timescale"
+    """See 'oda-rl train --help'."""
+
     partition: str = "oda"
     """How observations are aggregated: oda."""
 
-    config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)
+    config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""
+
+    def agent(self) -> Agent:
+        """Make the agent."""
+        return TwoTimescaleAgent(
+            self.env_id, partition=self.partition, seed=self.seed, **vars(self.config)
+        )
 
 
 @dataclass(frozen=True)
@@ -69,14 +101,12 @@ class Plot:
     """Of the episode whose states are drawn over the partition."""
 
 
-def train(options: Train, console: Console) -> int:
+def train(options: TrainFitted, console: Console) -> int:
     """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
     folder = options.out or Path("runs") / f"{options.env_id.replace('/', '-')}-{options.seed}"
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
-    agent = TwoTimescaleAgent(
-        options.env_id, partition=options.partition, seed=options.seed, **vars(options.config)
-    )
+    agent = options.agent()
     returns = None
     try:
         agent.learn(options.total_timesteps, progress_bar=True)
@@ -87,13 +117,15 @@ def train(options: Train, console: Console) -> int:
     if returns is not None:
         write_figures(agent, folder)
     console.print(summary(agent, returns))
+    if (table := metric_table(agent)) is not None:
+        console.print(table)
     console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     return 0 if returns is not None else _INTERRUPTED
 
 
 def evaluate(options: Evaluate, console: Console) -> int:
     """Load, play, print."""
-    agent = TwoTimescaleAgent.load(options.run)
+    agent = load_agent(options.run)
     returns = agent.evaluate(options.episodes, seed=options.seed)
     console.print(f"return over {len(returns)} greedy episodes: {evaluation_line(returns)}")
     return 0
@@ -103,35 +135,37 @@ def plot(options: Plot, console: Console) -> int:
     """Load, draw, say where."""
     if not options.run.is_dir():
         raise FileNotFoundError(f"run is {str(options.run)!r}: it must be a run folder")
-    for path in write_figures(TwoTimescaleAgent.load(options.run), options.run, options.seed):
+    for path in write_figures(load_agent(options.run), options.run, options.seed):
         console.print(str(path))
     return 0
 
 
-def parse(arguments: Sequence[str]) -> Train | Evaluate | Plot:
-    """Read the command line; the defaults of ``train`` are those of its environment.
+def parse(arguments: Sequence[str]) -> TrainFitted | Evaluate | Plot:
+    """Read the command line; the options of ``train`` are those of its algorithm.
 
     Raises
     ------
     ValueError
         If it can't be understood.
     """
-    defaults = Train(config=preset(_env_id(arguments)))
-    commands = (
-        Annotated[Train, tyro.conf.subcommand("train", default=defaults)]
+    online = _value(arguments, "--algo") == "two-timescale"
+    defaults = TrainTwoTimescale() if online else TrainFitted()
+    commands: Any = (
+        Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Plot, tyro.conf.subcommand("plot")]
     )
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
-            return tyro.cli(
+            options: TrainFitted | Evaluate | Plot = tyro.cli(
                 commands,
                 prog="oda-rl",
                 description="Reinforcement learning you can read.",
                 args=list(arguments),
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
             )
+            return options
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -147,12 +181,12 @@ def _without_frame(text: str) -> str:
     return re.sub(r"For full helptext, (run|see) ", "See ", message)
 
 
-def _env_id(arguments: Sequence[str]) -> str:
+def _value(arguments: Sequence[str], option: str) -> str | None:
     for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
-        if name.replace("_", "-") == "--env-id":
-            return value if equals else next(iter(arguments[i + 1 :]), "")
-    return Train.env_id
+        if name.replace("_", "-") == option:
+            return value if equals else next(iter(arguments[i + 1 :]), None)
+    return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, soft_wrap=True)
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
-        if isinstance(options, Train):
+        if isinstance(options, TrainFitted):
             return train(options, console)
         if isinstance(options, Evaluate):
             return evaluate(options, console)

@@ -4,8 +4,9 @@ Where :mod:`oda_rl.annealing` serves an agent's handful of cells one sample at a
 hundreds of codevectors and blocks of samples. The arrays, for K codevectors in d dimensions:
 
 ``columns``, shape (d + q, ≥ K)
-    The codevectors, and perhaps columns that are not used. This way round, distances vectorise over the codevectors. The last q rows are
-    averages of whatever follows the d features in a sample; no distance depends on them.
+    The codevectors, and perhaps columns that are not used. This way round, distances vectorise over
+    the codevectors. The last q rows are averages of whatever follows the d features in a sample; no
+    distance depends on them.
 ``gradients``, shape (d, K), and ``offsets``, shape (K,)
     The affine diagram, for the divergences that need one. The quadratic one takes differences
     instead, which do not cancel far from the origin, and leaves the two alone.

@@ -10,9 +10,11 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from oda_rl.metric import directions
+
 if TYPE_CHECKING:
+    from oda_rl.agents.base import Agent
     from oda_rl.agents.history import Level
-    from oda_rl.agents.two_timescale import TwoTimescaleAgent
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -20,6 +22,9 @@ IntArray = npt.NDArray[np.int64]
 # Okabe and Ito's colours, which people with colour-blindness can tell apart.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 _GRID = 500
+_NUMBERED = 24  # cells that have room for their number
+_DIRECTIONS = 6  # shown of a metric
+_WRITTEN = 60  # numbers that are written into a picture of it, at most
 _WINDOW = 20
 _LABEL_WIDTH = 0.12  # of the axis
 
@@ -93,7 +98,7 @@ def plot_learning_curve(
 
 
 def plot_partition(
-    agent: "TwoTimescaleAgent",
+    agent: "Agent",
     dimensions: tuple[int, int] | None = None,
     *,
     visited: FloatArray | None = None,
@@ -105,7 +110,7 @@ def plot_partition(
 
     Parameters
     ----------
-    agent : TwoTimescaleAgent
+    agent : FittedQAgent or TwoTimescaleAgent
         The policy to draw.
     dimensions : (int, int), optional
         Components on the horizontal and the vertical axis; by default the last two.
@@ -132,8 +137,7 @@ def plot_partition(
     seen = codevectors if visited is None or len(visited) == 0 else visited
     middle = np.median(seen, axis=0)
     ranges = [_range(np.concatenate([seen[:, j], codevectors[:, j]])) for j in (first, second)]
-    cells = _cells_in_plane(agent, middle, (first, second), ranges)
-    actions = agent.q_values.argmax(axis=1)
+    cells, actions = _plane(agent, middle, (first, second), ranges)
     n_actions = agent.interface.n_actions
     colors = [COLORS[a % len(COLORS)] for a in range(n_actions)]
     ax.imshow(
@@ -146,6 +150,10 @@ def plot_partition(
     if visited is not None:
         ax.plot(visited[:, first], visited[:, second], ".", color="black", markersize=1, alpha=0.4)
     for k, codevector in enumerate(codevectors):
+        if len(codevectors) > _NUMBERED:
+            ax.plot(codevector[first], codevector[second], "o", color="white", markersize=3,
+                    markeredgecolor="0.3", markeredgewidth=0.5)  # fmt: skip
+            continue
         ax.annotate(
             str(k),
             (codevector[first], codevector[second]),
@@ -176,6 +184,47 @@ def plot_partition(
     )
     cut = "" if d == 2 else ", cut at the others' median"
     ax.set_title(f"{len(codevectors)} cells{cut}", loc="left")
+    return ax
+
+
+def plot_metric(
+    agent: "Agent", *, names: Sequence[str] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw which directions of the state matter: the metric's eigenvectors and their shares.
+
+    Parameters
+    ----------
+    agent : FittedQAgent or TwoTimescaleAgent
+        One that has a metric.
+    names : sequence of str, optional
+        Names of all components of the observation.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Raises
+    ------
+    ValueError
+        If the agent has not learned a metric yet.
+    """
+    matrix, scale = agent.metric_, agent.scale_
+    if matrix is None or scale is None:
+        raise ValueError("agent.metric_ is None: the agent has to learn for some steps first")
+    shares, vectors = directions(matrix, scale)
+    shown = min(len(shares), _DIRECTIONS)
+    names = names or [f"observation[{j}]" for j in range(len(scale))]
+    if ax is None:
+        ax = new_axes(7.4, 0.42 * len(names) + 1.9)[0]
+        ax.figure.subplots_adjust(left=0.32, right=0.99)  # long names
+    image = ax.imshow(vectors[:shown].T, cmap="RdBu_r", vmin=-1.0, vmax=1.0, aspect="auto")
+    if len(names) * shown <= _WRITTEN:
+        for i, j in np.ndindex(shown, len(names)):
+            color = "white" if abs(vectors[i, j]) > 0.6 else "black"
+            ax.text(i, j, f"{vectors[i, j]:.2f}", ha="center", va="center", color=color, fontsize=8)
+    ax.set_xticks(range(shown), [f"{100.0 * share:.1f} %" for share in shares[:shown]])
+    ax.set_yticks(range(len(names)), names)
+    ax.set_xlabel("directions, by their share of the metric")
+    ax.set_title("What the value depends on", loc="left")
+    ax.figure.colorbar(image, ax=ax, label="per standard deviation", shrink=0.9)
     return ax
 
 
@@ -297,21 +346,22 @@ def plot_cells_over_time(
     return ax
 
 
-def _cells_in_plane(
-    agent: "TwoTimescaleAgent",
+def _plane(
+    agent: "Agent",
     middle: FloatArray,
     dimensions: tuple[int, int],
     ranges: Sequence[tuple[float, float]],
-) -> IntArray:
-    """Cells of a grid of points through ``middle``, shape (grid, grid); rows go up."""
+) -> tuple[IntArray, IntArray]:
+    """Cells and actions of a grid of points through ``middle``, both (grid, grid); rows go up."""
     across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
-    cells = np.empty((_GRID, _GRID), dtype=np.int64)
+    cells, actions = np.empty((2, _GRID, _GRID), dtype=np.int64)
     row = np.tile(middle, (_GRID, 1))
     row[:, dimensions[0]] = across
     for i, height in enumerate(up):
         row[:, dimensions[1]] = height
-        cells[i] = agent.cell(row.reshape(_GRID, *agent.interface.observation_shape))
-    return cells
+        observations = row.reshape(_GRID, *agent.interface.observation_shape)
+        cells[i], actions[i] = agent.cell(observations), agent.predict(observations)[0]
+    return cells, actions - agent.interface.first_action
 
 
 def _tint(color: str) -> npt.NDArray[np.uint8]:
@@ -321,8 +371,8 @@ def _tint(color: str) -> npt.NDArray[np.uint8]:
 
 
 def _picture(cells: IntArray, colors: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Paint each cell in its colour, with white lines between cells."""
-    picture = colors[cells]
+    """Draw white lines between cells into a picture, shape (grid, grid, 3)."""
+    picture = colors
     for shift in (1, 2):  # lines of two pixels
         picture[:, shift:][cells[:, shift:] != cells[:, :-shift]] = 255
         picture[shift:][cells[shift:] != cells[:-shift]] = 255

@@ -1,5 +1,6 @@
 """What a run looks like: its figures and its table."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,32 +10,32 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from oda_rl.agents import TwoTimescaleAgent
+    from oda_rl.agents import Agent
 
 FloatArray = npt.NDArray[np.float64]
 
 _DPI = 110
 _VISITED_STEPS = 2000
+_DIRECTIONS = 6
+_LEAST_SHARE = 0.005  # of a direction worth a column
 
 
-def write_figures(agent: "TwoTimescaleAgent", folder: Path, seed: int = 0) -> list[Path]:
-    """Draw learning curve, partition and bifurcation into a folder; return the files.
+def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
+    """Draw learning curve, partition, metric and bifurcation into a folder; return the files.
 
-    The states drawn over the partition are those that the greedy policy visits.
+    The states drawn over the partition are those that the greedy policy visits. An agent that
+    anneals anew at each fit has no bifurcation to show.
     """
     from matplotlib.axes import Axes
 
     from oda_rl import plotting
-    from oda_rl.agents.config import component_names
 
     axes: dict[str, Axes] = {
         "learning_curve": plotting.plot_learning_curve(
-            agent.episodes.rows, solved_return=agent.config.solved_return
+            agent.episodes.rows, solved_return=agent.solved_return
         )
     }
-    names, action_names = component_names(agent.env_id)
-    if names is not None and len(names) != agent.interface.n_features:
-        names = None  # the environment was wrapped
+    names, action_names = names_for(agent)
     if agent.interface.n_features >= 2:
         axes["partition"] = plotting.plot_partition(
             agent,
@@ -42,10 +43,51 @@ def write_figures(agent: "TwoTimescaleAgent", folder: Path, seed: int = 0) -> li
             names=names,
             action_names=action_names,
         )
-    left, right = plotting.new_axes(11.0, 4.2, columns=2)
-    axes["bifurcation"] = plotting.plot_bifurcation(agent.history, ax=left)
-    plotting.plot_cells_over_time(agent.history, agent.num_timesteps, ax=right)
+    if agent.metric_ is not None:
+        axes["metric"] = plotting.plot_metric(agent, names=names)
+    if any(level.temperature > 0.0 for level in agent.history):
+        left, right = plotting.new_axes(11.0, 4.2, columns=2)
+        axes["bifurcation"] = plotting.plot_bifurcation(agent.history, ax=left)
+        plotting.plot_cells_over_time(agent.history, agent.num_timesteps, ax=right)
     return [save_figure(ax, folder / f"{name}.png") for name, ax in axes.items()]
+
+
+def names_for(agent: "Agent") -> tuple["Sequence[str] | None", "Sequence[str] | None"]:
+    """Names of the observation's components and of the actions, where they are known."""
+    from oda_rl.agents.config import component_names
+
+    names, action_names = component_names(agent.env_id)
+    if names is not None and len(names) != agent.interface.n_features:
+        names = None  # the environment was wrapped
+    if action_names is not None and len(action_names) != agent.interface.n_actions:
+        action_names = None
+    return names, action_names
+
+
+def metric_table(agent: "Agent") -> "Table | None":
+    """Return a table of the directions of the state that matter, or None if none are known yet.
+
+    Columns: share of the metric, and how much each component counts in that direction, in standard
+    deviations of the component.
+    """
+    from rich.table import Table
+
+    from oda_rl.metric import directions
+
+    if agent.metric_ is None or agent.scale_ is None:
+        return None
+    shares, vectors = directions(agent.metric_, agent.scale_)
+    d = len(shares)
+    names = names_for(agent)[0] or [f"observation[{j}]" for j in range(d)]
+    table = Table(
+        "component", title="what the value depends on, by direction", title_justify="left"
+    )
+    shown = [i for i in range(d) if shares[i] >= _LEAST_SHARE][:_DIRECTIONS]
+    for i in shown:
+        table.add_column(f"{100.0 * shares[i]:.1f} %", justify="right")
+    for j, name in enumerate(names):
+        table.add_row(name, *(f"{vectors[i, j]:.2f}" for i in shown))
+    return table
 
 
 def save_figure(axes: "object", path: Path) -> Path:
@@ -58,7 +100,7 @@ def save_figure(axes: "object", path: Path) -> Path:
     return path
 
 
-def summary(agent: "TwoTimescaleAgent", returns: FloatArray | None) -> "Table":
+def summary(agent: "Agent", returns: FloatArray | None) -> "Table":
     """Return the table that ends a training: steps, cells, evaluation, time."""
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""How well and how fast the agent learns the two cart-poles.
+"""How well and how fast the online agent learns the two cart-poles.
 
 Learning is measured on seeds that were never used to choose settings; every environment step is
 counted, restarts included. Solved is a seed whose greedy policy has a mean return of at least 95 %
@@ -216,24 +216,26 @@ def benchmark_python_loop(
 
 
 def benchmark_process(console: Console, repetitions: int = 5) -> None:
-    """Time the whole command, caches warm."""
-    times, memory = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "oda_rl.cli", "train", "--env-id", CARTPOLE]
-        command += ["--total-timesteps", "50000", "--out", f"{folder}/run"]
-        for _ in range(repetitions + 1):
-            start = time.perf_counter()
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode != 0:
-                raise subprocess.CalledProcessError(process.returncode, command)
-            times.append(time.perf_counter() - start)
-            memory.append(usage.ru_maxrss / 1024)
-    console.print(
-        f"oda-rl train, 50,000 steps of {CARTPOLE}, 100 evaluation episodes, 3 figures: "
-        f"{np.median(times[1:]):.2f} s wall, {np.median(memory[1:]):.0f} MiB"
-    )
+    """Time the whole command with each algorithm, caches warm."""
+    for algorithm in ("fitted", "two-timescale"):
+        times, memory = [], []
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "oda_rl.cli", "train", "--env-id", CARTPOLE]
+            command += ["--algo", algorithm]
+            command += ["--total-timesteps", "50000", "--out", f"{folder}/run"]
+            for _ in range(repetitions + 1):
+                start = time.perf_counter()
+                process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+                if process.returncode != 0:
+                    raise subprocess.CalledProcessError(process.returncode, command)
+                times.append(time.perf_counter() - start)
+                memory.append(usage.ru_maxrss / 1024)
+        console.print(
+            f"oda-rl train --algo {algorithm}, 50,000 steps of {CARTPOLE}, 100 evaluation "
+            f"episodes, figures: {np.median(times[1:]):.2f} s wall, {np.median(memory[1:]):.0f} MiB"
+        )
 
 
 def write_results(rows: list[dict[str, Any]]) -> None:

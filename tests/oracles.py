@@ -228,3 +228,121 @@ def anneal_stream(
             masses[k] += step * (share - masses[k])
             codevectors[k] += step * share / masses[k] * (x - codevectors[k])
     return masses, codevectors, total / weights.sum()
+
+
+def gradient_outer_product(points, groups, targets):
+    """Sum of n g gᵀ over groups of at least 2 (d + 1) points, g by a ridge with an intercept."""
+    d = points.shape[1]
+    outer = np.zeros((d, d))
+    for group in set(groups.tolist()):
+        x, y = points[groups == group], targets[groups == group]
+        if group < 0 or len(x) < 2 * (d + 1):
+            continue
+        x, y = x - x.mean(axis=0), y - y.mean()
+        ridge = 0.01 * (x**2).sum() / d + 1e-6
+        gradient = np.linalg.solve(x.T @ x + ridge * np.eye(d), x.T @ y)
+        outer += len(x) * np.outer(gradient, gradient)
+    return outer
+
+
+class Trajectories:
+    """What a memory holds, as lists: observations, steps taken from them, and how it ended."""
+
+    def __init__(self):
+        self.done = []
+        self.fresh = None
+
+    def begin(self, observation):
+        last = self.done[-1] if self.done else None
+        goes_on = last and last["end"] == "cut" and last["observations"][-1] == observation
+        self.fresh = None if goes_on else observation
+
+    def remember(self, action, reward, observation, terminated):
+        if self.fresh is not None:
+            self.done.append({"observations": [self.fresh], "steps": []})
+            self.fresh = None
+        self.done[-1]["steps"].append((action, reward))
+        self.done[-1]["observations"].append(observation)
+        self.done[-1]["end"] = "terminal" if terminated else "cut"
+
+    def rows(self):
+        """Observations, and (action, reward, mark), in their order."""
+        observations, steps = [], []
+        for trajectory in self.done:
+            observations += trajectory["observations"]
+            steps += [(action, reward, 1.0) for action, reward in trajectory["steps"]]
+            steps += [(-1.0, 0.0, {"terminal": 2.0, "cut": 3.0}[trajectory["end"]])]
+        return np.array(observations), np.array(steps)
+
+
+def watkins_return(steps, values, greedy, discount, trace_decay, i):
+    """Mean of the n-step returns, weighed by λ, up to where an action was not greedy."""
+    total, weight, rewards, power = 0.0, 1.0, 0.0, 1.0
+    while True:
+        rewards += power * steps[i, 1]
+        power *= discount
+        i += 1
+        worth = 0.0 if steps[i, 2] == 2.0 else values[i]
+        n_step = rewards + power * worth
+        if steps[i, 2] != 1.0 or steps[i, 0] != greedy[i]:
+            return total + weight * n_step
+        total += (1 - trace_decay) * weight * n_step
+        weight *= trace_decay
+
+
+def discounted_return(steps, discount, i):
+    """Discounted return from row i to the end of its trajectory."""
+    if steps[i, 2] != 1.0:
+        return 0.0
+    return steps[i, 1] + discount * discounted_return(steps, discount, i + 1)
+
+
+def cell_values(diagram, models, width, x):
+    """Nearest cell, and the value of each action by the three nearest cells' models."""
+    d = len(x)
+    scores = diagram[:, 0] + diagram[:, 1:] @ x
+    near = np.argsort(scores)[:3]
+    weights = np.exp(-(scores[near] - scores[near[0]]) / width)
+    values = [models[k, 0] + models[k, 1 : 1 + d] @ x + models[k, 1 + d :] for k in near]
+    return near[0], np.average(values, axis=0, weights=weights)
+
+
+def assign_three(points, codevectors, width):
+    """Three nearest codevectors of each point, and their weights without the negligible ones."""
+    distances = ((points[:, None] - codevectors) ** 2).sum(axis=2)
+    cells = np.argsort(distances, axis=1)[:, :3]
+    near = np.take_along_axis(distances, cells, axis=1)
+    weights = np.exp(-(near - near[:, :1]) / width)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return cells, np.where(weights > 1e-4, weights, 0.0)
+
+
+def analysis_of_covariance(y, a, targets, w, c, n_actions, optimism, optimum, width):
+    """Minimise Σ w (Y − q_a − <g, y − c>)² + m Σ (q_a − V)² + precision |g|²; returns q, g."""
+    d = y.shape[1]
+    z = np.column_stack([np.eye(n_actions)[a], y - c])
+    matrix = z.T @ (w[:, None] * z)
+    precision = 10 * width / d + 0.01 * np.diag(matrix)[n_actions:].mean() + 1e-6
+    prior = np.concatenate([np.full(n_actions, optimism), np.full(d, precision)])
+    centre = np.concatenate([np.full(n_actions, optimum), np.zeros(d)])
+    solution = np.linalg.solve(matrix + np.diag(prior), z.T @ (w * targets) + prior * centre)
+    return solution[:n_actions], solution[n_actions:]
+
+
+def fitted_sweep(points, cells, weights, steps, theta, offsets, old, first, decay, bounds):
+    """Values of all rows, λ-returns of all steps (NaN elsewhere), and the sum of changes."""
+    n, d = points.shape
+    n_actions = theta.shape[1] - d
+    q = np.zeros((n, n_actions))
+    for i in range(n):
+        for k, w in zip(cells[i], weights[i], strict=True):
+            q[i] += w * (offsets[k] + theta[k, n_actions:] @ points[i] + theta[k, :n_actions])
+    greedy = np.full(n, -1) if first else q.argmax(axis=1)
+    values = old if first else np.clip(q.max(axis=1), *bounds)
+    values = np.where(steps[:, 2] == 2.0, 0.0, values)
+    targets = [
+        watkins_return(steps, values, greedy, *decay, i) if steps[i, 2] == 1.0 else np.nan
+        for i in range(n)
+    ]
+    changes = np.abs(values - old)[steps[:, 2] != 2.0]
+    return values, np.array(targets), changes.sum()

@@ -1,89 +1,159 @@
 """The oda-rl command as a person uses it."""
 
 import json
-import signal
 import subprocess
 import sys
-import time
 
+import numpy as np
 import pytest
 
-from oda_rl.agents import TwoTimescaleAgent
-from oda_rl.cli import Train, main, parse
+from oda_rl.agents import (
+    FittedQAgent,
+    FittedQConfig,
+    TwoTimescaleAgent,
+    TwoTimescaleConfig,
+    load_agent,
+)
+from oda_rl.cli import TrainFitted, TrainTwoTimescale, main, parse
 
-FILES = [
-    "agent.zip",
-    "bifurcation.png",
-    "config.json",
-    "learning_curve.png",
-    "monitor.csv",
-    "partition.png",
-]
+FILES = {
+    "fitted": [
+        "agent.zip",
+        "config.json",
+        "learning_curve.png",
+        "metric.png",
+        "monitor.csv",
+        "partition.png",
+    ],
+    "two-timescale": [
+        "agent.zip",
+        "bifurcation.png",
+        "config.json",
+        "learning_curve.png",
+        "metric.png",
+        "monitor.csv",
+        "partition.png",
+    ],
+}
+AGENTS = {"fitted": FittedQAgent, "two-timescale": TwoTimescaleAgent}
+STEPS = {"fitted": 4_000, "two-timescale": 30_000}
+
+
+@pytest.fixture(scope="module", params=["fitted", "two-timescale"])
+def algo(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory, algo):
     folder = tmp_path_factory.mktemp("runs") / "x"
-    arguments = ["--env-id", "CartPole-v1", "--seed", "0", "--total-timesteps", "30000"]
-    assert main(["train", *arguments, "--out", str(folder)]) == 0
+    arguments = ["--env-id", "CartPole-v1", "--seed", "0", "--total-timesteps", str(STEPS[algo])]
+    assert main(["train", "--algo", algo, *arguments, "--out", str(folder)]) == 0
     return folder
 
 
-def test_train_writes_a_run_folder(run):
-    assert sorted(path.name for path in run.iterdir()) == FILES
-    assert TwoTimescaleAgent.load(run).num_timesteps == 30_000
+def test_train_writes_a_run_folder(run, algo):
+    assert sorted(path.name for path in run.iterdir()) == FILES[algo]
+    agent = load_agent(run)
+    assert type(agent) is AGENTS[algo]
+    assert agent.num_timesteps == STEPS[algo]
+    assert json.loads((run / "config.json").read_text())["algorithm"] == AGENTS[algo].__name__
     assert (run / "monitor.csv").read_text().splitlines()[1] == "r,l,t"
-    for name in FILES:
+    for name in FILES[algo]:
         assert (run / name).stat().st_size > 500
 
 
-def test_train_prints_a_table(tmp_path, capsys):
-    assert main(["train", "--total-timesteps", "2000", "--out", str(tmp_path / "run")]) == 0
+def test_train_gives_the_same_agent_as_python(run, algo):
+    agent = AGENTS[algo]("CartPole-v1", seed=0).learn(STEPS[algo])
+    np.testing.assert_array_equal(load_agent(run).q_values, agent.q_values)
+
+
+def test_train_prints_tables(algo, tmp_path, capsys):
+    arguments = ["--algo", algo, "--total-timesteps", "2000", "--out", str(tmp_path / "run")]
+    assert main(["train", *arguments]) == 0
     out = capsys.readouterr().out
     for text in ("2,000", "cells", "mean", "median", "min", "training time", "run"):
         assert text in out
     assert "100 greedy episodes" in out
+    table = out[out.index("what the value depends on") :]
+    for name in ("cart position (m)", "pole angular velocity (rad/s)", "%"):
+        assert name in table
+
+
+def test_a_training_too_short_for_a_metric(tmp_path, capsys):
+    arguments = ["--algo", "two-timescale", "--total-timesteps", "100"]
+    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 0
+    assert "what the value depends on" not in capsys.readouterr().out
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert "metric.png" not in names
+    assert "learning_curve.png" in names
 
 
 def test_evaluate(run, capsys):
     assert main(["evaluate", str(run), "--episodes", "7"]) == 0
-    returns = TwoTimescaleAgent.load(run).evaluate(7, seed=0)
+    returns = load_agent(run).evaluate(7, seed=0)
     expected = f"7 greedy episodes: mean {returns.mean():.1f}, median"
     assert expected in capsys.readouterr().out
 
 
 def test_plot_draws_anew(run, capsys):
-    (run / "partition.png").unlink()
+    for name in ("partition.png", "metric.png"):
+        (run / name).unlink()
     assert main(["plot", str(run)]) == 0
-    assert (run / "partition.png").stat().st_size > 5000
-    assert "partition.png" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    for name in ("partition.png", "metric.png"):
+        assert (run / name).stat().st_size > 5000
+        assert name in out
 
 
 def test_options_come_from_the_configuration(tmp_path):
     folder = tmp_path / "run"
-    arguments = ["--max-cells", "3", "--discount", "0.9", "--state-scale", "1", "2", "3", "4"]
-    assert main(["train", "--total-timesteps", "500", "--out", str(folder), *arguments]) == 0
-    config = json.loads((folder / "config.json").read_text())["config"]
-    assert (config["max_cells"], config["discount"]) == (3, 0.9)
-    assert config["state_scale"] == [1, 2, 3, 4]
+    arguments = ["--max-cells", "3", "--discount", "0.9", "--metric", "std"]
+    steps = ["--total-timesteps", "600", "--out", str(folder)]
+    own = {
+        "fitted": (["--max-transitions", "400"], {"max_transitions": 400}),
+        "two-timescale": (["--warmup-steps", "50"], {"warmup_steps": 50}),
+    }
+    for algo, (more, expected) in own.items():
+        assert main(["train", "--algo", algo, *steps, *arguments, *more]) == 0
+        config = json.loads((folder / "config.json").read_text())["config"]
+        expected = {"max_cells": 3, "discount": 0.9, "metric": "std", **expected}
+        assert {name: config[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("form", [["--algo", "{}"], ["--algo={}"]])
+def test_the_algorithm_decides_on_the_options(form):
+    fitted = parse(["train", *[part.format("fitted") for part in form]])
+    online = parse(["train", "--seed", "3", *[part.format("two-timescale") for part in form]])
+    assert type(fitted) is TrainFitted
+    assert type(online) is TrainTwoTimescale
+    assert (fitted.config, fitted.algo) == (FittedQConfig(), "fitted")
+    assert (online.config, online.algo) == (TwoTimescaleConfig(), "two-timescale")
+    assert online.seed == 3
+    assert parse(["train"]) == fitted
 
 
 @pytest.mark.parametrize("form", [["--env-id", "{}"], ["--env-id={}"], ["--env_id", "{}"]])
-def test_defaults_are_those_of_the_environment(form):
-    known = parse(["train", *[part.format("CartPole-v1") for part in form]])
-    other = parse(["train", *[part.format("Acrobot-v1") for part in form]])
-    assert isinstance(known, Train)
-    assert isinstance(other, Train)
-    assert known.config.state_scale == (2.4, 3.0, 0.21, 0.7)
-    assert other.config.state_scale is None
+def test_defaults_are_the_same_in_every_environment(form):
+    for algo in AGENTS:
+        known, other = (
+            parse(["train", "--algo", algo, *[part.format(env_id) for part in form]])
+            for env_id in ("CartPole-v1", "Acrobot-v1")
+        )
+        assert (known.env_id, other.env_id) == ("CartPole-v1", "Acrobot-v1")
+        assert known.config == other.config
 
 
-def test_help_explains_every_option(capsys):
+@pytest.mark.parametrize(
+    ("algo", "own"),
+    [("fitted", ("--max-transitions", "whole episodes")), ("two-timescale", ("--warmup-steps",))],
+)
+def test_help_explains_every_option(algo, own, capsys):
     with pytest.raises(SystemExit) as stop:
-        parse(["train", "--help"])
+        parse(["train", "--algo", algo, "--help"])
     assert stop.value.code == 0
     out = " ".join(capsys.readouterr().out.split())
-    for text in ("--discount", "Discount factor", "--trace-decay", "--out", "Run folder"):
+    for text in ("--discount", "Discount factor", "--trace-decay", "--out", "Run folder", *own):
         assert text in out
 
 
@@ -94,7 +164,13 @@ def test_help_explains_every_option(capsys):
         (["train", "--total-timesteps", "-5"], "total_timesteps is -5"),
         (["train", "--discount", "1.5"], "discount is 1.5"),
         (["train", "--seed", "-1"], "seed is -1"),
-        (["train", "--partition", "cubes"], "partition is 'cubes'"),
+        (["train", "--algo", "two-timescale", "--partition", "cubes"], "partition is 'cubes'"),
+        (["train", "--partition", "oda"], "partition"),
+        (["train", "--algo", "two-timescale", "--optimism", "1"], "optimism"),
+        (["train", "--algo", "sarsa"], "sarsa"),
+        (["train", "--algo"], "algo"),
+        (["train", "--metric", "euclidean"], "euclidean"),
+        (["train", "--max-cells", "0"], "max_cells is 0"),
         (["train", "--env-id", "FrozenLake-v1"], "FlattenObservation"),
         (["train", "--total-timesteps", "many"], "many"),
         (["train", "--no-such-option", "1"], "no-such-option"),
@@ -128,19 +204,33 @@ def test_out_must_not_be_a_file(tmp_path, capsys):
     assert (tmp_path / "file").read_text() == "mine"
 
 
+# Runs the command, and presses Ctrl-C two seconds after training has begun to listen to it.
+PRESS_CTRL_C = """
+import os, runpy, signal, threading, time
+
+usual = signal.getsignal(signal.SIGINT)
+
+def press():
+    while signal.getsignal(signal.SIGINT) is usual:
+        time.sleep(0.01)
+    time.sleep(2.0)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press, daemon=True).start()
+runpy.run_module("oda_rl.cli", run_name="__main__")
+"""
+
+
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1"], ids=["fused", "stepwise"])
-def test_ctrl_c_saves_what_was_learned(env_id, tmp_path):
-    TwoTimescaleAgent(env_id, seed=0).learn(2000)  # compiles, so that the command need not
+def test_ctrl_c_saves_what_was_learned(env_id, algo, tmp_path):
+    AGENTS[algo](env_id, seed=0).learn(2000)  # compiles, so that the command need not
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "oda_rl.cli", "train", "--env-id", env_id]
+    command = [sys.executable, "-c", PRESS_CTRL_C, "train", "--env-id", env_id, "--algo", algo]
     command += ["--total-timesteps", "2000000000", "--out", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    time.sleep(8.0)  # training has begun long before
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Interrupted after" in out
-    loaded = TwoTimescaleAgent.load(folder)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130, done.stderr
+    assert "Interrupted after" in done.stdout
+    loaded = load_agent(folder)
     assert loaded.num_timesteps > 1000
     assert len(loaded.episodes.rows) > 0
     assert loaded.evaluate(1, seed=0).shape == (1,)

@@ -1,17 +1,30 @@
 """Figures show what they say."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from environments import Grid, Toy
 
 from oda_rl import plotting
-from oda_rl.agents import TwoTimescaleAgent
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.history import Level
-from oda_rl.report import write_figures
+from oda_rl.metric import directions
+from oda_rl.report import metric_table, names_for, write_figures
 
 
 @pytest.fixture(scope="module")
 def agent():
     return TwoTimescaleAgent("oda_rl/BartoCartPole-v0", seed=0).learn(30_000)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return FittedQAgent("CartPole-v1", seed=0).learn(4000)
+
+
+@pytest.fixture(params=["agent", "fitted"])
+def either(request):
+    return request.getfixturevalue(request.param)
 
 
 def test_learning_curve_is_over_steps():
@@ -24,7 +37,8 @@ def test_learning_curve_is_over_steps():
     assert set(solved.get_ydata()) == {25.0}
 
 
-def test_partition_shows_the_greedy_action_of_each_place(agent):
+def test_partition_shows_the_greedy_action_of_each_place(either):
+    agent = either
     visited = agent.visited_states(200, seed=0)
     ax = plotting.plot_partition(agent, (2, 3), visited=visited)
     image = ax.get_images()[0]
@@ -43,19 +57,73 @@ def test_partition_shows_the_greedy_action_of_each_place(agent):
             lines += 1
         else:
             np.testing.assert_array_equal(shown[i, j], colors[agent.predict(point)[0]])
-    assert lines < 20
+    assert lines < 60 if agent.n_cells > 15 else lines < 20
     labels = {text.get_text() for text in ax.texts}
-    assert labels == {str(k) for k in range(agent.n_cells)}
+    if agent.n_cells <= 24:
+        assert labels == {str(k) for k in range(agent.n_cells)}
+    else:
+        dots = [line.get_xydata()[0] for line in ax.get_lines() if line.get_marker() == "o"]
+        np.testing.assert_array_equal(dots, agent.codevectors[:, 2:])
+
+
+def test_partition_of_an_environment_whose_actions_begin_elsewhere():
+    agent = FittedQAgent(Grid(), seed=0).learn(300)
+    ax = plotting.plot_partition(agent, visited=agent.visited_states(20, env=Grid(), seed=0))
+    assert ax.get_images()
+
+
+def test_metric_shows_the_directions_and_their_shares(either):
+    names = ["a", "b", "c", "d"]
+    ax = plotting.plot_metric(either, names=names)
+    shares, vectors = directions(either.metric_, either.scale_)
+    np.testing.assert_allclose(ax.get_images()[0].get_array(), vectors.T)
+    assert [text.get_text() for text in ax.get_yticklabels()] == names
+    ticks = [text.get_text() for text in ax.get_xticklabels()]
+    assert ticks == [f"{100 * share:.1f} %" for share in shares]
+    assert f"{vectors[0, 3]:.2f}" in {text.get_text() for text in ax.texts}
+
+
+def test_metric_of_many_components_shows_the_first_directions():
+    agent = FittedQAgent(Toy(n_features=12), seed=0).learn(300)
+    ax = plotting.plot_metric(agent)
+    assert ax.get_images()[0].get_array().shape == (12, 6)
+    assert not ax.texts  # no room for so many numbers
+    assert [text.get_text() for text in ax.get_yticklabels()][11] == "observation[11]"
+
+
+def test_metric_has_to_be_learned_first():
+    for kind in (FittedQAgent, TwoTimescaleAgent):
+        with pytest.raises(ValueError, match="metric_ is None"):
+            plotting.plot_metric(kind("CartPole-v1"))
+        assert metric_table(kind("CartPole-v1")) is None
+
+
+def test_metric_table_has_a_row_for_each_component_and_a_column_for_each_direction(either):
+    table = metric_table(either)
+    shares, vectors = directions(either.metric_, either.scale_)
+    shown = int((shares >= 0.005).sum())
+    headers = [column.header for column in table.columns]
+    assert headers == ["component", *(f"{100 * share:.1f} %" for share in shares[:shown])]
+    names, *numbers = (list(column.cells) for column in table.columns)
+    assert names == list(names_for(either)[0])
+    assert numbers == [[f"{x:.2f}" for x in vector] for vector in vectors[:shown]]
+
+
+def test_names_are_those_of_the_environment_unless_it_was_wrapped(either):
+    names, actions = names_for(either)
+    assert names[2] == "pole angle (rad)"
+    assert actions == ["push left", "push right"]
+    stacked = gym.wrappers.FrameStackObservation(gym.make("CartPole-v1"), 2)
+    assert names_for(type(either)(stacked)) == (None, ["push left", "push right"])
+    assert names_for(FittedQAgent(Toy())) == (None, None)
 
 
 def test_partition_needs_two_components():
-    import gymnasium as gym
-
     env = gym.wrappers.TransformObservation(
         gym.make("CartPole-v1"), lambda o: o[:1], gym.spaces.Box(-5, 5, (1,))
     )
     with pytest.raises(ValueError, match="at least 2"):
-        plotting.plot_partition(TwoTimescaleAgent(env, seed=0, state_scale=(1.0,)))
+        plotting.plot_partition(TwoTimescaleAgent(env, seed=0))
 
 
 def test_bifurcation_draws_a_line_for_each_child():
@@ -77,21 +145,36 @@ def test_bifurcation_draws_a_line_for_each_child():
     assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
 
 
-def test_cells_over_time(agent):
+def test_cells_over_time(agent, fitted):
     ax = plotting.plot_cells_over_time(agent.history, agent.num_timesteps)
     line = ax.get_lines()[0]
     assert line.get_xdata()[-1] == 30_000
     assert line.get_ydata()[-1] == agent.n_cells
+    ax = plotting.plot_cells_over_time(fitted.history, fitted.num_timesteps)
+    line = ax.get_lines()[0]
+    assert line.get_xdata()[-1] == 4000
+    assert line.get_ydata()[-1] == fitted.newest.n_cells
 
 
 def test_figures_before_anything_was_learned(tmp_path):
-    for config in ({}, {"state_scale": None}):
-        agent = TwoTimescaleAgent("CartPole-v1", seed=0, **config)
-        for path in write_figures(agent, tmp_path):
+    for kind in (FittedQAgent, TwoTimescaleAgent):
+        paths = write_figures(kind("CartPole-v1", seed=0), tmp_path)
+        assert {path.stem for path in paths} == {"learning_curve", "partition"}
+        for path in paths:
             assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_figures_of_each_agent(either, tmp_path):
+    names = {path.stem for path in write_figures(either, tmp_path)}
+    usual = {"learning_curve", "partition", "metric"}
+    online = isinstance(either, TwoTimescaleAgent)
+    assert names == (usual | {"bifurcation"} if online else usual)
 
 
 def test_figures_of_one_cell(tmp_path):
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, max_cells=1).learn(3000)
     assert agent.n_cells <= 2
+    assert len(write_figures(agent, tmp_path)) == 4
+    agent = FittedQAgent("CartPole-v1", seed=0, max_cells=1).learn(300)
+    assert agent.newest.n_cells == 1
     assert len(write_figures(agent, tmp_path)) == 3

@@ -7,15 +7,18 @@ import pytest
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.core import Core
+from oda_rl.agents.memory import LAST_ROW
 from oda_rl.agents.partitions import ODAPartition
 from oda_rl.agents.spaces import Interface
 
 
 def make_core(n_actions=3, n_cells=5, **settings):
     """Cells at 0, 1, 2, ... on a line, which do not move."""
-    config = TwoTimescaleConfig(max_cells=n_cells, state_scale=(1.0,), **settings)
+    config = TwoTimescaleConfig(max_cells=n_cells, metric="std", **settings)
     partition = ODAPartition(1, config, np.random.default_rng(0))
     core = Core(Interface((1,), n_actions, 0), config, partition, np.random.default_rng(1))
+    core.observations[:2, 0] = -1.0, 1.0  # as if random play had seen them
+    core.clock[LAST_ROW] = 1
     core.start()
     partition.learner.cells[:n_cells, 1] = np.arange(n_cells)
     partition.n_cells = n_cells

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oda_rl import persistence
-from oda_rl.agents import ODAPartition, TwoTimescaleAgent
+from oda_rl.agents import FittedQAgent, ODAPartition, TwoTimescaleAgent, load_agent
 
 BARTO = "oda_rl/BartoCartPole-v0"
 
@@ -21,7 +21,7 @@ def agent():
 def test_a_loaded_agent_is_the_same(agent, tmp_path):
     agent.save(tmp_path / "agent.zip")
     loaded = TwoTimescaleAgent.load(tmp_path / "agent.zip")
-    for name in ("q_values", "visits", "codevectors"):
+    for name in ("q_values", "visits", "codevectors", "metric_", "scale_"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(agent, name))
     np.testing.assert_array_equal(loaded.episodes.rows, agent.episodes.rows)
     for name in ("config", "n_cells", "num_timesteps", "temperature", "frozen", "env_id"):
@@ -39,7 +39,11 @@ def test_a_loaded_agent_is_the_same(agent, tmp_path):
             np.testing.assert_array_equal(one.lineage, other.lineage)
 
 
-@pytest.mark.parametrize("config", [{}, {"state_scale": None}], ids=["preset", "learned scale"])
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"metric": "std"}, {"metric": np.diag([0.2, 0.1, 20.0, 2.0])}],
+    ids=["learned", "std", "matrix"],
+)
 @pytest.mark.parametrize("steps", [300, 3000, 9000])
 def test_a_loaded_agent_learns_on_in_the_same_way(tmp_path, steps, config):
     # Its own loop: the environment's randomness is the environment's, and not in the file.
@@ -57,8 +61,8 @@ def test_a_loaded_agent_learns_on_in_the_same_way(tmp_path, steps, config):
     for one in (agent, loaded):
         one._core.begin_episode()
         play(one, gym.make(BARTO), 4000)
-    np.testing.assert_array_equal(loaded.q_values, agent.q_values)
-    np.testing.assert_array_equal(loaded.codevectors, agent.codevectors)
+    for name in ("q_values", "codevectors", "metric_", "scale_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(agent, name))
 
 
 def test_run_folder(agent, tmp_path):
@@ -92,7 +96,7 @@ def test_stable_baselines3_reads_the_monitor_file(agent, tmp_path):
 
 
 def test_an_untrained_agent_can_be_saved(tmp_path):
-    for config in ({}, {"state_scale": None}):
+    for config in ({}, {"metric": "std"}):
         TwoTimescaleAgent(BARTO, seed=0, **config).save(tmp_path / "new")
         assert TwoTimescaleAgent.load(tmp_path / "new").num_timesteps == 0
 
@@ -138,8 +142,62 @@ def test_missing_and_damaged_files(agent, tmp_path):
     with pytest.raises(ValueError, match="format 99"):
         TwoTimescaleAgent.load(file)
     persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
+    with pytest.raises(ValueError, match="format 1:"):
+        TwoTimescaleAgent.load(file)
+    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 2}, {})
     with pytest.raises(ValueError, match="damaged"):
         TwoTimescaleAgent.load(file)
+
+
+def test_damaged_files_of_a_fitted_agent(tmp_path):
+    file = tmp_path / "agent.zip"
+    FittedQAgent(BARTO, seed=0).learn(300).save(file)
+    whole = file.read_bytes()
+    assert FittedQAgent.load(file).num_timesteps == 300
+    step = len(whole) // 60
+    holes = [whole[:at] + bytes(50) + whole[at + 50 :] for at in range(0, len(whole) - 50, step)]
+    for damaged in (b"", whole[:1000], *holes):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match="damaged"):
+            FittedQAgent.load(file)
+    file.write_bytes(whole)
+    metadata, arrays = persistence.load_archive(file)
+    for name in arrays:
+        if name in ("metric", "scale", "_values", "history_lineage"):
+            continue  # there may be none
+        persistence.save_archive(file, metadata, {k: a for k, a in arrays.items() if k != name})
+        with pytest.raises(ValueError, match="damaged"):
+            FittedQAgent.load(file)
+
+
+def test_load_agent_finds_the_class(agent, tmp_path):
+    fitted = FittedQAgent("CartPole-v1", seed=0).learn(300)
+    for name, one in (("a.zip", agent), ("run", agent), ("b.zip", fitted), ("fitted", fitted)):
+        one.save(tmp_path / name)
+        loaded = load_agent(tmp_path / name)
+        assert type(loaded) is type(one)
+        assert loaded.env is None
+        assert loaded.env_id == one.env_id
+        assert loaded.num_timesteps == one.num_timesteps
+        np.testing.assert_array_equal(loaded.q_values, one.q_values)
+    assert load_agent(tmp_path / "run", env="CartPole-v1").env_id == "CartPole-v1"
+    with pytest.raises(ValueError, match="trained with"):
+        load_agent(tmp_path / "run", env="MountainCar-v0")
+    for path, kind, other in (("a.zip", FittedQAgent, "TwoT"), ("fitted", TwoTimescaleAgent, "Fi")):
+        with pytest.raises(ValueError, match=f"holds '{other}"):
+            kind.load(tmp_path / path)
+
+
+def test_load_agent_refuses_what_holds_none(tmp_path):
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError, match="run folder"):
+            load_agent(path)
+    (tmp_path / "agent.zip").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="damaged"):
+        load_agent(tmp_path)
+    persistence.save_archive(tmp_path / "oda.zip", {"kind": "ODAClusterer", "format": 1}, {})
+    with pytest.raises(ValueError, match="holds 'ODAClusterer': it must hold an agent"):
+        load_agent(tmp_path / "oda.zip")
 
 
 def test_a_file_with_objects_in_it_is_refused(tmp_path):

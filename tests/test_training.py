@@ -8,10 +8,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from oda_rl.agents import TwoTimescaleAgent
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.training import EpisodeLog, deferred_interrupt
 
 BARTO = "oda_rl/BartoCartPole-v0"
+both = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])
 
 
 class Interrupting(gym.Wrapper):
@@ -28,12 +29,13 @@ class Interrupting(gym.Wrapper):
         return self.env.step(action)
 
 
-def test_ctrl_c_leaves_the_agent_between_two_steps():
-    agent = TwoTimescaleAgent(Interrupting(gym.make(BARTO), 500), seed=0)
+@both
+def test_ctrl_c_leaves_the_agent_between_two_steps(kind):
+    agent = kind(Interrupting(gym.make(BARTO), 500), seed=0)
     with pytest.raises(KeyboardInterrupt):
         agent.learn(2000)
     assert agent.num_timesteps == 500
-    same = TwoTimescaleAgent(BARTO, seed=0).learn(500)
+    same = kind(BARTO, seed=0).learn(500)
     np.testing.assert_array_equal(agent.q_values, same.q_values)
     agent.learn(1000)
     assert agent.num_timesteps == 1500
@@ -50,8 +52,9 @@ def test_a_second_ctrl_c_raises_at_once():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_training_outside_of_the_main_thread():
-    agent = TwoTimescaleAgent(BARTO, seed=0)
+@both
+def test_training_outside_of_the_main_thread(kind):
+    agent = kind(BARTO, seed=0)
     thread = threading.Thread(target=agent.learn, args=(1000,))
     thread.start()
     thread.join()
@@ -69,6 +72,16 @@ def test_progress_line_shows_what_is_asked(capsys, monkeypatch):
     assert "/s" in out
 
 
+def test_progress_line_of_an_agent_without_a_temperature(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    agent = FittedQAgent(BARTO, seed=0).learn(3000, progress_bar=True)
+    out = capsys.readouterr().out
+    assert "3,000/3,000 steps" in out
+    assert f"return {agent.episodes.recent_return():.1f} {agent.n_cells} cells" in out
+    assert "nan" not in out
+    assert " T " not in out
+
+
 def test_episode_log():
     log = EpisodeLog()
     assert log.rows.shape == (0, 3)
@@ -82,8 +95,9 @@ def test_episode_log():
     assert text[1:3] == ["r,l,t", "1.000000,2,0.100000"]
 
 
-def test_times_of_episodes_increase():
-    agent = TwoTimescaleAgent(BARTO, seed=0).learn(3000).learn(3000)
+@both
+def test_times_of_episodes_increase(kind):
+    agent = kind(BARTO, seed=0).learn(3000).learn(3000)
     times = agent.episodes.rows[:, 2]
     assert (np.diff(times) >= 0).all()
     assert 0 < times[0] < times[-1] <= agent.training_seconds

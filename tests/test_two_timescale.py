@@ -1,20 +1,19 @@
 """The online agent: both loops give the same bits, and it learns."""
 
+from dataclasses import asdict
+
 import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
+from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Recording, Toy
 
 from oda_rl.agents import ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.partitions import interpreted_learner
 from oda_rl.envs.dynamics import compiled_dynamics
 
-BARTO = "oda_rl/BartoCartPole-v0"
-
-
-class Plain(gym.Wrapper):
-    """A wrapper that does nothing, so that the environment takes the Python loop."""
+MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))
 
 
 def same(first, second):
@@ -25,6 +24,9 @@ def same(first, second):
     np.testing.assert_array_equal(first.codevectors, second.codevectors)
     np.testing.assert_array_equal(first.episodes.rows[:, :2], second.episodes.rows[:, :2])
     np.testing.assert_array_equal(first.partition.diagram, second.partition.diagram)
+    for name in ("metric_", "scale_"):
+        if getattr(first, name) is not None:
+            np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
     assert first.num_timesteps == second.num_timesteps
     assert len(first.history) == len(second.history)
     for one, other in zip(first.history, second.history, strict=True):
@@ -39,10 +41,11 @@ def same(first, second):
         {},
         {"restart_after": 3000},
         {"trace_decay": 0.0, "max_cells": 20, "min_temperature": 0.001},
-        {"state_scale": None},
-        {"state_scale": None, "restart_after": 4000, "observe_every": 1},
+        {"metric": "std"},
+        {"metric": MATRIX},
+        {"restart_after": 4000, "observe_every": 1, "warmup_steps": 2500},
     ],
-    ids=["default", "restarts", "one-step", "learned scale", "learned scale, restarts"],
+    ids=["default", "restarts", "one-step", "std", "matrix", "late start, restarts"],
 )
 def test_fused_and_python_loop_give_the_same_bits(env_id, config):
     env = gym.make(env_id)
@@ -143,12 +146,27 @@ def test_interpreted_learner_equals_the_compiled_one():
     config = TwoTimescaleAgent(BARTO).config
     partitions = [kind(4, config, np.random.default_rng(8)) for kind in (ODAPartition, OwnLearner)]
     compiled, interpreted = (
-        TwoTimescaleAgent(BARTO, partition=partition, seed=4).learn(6000)
+        TwoTimescaleAgent(BARTO, partition=partition, metric="std", seed=4).learn(6000)
         for partition in partitions
     )
     same(compiled, interpreted)
     assert partitions[1].shown > 100
     assert len(interpreted.history) > 3
+
+
+def test_interpreted_learner_gives_the_same_bits_in_both_loops():
+    def agent(kind, env):
+        partition = kind(4, TwoTimescaleConfig(), np.random.default_rng(8))
+        return TwoTimescaleAgent(env, partition=partition, seed=4)
+
+    fused, stepwise = (agent(OwnLearner, wrap(gym.make(BARTO))) for wrap in (lambda e: e, Plain))
+    same(fused.learn(6000), stepwise.learn(6000))
+    assert len(fused.history) > 3
+    first = next(level.step for level in fused.history if level.lineage is not None)
+    # It assigns points before it sees the last one, the compiled one after that: for a moment
+    # their metrics are nearly the same.
+    one, other = (agent(kind, BARTO).learn(first).metric_ for kind in (OwnLearner, ODAPartition))
+    np.testing.assert_allclose(one, other, atol=0.05 * other.max())
 
 
 class OwnLearner:
@@ -181,8 +199,8 @@ def test_it_learns(env_id):
     assert np.mean(cells) <= 10
 
 
-def test_it_learns_from_the_python_loop_with_a_learned_scale():
-    # Acrobot has neither a preset nor compiled dynamics.
+def test_it_learns_from_the_python_loop():
+    # Acrobot has no compiled dynamics.
     agent = TwoTimescaleAgent("Acrobot-v1", seed=0)
     agent.learn(3000)
     assert agent.n_cells >= 2
@@ -225,7 +243,7 @@ def test_predict_takes_one_or_a_batch():
     assert state == "state"
     assert actions.shape == (200,)
     assert actions.dtype == np.int64
-    metric = np.diag(1 / np.array(agent.config.state_scale) ** 2)
+    metric = agent.partition.learner.metric
     for x, action in zip(batch, actions, strict=True):
         cell = oracles.nearest(agent.codevectors, metric, x)
         assert action == agent.q_values[cell].argmax() == agent.predict(x)[0]
@@ -243,25 +261,7 @@ def test_predict_explores_as_training_would():
 
 
 def test_observations_of_any_shape_and_actions_from_any_start():
-    class Grid(gym.Env):
-        observation_space = gym.spaces.Box(0, 255, (2, 3), dtype=np.uint8)
-        action_space = gym.spaces.Discrete(3, start=-1)
-        seen = None
-
-        def reset(self, *, seed=None, options=None):
-            super().reset(seed=seed)
-            self.t = 0
-            return self.observation_space.sample(), {}
-
-        def step(self, action):
-            assert self.action_space.contains(action)
-            self.t += 1
-            self.seen = (self.seen or set()) | {int(action)}
-            done = self.t >= 10
-            return self.np_random.integers(256, size=(2, 3), dtype=np.uint8), 1, done, False, {}
-
     env = Grid()
-    env.observation_space.seed(0)
     agent = TwoTimescaleAgent(env, seed=0, warmup_steps=50).learn(1500)
     assert env.seen == {-1, 0, 1}
     assert agent.codevectors.shape == (agent.n_cells, 6)
@@ -273,39 +273,119 @@ def test_observations_of_any_shape_and_actions_from_any_start():
         agent.evaluate(3)
 
 
-def test_learned_scale_is_that_of_the_data():
-    agent = TwoTimescaleAgent("CartPole-v1", seed=0, state_scale=None, warmup_steps=1000)
+@pytest.mark.parametrize("metric", ["learned", "std"])
+def test_the_first_scale_is_that_of_random_play(metric):
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric=metric, warmup_steps=1000)
     core = agent._core
     agent.learn(999)
     assert core.clock[ql.PHASE] == ql.WARMUP
+    assert core.epsilon == 1
     assert agent.n_cells == 1
+    assert (agent.metric_, agent.scale_) == (None, None)
     agent.learn(1)
     assert core.clock[ql.PHASE] == ql.LEARNING
     seen = Recording(gym.make("CartPole-v1"))
-    TwoTimescaleAgent(seen, seed=0, state_scale=None, warmup_steps=1000).learn(999)
-    points = np.array(seen.observations[:999], dtype=float)
-    np.testing.assert_allclose(core.vectors[ql.ORIGIN, :4], points.mean(0), atol=0.05)
+    TwoTimescaleAgent(seen, seed=0, metric=metric, warmup_steps=1000).learn(999)
+    points = np.array(seen.observations, dtype=float)
+    np.testing.assert_allclose(core.vectors[ql.ORIGIN, :4], points.mean(0), atol=1e-3)
+    # 999 of the 1000 steps; the total variance of the scaled points is 2.
+    np.testing.assert_allclose(agent.scale_, 1 / points.std(0), rtol=0.01)
     scale = np.sqrt(np.diag(agent.partition.learner.metric))
-    # 999 of the 1000 points; the total variance of the scaled ones is 1.
-    np.testing.assert_allclose(scale, np.sqrt(1 / 4) / points.std(0), rtol=0.02)
+    np.testing.assert_allclose(scale, np.sqrt(2 / 4) / points.std(0), rtol=0.01)
+    np.testing.assert_allclose(np.sqrt(np.diag(agent.metric_)), agent.scale_)
 
 
-class Recording(gym.Wrapper):
-    """Keeps every observation that a step returned."""
-
-    def __init__(self, env):
-        super().__init__(env)
-        self.observations = []
-
-    def step(self, action):
-        result = self.env.step(action)
-        self.observations.append(result[0])
-        return result
+def test_cells_are_scaled_to_a_total_variance_of_2_in_every_metric():
+    for metric in ("learned", "std", MATRIX):
+        agent = TwoTimescaleAgent(BARTO, seed=0, metric=metric).learn(501)
+        points, _ = agent._core._ring()
+        total = np.trace(agent.partition.learner.metric @ np.cov(points.T, bias=True))
+        assert total == pytest.approx(2, rel=0.02)  # one step later
 
 
-def test_config_is_checked_and_presets_yield():
-    assert TwoTimescaleAgent(BARTO).config.state_scale == (2.4, 3.0, 0.21, 0.7)
-    assert TwoTimescaleAgent(BARTO, state_scale=(1, 1, 1, 1)).config.state_scale == (1, 1, 1, 1)
+def test_the_latest_2000_transitions_are_remembered():
+    seen = Recording(gym.make("CartPole-v1"))
+    agent = TwoTimescaleAgent(seen, seed=0)
+    for steps in (200, 500, 3300):  # before and after the random play
+        agent.learn(steps)
+        points, _ = agent._core._ring()
+        played = np.array(seen.observations, dtype=float)
+        if agent._core.clock[ql.EPISODE_LENGTH] == 0:
+            played = played[:-1]  # an episode has begun, but no step was taken
+        assert len(points) == min(2000, len(played))
+        np.testing.assert_allclose(points + agent._core.origin, played[-2000:], atol=1e-12)
+
+
+def test_the_metric_is_learned_in_standard_deviations():
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0).learn(4000)
+    assert len(agent.history) > 2
+    points, _ = agent._core._ring()
+    np.testing.assert_allclose(agent.scale_, 1 / points.std(axis=0))
+    matrix = agent.metric_ / np.outer(agent.scale_, agent.scale_)
+    assert matrix.trace() == pytest.approx(4)
+    np.testing.assert_allclose(matrix, matrix.T)
+    assert np.linalg.eigvalsh(matrix)[0] >= 0
+    assert np.abs(matrix - np.eye(4)).max() > 0.1
+
+
+def test_std_stays_std():
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric="std").learn(4000)
+    np.testing.assert_allclose(agent.metric_, np.diag(agent.scale_**2))
+    assert agent._core.metric is None
+
+
+def test_a_matrix_gives_the_cells_their_distances():
+    agent = TwoTimescaleAgent(BARTO, seed=0, metric=MATRIX).learn(20_000)
+    np.testing.assert_array_equal(agent.metric_, MATRIX)
+    np.testing.assert_allclose(
+        agent.partition.learner.metric / agent.partition.learner.metric[0, 0],
+        np.array(MATRIX) / MATRIX[0][0],
+        atol=1e-9,
+    )
+    batch = np.random.default_rng(0).uniform(-1, 1, (200, 4)) * (2.4, 2, 0.2, 2)
+    for x in batch:
+        assert agent.cell(x) == oracles.nearest(agent.codevectors, np.array(MATRIX), x)
+
+
+@pytest.mark.parametrize("factor", [2.0**-60, 2.0**60])
+def test_a_matrix_counts_up_to_a_factor(factor):
+    usual = TwoTimescaleAgent(BARTO, seed=0, metric=MATRIX).learn(3000)
+    other = TwoTimescaleAgent(BARTO, seed=0, metric=np.array(MATRIX) * factor).learn(3000)
+    np.testing.assert_array_equal(other.episodes.rows[:, 1], usual.episodes.rows[:, 1])
+    np.testing.assert_allclose(other.q_values, usual.q_values)
+    np.testing.assert_allclose(other.codevectors, usual.codevectors, atol=1e-9)
+
+
+def test_a_matrix_may_leave_components_out():
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric=np.diag([0, 0, 20.0, 1.0])).learn(5000)
+    assert agent.n_cells > 2
+    x = agent.codevectors.mean(axis=0)
+    moved = x + np.outer(np.linspace(-1, 1, 9), (5.0, 3.0, 0.0, 0.0))
+    assert (agent.cell(moved) == agent.cell(x)).all()
+
+
+def test_units_of_the_observation_change_no_action():
+    def make(unit):
+        space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+        stretch = lambda o: np.float32(o * np.array(unit))  # noqa: E731
+        return gym.wrappers.TransformObservation(gym.make("CartPole-v1"), stretch, space)
+
+    # Powers of two, one for all components, change no rounding.
+    usual = TwoTimescaleAgent(make(1.0), seed=0).learn(4000)
+    for unit in (2.0**30, 2.0**-30):
+        other = TwoTimescaleAgent(make(unit), seed=0).learn(4000)
+        np.testing.assert_array_equal(other.episodes.rows[:, 1], usual.episodes.rows[:, 1])
+        np.testing.assert_allclose(other.codevectors, usual.codevectors * unit)
+
+
+def test_config_is_checked_and_defaults_know_no_environment():
+    first, other = (
+        asdict(TwoTimescaleAgent(env_id, solved_return=1.0).config)
+        for env_id in (BARTO, "Acrobot-v1")
+    )
+    assert first == other == asdict(TwoTimescaleConfig(solved_return=1.0))
+    assert TwoTimescaleConfig().metric == "learned"
+    assert TwoTimescaleConfig(metric=np.eye(2)).metric == ((1.0, 0.0), (0.0, 1.0))
     assert TwoTimescaleAgent(BARTO).config.solved_return == 950
     assert TwoTimescaleAgent("CartPole-v1", solved_return=100).config.solved_return == 100
     with pytest.raises(AttributeError):
@@ -314,15 +394,14 @@ def test_config_is_checked_and_presets_yield():
         TwoTimescaleAgent(BARTO, gamma=0.9)
 
 
-def test_presets_are_not_for_other_observations():
+def test_wrapped_environments_train():
     for wrapper in (
+        Plain,
         gym.wrappers.NormalizeObservation,
         lambda env: gym.wrappers.FrameStackObservation(env, 2),
     ):
         agent = TwoTimescaleAgent(wrapper(gym.make("CartPole-v1")), seed=0)
-        assert agent.config.state_scale is None
         assert agent.learn(700).n_cells >= 2
-    assert TwoTimescaleAgent(Plain(gym.make("CartPole-v1"))).config.state_scale is not None
 
 
 @pytest.mark.parametrize(
@@ -349,8 +428,22 @@ def test_presets_are_not_for_other_observations():
         ("solved_episodes", -1),
         ("restart_after", -1),
         ("solved_return", float("nan")),
-        ("state_scale", (1.0, 0.0, 1.0, 1.0)),
-        ("state_scale", (1.0, 1.0)),
+        ("metric", "euclidean"),
+        ("metric", None),
+        ("metric", 1.0),
+        ("metric", (1.0, 1.0, 1.0, 1.0)),
+        ("metric", ((1.0, "x"), (0.0, 1.0))),
+        ("metric", ()),
+        ("metric", ((1.0, 0.0), (0.0,))),
+        ("metric", np.eye(3)),
+        ("metric", np.eye(5)),
+        ("metric", np.ones((4, 3))),
+        ("metric", np.zeros((4, 4))),
+        ("metric", -np.eye(4)),
+        ("metric", np.diag([1.0, 1.0, 1.0, -0.1])),
+        ("metric", np.eye(4) + np.eye(4, k=1)),
+        ("metric", np.diag([1.0, 1.0, 1.0, np.nan])),
+        ("metric", np.diag([1.0, 1.0, 1.0, np.inf])),
     ],
 )
 def test_bad_settings(name, value):
@@ -433,91 +526,20 @@ def test_update_with_an_unknown_action(action):
         agent.update(np.zeros(4), action, 1.0, np.zeros(4), False, False)
 
 
-class Toy(gym.Env):
-    """Episodes of random observations, made by a function of the environment."""
-
-    def __init__(self, observe=None, n_features=2, n_actions=2, length=10, reward=1.0):
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (n_features,), np.float64)
-        self.action_space = gym.spaces.Discrete(n_actions)
-        self.observe = observe or (lambda rng: rng.normal(size=n_features))
-        self.length, self.reward = length, reward
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self.observe(self.np_random), {}
-
-    def step(self, action):
-        self.t += 1
-        done = self.length is not None and self.t >= self.length
-        return self.observe(self.np_random), self.reward, done, False, {}
-
-
-@pytest.mark.parametrize("scale", [None, 1.0], ids=["learned scale", "given scale"])
-@pytest.mark.parametrize(
-    "env",
-    [
-        Toy(n_actions=1),
-        Toy(length=None),
-        Toy(length=1),
-        Toy(reward=1e9),
-        Toy(reward=1e-9),
-        Toy(reward=0),
-        Toy(lambda rng: np.ones(2)),
-        Toy(lambda rng: np.array([1.0, rng.normal()])),
-        Toy(lambda rng: rng.normal(size=2) * (1e-9, 1e9)),
-        Toy(lambda rng: rng.normal(size=2) + 1e9),
-        Toy(lambda rng: np.repeat(rng.normal(), 2)),
-        Toy(lambda rng: np.eye(5)[rng.integers(5)], n_features=5),
-        Toy(n_features=600),
-    ],
-    ids=[
-        "one action",
-        "no end",
-        "one step",
-        "large rewards",
-        "small rewards",
-        "equal rewards",
-        "constant",
-        "constant component",
-        "scales",
-        "offset",
-        "duplicate",
-        "one-hot",
-        "wide",
-    ],
-)
-def test_odd_environments_train(env, scale):
-    config = {"state_scale": None if scale is None else (scale,) * env.observation_space.shape[0]}
-    agent = TwoTimescaleAgent(env, seed=0, **config).learn(3000)
+@pytest.mark.parametrize("metric", ["learned", "std", "matrix"])
+@pytest.mark.parametrize("env", [*ODD_ENVS, pytest.param(Toy(n_features=600), id="wide")])
+def test_odd_environments_train(env, metric):
+    matrix = np.eye(env.observation_space.shape[0]) if metric == "matrix" else metric
+    agent = TwoTimescaleAgent(env, seed=0, metric=matrix).learn(3000)
     assert agent.num_timesteps == 3000
     assert 1 <= agent.n_cells <= 16
     assert np.isfinite(agent.q_values).all()
     assert np.isfinite(agent.codevectors).all()
+    assert np.isfinite(agent.metric_).all()
+    assert np.isfinite(agent.scale_).all()
 
 
-class Broken(gym.Wrapper):
-    """Returns what it is told to from the 50th step on."""
-
-    def __init__(self, env, change):
-        super().__init__(env)
-        self.change, self.t = change, 0
-
-    def step(self, action):
-        self.t += 1
-        result = self.env.step(action)
-        return self.change(*result) if self.t >= 50 else result
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda o, r, *rest: (o * np.nan, r, *rest), "not finite"),
-        (lambda o, r, *rest: (o, np.inf, *rest), "not finite"),
-        (lambda o, r, *rest: (o[:3], r, *rest), "shape"),
-        (lambda o, r, *rest: (o[None], r, *rest), "shape"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), NONSENSE)
 def test_environments_that_return_nonsense(change, message):
     agent = TwoTimescaleAgent(Broken(gym.make(BARTO), change), seed=0)
     with pytest.raises(ValueError, match=message):

@@ -1,0 +1,191 @@
+"""A fitted policy: cells, a value for each action in them, and slopes that the actions share.
+
+Three arrays, for K cells in d dimensions with A actions:
+
+``origin``, shape (d,)
+    Subtracted from observations.
+``diagram``, shape (K, 1 + d)
+    The affine diagram of the cells (:mod:`oda_rl.diagram`): scores differ as squared distances do.
+``models``, shape (K, 1 + d + A)
+    An offset and a slope, and the value of each action.
+
+The value of an action is the mean of offset + <slope, x> + value over the (at most) three nearest
+cells, weighed by exp(−(score − least score)/width). The slopes are the same for all actions: they
+say how much a state is worth, and the values what to do there.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled, inlined
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+NEAREST = 3
+_TIE = 1e-9  # relative: values closer than that are equal
+
+
+@inlined
+def three_nearest(
+    diagram: FloatArray, point: FloatArray
+) -> tuple[int, int, int, float, float, float]:
+    """Return the three cells of least score, and their scores; inf where there are fewer."""
+    d = diagram.shape[1] - 1
+    first, second, third = 0, 0, 0
+    a, b, c = np.inf, np.inf, np.inf
+    for k in range(diagram.shape[0]):
+        score = diagram[k, 0]
+        for j in range(d):
+            score += diagram[k, 1 + j] * point[j]
+        if score < c:
+            if score < b:
+                third, c = second, b
+                if score < a:
+                    second, b = first, a
+                    first, a = k, score
+                else:
+                    second, b = k, score
+            else:
+                third, c = k, score
+    return first, second, third, a, b, c
+
+
+@inlined
+def add_model(
+    models: FloatArray, d: int, k: int, weight: float, point: FloatArray, values: FloatArray
+) -> None:
+    """Add a cell's weighed values of all actions to ``values``."""
+    common = models[k, 0]
+    for j in range(d):
+        common += models[k, 1 + j] * point[j]
+    for action in range(models.shape[1] - 1 - d):
+        values[action] += weight * (common + models[k, 1 + d + action])
+
+
+@inlined
+def action_values(
+    diagram: FloatArray,
+    models: FloatArray,
+    width: float,
+    point: FloatArray,
+    values: FloatArray,
+) -> int:
+    """Write the values of all actions, and return the nearest cell.
+
+    The point and the room for values may be longer than they need to be.
+    """
+    d = diagram.shape[1] - 1
+    first, second, third, a, b, c = three_nearest(diagram, point)
+    near = math.exp((a - b) / width)
+    far = math.exp((a - c) / width)
+    total = 1.0 + near + far
+    for action in range(models.shape[1] - 1 - d):
+        values[action] = 0.0
+    add_model(models, d, first, 1.0 / total, point, values)
+    add_model(models, d, second, near / total, point, values)
+    add_model(models, d, third, far / total, point, values)
+    return first
+
+
+@inlined
+def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
+    """Return the action of greatest value; among equals the one that a number in [0, 1) chooses."""
+    best = 0
+    for action in range(1, n_actions):
+        if values[action] > values[best]:
+            best = action
+    least = values[best] - _TIE * abs(values[best])
+    equals = 0
+    for action in range(n_actions):
+        if values[action] >= least:
+            equals += 1
+    chosen = int(uniform * equals)
+    for action in range(n_actions):
+        if values[action] >= least:
+            if chosen == 0:
+                return action
+            chosen -= 1
+    return best
+
+
+@compiled
+def evaluate_batch(
+    points: FloatArray,
+    diagram: FloatArray,
+    models: FloatArray,
+    width: float,
+    cells: IntArray,
+    actions: IntArray,
+    values: FloatArray,
+) -> None:
+    """Write nearest cell, greedy action and its value, all (n,), of points, shape (n, d)."""
+    n_actions = models.shape[1] - diagram.shape[1]
+    scratch = np.empty(n_actions)
+    for i in range(points.shape[0]):
+        cells[i] = action_values(diagram, models, width, points[i], scratch)
+        actions[i] = best_action(scratch, n_actions, 0.0)
+        values[i] = scratch[actions[i]]
+
+
+@dataclass(frozen=True)
+class CellPolicy:
+    """A policy as arrays; see the module."""
+
+    origin: FloatArray
+    diagram: FloatArray
+    models: FloatArray
+    width: float
+    codevectors: FloatArray
+    """In the observation's units, shape (K, d)."""
+
+    @classmethod
+    def blank(cls, n_features: int, n_actions: int) -> "CellPolicy":
+        """One cell, in which all actions are equal."""
+        return cls(
+            np.zeros(n_features),
+            np.zeros((1, 1 + n_features)),
+            np.zeros((1, 1 + n_features + n_actions)),
+            1.0,
+            np.zeros((1, n_features)),
+        )
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return len(self.diagram)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return int(self.models.shape[1] - self.diagram.shape[1])
+
+    @property
+    def q_values(self) -> FloatArray:
+        """Value of each action at each codevector by that cell's own model, shape (K, A)."""
+        d = len(self.origin)
+        points = self.codevectors - self.origin
+        common = self.models[:, 0] + (self.models[:, 1 : 1 + d] * points).sum(axis=1)
+        return np.asarray(common[:, None] + self.models[:, 1 + d :])
+
+    def evaluate(self, observations: npt.NDArray[Any]) -> tuple[IntArray, IntArray, FloatArray]:
+        """Nearest cell, greedy action and its value, all of shape (n,), of observations, (n, d)."""
+        points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
+        cells, actions = np.empty((2, len(points)), dtype=np.int64)
+        values = np.empty(len(points))
+        evaluate_batch(points, self.diagram, self.models, self.width, cells, actions, values)
+        return cells, actions, values
+
+    @property
+    def arrays(self) -> dict[str, FloatArray]:
+        """All of it, for a file."""
+        return {**vars(self), "width": np.array(self.width)}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, FloatArray]) -> "CellPolicy":
+        """Make one of what :attr:`arrays` returned."""
+        return cls(**{**arrays, "width": float(arrays["width"])})  # type: ignore[arg-type]

@@ -1,0 +1,346 @@
+"""The replaying agent: cells and values fitted to all that was ever seen."""
+
+from dataclasses import asdict
+from typing import Any, Self, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents import qlearning as ql
+from oda_rl.agents import replay
+from oda_rl.agents.base import Agent, spawn_rngs
+from oda_rl.agents.cell_policy import CellPolicy
+from oda_rl.agents.config import FittedQConfig
+from oda_rl.agents.environments import make_env
+from oda_rl.agents.fitted_core import FittedCore
+from oda_rl.agents.fused import evaluate_policy_on_cartpole
+from oda_rl.agents.history import Level
+from oda_rl.agents.loops import Progress, last_episode, train_fitted, train_stepwise
+from oda_rl.agents.refusal import action_index, checked_batch
+from oda_rl.agents.spaces import Interface
+from oda_rl.agents.training import EpisodeLog, Interrupt
+from oda_rl.envs.dynamics import compiled_dynamics
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class FittedQAgent(Agent):
+    """Fitted Q-iteration over annealed cells, in a metric that is learned along: no knobs.
+
+    The agent plays, remembers every transition, and fits anew whenever they have grown by a tenth:
+
+    1. Online deterministic annealing places .4 √n cells among the states visited. Distances are in
+       the learned metric: along the directions in which Q changes, they count.
+    2. Twenty sweeps of fitted Q-iteration over all transitions, with Watkins' λ-returns. In a cell
+       the actions share one slope and differ by an intercept, as in the analysis of covariance:
+       within a cell actions were taken at different places, so constants alone would confuse the
+       action with the place, and a slope for each action would be too variable. The slope cancels
+       when actions are compared. An action that was not tried in a cell is believed to be worth the
+       best return seen.
+    3. The gradients of the new Q make the next metric (:mod:`oda_rl.metric`).
+
+    It explores with some .4 random decisions an episode, each of which may be held for many steps;
+    while all returns are equal it does nothing else.
+
+    Delivered is not the newest policy, which may be far worse, but the one with the best lower
+    bound (mean minus standard error) of its own training returns: ``predict``, ``evaluate`` and
+    ``policy`` use that one. The newest, with which training goes on, is ``newest``.
+
+    Parameters
+    ----------
+    env : str or gymnasium.Env
+        An environment, or the id of one. Observations: Box of any shape; actions: Discrete.
+    seed : int or None
+        Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+    **config
+        Settings of :class:`oda_rl.agents.FittedQConfig`.
+
+    Attributes
+    ----------
+    env : gymnasium.Env or None
+        None for a loaded agent until its environment is needed.
+    config : FittedQConfig
+        The settings in force.
+    episodes : EpisodeLog
+        Return, length and time of every training episode.
+    training_seconds : float
+        Spent in :meth:`learn`.
+
+    Raises
+    ------
+    ValueError
+        For settings out of range, or an unknown environment id.
+    TypeError
+        For unknown settings, or spaces that are not supported.
+
+    References
+    ----------
+    D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6 (2005).
+    C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
+    deterministic annealing".
+
+    Examples
+    --------
+    >>> agent = FittedQAgent("CartPole-v1", seed=0).learn(10_000)
+    >>> action, _ = agent.predict(agent.env.reset(seed=1)[0])
+    >>> agent.evaluate(10, seed=1).shape
+    (10,)
+    """
+
+    def __init__(
+        self, env: str | gym.Env[Any, Any], *, seed: int | None = None, **config: Any
+    ) -> None:
+        made = make_env(env) if isinstance(env, str) else env
+        self._build(Interface.of(made), FittedQConfig(**config), seed)
+        self.env = made
+        self.env_id = made.spec.id if made.spec is not None else None
+        self._solved_return = made.spec.reward_threshold if made.spec is not None else None
+
+    def _build(self, interface: Interface, config: FittedQConfig, seed: int | None) -> None:
+        self._rngs = spawn_rngs(seed, ("explore", "fitting", "reservoir", "env", "predict"))
+        self._env_rng = self._rngs["env"]
+        self.interface, self.config = interface, config
+        self.episodes = EpisodeLog()
+        self.training_seconds = 0.0
+        rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
+        self._core = FittedCore(interface, config, *rngs)
+        self._acted = False
+
+    @property
+    def policy(self) -> CellPolicy:
+        """The delivered policy."""
+        return self._core.policy
+
+    @property
+    def newest(self) -> CellPolicy:
+        """The policy of the latest fit."""
+        return self._core.newest
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the delivered policy."""
+        return self.policy.n_cells
+
+    @property
+    def q_values(self) -> FloatArray:
+        """Value of each action at each codevector, shape (n_cells, n_actions)."""
+        return self.policy.q_values
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
+        return self.policy.codevectors
+
+    @property
+    def history(self) -> list[Level]:  # type: ignore[override]
+        """The cells after each fit."""
+        return self._core.history
+
+    @property
+    def temperature(self) -> float:
+        """NaN: annealing begins and ends within each fit."""
+        return float("nan")
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps learned from."""
+        return int(self._core.clock[ql.STEPS])
+
+    @property
+    def metric_(self) -> FloatArray | None:
+        """The metric in the observation's units, shape (d, d); None before the first fit.
+
+        A Mahalanobis matrix, of trace d in standard deviations of the observation: the next fit
+        places cells by its square root.
+        """
+        metric, scale = self._core.metric, self.scale_
+        if scale is None:
+            return None
+        matrix = np.eye(len(scale)) if metric is None else metric
+        return np.asarray(matrix * np.outer(scale, scale))
+
+    @property
+    def scale_(self) -> FloatArray | None:
+        """Inverse standard deviation of each component among the states visited; 0 if constant."""
+        return self._core.scale
+
+    @property
+    def solved_return(self) -> float | None:
+        """The environment's reward threshold, if it has one."""
+        return self._solved_return
+
+    def act(self, observation: npt.ArrayLike) -> int:
+        """Choose an action by the newest policy, exploring as training asks for.
+
+        Parameters
+        ----------
+        observation : array_like
+            One observation, in the shape of the observation space.
+
+        Returns
+        -------
+        int
+            An action of the environment's action space.
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        action = self._core.act(self.interface.flatten("observation", observation))
+        self._acted = True
+        return self.interface.first_action + action
+
+    def update(
+        self,
+        observation: npt.ArrayLike,
+        action: int,
+        reward: SupportsFloat,
+        next_observation: npt.ArrayLike,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        """Remember one step of the environment, and fit anew when that is due.
+
+        Parameters
+        ----------
+        observation, next_observation : array_like
+            Before and after the step, in the shape of the observation space.
+        action : int
+            The action taken, usually what :meth:`act` returned.
+        reward : float
+            The reward received; finite.
+        terminated, truncated : bool
+            As ``env.step`` returned them.
+
+        Raises
+        ------
+        RuntimeError
+            If :meth:`act` has not been called since the last update.
+        ValueError
+            For a wrong shape, an unknown action, or values that are not finite. Nothing has been
+            learned then.
+        """
+        if not self._acted:
+            raise RuntimeError("update was called before act: call act(observation) first")
+        core = self._core
+        events = replay.update(
+            self.interface.flatten("observation", observation),
+            action_index(action, self.interface),
+            float(reward),
+            self.interface.flatten("next_observation", next_observation),
+            bool(terminated),
+            bool(truncated),
+            *core.arrays,
+        )
+        if events:
+            core.attend(events, "observation, next_observation or reward")
+        self._acted = False
+        if events & ql.EPISODE_END:
+            self.episodes.append(last_episode(core, self.training_seconds))
+
+    def predict(
+        self,
+        observation: npt.ArrayLike,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """Return the delivered policy's action for one observation, or the actions for a batch.
+
+        The signature is that of Stable-Baselines3, whose ``evaluate_policy`` takes this agent.
+
+        Parameters
+        ----------
+        observation : array_like
+            One observation, or a batch with one more leading dimension.
+        state, episode_start
+            Ignored; ``state`` is returned.
+        deterministic : bool
+            False explores as training does at present, but holds no action.
+
+        Returns
+        -------
+        action : numpy.int64 or ndarray of int64, shape (n,)
+        state
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        points = checked_batch(observation, self.interface)
+        actions = self.policy.evaluate(points)[1]
+        if not deterministic:
+            rng = self._rngs["predict"]
+            explore = rng.random(len(actions)) < self._core.epsilon
+            draws = rng.integers(self.interface.n_actions, size=len(actions))
+            actions = np.where(explore, draws, actions)
+        actions = self.interface.first_action + actions
+        single = np.shape(observation) == self.interface.observation_shape
+        return (actions[0] if single else actions), state
+
+    def cell(self, observation: npt.ArrayLike) -> Any:
+        """Return the nearest cell of one observation (int), or those of a batch, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        cells = self.policy.evaluate(checked_batch(observation, self.interface))[0]
+        single = np.shape(observation) == self.interface.observation_shape
+        return int(cells[0]) if single else cells
+
+    def _train(
+        self, env: gym.Env[Any, Any], total: int, one_by_one: bool, interrupt: Interrupt
+    ) -> Progress:
+        self._core.begin_episode()
+        self._acted = False
+        dynamics = compiled_dynamics(env)
+        observation = self._reset_env(env)
+        if dynamics is None:
+            return train_stepwise(self._core, env, observation, total, interrupt)
+        return train_fitted(self._core, dynamics, total, one_by_one)
+
+    def _evaluate_fused(
+        self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
+    ) -> FloatArray | None:
+        dynamics = compiled_dynamics(env)
+        if dynamics is None or dynamics.time_limit is None:
+            return None
+        env.reset(seed=seed)
+        policy = self.policy
+        returns = np.empty(n_episodes)
+        evaluate_policy_on_cartpole(
+            *dynamics.arguments,
+            dynamics.read_state(),
+            dynamics.env.np_random,
+            policy.diagram,
+            policy.models,
+            policy.width,
+            policy.origin,
+            returns,
+        )
+        return returns
+
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        metadata = {
+            "partition": "oda",
+            "solved_return": self._solved_return,
+            "config": asdict(self.config),
+            "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
+        }
+        return metadata, self._core.state()
+
+    @classmethod
+    def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        agent = cls.__new__(cls)
+        interface = Interface.from_json(metadata["interface"])
+        agent._build(interface, FittedQConfig(**metadata["config"]), None)
+        agent._solved_return = metadata["solved_return"]
+        agent._core.restore(arrays)
+        for name, rng in agent._rngs.items():
+            rng.bit_generator.state = metadata["rngs"][name]
+        return agent

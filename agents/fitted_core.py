@@ -1,0 +1,362 @@
+"""The state of a fitted agent: memory, policies that compete, and when to fit anew."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents import qlearning as ql
+from oda_rl.agents import replay
+from oda_rl.agents.cell_policy import CellPolicy
+from oda_rl.agents.config import FittedQConfig
+from oda_rl.agents.fitting import fit
+from oda_rl.agents.history import Level
+from oda_rl.agents.memory import GOES_ON, LAST_ROW, MARK, REWARD, Memory
+from oda_rl.agents.refusal import refuse
+from oda_rl.agents.spaces import Interface
+
+FloatArray = npt.NDArray[np.float64]
+
+_BLOCK = 500  # random numbers drawn at a time
+_RECENT_RETURNS = 200  # whose spread says how sure a mean is
+_RECENT_LENGTHS = 20
+_PRIOR_WEIGHT = 3.0  # degrees of freedom
+_DROPPED = 10  # policies, the worst, when there are too many
+_SAME = 1e-9  # relative spread below which returns are all equal
+_HORIZONS = 10.0  # that count as an episode where none ends
+_LATEST = 3  # policies that are too new to be confirmed
+_CONFIRMING = 0.5  # as many steps as before a refit
+_PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
+
+
+class Record:
+    """A policy and the returns of the training episodes that were played with it."""
+
+    def __init__(self, policy: CellPolicy, n: int = 0, mean: float = 0.0, m2: float = 0.0) -> None:
+        self.policy = policy
+        self.n, self.mean = n, mean
+        self.m2 = m2
+        """Sum of squared deviations from the mean."""
+
+    def add(self, episode_return: float) -> None:
+        """Count one more episode (Welford's recursion)."""
+        self.n += 1
+        change = episode_return - self.mean
+        self.mean += change / self.n
+        self.m2 += change * (episode_return - self.mean)
+
+    def lower_bound(self, spread: float) -> float:
+        """Mean return minus its standard error."""
+        return self.mean - spread / math.sqrt(self.n)
+
+
+class FittedCore:
+    """The arrays of a fitted agent, and what is done when compiled code reports an event.
+
+    Parameters
+    ----------
+    interface : Interface
+        Of the environment.
+    config : FittedQConfig
+        Settings of the agent.
+    explore, fitting, reservoir : numpy.random.Generator
+        Decide on exploration, on samples that are fitted to, on episodes that are kept.
+    """
+
+    step = staticmethod(replay.step)
+
+    def __init__(
+        self,
+        interface: Interface,
+        config: FittedQConfig,
+        explore: np.random.Generator,
+        fitting: np.random.Generator,
+        reservoir: np.random.Generator,
+    ) -> None:
+        self.interface, self.config = interface, config
+        self.history: list[Level] = []
+        self.metric: FloatArray | None = None
+        self.scale: FloatArray | None = None
+        self.newest = CellPolicy.blank(interface.n_features, interface.n_actions)
+        self.records: list[Record] = []
+        self._explore, self._fitting = explore, fitting
+        d, n_actions = interface.n_features, interface.n_actions
+        self.memory = Memory(d, interface.dtype, config.max_transitions, reservoir)
+        self.clock: npt.NDArray[np.int64] = np.zeros(replay.N_CLOCK, dtype=np.int64)
+        self.vectors: FloatArray = np.zeros((ql.N_VECTORS, max(d, n_actions, _BLOCK)))
+        self.settings = self.vectors[ql.SETTINGS]
+        explore.random(out=self.vectors[ql.UNIFORM])
+        self.clock[LAST_ROW] = -1
+        self.clock[replay.LONGEST_HOLD] = config.longest_hold
+        self._values: FloatArray | None = None
+        self._returns: list[float] = []
+        self._lengths: list[int] = []
+        self._whole = True  # the running episode has been played with one policy
+        self._confirming: Record | None = None
+        self._confirmed = 0  # steps spent on that
+        self.settings[replay.EPSILON] = 1.0
+        self._set_due()
+        self._open()
+
+    @property
+    def policy(self) -> CellPolicy:
+        """The policy with the best lower bound of its training returns, or the newest."""
+        return self._best().policy if self.records else self.newest
+
+    @property
+    def epsilon(self) -> float:
+        """Present probability of a random decision."""
+        return float(self.settings[replay.EPSILON])
+
+    def begin_episode(self) -> None:
+        """Forget an episode that was not finished."""
+        ql.begin_episode(self.clock, self.vectors)
+        self.clock[replay.HELD] = 0
+        self._whole = True
+
+    def act(self, vector: npt.NDArray[Any]) -> int:
+        """Choose an action (from 0) for a flattened observation."""
+        while True:
+            code = replay.act(vector, *self.arrays)
+            if code >= 0:
+                return code
+            self.attend(-code, "observation")
+
+    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
+        """Return ``code``: no event is frequent."""
+        return code
+
+    def withdraw_choice(self) -> None:
+        """Give back the random number of the last choice, or the step that it held an action."""
+        if self.clock[replay.DREW]:
+            self.clock[ql.NEXT_UNIFORM] -= 1
+            self.clock[replay.HELD] = 0
+        else:
+            self.clock[replay.HELD] += 1
+        self.clock[replay.DREW] = 0
+
+    def attend(self, events: int, what: str) -> None:
+        """Do what compiled code could not.
+
+        Parameters
+        ----------
+        events : int
+            Bits of :mod:`oda_rl.agents.qlearning` and :mod:`oda_rl.agents.replay`.
+        what : str
+            What to name in the error if a value was bad.
+
+        Raises
+        ------
+        ValueError
+            If the shape of an observation was wrong, or it or the reward was not finite.
+        """
+        refuse(events, what, self.interface)
+        if events & ql.UNIFORMS:
+            self._explore.random(out=self.vectors[ql.UNIFORM])
+            self.clock[ql.NEXT_UNIFORM] = 0
+        if events & ql.EPISODE_END:
+            self._note_episode(
+                float(self.settings[ql.LAST_RETURN]), int(self.clock[ql.LAST_LENGTH])
+            )
+        if events & replay.REFIT:
+            doubtful = None if self._confirming else self._doubtful()
+            if self._confirming:
+                self._confirmed += int(self.clock[replay.NEW_STEPS])
+            if doubtful is None:
+                self._confirming = None
+                self.refit()
+            else:
+                self._confirm(doubtful)
+        if self.memory.make_room(self.clock):
+            self._open()
+
+    def note_episodes(self, episodes: FloatArray) -> None:
+        """Note episodes that compiled code played, shape (n, 3): return, length, and more."""
+        for episode_return, length, _ in episodes.tolist():
+            self._note_episode(episode_return, int(length))
+
+    def _note_episode(self, episode_return: float, length: int) -> None:
+        self._returns = [*self._returns[1 - _RECENT_RETURNS :], episode_return]
+        self._lengths = [*self._lengths[1 - _RECENT_LENGTHS :], length]
+        whole, self._whole = self._whole, True
+        if not whole or self.epsilon >= 1.0:  # it says nothing about one policy
+            return
+        record = self._confirming
+        if record is None:
+            if not self.records or self.records[-1].policy is not self.newest:
+                self.records.append(Record(self.newest))
+                self._drop_worst()
+            record = self.records[-1]
+        record.add(episode_return)
+
+    def _drop_worst(self) -> None:
+        if len(self.records) > self.config.kept_policies:
+            older, latest = self.records[:-1], self.records[-1]
+            spread = self._spread()
+            bounds = np.argsort([record.lower_bound(spread) for record in older])
+            keep = max(len(older) - _DROPPED, self.config.kept_policies - _DROPPED, 1)
+            self.records = [*(older[i] for i in np.sort(bounds[-keep:])), latest]
+
+    def _best(self) -> Record:
+        spread = self._spread()
+        return max(self.records, key=lambda record: record.lower_bound(spread))
+
+    def _spread(self) -> float:
+        """Return the standard deviation of a policy's return, pooled over all.
+
+        While little is known of that, also that of the latest returns, whatever the policy.
+        """
+        squares = sum(record.m2 for record in self.records)
+        freedom = sum(record.n - 1 for record in self.records)
+        prior = float(np.var(self._returns)) if self._returns else 0.0
+        return math.sqrt((squares + _PRIOR_WEIGHT * prior) / (freedom + _PRIOR_WEIGHT))
+
+    def _doubtful(self) -> Record | None:
+        """Return the record whose policy would be delivered, if it has been played too little.
+
+        Not while it is one of the latest: learning goes on then, and soon there may be better.
+        """
+        spent = self._confirmed > self.config.confirm_share * self.clock[ql.STEPS]
+        if spent or len(self.records) <= _LATEST:
+            return None
+        best = self._best()
+        too_few = best.n < self.config.confirm_episodes
+        return best if too_few and best not in self.records[-_LATEST:] else None
+
+    def _confirm(self, record: Record) -> None:
+        """Play a policy again, without exploration, to be surer of its return."""
+        self._confirming = record
+        self._whole = bool(self.clock[ql.EPISODE_LENGTH] == 0)
+        self.settings[replay.EPSILON] = 0.0
+        self._set_due(_CONFIRMING)
+        self._open()
+
+    def refit(self) -> None:
+        """Fit partition and values to all that is remembered."""
+        before = self.memory.rows(self.clock)
+        values = self._known_values(before)
+        kept = self.memory.thin_out(self.clock)
+        if kept is not None and values is not None:
+            values = values[kept]
+        n = self.memory.rows(self.clock)
+        found = fit(
+            self.memory.observations[:n],
+            self.memory.steps[:n],
+            values,
+            self.metric,
+            self.interface.n_actions,
+            self.config,
+            self._fitting,
+        )
+        self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
+        self._values = found.values
+        self._whole = bool(self.clock[ql.EPISODE_LENGTH] == 0)
+        self.clock[replay.HELD] = 0
+        self.settings[replay.EPSILON] = self._exploration()
+        self._set_due()
+        self._open()
+        step = int(self.clock[ql.STEPS])
+        self.history.append(Level(step, np.nan, self.newest.codevectors, None))
+
+    def _known_values(self, n: int) -> FloatArray | None:
+        """Values of all rows: from the last fit, and by its policy for those that are newer."""
+        if self._values is None:
+            return None
+        rows = self.memory.observations[len(self._values) : n]
+        return np.concatenate([self._values, self.newest.evaluate(rows)[2]])
+
+    def _exploration(self) -> float:
+        """So many random decisions an episode, or nothing else while all returns are equal."""
+        returns, length = np.array(self._returns), self._episode_length()
+        if len(returns) == 0:  # no episode has ended: its rewards have to do
+            steps = self.memory.steps[: self.memory.rows(self.clock)]
+            returns = steps[steps[:, MARK] == GOES_ON, REWARD]
+        if np.ptp(returns) <= _SAME * np.abs(returns).max():
+            return 1.0
+        return min(1.0, self.config.exploration / length)
+
+    def _episode_length(self) -> float:
+        """Return the mean length of the latest episodes, or ten horizons if none ever ended."""
+        if self._lengths:
+            return float(np.mean(self._lengths))
+        return _HORIZONS / (1.0 - self.config.discount)
+
+    def _set_due(self, share: float = 1.0) -> None:
+        n = int(self.clock[ql.STEPS])
+        needed = int(share * max(self.config.least_refit, self.config.refit_every * n))
+        needed = max(needed, 1)
+        self.clock[replay.NEEDED], self.clock[replay.LATEST] = needed, _PATIENCE * needed
+        self.clock[replay.NEW_STEPS] = 0
+
+    def _open(self) -> None:
+        """Let compiled code work on the present memory and policy."""
+        policy = self._confirming.policy if self._confirming else self.newest
+        self.vectors[ql.ORIGIN, : len(policy.origin)] = policy.origin
+        self.settings[replay.WIDTH] = policy.width
+        self.arrays = (
+            self.memory.observations,
+            self.memory.steps,
+            policy.diagram,
+            policy.models,
+            self.clock,
+            self.vectors,
+        )
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all arrays that have to be saved, the history apart."""
+        policies = [self.newest, *(record.policy for record in self.records)]
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "vectors": self.vectors,
+            "clock": self.clock,
+            "returns": np.array(self._returns),
+            "lengths": np.array(self._lengths),
+            "whole": np.array(self._whole),
+            "recorded": np.array(bool(self.records) and self.records[-1].policy is self.newest),
+            "confirming": np.array([self._confirming is record for record in self.records]),
+            "confirmed": np.array(self._confirmed),
+            "record_n": np.array([record.n for record in self.records]),
+            "record_mean": np.array([record.mean for record in self.records]),
+            "record_m2": np.array([record.m2 for record in self.records]),
+            **{f"memory_{name}": array for name, array in self.memory.state(self.clock).items()},
+        }
+        for name in ("metric", "scale", "_values"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
+        for i, policy in enumerate(policies):
+            arrays.update({f"policy{i}_{name}": a for name, a in policy.arrays.items()})
+        return arrays
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what :meth:`state` returned."""
+        self.vectors[:], self.clock[:] = arrays["vectors"], arrays["clock"]
+        self._returns, self._lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
+        self._whole = bool(arrays["whole"])
+        for name in ("metric", "scale", "_values"):
+            setattr(self, name, arrays.get(name))
+        self.memory.restore(_part(arrays, "memory_"))
+        counts = arrays["record_n"].tolist()
+        means, squares = arrays["record_mean"].tolist(), arrays["record_m2"].tolist()
+        policies = [
+            CellPolicy.from_arrays(_part(arrays, f"policy{i}_")) for i in range(len(counts) + 1)
+        ]
+        self.newest = policies[0]
+        self.records = [
+            Record(policy, *played)
+            for policy, *played in zip(policies[1:], counts, means, squares, strict=True)
+        ]
+        if arrays["recorded"]:
+            self.records[-1].policy = self.newest
+        self._confirmed = int(arrays["confirmed"])
+        confirming = np.flatnonzero(arrays["confirming"])
+        self._confirming = self.records[confirming[0]] if len(confirming) else None
+        self._open()
+
+
+def _part(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,232 @@
+"""What an agent has been through: trajectories in two arrays, for compiled code to write and read.
+
+``observations``, shape (capacity, d), and ``steps``, shape (capacity, 3): row i holds an
+observation and, where a step was taken from it, (action, reward, ``GOES_ON``); the next row is what
+the step led to. The last row of a trajectory has no step, and instead of ``GOES_ON`` the mark
+``TERMINAL``, which is worth nothing, or ``CUT``, whose value has to be guessed. So every
+observation is stored once.
+
+Two counters of a clock belong to it: ``LAST_ROW``, and ``FRESH``, which is 1 if the row after that
+holds an observation from which a trajectory may begin. Rows go round: the first one follows the
+last.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled, inlined
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Observations = npt.NDArray[Any]
+"""Of float32 or float64."""
+
+ACTION, REWARD, MARK = range(3)
+UNUSED, GOES_ON, TERMINAL, CUT = 0.0, 1.0, 2.0, 3.0
+LAST_ROW, FRESH = range(2)  # the first slots of the clock
+
+_FIRST_CAPACITY = 1024
+_MARGIN = 4  # rows that are kept free: an episode of one step takes two
+
+
+@inlined
+def begin(
+    observations: Observations, steps: FloatArray, clock: IntArray, vector: Observations
+) -> None:
+    """Note the observation that the next step starts from, unless it is the latest row's."""
+    last = clock[LAST_ROW]
+    if last >= 0 and steps[last, MARK] == CUT:
+        same = True
+        for j in range(observations.shape[1]):
+            if observations[last, j] != observations.dtype.type(vector[j]):
+                same = False
+        if same:
+            clock[FRESH] = 0
+            return
+    row = (last + 1) % observations.shape[0]
+    for j in range(observations.shape[1]):
+        observations[row, j] = vector[j]
+    clock[FRESH] = 1
+
+
+@inlined
+def remember(
+    observations: Observations,
+    steps: FloatArray,
+    clock: IntArray,
+    action: int,
+    reward: float,
+    vector: Observations,
+    terminated: bool,
+) -> None:
+    """Note a step from where :func:`begin` was, or the last step led to, and what it led to."""
+    capacity = observations.shape[0]
+    row = clock[LAST_ROW]
+    if clock[FRESH] == 1:
+        row = (row + 1) % capacity
+        clock[FRESH] = 0
+    steps[row, ACTION] = action
+    steps[row, REWARD] = reward
+    steps[row, MARK] = GOES_ON
+    row = (row + 1) % capacity
+    for j in range(observations.shape[1]):
+        observations[row, j] = vector[j]
+    steps[row, ACTION] = -1.0
+    steps[row, REWARD] = 0.0
+    steps[row, MARK] = TERMINAL if terminated else CUT
+    clock[LAST_ROW] = row
+
+
+@compiled
+def watkins_targets(
+    steps: FloatArray,
+    values: FloatArray,
+    greedy: IntArray,
+    discount: float,
+    trace_decay: float,
+    targets: FloatArray,
+) -> None:
+    """Write Watkins' λ-return of each row of trajectories, all of shape (n,).
+
+    ``values`` are those of the greedy actions. Where the next action taken was not greedy, the
+    return ends with the value; rows without a step keep their value (0 after the end).
+    """
+    n = steps.shape[0]
+    for i in range(n - 1, -1, -1):
+        if steps[i, MARK] != GOES_ON:
+            targets[i] = 0.0 if steps[i, MARK] == TERMINAL else values[i]
+            continue
+        future = targets[i + 1]
+        if steps[i + 1, MARK] == GOES_ON:
+            if greedy[i + 1] == steps[i + 1, ACTION]:
+                future = (1.0 - trace_decay) * values[i + 1] + trace_decay * future
+            else:
+                future = values[i + 1]
+        targets[i] = steps[i, REWARD] + discount * future
+
+
+@compiled
+def discounted_returns(steps: FloatArray, discount: float) -> tuple[float, float]:
+    """Greatest and least discounted return to the end of a trajectory, and 0 if that is more."""
+    most, least, future = 0.0, 0.0, 0.0
+    for i in range(steps.shape[0] - 1, -1, -1):
+        if steps[i, MARK] != GOES_ON:
+            future = 0.0
+            continue
+        future = steps[i, REWARD] + discount * future
+        most, least = max(most, future), min(least, future)
+    return most, least
+
+
+def in_order(ring: FloatArray, last_row: int, full: bool) -> FloatArray:
+    """Return what a ring holds, the oldest first.
+
+    The oldest row may have been the second of two: a step leads on to the row after it all the
+    same.
+    """
+    latest = ring[: last_row + 1]
+    return np.concatenate([ring[last_row + 1 :], latest]) if full else latest
+
+
+class Memory:
+    """Trajectories without end, or a bounded, fair sample of whole ones.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of observations.
+    dtype : numpy.dtype
+        Of the observations.
+    max_steps : int or None
+        Bound; trajectories are then drawn by a reservoir: each one, old or new, is as likely to be
+        among those that are kept as any other. The latest, unfinished one always is.
+    rng : numpy.random.Generator
+        Draws the keys of the reservoir.
+
+    Attributes
+    ----------
+    observations, steps : ndarray
+        See the module. Compiled code writes to them.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        dtype: npt.DTypeLike,
+        max_steps: int | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.observations: Observations = np.zeros((_FIRST_CAPACITY, n_features), dtype)
+        self.steps: FloatArray = np.zeros((_FIRST_CAPACITY, 3))
+        self.max_steps = max_steps
+        self._rng = rng
+        self._keys: FloatArray = np.zeros(0)  # of finished trajectories, in their order
+
+    def rows(self, clock: IntArray) -> int:
+        """How many rows count."""
+        return int(clock[LAST_ROW]) + 1
+
+    def make_room(self, clock: IntArray) -> bool:
+        """Make sure that a few more rows fit; returns whether the arrays are new ones."""
+        capacity = len(self.observations)
+        if self.rows(clock) + _MARGIN <= capacity:
+            return False
+        for name in ("observations", "steps"):
+            old = getattr(self, name)
+            new = np.zeros((capacity + capacity // 2, *old.shape[1:]), old.dtype)
+            new[:capacity] = old
+            setattr(self, name, new)
+        return True
+
+    def thin_out(self, clock: IntArray) -> BoolArray | None:
+        """Drop whole trajectories if there are too many steps.
+
+        Returns which rows have been kept, or None if all have.
+        """
+        n = self.rows(clock)
+        if self.max_steps is None or n == 0:
+            return None
+        ends = np.flatnonzero(self.steps[: n - 1, MARK] != GOES_ON) + 1  # the last one may go on
+        new = self._rng.random(len(ends) - len(self._keys))
+        self._keys = np.concatenate([self._keys, new])
+        lengths = np.diff(np.concatenate([[0], ends, [n]]))
+        if n - len(lengths) <= self.max_steps:
+            return None
+        order = np.concatenate([[len(ends)], np.argsort(self._keys)])
+        total = np.cumsum(lengths[order] - 1)
+        kept = np.zeros(len(lengths), dtype=np.bool_)
+        kept[order[total <= self.max_steps]] = True
+        kept[-1] = True
+        self._keys = self._keys[kept[:-1]]
+        rows = np.repeat(kept, lengths)
+        m = int(rows.sum())
+        for array in (self.observations, self.steps):
+            free = array[n].copy()  # may hold the beginning of the next trajectory
+            array[:m] = array[:n][rows]
+            array[m] = free
+        clock[LAST_ROW] = m - 1
+        return rows
+
+    def state(self, clock: IntArray) -> dict[str, Observations]:
+        """Return all that has to be saved."""
+        n = self.rows(clock) + 1  # with a beginning that may be noted there
+        return {
+            "observations": self.observations[:n],
+            "steps": self.steps[:n],
+            "keys": self._keys,
+        }
+
+    def restore(self, state: Mapping[str, Observations]) -> None:
+        """Take over what :meth:`state` returned."""
+        n = len(state["observations"])
+        capacity = max(_FIRST_CAPACITY, n + n // 2)
+        for name in ("observations", "steps"):
+            old = getattr(self, name)
+            new = np.zeros((capacity, *old.shape[1:]), old.dtype)
+            new[:n] = state[name]
+            setattr(self, name, new)
+        self._keys = np.array(state["keys"])

@@ -1,0 +1,188 @@
+"""Learned metrics: which directions of the state change the value.
+
+The metric is the average outer product of the gradients of a function that was learned before
+(AGOP): distances grow along the directions in which the function changes, and vanish along those in
+which it does not. It is a Mahalanobis matrix, so the cells of a partition in it are an affine
+diagram like any other (:mod:`oda_rl.diagram`).
+
+References
+----------
+S. Trivedi, J. Wang, S. Kpotufe, G. Shakhnarovich, "A consistent estimator of the expected gradient
+outerproduct", UAI 2014.
+A. Radhakrishnan, D. Beaglehole, P. Pandit, M. Belkin, "Mechanism for feature learning in neural
+networks and backpropagation-free machine learning models", Science 383 (2024), 1461-1467.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+RIDGE = 1e-2
+REGULARISATION = 0.02
+_LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
+_NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
+
+
+def covariance(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean, shape (d,), and covariance, shape (d, d), of at least one point, shape (n, d)."""
+    n = len(points)
+    mean = np.full(n, 1.0 / n) @ points  # much faster than points.mean(axis=0)
+    centred = points - mean
+    return mean, centred.T @ centred / n
+
+
+def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Inverse standard deviation of each component; 0 for one that only rounding varies.
+
+    Examples
+    --------
+    >>> scales(*covariance(np.array([[0.0, 5.0], [4.0, 5.0]])))
+    array([0.5, 0. ])
+    """
+    deviations = np.sqrt(covariance.diagonal())
+    varying = deviations > _NEGLIGIBLE * np.abs(mean)
+    return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
+
+
+@compiled
+def _moments(
+    points: FloatArray,
+    groups: IntArray,
+    targets: FloatArray,
+    means: FloatArray,
+    squares: FloatArray,
+    products: FloatArray,
+) -> None:
+    """Write the moments of points, shape (n, d), about the mean of their group.
+
+    ``means``, shape (G, 2 + d): number, mean target and mean point; ``squares``, shape (G, d, d),
+    lower triangle; ``products``, shape (G, d): of points and targets.
+    """
+    d = points.shape[1]
+    for i in range(points.shape[0]):
+        group = groups[i]
+        if group < 0:
+            continue
+        means[group, 0] += 1.0
+        means[group, 1] += targets[i]
+        for j in range(d):
+            means[group, 2 + j] += points[i, j]
+    for group in range(means.shape[0]):
+        for j in range(1, 2 + d):
+            means[group, j] /= max(means[group, 0], 1.0)
+    for i in range(points.shape[0]):
+        group = groups[i]
+        if group < 0:
+            continue
+        y = targets[i] - means[group, 1]
+        for j in range(d):
+            x = points[i, j] - means[group, 2 + j]
+            products[group, j] += x * y
+            for k in range(j + 1):
+                squares[group, j, k] += x * (points[i, k] - means[group, 2 + k])
+
+
+def gradient_outer_product(
+    points: FloatArray, scale: FloatArray, groups: IntArray, targets: FloatArray, n_groups: int
+) -> FloatArray:
+    """Sum of n g gᵀ over groups, g the gradient of the targets there, by ridge regression.
+
+    A group of fewer than 2 (d + 1) points says nothing about a gradient and is left out.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n, d)
+        In any units.
+    scale : ndarray, shape (d,)
+        Makes them points of about unit variance; gradients are with respect to those.
+    groups : ndarray of int64, shape (n,)
+        Group of each point, below ``n_groups``: its cell and its action. Negative: none.
+    targets : ndarray, shape (n,)
+        Values of the function.
+    n_groups : int
+        How many groups there are.
+
+    Returns
+    -------
+    ndarray, shape (d, d)
+        Symmetric, positive semi-definite; 0 if no group is large enough.
+
+    Examples
+    --------
+    >>> points = np.random.default_rng(0).normal(size=(500, 2))
+    >>> groups, targets = np.zeros(500, np.int64), 3.0 * points[:, 0]
+    >>> outer = gradient_outer_product(points, np.ones(2), groups, targets, 1)
+    >>> (outer / outer.trace()).round(2)
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    d = points.shape[1]
+    means, squares = np.zeros((n_groups, 2 + d)), np.zeros((n_groups, d, d))
+    products = np.zeros((n_groups, d))
+    _moments(points, groups, targets, means, squares, products)
+    large = means[:, 0] >= 2 * (d + 1)
+    whole = np.tril(squares[large]) * np.outer(scale, scale)
+    whole += np.tril(whole, -1).transpose(0, 2, 1)
+    ridge = RIDGE * np.trace(whole, axis1=1, axis2=2) / d + _LEAST
+    whole += ridge[:, None, None] * np.eye(d)
+    gradients = np.linalg.solve(whole, (products[large] * scale)[:, :, None])[:, :, 0]
+    return np.asarray((means[large, :1] * gradients).T @ gradients)
+
+
+def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
+    """Half the old metric and half a new outer product, made to have trace d.
+
+    An outer product without a trace leaves the old metric as it is.
+    """
+    trace = float(outer.trace())
+    if not (np.isfinite(trace) and trace > 0.0):
+        return old
+    new = outer * (len(outer) / trace)
+    return new if old is None else 0.5 * (old + new)
+
+
+def root(metric: FloatArray, power: float, regularisation: float = REGULARISATION) -> FloatArray:
+    """(M + .02 I) to a power, for a symmetric positive semi-definite M, shape (d, d).
+
+    Power ½ gives L with |L (x - y)|² = (x - y)ᵀ M (x - y), but for the regularisation, which keeps
+    every direction in sight; a smaller power trusts the metric less.
+    """
+    eigenvalues, vectors = np.linalg.eigh(metric + regularisation * np.eye(len(metric)))
+    powers = np.maximum(eigenvalues, 0.0) ** power
+    return np.asarray((vectors * powers) @ vectors.T)
+
+
+def directions(metric: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return which directions of the state matter, the weightiest first.
+
+    Parameters
+    ----------
+    metric : ndarray, shape (d, d)
+        Mahalanobis matrix.
+    scale : ndarray, shape (d,)
+        Inverse standard deviations; 0 for a constant component.
+
+    Returns
+    -------
+    shares : ndarray, shape (d,)
+        Of the metric's trace, in standard deviations; they sum to 1.
+    vectors : ndarray, shape (d, d)
+        Row i: the i-th direction, of length 1, in standard deviations of the components; its
+        largest entry is positive.
+
+    Examples
+    --------
+    >>> shares, vectors = directions(np.diag([1.0, 0.0, 300.0]), np.array([1.0, 1.0, 10.0]))
+    >>> shares.round(2), vectors[0].round(2)
+    (array([0.75, 0.25, 0.  ]), array([0., 0., 1.]))
+    """
+    inverse = np.where(scale > 0.0, 1.0 / np.where(scale > 0.0, scale, 1.0), 0.0)
+    eigenvalues, vectors = np.linalg.eigh(metric * np.outer(inverse, inverse))
+    shares = np.maximum(eigenvalues[::-1], 0.0)
+    rows = vectors.T[::-1]
+    signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
+    return shares / max(float(shares.sum()), 1e-300), rows * signs[:, None]

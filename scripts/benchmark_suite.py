@@ -1,0 +1,300 @@
+"""One default for the classic-control suite: how many seeds are solved, how fast, at what size.
+
+Every agent has its package defaults, discount factor included, in real Gymnasium environments.
+Every training step is counted. A seed is solved if the delivered policy's mean return over 100
+greedy episodes reaches the threshold. Seeds are those from 50 000 000 on, which chose nothing.
+
+DQN and PPO of Stable-Baselines3, with rl-zoo's tuned hyper-parameters for each environment, learn
+in the same environments for the same number of steps: --baselines 3 gives them three seeds.
+
+Run: python scripts/benchmark_suite.py [--only CartPole-v1 ...] [--baselines 3]
+Writes results/benchmark_suite.csv as runs end (a run found there is not repeated) and
+results/benchmark_suite.png.
+"""
+
+import csv
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import tyro
+from datasets import write_rows
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make, tuned
+
+RESULTS = Path("results")
+FIRST_SEED = 50_000_000
+EVALUATION_EPISODES = 100
+FITTED, ONLINE = "FittedQAgent", "TwoTimescaleAgent"
+ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
+ONLINE_TARGETS = {BARTO: {50_000: 0.95, 100_000: 0.99}, CARTPOLE: {50_000: 0.98}}
+
+Key = tuple[str, str, int]
+Row = dict[str, Any]
+
+
+def run(method: str, name: str, seed: int) -> list[Row]:
+    """Train once, in a process of its own; a row for each checkpoint."""
+    task = next(task for task in TASKS if task.name == name)
+    rows = run_ours(method, task, seed) if method in (FITTED, ONLINE) else run_sb3(
+        method, task, seed
+    )  # fmt: skip
+    return [
+        {"method": method, "task": name, "seed": seed, **row, "solved": solved(task, row["mean"])}
+        for row in rows
+    ]
+
+
+def solved(task: Task, mean: float) -> int:
+    """Return 1 if the task counts as solved."""
+    return int(task.solved is not None and mean >= task.solved)
+
+
+def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
+    """Train one of our agents, pausing at the checkpoints."""
+    from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+
+    kind = FittedQAgent if method == FITTED else TwoTimescaleAgent
+    agent = kind(make(task), seed=seed)
+    place = make(task)
+    for steps in checkpoints(method, task):
+        agent.learn(steps - agent.num_timesteps)
+        returns = agent.evaluate(EVALUATION_EPISODES, env=place, seed=seed + 10**8)
+        yield {
+            "steps": steps,
+            "mean": float(returns.mean()),
+            "least": float(returns.min()),
+            "cells": agent.n_cells,
+            "seconds": agent.training_seconds,
+            "bytes": policy_bytes(agent),
+        }
+
+
+def policy_bytes(agent: Any) -> int:
+    """Size of the arrays that the delivered policy consists of."""
+    if hasattr(agent, "policy"):
+        policy = agent.policy
+        return int(policy.diagram.nbytes + policy.models.nbytes + policy.origin.nbytes + 8)
+    d, n_actions = agent.interface.n_features, agent.interface.n_actions
+    return int(8 * (agent.n_cells * (1 + d + n_actions) + d))
+
+
+def checkpoints(method: str, task: Task) -> tuple[int, ...]:
+    """Numbers of steps after which an agent is evaluated."""
+    return ONLINE_CHECKPOINTS if method == ONLINE else task.checkpoints
+
+
+def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
+    """Train DQN or PPO with rl-zoo's hyper-parameters."""
+    import stable_baselines3 as sb3
+    import torch
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    torch.set_num_threads(1)
+    settings = dict(tuned(method, task.env_id)[0])
+    n_envs, normalize = settings.pop("n_envs", 1), settings.pop("normalize", False)
+    envs: Any = make_vec_env(lambda: make(task), n_envs=n_envs, seed=seed)
+    if normalize:
+        envs = VecNormalize(envs, gamma=settings["gamma"])
+    model = getattr(sb3, method)("MlpPolicy", envs, seed=seed, device="cpu", **settings)
+    assert task.baseline_steps is not None
+    begun = time.perf_counter()
+    model.learn(task.baseline_steps)
+    seconds = time.perf_counter() - begun
+    place: Any = make_vec_env(lambda: make(task), n_envs=1, seed=seed + 10**8)
+    if normalize:
+        place = VecNormalize(place, training=False, norm_reward=False)
+        place.obs_rms = envs.obs_rms
+    returns, _ = evaluate_policy(
+        model, place, EVALUATION_EPISODES, return_episode_rewards=True, warn=False
+    )
+    with TemporaryDirectory() as folder:
+        model.policy.save(f"{folder}/policy")
+        size = os.path.getsize(f"{folder}/policy")
+    yield {
+        "steps": task.baseline_steps,
+        "mean": float(np.mean(returns)),
+        "least": float(np.min(returns)),
+        "cells": sum(parameter.numel() for parameter in model.policy.parameters()),
+        "seconds": seconds,
+        "bytes": size,
+    }
+
+
+def planned(only: tuple[str, ...], seeds: int | None, baselines: int) -> list[Key]:
+    """All runs: method, task, seed."""
+    runs: list[Key] = []
+    for task in TASKS:
+        if only and task.name not in only:
+            continue
+        methods = {FITTED: task.n_seeds}
+        if task.env_id in ONLINE_TARGETS:
+            methods[ONLINE] = task.n_seeds
+        if task.baseline_steps is not None:
+            methods |= {"DQN": baselines, "PPO": baselines}
+        for method, count in methods.items():
+            n = count if seeds is None else min(count, seeds)
+            runs += [(method, task.name, FIRST_SEED + i) for i in range(n)]
+    return runs
+
+
+def execute(runs: list[Key], rows: list[Row], workers: int, path: Path) -> list[Row]:
+    """Do the runs that are not among the rows, writing down each when it ends."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    done = {(row["method"], row["task"], row["seed"]) for row in rows}
+    left = [key for key in runs if key not in done]
+    with Progress() as progress, ProcessPoolExecutor(workers) as pool:
+        bar = progress.add_task("runs", total=len(left))
+        for future in as_completed([pool.submit(run, *key) for key in left]):
+            rows += future.result()
+            write_rows(path, rows)
+            progress.advance(bar)
+    return [row for row in rows if (row["method"], row["task"], row["seed"]) in set(runs)]
+
+
+def read(path: Path) -> list[Row]:
+    """Rows of earlier runs."""
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        rows: list[Row] = []
+        for row in csv.DictReader(file):
+            numbers = {key: float(row[key]) for key in ("mean", "least", "seconds")}
+            counts = {key: int(row[key]) for key in ("seed", "steps", "cells", "bytes", "solved")}
+            rows.append({**row, **numbers, **counts})
+        return rows
+
+
+def report(console: Console, rows: list[Row]) -> None:
+    """Print a table for our agents, one with the baselines, and the targets that are missed."""
+    table = Table(title="delivered policy, 100 greedy episodes a seed")
+    for column in ("task", "agent", "steps", "seeds", "solved", "mean", "median", "least",
+                   "cells", "µs/step"):  # fmt: skip
+        table.add_column(column, justify="left" if column in ("task", "agent") else "right")
+    missed: list[str] = []
+    for task in TASKS:
+        for method in (FITTED, ONLINE):
+            own = [row for row in rows if (row["method"], row["task"]) == (method, task.name)]
+            for steps in sorted({row["steps"] for row in own}):
+                at = [row for row in own if row["steps"] == steps]
+                means = np.array([row["mean"] for row in at])
+                share = float(np.mean([row["solved"] for row in at]))
+                table.add_row(
+                    task.name, method.removesuffix("Agent"), f"{steps:,}", str(len(at)),
+                    f"{share:.3f}", f"{means.mean():.1f}", f"{np.median(means):.1f}",
+                    f"{means.min():.1f}", f"{np.mean([row['cells'] for row in at]):.0f}",
+                    f"{1e6 * np.mean([row['seconds'] / steps for row in at]):.1f}",
+                )  # fmt: skip
+                goals = task.targets if method == FITTED else ONLINE_TARGETS[task.env_id]
+                if share < goals.get(steps, 0.0):
+                    missed.append(
+                        f"{method}, {task.name}, {steps:,} steps: {share:.3f} of the seeds are "
+                        f"solved, {goals[steps] - share:.3f} below the target"
+                    )
+                goal = task.least_mean if method == FITTED else None
+                if goal is not None and goal[0] == steps and means.mean() < goal[1]:
+                    missed.append(
+                        f"{method}, {task.name}, {steps:,} steps: the mean is {means.mean():.1f}, "
+                        f"{goal[1] - means.mean():.1f} below the target"
+                    )
+    console.print(table)
+    compare(console, rows)
+    for line in missed:
+        console.print(line)
+
+
+def compare(console: Console, rows: list[Row]) -> None:
+    """Print our fitted agent beside DQN and PPO after the same number of steps."""
+    if not any(row["method"] in ("DQN", "PPO") for row in rows):
+        return
+    table = Table(title="after the same number of steps (* hyper-parameters of another task)")
+    for column in ("task", "steps", "method", "seeds", "solved", "mean", "least seed", "seconds",
+                   "bytes", "rl-zoo's own"):  # fmt: skip
+        table.add_column(column)
+    for task in TASKS:
+        steps = task.baseline_steps
+        for method in (FITTED, ONLINE, "DQN", "PPO"):
+            at = [
+                row for row in rows
+                if (row["method"], row["task"], row["steps"]) == (method, task.name, steps)
+            ]  # fmt: skip
+            if not at:
+                continue
+            star = "*" if method in ("DQN", "PPO") and tuned(method, task.env_id)[1] else ""
+            means = [row["mean"] for row in at]
+            table.add_row(
+                task.name, f"{steps:,}", method.removesuffix("Agent") + star, str(len(at)),
+                f"{np.mean([row['solved'] for row in at]):.2f}", f"{np.mean(means):.1f}",
+                f"{min(means):.1f}", f"{np.median([row['seconds'] for row in at]):.2f}",
+                f"{np.median([row['bytes'] for row in at]):,.0f}", task.published,
+            )  # fmt: skip
+    console.print(table)
+
+
+def draw(rows: list[Row]) -> Path:
+    """Draw the mean return of every seed over steps, a panel for each task."""
+    from oda_rl.plotting import COLORS, new_axes
+    from oda_rl.report import save_figure
+
+    names = [task for task in TASKS if any(row["task"] == task.name for row in rows)]
+    panels = new_axes(3.1 * len(names) + 0.8, 3.6, columns=len(names))
+    for ax, task in zip(panels, names, strict=True):
+        for color, method in zip(COLORS, (FITTED, ONLINE, "DQN", "PPO"), strict=False):
+            own = [row for row in rows if (row["method"], row["task"]) == (method, task.name)]
+            steps = sorted({row["steps"] for row in own})
+            if not steps:
+                continue
+            quartiles = np.array([
+                np.percentile([row["mean"] for row in own if row["steps"] == n], (25, 50, 75))
+                for n in steps
+            ])  # fmt: skip
+            ax.plot(steps, quartiles[:, 1], "o-", color=color, markersize=4,
+                    label=method.removesuffix("Agent"))  # fmt: skip
+            ax.fill_between(steps, quartiles[:, 0], quartiles[:, 2], color=color, alpha=0.2)
+        if task.solved is not None:
+            ax.axhline(task.solved, color="0.5", linestyle="--", linewidth=1)
+        ax.set(xscale="log", xlabel="environment steps")
+        ax.set_title(task.name.replace(", ", ",\n"), fontsize=9)
+        ax.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("return: median and quartiles of seeds")
+    panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+    return save_figure(panels[0], RESULTS / "benchmark_suite.png")
+
+
+def main(
+    only: tuple[str, ...] = (),
+    seeds: int | None = None,
+    baselines: int = 0,
+    workers: int = 2,
+) -> None:
+    """Benchmark both agents on the suite.
+
+    Parameters
+    ----------
+    only
+        Names of the tasks to do; all by default.
+    seeds
+        Most seeds of each; by default 100 for the cart-poles, 40 and 20 for the others.
+    baselines
+        Seeds of DQN and PPO.
+    workers
+        Processes at a time.
+    """
+    console = Console(highlight=False)
+    path = RESULTS / "benchmark_suite.csv"
+    rows = execute(planned(only, seeds, baselines), read(path), workers, path)
+    report(console, rows)
+    console.print(f"written: {draw(rows)}, {path}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

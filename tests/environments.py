@@ -1,0 +1,135 @@
+"""Environments and wrappers that tests of both agents play in."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+BARTO = "oda_rl/BartoCartPole-v0"
+
+
+class Plain(gym.Wrapper):
+    """A wrapper that does nothing, so that the environment takes the Python loop."""
+
+
+class Toy(gym.Env):
+    """Episodes of random observations, made by a function of the environment."""
+
+    def __init__(self, observe=None, n_features=2, n_actions=2, length=10, reward=1.0):
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (n_features,), np.float64)
+        self.action_space = gym.spaces.Discrete(n_actions)
+        self.observe = observe or (lambda rng: rng.normal(size=n_features))
+        self.length, self.reward = length, reward
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.observe(self.np_random), {}
+
+    def step(self, action):
+        self.t += 1
+        done = self.length is not None and self.t >= self.length
+        return self.observe(self.np_random), self.reward, done, False, {}
+
+
+class Varied(Toy):
+    """A toy whose returns differ, because episodes end by chance, later after action 1."""
+
+    def step(self, action):
+        observation, reward, *_ = super().step(action)
+        done = self.np_random.random() < (0.2, 0.05)[min(action, 1)]
+        return observation, reward, bool(done), False, {}
+
+
+ODD = {
+    "one action": lambda kind: kind(n_actions=1),
+    "many actions": lambda kind: kind(n_actions=40),
+    "large rewards": lambda kind: kind(reward=1e9),
+    "small rewards": lambda kind: kind(reward=1e-9),
+    "equal rewards": lambda kind: kind(reward=0),
+    "constant": lambda kind: kind(lambda rng: np.ones(2)),
+    "constant component": lambda kind: kind(lambda rng: np.array([1.0, rng.normal()])),
+    "scales": lambda kind: kind(lambda rng: rng.normal(size=2) * (1e-9, 1e9)),
+    "offset": lambda kind: kind(lambda rng: rng.normal(size=2) + 1e9),
+    "duplicate": lambda kind: kind(lambda rng: np.repeat(rng.normal(), 2)),
+    "one-hot": lambda kind: kind(lambda rng: np.eye(5)[rng.integers(5)], n_features=5),
+}
+ODD_ENVS = [
+    *(pytest.param(make(Toy), id=name) for name, make in ODD.items()),
+    *(pytest.param(make(Varied), id=f"{name}, varied returns") for name, make in ODD.items()),
+    pytest.param(Toy(length=None), id="no end"),
+    pytest.param(Toy(length=1), id="one step"),
+]
+
+
+class Grid(gym.Env):
+    """Observations of two dimensions and whole numbers; actions begin at -1."""
+
+    observation_space = gym.spaces.Box(0, 255, (2, 3), dtype=np.uint8)
+    action_space = gym.spaces.Discrete(3, start=-1)
+
+    def __init__(self):
+        self.seen = set()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._observe(), {}
+
+    def _observe(self):
+        return self.np_random.integers(256, size=(2, 3), dtype=np.uint8)
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.t += 1
+        self.seen.add(int(action))
+        return self._observe(), 1, self.t >= 10, False, {}
+
+
+class Broken(gym.Wrapper):
+    """Returns what it is told to from the 50th step on."""
+
+    def __init__(self, env, change):
+        super().__init__(env)
+        self.change, self.t = change, 0
+
+    def step(self, action):
+        self.t += 1
+        result = self.env.step(action)
+        return self.change(*result) if self.t >= 50 else result
+
+
+NONSENSE = [
+    pytest.param(lambda o, r, *rest: (o * np.nan, r, *rest), "not finite", id="NaN"),
+    pytest.param(lambda o, r, *rest: (o, np.inf, *rest), "not finite", id="infinite reward"),
+    pytest.param(lambda o, r, *rest: (o[:3], r, *rest), "shape", id="short"),
+    pytest.param(lambda o, r, *rest: (o[None], r, *rest), "shape", id="nested"),
+]
+
+
+class Recording(gym.Wrapper):
+    """Keeps every observation that it returned."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.observations = []
+
+    def reset(self, **options):
+        observation, info = self.env.reset(**options)
+        self.observations.append(observation)
+        return observation, info
+
+    def step(self, action):
+        result = self.env.step(action)
+        self.observations.append(result[0])
+        return result
+
+
+def play(agent, env, n_steps, seed=77):
+    """Let an agent learn in a loop of one's own."""
+    observation, _ = env.reset(seed=seed)
+    for _ in range(n_steps):
+        action = agent.act(observation)
+        after, reward, terminated, truncated, _ = env.step(action)
+        agent.update(observation, action, reward, after, terminated, truncated)
+        observation = env.reset()[0] if terminated or truncated else after
+    return agent

@@ -1,0 +1,110 @@
+"""A policy's compiled values against the three nearest cells in plain NumPy."""
+
+import numpy as np
+import oracles
+import pytest
+
+from oda_rl.agents.cell_policy import CellPolicy, action_values, best_action
+
+
+def random_policy(n_cells, n_features, n_actions, seed=0):
+    rng = np.random.default_rng(seed)
+    codevectors = rng.normal(size=(n_cells, n_features))
+    diagram = np.column_stack([(codevectors**2).sum(axis=1), -2 * codevectors])
+    models = rng.normal(size=(n_cells, 1 + n_features + n_actions))
+    origin = rng.normal(size=n_features)
+    return CellPolicy(origin, diagram, models, 0.7, codevectors + origin), rng
+
+
+@pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (2, 3), (5, 2)])
+@pytest.mark.parametrize("n_cells", [1, 2, 3, 4, 40])
+def test_values_are_those_of_the_three_nearest_cells(n_cells, d, n_actions):
+    policy, rng = random_policy(n_cells, d, n_actions)
+    room = np.full(n_actions + 3, np.nan)  # longer than needed, as an agent's scratch is
+    for x in rng.normal(size=(200, d)):
+        longer = np.append(x, [np.nan, np.nan])
+        cell = action_values(policy.diagram, policy.models, policy.width, longer, room)
+        nearest, values = oracles.cell_values(policy.diagram, policy.models, policy.width, x)
+        assert cell == nearest == oracles.nearest(policy.codevectors - policy.origin, np.eye(d), x)
+        np.testing.assert_allclose(room[:n_actions], values, rtol=1e-9, atol=1e-12)
+        assert np.isnan(room[n_actions:]).all()
+
+
+def test_a_narrow_width_leaves_the_nearest_cell_and_a_wide_one_the_mean_of_three():
+    policy, rng = random_policy(6, 2, 3)
+    x, values = rng.normal(size=2), np.zeros(3)
+    order = np.argsort(policy.diagram[:, 0] + policy.diagram[:, 1:] @ x)[:3]
+    each = policy.models[:, :1] + policy.models[:, 1:3] @ x[:, None] + policy.models[:, 3:]
+    action_values(policy.diagram, policy.models, 1e-9, x, values)
+    np.testing.assert_allclose(values, each[order[0]])
+    action_values(policy.diagram, policy.models, 1e9, x, values)
+    np.testing.assert_allclose(values, each[order].mean(axis=0))
+
+
+@pytest.mark.parametrize(
+    ("values", "equals"),
+    [
+        ([1.0, 2.0, 2.0, -5.0], [1, 2]),
+        ([2.0, 2.0 - 1e-10, 2.0 - 1e-8], [0, 1]),
+        ([-2e9, -2e9 - 1.0, -2e9 - 100.0], [0, 1]),
+        ([0.0, 0.0, 0.0], [0, 1, 2]),
+        ([-3.0, -1.0], [1]),
+        ([0.0, -1e-300], [0]),
+        ([7.0], [0]),
+    ],
+)
+def test_ties_are_broken_evenly_by_the_number_that_is_given(values, equals):
+    room = np.array([*values, 99.0])
+    uniforms = (np.arange(600) + 0.5) / 600
+    chosen = [best_action(room, len(values), uniform) for uniform in uniforms]
+    found, counts = np.unique(chosen, return_counts=True)
+    assert found.tolist() == equals
+    assert (counts == 600 // len(equals)).all()
+    assert best_action(room, len(values), 0.0) == equals[0]
+    assert best_action(room, len(values), np.nextafter(1.0, 0.0)) == equals[-1]
+
+
+def test_q_values_are_each_cells_own_at_its_codevector():
+    policy, _ = random_policy(7, 3, 2)
+    assert policy.q_values.shape == (7, 2)
+    for k, row in enumerate(policy.q_values):
+        x = policy.codevectors[k] - policy.origin
+        alone = policy.diagram[k : k + 1], policy.models[k : k + 1]
+        expected = oracles.cell_values(*alone, policy.width, x)[1]
+        np.testing.assert_allclose(row, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_evaluate_on_a_batch_equals_one_by_one():
+    policy, rng = random_policy(9, 4, 3)
+    batch = 3 * rng.normal(size=(300, 4)) + policy.origin
+    cells, actions, values = policy.evaluate(batch)
+    assert (cells.dtype, actions.dtype) == (np.int64, np.int64)
+    assert len(set(actions)) == 3
+    for i, observation in enumerate(batch):
+        (cell,), (action,), (value,) = policy.evaluate(observation[None])
+        assert (cell, action, value) == (cells[i], actions[i], values[i])
+        arrays = policy.diagram, policy.models, policy.width
+        nearest, q = oracles.cell_values(*arrays, observation - policy.origin)
+        assert (nearest, q.argmax()) == (cell, action)
+        assert value == pytest.approx(q.max())
+    assert [part.shape for part in policy.evaluate(np.empty((0, 4)))] == [(0,)] * 3
+    single = policy.evaluate(batch.astype(np.float32))
+    np.testing.assert_allclose(single[2], values, rtol=1e-4, atol=1e-4)
+
+
+def test_evaluate_takes_the_first_of_equal_actions():
+    policy = CellPolicy.blank(3, 4)
+    assert (policy.n_cells, policy.n_actions) == (1, 4)
+    np.testing.assert_array_equal(policy.q_values, np.zeros((1, 4)))
+    for part in policy.evaluate(np.random.default_rng(0).normal(size=(5, 3))):
+        np.testing.assert_array_equal(part, 0)
+
+
+def test_a_policy_comes_back_from_its_arrays():
+    policy, rng = random_policy(5, 2, 3)
+    again = CellPolicy.from_arrays(policy.arrays)
+    batch = rng.normal(size=(20, 2))
+    for one, other in zip(again.evaluate(batch), policy.evaluate(batch), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert isinstance(again.width, float)
+    np.testing.assert_array_equal(again.q_values, policy.q_values)

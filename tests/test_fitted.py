@@ -1,0 +1,775 @@
+"""The fitted agent: both loops give the same bits, the best policy is delivered, and it learns."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import gymnasium as gym
+import numpy as np
+import oracles
+import pytest
+from environments import (
+    BARTO,
+    NONSENSE,
+    ODD_ENVS,
+    Broken,
+    Grid,
+    Plain,
+    Recording,
+    Toy,
+    Varied,
+    play,
+)
+
+from oda_rl.agents import FittedQAgent, FittedQConfig, fitted_core, load_agent, replay
+from oda_rl.agents.memory import CUT, GOES_ON, MARK
+from oda_rl.envs.dynamics import compiled_dynamics
+
+
+def rows(agent):
+    """Observations and steps that an agent remembers."""
+    core = agent._core
+    n = core.memory.rows(core.clock)
+    return core.memory.observations[:n], core.memory.steps[:n]
+
+
+def same(first, second):
+    """Everything learned and remembered is equal, bit by bit."""
+    for one, other in ((first.policy, second.policy), (first.newest, second.newest)):
+        for name in one.arrays:
+            np.testing.assert_array_equal(one.arrays[name], other.arrays[name])
+    for one, other in zip(rows(first), rows(second), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(first.episodes.rows[:, :2], second.episodes.rows[:, :2])
+    for name in ("metric_", "scale_"):
+        assert (getattr(first, name) is None) == (getattr(second, name) is None)
+        if getattr(first, name) is not None:
+            np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+    assert first.num_timesteps == second.num_timesteps
+    assert [level.step for level in first.history] == [level.step for level in second.history]
+    for one, other in zip(first.history, second.history, strict=True):
+        np.testing.assert_array_equal(one.codevectors, other.codevectors)
+    played = [[(r.n, r.mean) for r in agent._core.records] for agent in (first, second)]
+    assert played[0] == played[1]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """An agent that others only look at."""
+    return FittedQAgent("CartPole-v1", seed=0).learn(5000)
+
+
+@pytest.mark.parametrize("env_id", [BARTO, "CartPole-v1"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"metric": "std", "trace_decay": 0.0, "longest_hold": 1},
+        {"max_transitions": 700, "kept_policies": 3, "exploration": 2.0},
+    ],
+    ids=["default", "one-step", "bounded"],
+)
+def test_fused_and_python_loop_give_the_same_bits(env_id, config):
+    env = gym.make(env_id)
+    assert compiled_dynamics(env) is not None
+    assert compiled_dynamics(Plain(env)) is None
+    fused = FittedQAgent(env, seed=3, **config)
+    stepwise = FittedQAgent(Plain(gym.make(env_id)), seed=3, **config)
+    for steps in (3000, 1, 41, 2000):
+        same(fused.learn(steps), stepwise.learn(steps))
+    assert len(fused.episodes.rows) > 20
+    assert len(fused.history) > 5
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, Plain], ids=["fused", "stepwise"])
+def test_a_loop_of_ones_own_gives_the_same_bits(wrap):
+    learned = FittedQAgent(wrap(gym.make(BARTO)), seed=5).learn(3000)
+    agent = FittedQAgent(BARTO, seed=5)
+    env_seed = int(FittedQAgent(BARTO, seed=5)._env_rng.integers(2**31))
+    same(learned, play(agent, gym.make(BARTO), 3000, seed=env_seed))
+
+
+@pytest.mark.parametrize("steps", range(37, 47))
+def test_what_follows_learning_does_not_depend_on_the_loop(steps):
+    # An exploring action may be held beyond the last step of learn.
+    agents = [
+        FittedQAgent(wrap(gym.make(BARTO)), seed=0).learn(steps) for wrap in (lambda e: e, Plain)
+    ]
+    for agent in agents:
+        play(agent, gym.make(BARTO), 400)
+    same(*agents)
+
+
+def test_environments_may_return_float64_where_they_declare_float32():
+    def make():
+        env = gym.make("CartPole-v1")
+        stretch = lambda o: 1.1 * o.astype(np.float64)  # noqa: E731
+        return gym.wrappers.TransformObservation(env, stretch, env.observation_space)
+
+    learned = FittedQAgent(make(), seed=1).learn(700)
+    env_seed = int(FittedQAgent(make(), seed=1)._env_rng.integers(2**31))
+    same(learned, play(FittedQAgent(make(), seed=1), make(), 700, seed=env_seed))
+    assert rows(learned)[0].dtype == np.float32
+    ends = rows(learned)[1][:, MARK] != GOES_ON
+    assert ends.sum() <= len(learned.episodes.rows) + 1
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, Plain], ids=["fused", "stepwise"])
+def test_a_callback_changes_nothing(wrap):
+    usual, watched = (FittedQAgent(wrap(gym.make(BARTO)), seed=1) for _ in range(2))
+    same(usual.learn(2500), watched.learn(2500, callback=lambda agent: None, progress_bar=True))
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, Plain], ids=["fused", "stepwise"])
+def test_a_callback_sees_each_episode_and_can_stop(wrap):
+    seen = []
+
+    def callback(agent):
+        seen.append(len(agent.episodes.rows))
+        return len(seen) < 7
+
+    agent = FittedQAgent(wrap(gym.make(BARTO)), seed=1).learn(10**9, callback=callback)
+    assert seen == [1, 2, 3, 4, 5, 6, 7]
+    assert agent.num_timesteps == agent.episodes.rows[:, 1].sum()
+
+
+def test_same_seed_same_bits_other_seed_other_bits():
+    agents = [FittedQAgent(BARTO, seed=seed).learn(1500) for seed in (9, 9, 10)]
+    same(*agents[:2])
+    assert not np.array_equal(agents[0].episodes.rows[:5, 1], agents[2].episodes.rows[:5, 1])
+
+
+def test_learning_goes_on_where_it_stopped():
+    agent = FittedQAgent(BARTO, seed=0).learn(1503)
+    before = [part.copy() for part in rows(agent)]
+    episodes = len(agent.episodes.rows)
+    agent.learn(1000)
+    assert agent.num_timesteps == 2503
+    assert len(agent.episodes.rows) > episodes
+    for old, new in zip(before, rows(agent), strict=True):
+        np.testing.assert_array_equal(new[: len(old)], old)
+    assert before[1][-1, MARK] == CUT  # the episode that was left unfinished
+    assert (rows(agent)[1][:, MARK] == GOES_ON).sum() == 2503
+
+
+def test_evaluating_in_between_does_not_change_training():
+    first, second = (FittedQAgent(BARTO, seed=0).learn(1500) for _ in range(2))
+    second.evaluate(5, seed=0)
+    second.visited_states(50, seed=0)
+    second.predict(np.zeros(4), deterministic=False)
+    second.cell(np.zeros((3, 4)))
+    same(first.learn(1500), second.learn(1500))
+
+
+def test_evaluation_is_the_same_in_both_loops_and_teaches_nothing():
+    agent = FittedQAgent(BARTO, seed=0).learn(600)
+    other = FittedQAgent(BARTO, seed=0).learn(600)
+    fused = agent.evaluate(20, seed=5)
+    np.testing.assert_array_equal(fused, agent.evaluate(20, env=Plain(gym.make(BARTO)), seed=5))
+    assert len(set(fused)) > 1
+    same(agent, other)
+
+
+def pooled_spread(groups, latest):
+    """Standard deviation within groups; that of the latest counts as three more of them."""
+    squares = sum(len(group) * np.var(group) for group in groups)
+    freedom = sum(len(group) - 1 for group in groups)
+    return np.sqrt((squares + 3 * np.var(latest)) / (freedom + 3))
+
+
+def test_delivered_is_the_policy_with_the_best_lower_bound():
+    # With least_refit 200, 500 steps are too few for a refit without an end.
+    agent = FittedQAgent("CartPole-v1", seed=2, least_refit=200)
+    played, policies = defaultdict(list), {}
+    in_force, epsilon = agent.newest, 1.0
+    delivered = []
+
+    def callback(agent):
+        nonlocal in_force, epsilon
+        if epsilon < 1:  # random play says nothing about a policy
+            played[id(in_force)].append(agent.episodes.rows[-1, 0])
+            policies[id(in_force)] = in_force  # keeps the identity from being used again
+        core = agent._core
+        in_force = core._confirming.policy if core._confirming else agent.newest
+        epsilon = core.epsilon
+        delivered.append(agent.policy)
+        if not played:
+            assert agent.policy is agent.newest
+            return
+        spread = pooled_spread(played.values(), agent.episodes.rows[-200:, 0])
+        bounds = {
+            key: np.mean(returns) - spread / np.sqrt(len(returns))
+            for key, returns in played.items()
+        }
+        best = max(bounds.values())
+        assert bounds[id(agent.policy)] == pytest.approx(best, abs=1e-9 * abs(best))
+
+    agent.learn(6000, callback=callback)
+    ends = np.cumsum(agent.episodes.rows[:, 1])
+    assert {level.step for level in agent.history} <= set(ends)
+    for record in agent._core.records:
+        returns = played[id(record.policy)]
+        assert (record.n, record.mean) == (len(returns), pytest.approx(np.mean(returns)))
+    assert len(agent._core.records) > 10
+    assert len({id(policy) for policy in delivered}) > 3
+    assert any(len(returns) > 5 for returns in played.values())
+    points = rows(agent)[0].astype(float)
+    np.testing.assert_array_equal(agent.predict(points)[0], agent.policy.evaluate(points)[1])
+    np.testing.assert_array_equal(agent.q_values, agent.policy.q_values)
+    np.testing.assert_array_equal(agent.codevectors, agent.policy.codevectors)
+    assert agent.n_cells == agent.policy.n_cells
+    np.testing.assert_array_equal(agent.newest.codevectors, agent.history[-1].codevectors)
+
+
+def test_an_episode_into_which_a_refit_fell_is_nobodys():
+    options = {"least_refit": 10, "refit_every": 0.01, "confirm_episodes": 0}
+    agent = FittedQAgent("CartPole-v1", seed=0, kept_policies=1000, **options)
+    epsilons = [1.0]
+    agent.learn(3000, callback=lambda agent: epsilons.append(agent._core.epsilon))
+    ends = np.cumsum(agent.episodes.rows[:, 1])
+    fits = np.array([level.step for level in agent.history])
+    whole = [
+        not ((fits > begin) & (fits < end)).any() and epsilon < 1
+        for begin, end, epsilon in zip([0, *ends], ends, epsilons, strict=False)
+    ]
+    counted = np.array([(record.n, record.n * record.mean) for record in agent._core.records])
+    returns = agent.episodes.rows[whole, 0]
+    np.testing.assert_allclose(counted.sum(axis=0), [len(returns), returns.sum()])
+    assert 5 < sum(whole) < len(whole) - 5
+
+
+def test_it_trains_on_with_the_newest_policy():
+    agent = FittedQAgent(BARTO, seed=1, exploration=0.0, confirm_episodes=0).learn(2000)
+    assert agent._core.epsilon == 0
+    points = rows(agent)[0][-500:].astype(float)
+    newest, delivered = (one.evaluate(points)[1] for one in (agent.newest, agent.policy))
+    assert [agent.act(x) for x in points] == newest.tolist()
+    assert (newest != delivered).any()
+
+
+def test_a_doubtful_policy_is_played_again_without_exploration():
+    found = []
+
+    def callback(agent):
+        found.append(agent._core._confirming)
+        return found[-1] is None or agent.num_timesteps < 1500
+
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(20_000, callback=callback)
+    record = found[-1]
+    assert record is not None
+    assert agent._core.epsilon == 0
+    assert record.n < agent.config.confirm_episodes
+    assert record.policy is not agent.newest
+    points = rows(agent)[0].astype(float)
+    assert [agent.act(x) for x in points] == record.policy.evaluate(points)[1].tolist()
+    before, fits = record.n, len(agent.history)
+    agent._core.begin_episode()
+    play(agent, gym.make("CartPole-v1"), 1500)
+    assert record.n > before
+    assert len(agent.history) > fits
+
+
+@pytest.mark.parametrize("kept_policies", [2, 5, 15])
+def test_no_more_policies_compete_than_are_wanted(kept_policies):
+    counts = []
+
+    def callback(agent):
+        counts.append(len(agent._core.records))
+
+    agent = FittedQAgent(Varied(), seed=0, kept_policies=kept_policies)
+    agent.learn(4000, callback=callback)
+    assert len(agent.history) > 15
+    assert kept_policies - 5 <= max(counts) <= kept_policies
+
+
+def test_it_fits_anew_after_a_tenth_more_steps_at_the_end_of_an_episode():
+    agent = FittedQAgent(BARTO, seed=0, confirm_episodes=0).learn(6000)
+    ends = np.cumsum(agent.episodes.rows[:, 1])
+    last, expected = 0, []
+    for end in ends:
+        if end - last >= max(100, int(0.1 * last)):
+            last = end
+            expected.append(end)
+    assert [level.step for level in agent.history] == expected
+    assert agent.newest.n_cells <= max(4, 0.4 * np.sqrt(len(rows(agent)[0])))
+
+
+def test_it_fits_anew_without_an_end_after_ten_times_as_many():
+    agent = FittedQAgent(Toy(length=None), seed=0).learn(4500)
+    assert [level.step for level in agent.history] == [1000, 2000, 4000]
+    assert agent.policy is agent.newest
+
+
+def test_without_an_end_it_plays_at_random_until_rewards_differ():
+    env = Toy(length=None)
+    agent = FittedQAgent(env, seed=0).learn(1500)
+    assert len(agent.history) == 1
+    assert agent._core.epsilon == 1
+    env.reward = 2.0
+    agent.learn(1000)
+    assert len(agent.history) == 2
+    assert agent._core.epsilon == pytest.approx(0.4 * (1 - 0.99) / 10)  # in ten horizons
+
+
+def test_random_actions_are_held_for_one_over_a_uniform_number_of_steps():
+    agent = FittedQAgent(Toy(length=None, n_actions=50), seed=0, longest_hold=20).learn(30_000)
+    actions = rows(agent)[1][:-1, 0]
+    lengths = np.diff(np.flatnonzero(np.diff(np.concatenate([[-1], actions, [-1]]))))
+    # Some 7000 runs; one in fifty joins two decisions.
+    for length in (2, 3, 5, 10, 20):
+        assert np.mean(lengths >= length) == pytest.approx(1 / length, abs=0.03)
+    assert np.mean(lengths > 20) < 0.03
+    shares = np.bincount(actions.astype(int), minlength=50) / len(actions)
+    assert (shares > 0.008).all()
+    assert (shares < 0.04).all()
+
+
+def test_no_action_is_held_beyond_the_end_of_an_episode():
+    agent = FittedQAgent(Toy(n_actions=50), seed=0).learn(10_000)
+    _, steps = rows(agent)
+    (ends,) = np.flatnonzero(steps[:-1, MARK] != GOES_ON)[None]
+    repeated = steps[ends - 1, 0] == steps[ends + 1, 0]
+    assert len(ends) == 999
+    assert repeated.mean() < 0.05  # one in fifty
+
+
+def test_without_holding_random_actions_are_independent():
+    agent = FittedQAgent(Toy(length=None, n_actions=4), seed=0, longest_hold=1).learn(8000)
+    actions = rows(agent)[1][:-1, 0].astype(int)
+    pairs = np.bincount(4 * actions[:-1] + actions[1:], minlength=16) / (len(actions) - 1)
+    np.testing.assert_allclose(pairs, 1 / 16, atol=0.015)  # standard error .003
+
+
+def test_so_many_random_decisions_an_episode():
+    agent = FittedQAgent(BARTO, seed=0, confirm_episodes=0)
+    epsilons = []
+
+    def callback(agent):
+        epsilons.append(agent._core.epsilon)
+        if agent.history and agent.history[-1].step == agent.num_timesteps:
+            expected = min(1.0, 0.4 / agent.episodes.rows[-20:, 1].mean())
+            assert agent._core.epsilon == pytest.approx(expected)
+
+    agent.learn(4000, callback=callback)
+    assert epsilons[0] == 1
+    assert epsilons[-1] < 0.05
+
+
+def test_while_all_returns_are_equal_it_plays_at_random():
+    agent = FittedQAgent(Toy(), seed=0).learn(1000)
+    assert len(agent.history) > 3
+    assert agent._core.epsilon == 1
+    draws = [agent.predict(np.zeros(2), deterministic=False)[0] for _ in range(1000)]
+    assert np.mean(draws) == pytest.approx(0.5, abs=0.06)
+
+
+def test_it_learns_the_cart_pole():
+    # 20 other seeds all reached more than 450 of 500 here.
+    means = [
+        FittedQAgent("CartPole-v1", seed=seed).learn(10_000).evaluate(20, seed=seed).mean()
+        for seed in range(100, 106)
+    ]
+    assert sum(mean > 400 for mean in means) >= 5
+
+
+def test_it_learns_the_mountain_car():
+    # Random play never arrives: -200. 12 other seeds reached -121 to -95.
+    means = [
+        FittedQAgent("MountainCar-v0", seed=seed).learn(30_000).evaluate(20, seed=seed).mean()
+        for seed in range(100, 103)
+    ]
+    assert sum(mean > -150 for mean in means) >= 2
+
+
+def test_it_learns_the_metric_and_scale_of_what_it_visits():
+    agent = FittedQAgent("CartPole-v1", seed=0)
+    assert agent.metric_ is None
+    assert agent.scale_ is None
+    agent.learn(4000)
+    deviations = rows(agent)[0].std(axis=0)
+    np.testing.assert_allclose(agent.scale_, 1 / deviations, rtol=0.2)  # at the last fit, sampled
+    matrix = agent.metric_ / np.outer(agent.scale_, agent.scale_)
+    assert matrix.trace() == pytest.approx(4)
+    np.testing.assert_allclose(matrix, matrix.T)
+    assert np.linalg.eigvalsh(matrix)[0] > 0
+
+
+def test_thresholds_are_known_where_the_environment_has_one():
+    assert FittedQAgent("CartPole-v1").solved_return == 475
+    assert FittedQAgent(Toy()).solved_return is None
+
+
+def test_the_memory_is_a_bounded_sample_of_whole_episodes():
+    env, sizes = Recording(Varied()), []
+
+    def callback(agent):
+        if agent.history and agent.history[-1].step == agent.num_timesteps:
+            sizes.append(int((rows(agent)[1][:, MARK] == GOES_ON).sum()))
+
+    agent = FittedQAgent(env, seed=0, max_transitions=300).learn(4000, callback=callback)
+    assert len(sizes) == len(agent.history) > 15  # each after a fit
+    assert np.mean(sizes[5:]) > 250
+    assert max(sizes) <= 300
+    played = np.array(env.observations)
+    observations, steps = rows(agent)
+    starts = np.flatnonzero(np.concatenate([[True], steps[:-1, MARK] != GOES_ON]))
+    places = []
+    for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
+        (begin,) = np.flatnonzero((played == observations[start]).all(axis=1))
+        places.append(begin / len(played))
+        expected = played[begin : begin + stop - start]
+        np.testing.assert_array_equal(observations[start:stop], expected)
+    assert places == sorted(places)
+    assert places[0] < 0.2  # not only the latest
+    assert np.isfinite(agent.q_values).all()
+
+
+@pytest.mark.parametrize("max_transitions", [300, None])
+def test_a_fit_begins_with_the_values_of_the_last_one(monkeypatch, max_transitions):
+    known, policies, shared = [], [], []
+    fit = fitted_core.fit
+
+    def watched(observations, steps, values, *others):
+        if known:
+            old = np.array([tuple(x) in known[-1] for x in observations])
+            expected = policies[-1].evaluate(observations)[2]
+            expected[old] = [known[-1][tuple(x)] for x in observations[old]]
+            np.testing.assert_array_equal(values, expected)
+            shared.append(old.mean())
+        else:
+            assert values is None
+        found = fit(observations, steps, values, *others)
+        keys = map(tuple, observations)
+        known.append(dict(zip(keys, found.values.tolist(), strict=True)))
+        policies.append(found.policy)
+        return found
+
+    monkeypatch.setattr(fitted_core, "fit", watched)
+    FittedQAgent(Varied(), seed=0, max_transitions=max_transitions).learn(3000)
+    assert len(shared) > 10
+    assert 0.4 < np.mean(shared) < 1
+
+
+def test_it_learns_within_a_bound():
+    means = [
+        FittedQAgent("CartPole-v1", seed=seed, max_transitions=3000)
+        .learn(10_000)
+        .evaluate(20, seed=seed)
+        .mean()
+        for seed in range(100, 104)
+    ]
+    assert sum(mean > 400 for mean in means) >= 3
+
+
+def test_predict_and_cell_take_one_or_a_batch(trained):
+    rng = np.random.default_rng(0)
+    batch = rng.uniform(-1, 1, (100, 4)) * (2.4, 2, 0.2, 2)
+    actions, state = trained.predict(batch, state="state")
+    cells = trained.cell(batch)
+    assert state == "state"
+    assert (actions.shape, cells.shape) == ((100,), (100,))
+    assert (actions.dtype, cells.dtype) == (np.int64, np.int64)
+    policy = trained.policy
+    for x, action, cell in zip(batch, actions, cells, strict=True):
+        arrays = policy.diagram, policy.models, policy.width
+        nearest, values = oracles.cell_values(*arrays, x - policy.origin)
+        assert values.argmax() == action == trained.predict(x)[0]
+        assert nearest == cell == trained.cell(x)
+        assert isinstance(trained.cell(x), int)
+    space = gym.make("CartPole-v1").action_space
+    assert space.contains(trained.predict(batch[0].astype(np.float32))[0])
+    assert trained.predict(batch[0].tolist())[0] == actions[0]
+
+
+def test_predict_explores_as_training_would():
+    agent = FittedQAgent(BARTO, seed=0, exploration=10.0, confirm_episodes=0).learn(600)
+    epsilon = agent._core.epsilon
+    assert 0.1 < epsilon < 0.8
+    draws = np.array([agent.predict(np.zeros(4), deterministic=False)[0] for _ in range(4000)])
+    greedy = agent.predict(np.zeros(4))[0]
+    # Half of the random actions are not greedy; the standard error is below .008.
+    assert np.mean(draws != greedy) == pytest.approx(epsilon / 2, abs=0.03)
+
+
+def test_observations_of_any_shape_and_actions_from_any_start():
+    env = Grid()
+    agent = FittedQAgent(env, seed=0).learn(1500)
+    assert env.seen == {-1, 0, 1}
+    assert set(rows(agent)[1][:, 0]) == {-1.0, 0.0, 1.0, 2.0}  # -1: the ends
+    assert agent.codevectors.shape == (agent.n_cells, 6)
+    assert agent.q_values.shape == (agent.n_cells, 3)
+    assert agent.predict(np.zeros((2, 3), dtype=np.uint8))[0] in (-1, 0, 1)
+    assert agent.predict(np.zeros((5, 2, 3)))[0].shape == (5,)
+    assert agent.act(np.zeros((2, 3))) in (-1, 0, 1)
+    assert agent.evaluate(3, env=env).tolist() == [10, 10, 10]
+    with pytest.raises(ValueError, match="no spec"):
+        agent.evaluate(3)
+
+
+def loaded(agent, path, **options):
+    agent.save(path)
+    return load_agent(path, **options)
+
+
+def test_a_loaded_agent_is_the_same(trained, tmp_path):
+    for name in ("agent.zip", "run"):
+        other = loaded(trained, tmp_path / name)
+        assert type(other) is FittedQAgent
+        same(other, trained)
+        for attribute in ("config", "n_cells", "env_id", "solved_return", "training_seconds"):
+            assert getattr(other, attribute) == getattr(trained, attribute)
+        points = np.random.default_rng(0).normal(size=(100, 4))
+        np.testing.assert_array_equal(other.predict(points)[0], trained.predict(points)[0])
+        np.testing.assert_array_equal(other.evaluate(5, seed=1), trained.evaluate(5, seed=1))
+
+
+@pytest.mark.parametrize("config", [{}, {"max_transitions": 500}], ids=["default", "bounded"])
+@pytest.mark.parametrize("steps", [50, 700, 2500])
+def test_a_loaded_agent_learns_on_in_the_same_way(tmp_path, steps, config):
+    # Its own loop: the environment's randomness is the environment's, and not in the file.
+    agent = FittedQAgent(BARTO, seed=1, **config).learn(steps)
+    other = loaded(agent, tmp_path / "a.zip", env=BARTO)
+    for one in (agent, other):
+        one._core.begin_episode()
+        play(one, gym.make(BARTO), 2000)
+    same(agent, other)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_can_be_saved_while_it_confirms(tmp_path, seed):
+    def callback(agent):
+        return agent._core._confirming is None or agent.num_timesteps < 800
+
+    agent = FittedQAgent("CartPole-v1", seed=seed).learn(20_000, callback=callback)
+    assert agent.num_timesteps < 20_000
+    other = loaded(agent, tmp_path / "a.zip")
+    for one in (agent, other):
+        play(one, gym.make("CartPole-v1"), 1500)
+    same(agent, other)
+
+
+def test_it_can_be_saved_between_act_and_update(tmp_path):
+    agent = FittedQAgent(BARTO, seed=0).learn(500)
+    observation = np.full(4, 0.01)
+    agent.act(observation)
+    other = loaded(agent, tmp_path / "a.zip")
+    other.act(observation)
+    for one in (agent, other):
+        one.update(observation, 1, 1.0, 2 * observation, False, False)
+    for part, again in zip(rows(agent), rows(other), strict=True):
+        np.testing.assert_array_equal(part, again)
+
+
+def test_an_untrained_agent_plays_and_can_be_saved(tmp_path):
+    agent = FittedQAgent(BARTO, seed=0)
+    assert (agent.n_cells, agent.num_timesteps, agent.history) == (1, 0, [])
+    assert agent.predict(np.zeros(4))[0] == 0
+    other = loaded(agent, tmp_path / "new")
+    assert other.num_timesteps == 0
+    same(FittedQAgent(BARTO, seed=0).learn(500), agent.learn(500))
+
+
+def test_stable_baselines3_evaluates_it(trained):
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+
+    env = Monitor(gym.make("CartPole-v1"))
+    env.reset(seed=1)
+    returns, _ = evaluate_policy(trained, env, n_eval_episodes=10, return_episode_rewards=True)
+    # evaluate_policy resets once more before it plays, so the first episode is not of the seed.
+    assert returns == trained.evaluate(11, seed=1)[1:].tolist()
+
+
+@pytest.mark.parametrize("env", ODD_ENVS)
+def test_odd_environments_train(env):
+    agent = FittedQAgent(env, seed=0).learn(2000)
+    assert agent.num_timesteps == 2000
+    assert len(agent.history) > 1
+    for policy in (agent.policy, agent.newest):
+        assert 1 <= policy.n_cells <= max(4, 0.4 * np.sqrt(len(rows(agent)[0])))
+        for name, array in policy.arrays.items():
+            assert np.isfinite(array).all(), name
+        assert np.isfinite(policy.q_values).all()
+    assert np.isfinite(agent.metric_).all()
+    assert np.isfinite(agent._core._values).all()
+    agent.evaluate(1, env=env) if env.length else agent.visited_states(20, env=env)
+
+
+def test_many_components_train():
+    agent = FittedQAgent(Toy(n_features=100), seed=0).learn(500)
+    assert agent.codevectors.shape == (agent.n_cells, 100)
+    assert np.isfinite(agent.newest.q_values).all()
+
+
+@pytest.mark.parametrize(
+    ("unit", "reward"), [(1.0, 2.0**30), (1.0, 2.0**-30), (2.0**30, 1.0), (2.0**-30, 1.0)]
+)
+def test_units_change_no_action(unit, reward):
+    def make(unit=1.0, reward=1.0):
+        env = gym.make("CartPole-v1")
+        space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+        env = gym.wrappers.TransformObservation(env, lambda o: np.float32(o * unit), space)
+        return gym.wrappers.TransformReward(env, lambda r: r * reward)
+
+    usual = FittedQAgent(make(), seed=0).learn(2500)
+    other = FittedQAgent(make(unit, reward), seed=0).learn(2500)
+    # Powers of two change no rounding, so the agents see the same episodes to the end.
+    np.testing.assert_array_equal(rows(other)[1][:, 0], rows(usual)[1][:, 0])
+    np.testing.assert_array_equal(other.episodes.rows[:, 0], usual.episodes.rows[:, 0] * reward)
+    np.testing.assert_array_equal(other.codevectors, usual.codevectors * np.float32(unit))
+
+
+@pytest.mark.parametrize(("change", "message"), NONSENSE)
+def test_environments_that_return_nonsense(change, message):
+    agent = FittedQAgent(Broken(gym.make(BARTO), change), seed=0)
+    with pytest.raises(ValueError, match=message):
+        agent.learn(100)
+    assert agent.num_timesteps == 49
+    agent.evaluate(1, env=gym.make(BARTO), seed=0)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [lambda o: o.tolist(), lambda o: o.astype(np.float64), lambda o: o.astype(np.float16)],
+)
+def test_observations_of_other_types(convert):
+    env = gym.wrappers.TransformObservation(gym.make(BARTO), convert, None)
+    agent = FittedQAgent(env, seed=0).learn(800)
+    assert agent.num_timesteps == 800
+    assert agent.newest.n_cells > 1
+
+
+@pytest.mark.parametrize("bad", [np.zeros(3), np.zeros((4, 4, 4)), 0.0])
+def test_observation_of_the_wrong_shape(bad):
+    agent = FittedQAgent(BARTO)
+    for method in (agent.act, agent.predict, agent.cell):
+        with pytest.raises(ValueError, match=r"shape .*must be \(4,\)"):
+            method(bad)
+    agent.act(np.zeros(4))
+    for pair in ((bad, np.zeros(4)), (np.zeros(4), bad)):
+        with pytest.raises(ValueError, match=r"shape .*must be \(4,\)"):
+            agent.update(pair[0], 0, 1.0, pair[1], False, False)
+    assert agent.num_timesteps == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
+def test_values_that_are_not_finite(bad):
+    agent = FittedQAgent(BARTO, seed=0)
+    observation = np.array([0.0, 0.0, bad, 0.0])
+    for method in (agent.act, agent.predict, agent.cell):
+        with pytest.raises(ValueError, match="observation is not finite"):
+            method(observation)
+    good = np.zeros(4)
+    for arguments in (
+        (good, 0, 1.0, observation, False, False),
+        (observation, 0, 1.0, good, False, False),
+        (good, 0, bad if abs(bad) != 1e200 else np.nan, good, False, False),
+    ):
+        agent.act(good)
+        with pytest.raises(ValueError, match="reward is not finite"):
+            agent.update(*arguments)
+        assert agent.num_timesteps == 0
+        assert len(rows(agent)[0]) == 0
+    agent.update(good, 0, 1.0, good, False, False)
+    assert agent.num_timesteps == 1
+
+
+def test_what_float32_cannot_hold_is_refused_where_the_memory_is_float32():
+    agent = FittedQAgent(BARTO, seed=0)
+    large = np.array([0.0, 1e100, 0.0, 0.0])
+    with pytest.raises(ValueError, match="not finite"):
+        agent.act(large)
+    agent.act(np.zeros(4))
+    with pytest.raises(ValueError, match="not finite"):
+        agent.update(np.zeros(4), 0, 1.0, large, False, False)
+    double = FittedQAgent(Toy(), seed=0)
+    double.act(np.array([1e100, 0.0]))
+
+
+def test_update_needs_act():
+    agent = FittedQAgent(BARTO, seed=0)
+    transition = (np.zeros(4), 0, 1.0, np.zeros(4), False, False)
+    with pytest.raises(RuntimeError, match="before act"):
+        agent.update(*transition)
+    agent.act(np.zeros(4))
+    agent.update(*transition)
+    with pytest.raises(RuntimeError, match="before act"):
+        agent.update(*transition)
+    agent.act(np.zeros(4))
+    agent.learn(50)
+    with pytest.raises(RuntimeError, match="before act"):
+        agent.update(*transition)
+
+
+@pytest.mark.parametrize("action", [2, -1, 0.5])
+def test_update_with_an_unknown_action(action):
+    agent = FittedQAgent(BARTO, seed=0)
+    agent.act(np.zeros(4))
+    with pytest.raises(ValueError, match="action is .*from 0 to 1"):
+        agent.update(np.zeros(4), action, 1.0, np.zeros(4), False, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("discount", 0.0),
+        ("discount", 1.0),
+        ("discount", float("nan")),
+        ("trace_decay", -0.1),
+        ("trace_decay", 1.1),
+        ("metric", "euclidean"),
+        ("metric", None),
+        ("metric", np.eye(4)),
+        ("max_cells", 0),
+        ("max_cells", 65_536),
+        ("cells_per_root", 0.0),
+        ("cells_per_root", float("inf")),
+        ("optimism", 0.0),
+        ("optimism", float("nan")),
+        ("refit_every", 0.0),
+        ("tolerance", -1.0),
+        ("exploration", -0.1),
+        ("exploration", float("inf")),
+        ("sweeps", 0),
+        ("first_sweeps", 0),
+        ("least_refit", 0),
+        ("longest_hold", 0),
+        ("kept_policies", 0),
+        ("confirm_episodes", -1),
+        ("confirm_share", -0.1),
+        ("confirm_share", 1.1),
+        ("max_transitions", 0),
+    ],
+)
+def test_bad_settings(name, value):
+    with pytest.raises(ValueError, match=f"(?s){name} is .*must"):
+        FittedQAgent(BARTO, **{name: value})
+    with pytest.raises(ValueError, match=f"(?s){name} is .*must"):
+        replace(FittedQConfig(), **{name: value})
+
+
+def test_bad_arguments():
+    agent = FittedQAgent(BARTO)
+    for steps in (0, -5, 1.5):
+        with pytest.raises(ValueError, match="total_timesteps is"):
+            agent.learn(steps)
+    with pytest.raises(ValueError, match="n_episodes is 0"):
+        agent.evaluate(0)
+    with pytest.raises(ValueError, match="n_steps is 0"):
+        agent.visited_states(0)
+    with pytest.raises(ValueError, match="seed is -1"):
+        FittedQAgent(BARTO, seed=-1)
+    with pytest.raises(TypeError, match="gamma"):
+        FittedQAgent(BARTO, gamma=0.9)
+    with pytest.raises(ValueError, match="env_id is 'NoSuchEnv-v0'"):
+        FittedQAgent("NoSuchEnv-v0")
+    with pytest.raises(TypeError, match="Discrete.*FlattenObservation"):
+        FittedQAgent("FrozenLake-v1")
+    with pytest.raises(TypeError, match="action_space is Box.*TransformAction"):
+        FittedQAgent("Pendulum-v1")
+
+
+def test_settings_reach_compiled_code():
+    agent = FittedQAgent(BARTO, seed=0, longest_hold=7, least_refit=33)
+    assert agent._core.clock[replay.LONGEST_HOLD] == 7
+    assert agent._core.clock[replay.NEEDED] == 33
+    assert 33 <= agent.learn(1000).history[0].step < 100

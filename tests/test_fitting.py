@@ -1,0 +1,267 @@
+"""The batch part of the fitted agent against least squares, and on a corridor we understand."""
+
+import numpy as np
+import oracles
+import pytest
+
+from oda_rl.agents import FittedQConfig, fitting
+from oda_rl.agents.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
+
+DISCOUNT = 0.8
+LEFT, RIGHT = 0, 1
+
+
+def corridor(n_episodes=400, seed=0, unit=1.0):
+    """Random play in [0, 1], steps of about .1: leaving it pays .3 on the left, 1 on the right."""
+    rng = np.random.default_rng(seed)
+    observations, steps = [], []
+    for _ in range(n_episodes):
+        x, t = rng.uniform(), 0
+        while True:
+            observations.append([x])
+            if not 0 <= x <= 1 or t == 30:
+                steps.append((-1, 0.0, CUT if t == 30 else TERMINAL))
+                break
+            action, t = int(rng.integers(2)), t + 1
+            x += (0.1 if action == RIGHT else -0.1) + rng.uniform(-0.02, 0.02)
+            steps.append((action, unit * (0.3 if x < 0 else float(x > 1)), GOES_ON))
+    return np.array(observations), np.array(steps)
+
+
+def best_value(x):
+    """Without noise: the k-th step leaves."""
+    return np.maximum(0.3 * DISCOUNT ** np.floor(x / 0.1), DISCOUNT ** np.floor((1 - x) / 0.1))
+
+
+def fit(observations, steps, values=None, learned=None, n_actions=2, seed=0, **config):
+    settings = FittedQConfig(**{"discount": DISCOUNT, **config})
+    rng = np.random.default_rng(seed)
+    return fitting.fit(observations, steps, values, learned, n_actions, settings, rng)
+
+
+def small_problem(seed=0, n=300, d=3, n_actions=3, n_cells=6):
+    """Rows, three weighed cells for each, and models, all random."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(n, d)).astype(np.float32)
+    codevectors = rng.normal(size=(n_cells, d))
+    cells, weights = oracles.assign_three(points.astype(float), codevectors, 0.8)
+    steps = np.column_stack([rng.integers(n_actions, size=n), rng.normal(size=n), np.ones(n)])
+    ends = rng.random(n) < 0.1
+    ends[-1] = True
+    steps[ends, :2] = (-1, 0)
+    steps[ends, MARK] = rng.choice([TERMINAL, CUT], size=ends.sum())
+    theta, offsets = rng.normal(size=(n_cells, n_actions + d)), rng.normal(size=n_cells)
+    typed = points, cells.astype(np.uint16), weights.astype(np.float32), steps
+    return typed, codevectors, theta, offsets, rng
+
+
+@pytest.mark.parametrize("d", [1, 3, 9, 16])
+@pytest.mark.parametrize("n_cells", [1, 2, 3, 50])
+def test_three_nearest_cells_and_their_weights(n_cells, d):
+    rng = np.random.default_rng(0)
+    points, codevectors = rng.normal(size=(500, d)), rng.normal(size=(n_cells, d))
+    cells, weights = np.empty((500, 3), np.uint16), np.empty((500, 3), np.float32)
+    columns = fitting._columns(codevectors)
+    fitting.assign_three(points, columns, 0.3, np.empty(columns.shape[1]), cells, weights)
+    expected_cells, expected = oracles.assign_three(points, codevectors, 0.3)
+    found = min(n_cells, 3)
+    np.testing.assert_allclose(weights[:, :found], expected, rtol=1e-5)
+    np.testing.assert_array_equal(weights[:, found:], 0)
+    shown = expected > 0
+    np.testing.assert_array_equal(cells[:, :found][shown], expected_cells[shown])
+    assert (cells < n_cells).all()
+    assert n_cells < 3 or d == 1 or (~shown).any()
+
+
+@pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (1, 4), (3, 2), (5, 3)])
+def test_each_cells_model_minimises_the_objective(d, n_actions):
+    rows, codevectors, theta, offsets, rng = small_problem(d=d, n_actions=n_actions)
+    points, cells, weights, steps = rows
+    optimism, optimum, width = 0.4, 5.0, 0.8
+    config = FittedQConfig(optimism=optimism)
+    solver = fitting._Regression(*rows, codevectors, width, n_actions, config, optimum)
+    sums, targets = np.zeros_like(theta), np.full(len(points), np.nan, dtype=np.float32)
+    values = rng.normal(size=len(points))
+    fitting.sweep(
+        *rows, theta, offsets, True, 0.9, 0.5, -99.0, 99.0, values, targets, sums
+    )  # fmt: skip
+    solver.solve(sums)
+    goes_on = steps[:, MARK] == GOES_ON
+    for k, codevector in enumerate(codevectors):
+        w = np.where(cells == k, weights, 0).sum(axis=1) * goes_on
+        own = w > 0
+        q, slope = oracles.analysis_of_covariance(
+            points[own].astype(float), steps[own, 0].astype(int), targets[own], w[own],
+            codevector, n_actions, optimism, optimum, width,
+        )  # fmt: skip
+        # Targets are kept as float32, but were added up as float64.
+        np.testing.assert_allclose(solver.theta[k, :n_actions], q, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(solver.theta[k, n_actions:], slope, rtol=1e-5, atol=1e-5)
+        assert solver.offsets[k] == pytest.approx(-slope @ codevector, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("trace_decay", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("first", [True, False])
+def test_one_sweep_is_values_then_watkins_returns_then_sums(first, trace_decay):
+    rows, _, theta, offsets, rng = small_problem(seed=1)
+    points, cells, weights, steps = rows
+    old, decay, bounds = rng.normal(size=len(points)), (0.9, trace_decay), (-1.0, 1.5)
+    values, sums = old.copy(), np.zeros_like(theta)
+    targets = np.full(len(points), np.nan, dtype=np.float32)
+    change = fitting.sweep(
+        *rows, theta, offsets, first, *decay, *bounds, values, targets, sums
+    )  # fmt: skip
+    expected, returns, changes = oracles.fitted_sweep(
+        *rows, theta, offsets, old, first, decay, bounds
+    )
+    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(targets, returns, rtol=1e-5, atol=1e-5)
+    assert change == pytest.approx(changes, rel=1e-5)
+    assert first or {-1.0, 1.5} <= set(values)  # some were beyond the bounds
+    added = np.zeros_like(theta)
+    for i in np.flatnonzero(steps[:, MARK] == GOES_ON):
+        for k, w in zip(cells[i], weights[i], strict=True):
+            added[k, int(steps[i, 0])] += w * returns[i]
+            added[k, 3:] += w * returns[i] * points[i]
+    np.testing.assert_allclose(sums, added, rtol=1e-4, atol=1e-3)
+
+
+def test_it_finds_the_best_way_out_of_a_corridor():
+    observations, steps = corridor()
+    found = fit(observations, steps)
+    grid = np.linspace(0.01, 0.99, 99)[:, None]
+    _, actions, values = found.policy.evaluate(grid)
+    # .3 in k steps is better than 1 in 10 - k where .8 ** (9 - 2 k) < .3: k < 2, and equal at 2.
+    assert (actions[grid[:, 0] < 0.16] == LEFT).all()
+    assert (actions[grid[:, 0] > 0.32] == RIGHT).all()
+    np.testing.assert_allclose(values, best_value(grid[:, 0]), atol=0.12)
+    inside = steps[:, MARK] == GOES_ON
+    assert np.abs(found.values - best_value(observations[:, 0]))[inside].mean() < 0.05
+
+
+def test_later_fits_begin_where_the_last_one_ended():
+    observations, steps = corridor()
+    first = fit(observations, steps)
+    second = fit(observations, steps, first.values.copy(), first.metric, seed=1)
+    again = fit(observations, steps, second.values.copy(), second.metric, seed=2, sweeps=1)
+    inside = steps[:, MARK] == GOES_ON
+    for later in (second, again):
+        assert np.abs(later.values - first.values)[inside].mean() < 0.05
+    np.testing.assert_allclose(first.metric, [[1.0]])
+    np.testing.assert_allclose(first.scale, 1 / observations[inside].std(axis=0), rtol=0.05)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_values_lie_between_the_returns(sign):
+    observations, steps = corridor(n_episodes=60)
+    inside = steps[:, MARK] == GOES_ON
+    steps[inside, REWARD] = sign * np.random.default_rng(0).exponential(size=inside.sum())
+    found = fit(observations, steps, optimism=5.0)
+    most, least = discounted_returns(steps, DISCOUNT)
+    assert found.values.max() <= most
+    assert found.values.min() >= least - 0.25 * (most - least)
+    assert found.values.min() >= min(0.0, steps[:, REWARD].min() / (1 - DISCOUNT))
+    np.testing.assert_array_equal(found.values[steps[:, MARK] == TERMINAL], 0)
+
+
+def test_actions_that_were_not_tried_are_worth_the_best_return():
+    observations, steps = corridor()
+    found = fit(observations, steps, n_actions=3)
+    best, _ = discounted_returns(steps, DISCOUNT)
+    assert best == pytest.approx(1)
+    np.testing.assert_allclose(found.policy.q_values[:, 2], best, rtol=1e-6)
+    assert (found.policy.q_values[:, :2] < best).all()
+
+
+@pytest.mark.parametrize("unit", [2.0**40, 2.0**-40, 1e9, 1e-9])
+def test_the_unit_of_rewards_is_a_factor_and_changes_no_action(unit):
+    usual, other = (fit(*corridor(n_episodes=100, unit=factor)) for factor in (1.0, unit))
+    grid = np.linspace(0, 1, 1001)[:, None]
+    (_, actions, values), changed = (one.policy.evaluate(grid) for one in (usual, other))
+    np.testing.assert_array_equal(changed[1], actions)
+    np.testing.assert_allclose(changed[2] / unit, values, rtol=1e-3)
+    np.testing.assert_allclose(other.metric, usual.metric)
+    if np.log2(unit) % 1 == 0:  # powers of two change no rounding
+        np.testing.assert_array_equal(changed[2] / unit, values)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_units_of_the_observation_change_nothing_but_rounding(unit):
+    observations, steps = corridor(n_episodes=100)
+    wide = np.column_stack([observations, np.random.default_rng(0).normal(size=len(steps))])
+    units = np.array([unit, 1.0])
+    learned = np.diag([1.5, 0.5])
+    usual = fit(wide, steps, None, learned)
+    other = fit(wide * units, steps, None, learned)
+    np.testing.assert_allclose(other.scale * units, usual.scale)
+    np.testing.assert_allclose(other.metric, usual.metric, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(other.policy.codevectors / units, usual.policy.codevectors)
+    values = [one.policy.evaluate(wide * by)[2] for one, by in ((usual, 1), (other, units))]
+    np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-3)
+
+
+def test_the_metric_finds_the_component_that_matters():
+    observations, steps = corridor()
+    noise = np.random.default_rng(0).normal(size=(len(steps), 3))
+    wide, values, learned = np.column_stack([noise, observations]), None, None
+    for seed in range(3):
+        found = fit(wide, steps, values, learned, seed=seed)
+        values, learned = found.values, found.metric
+    assert learned.trace() == pytest.approx(4)
+    assert learned[3, 3] > 3.5
+    std = fit(wide, steps, values.copy(), learned, metric="std")
+    none = fit(wide, steps, values.copy(), None)
+    np.testing.assert_array_equal(std.policy.codevectors, none.policy.codevectors)
+    spread = [one.policy.codevectors.std(axis=0) / wide.std(axis=0) for one in (found, std)]
+    assert spread[0][:3].max() < spread[1][:3].min()
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "config", "expected"),
+    [
+        (1, {}, 4),
+        (100, {}, 4),
+        (10_000, {}, 40),
+        (10**6, {}, 256),
+        (10_000, {"cells_per_root": 0.7}, 70),
+        (10_000, {"max_cells": 30}, 30),
+        (100, {"max_cells": 2}, 2),
+    ],
+)
+def test_number_of_cells_grows_as_the_root_of_the_rows(n_rows, config, expected):
+    assert fitting.n_cells(n_rows, FittedQConfig(**config)) == expected
+
+
+@pytest.mark.parametrize("max_cells", [1, 2, 3, 7])
+def test_no_more_cells_than_are_allowed(max_cells):
+    policy = fit(*corridor(n_episodes=100), max_cells=max_cells).policy
+    assert policy.n_cells <= max_cells
+    assert policy.q_values.shape == (policy.n_cells, 2)
+    assert policy.codevectors.shape == policy.diagram[:, 1:].shape == (policy.n_cells, 1)
+
+
+def test_annealing_finds_separate_clusters():
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
+    points = rng.normal(size=(2000, 2)) * 0.2 + centres[rng.integers(4, size=2000)]
+    codevectors = fitting.anneal(points, 4, rng)
+    assert len(codevectors) == 4
+    for centre in centres:  # it ends with four cells at hand, and they are still soft
+        assert np.linalg.norm(codevectors - centre, axis=1).min() < 1.0
+
+
+def test_codevectors_are_in_the_observations_units():
+    observations, steps = corridor(n_episodes=100)
+    wide = np.column_stack([1e6 * observations, np.full(len(steps), 7.0), 5 + observations])
+    learned = np.array([[1.0, 0.0, 0.5], [0.0, 0.5, 0.0], [0.5, 0.0, 1.5]])
+    policy = fit(wide, steps, None, learned).policy
+    assert policy.n_cells > 3
+    np.testing.assert_allclose(policy.codevectors[:, 1], 7.0)
+    # Splitting shifts cells off the line of the points, which then attract them again.
+    twice = policy.codevectors[:, 2] - 5, policy.codevectors[:, 0] / 1e6
+    np.testing.assert_allclose(*twice, atol=1e-3)
+    low, high = wide.min(axis=0), wide.max(axis=0)
+    slack = 1e-9 * high  # for rounding in the constant component
+    assert ((policy.codevectors >= low - slack) & (policy.codevectors <= high + slack)).all()
+    cells = policy.evaluate(policy.codevectors)[0]
+    np.testing.assert_array_equal(cells, np.arange(policy.n_cells))

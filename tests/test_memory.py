@@ -1,0 +1,257 @@
+"""The memory against lists of transitions, and its returns against their definitions."""
+
+import numpy as np
+import oracles
+import pytest
+
+from oda_rl.agents import memory
+from oda_rl.agents.memory import CUT, GOES_ON, LAST_ROW, MARK, TERMINAL, UNUSED, Memory
+
+
+def new_clock():
+    clock = np.zeros(4, dtype=np.int64)
+    clock[LAST_ROW] = -1
+    return clock
+
+
+def wander(write, oracle, n_steps, rng, n_values=3):
+    """Random steps between few places, with ends, fresh starts and forgotten beginnings."""
+    place = (0.0, 0.0)
+    for _ in range(n_steps):
+        if rng.random() < 0.3:
+            place = tuple(rng.integers(n_values, size=2).astype(float))
+        ended = not oracle.done or oracle.done[-1]["end"] == "terminal"
+        for _ in range(rng.integers(ended, 3)):  # what goes on need not be begun
+            write.begin(place)
+            oracle.begin(place)
+        action, reward = int(rng.integers(3)), float(rng.normal())
+        place = tuple(rng.integers(n_values, size=2).astype(float))
+        terminated = bool(rng.random() < 0.2)
+        write.remember(action, reward, place, terminated)
+        oracle.remember(action, reward, place, terminated)
+        yield
+
+
+class Writer:
+    """Calls the compiled functions on arrays of one's own, or on those of a memory."""
+
+    def __init__(self, owner, clock=None):
+        self.owner, self.clock = owner, new_clock() if clock is None else clock
+
+    def begin(self, place):
+        memory.begin(self.owner.observations, self.owner.steps, self.clock, np.array(place))
+
+    def remember(self, action, reward, place, terminated):
+        arrays = self.owner.observations, self.owner.steps, self.clock
+        memory.remember(*arrays, action, reward, np.array(place), terminated)
+
+
+class Ring:
+    def __init__(self, capacity, d=2, dtype=np.float64):
+        self.observations, self.steps = np.zeros((capacity, d), dtype), np.zeros((capacity, 3))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("capacity", [7, 32, 4000])
+def test_rows_are_the_latest_of_all_trajectories(seed, capacity):
+    ring, oracle = Ring(capacity), oracles.Trajectories()
+    writer = Writer(ring)
+    for t, _ in enumerate(wander(writer, oracle, 1000, np.random.default_rng(seed))):
+        if t % 10 != 9 and t > 20:
+            continue
+        observations, steps = (rows[-capacity:] for rows in oracle.rows())
+        last, full = int(writer.clock[LAST_ROW]), ring.steps[-1, MARK] != UNUSED
+        np.testing.assert_array_equal(memory.in_order(ring.steps, last, full), steps)
+        found = memory.in_order(ring.observations, last, full)
+        np.testing.assert_array_equal(found, observations)
+    kinds = [trajectory["end"] for trajectory in oracle.done]
+    assert min(kinds.count("cut"), kinds.count("terminal")) > 50
+    assert max(len(trajectory["steps"]) for trajectory in oracle.done) > 3
+
+
+@pytest.mark.parametrize("end", [{"terminated": True}, {"terminated": False}])
+def test_a_step_from_where_the_last_one_led_goes_on_unless_that_was_the_end(end):
+    ring = Ring(10, d=1)
+    writer = Writer(ring)
+    for place, after, terminated in ((0.0, 1.0, end["terminated"]), (1.0, 2.0, True)):
+        writer.begin((place,))
+        writer.remember(1, 0.5, (after,), terminated)
+    n = writer.clock[LAST_ROW] + 1
+    marks, places = ring.steps[:n, MARK].tolist(), ring.observations[:n, 0].tolist()
+    if end["terminated"]:
+        assert (marks, places) == ([GOES_ON, TERMINAL, GOES_ON, TERMINAL], [0, 1, 1, 2])
+    else:
+        assert (marks, places) == ([GOES_ON, GOES_ON, TERMINAL], [0, 1, 2])
+
+
+def test_what_was_rounded_is_recognised():
+    # Environments may declare float32 and return float64.
+    ring = Ring(10, d=1, dtype=np.float32)
+    writer = Writer(ring)
+    for place, after in ((0.1, 0.2), (0.2, 0.3), (0.3, 0.4)):
+        writer.begin((place,))
+        writer.remember(0, 1.0, (after,), False)
+    assert ring.steps[:4, MARK].tolist() == [GOES_ON, GOES_ON, GOES_ON, CUT]
+
+
+def random_steps(rng, n=400):
+    """Trajectories of random length; marks of steps and ends as a memory writes them."""
+    steps = np.column_stack([rng.integers(3, size=n), rng.normal(size=n), np.full(n, GOES_ON)])
+    ends = rng.random(n) < 0.15
+    ends[-1] = True
+    steps[ends] = (-1.0, 0.0, 0.0)
+    steps[ends, MARK] = rng.choice([TERMINAL, CUT], size=ends.sum())
+    return steps.astype(np.float64)
+
+
+@pytest.mark.parametrize("trace_decay", [0.0, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("discount", [0.5, 0.99, 1.0])
+def test_watkins_targets_are_mixed_n_step_returns(discount, trace_decay):
+    rng = np.random.default_rng(0)
+    steps, values = random_steps(rng), rng.normal(size=400)
+    greedy = np.where(rng.random(400) < 0.7, steps[:, 0], rng.integers(3, size=400))
+    greedy = greedy.astype(np.int64)
+    targets = np.full(400, np.nan)
+    memory.watkins_targets(steps, values, greedy, discount, trace_decay, targets)
+    for i in range(400):
+        if steps[i, MARK] == GOES_ON:
+            arguments = steps, values, greedy, discount, trace_decay, i
+            expected = oracles.watkins_return(*arguments)
+        else:
+            expected = values[i] if steps[i, MARK] == CUT else 0.0
+        assert targets[i] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("discount", [0.5, 0.99])
+@pytest.mark.parametrize("shift", [-2.0, 0.0, 2.0])
+def test_discounted_returns_are_the_extremes_over_all_rows(discount, shift):
+    steps = random_steps(np.random.default_rng(1))
+    steps[steps[:, MARK] == GOES_ON, 1] += shift
+    found = memory.discounted_returns(steps, discount)
+    returns = [oracles.discounted_return(steps, discount, i) for i in range(len(steps))]
+    assert found == pytest.approx((max(returns), min(returns)))  # an end is worth 0
+    assert found[0] >= 0 >= found[1]
+
+
+def test_a_memory_grows_and_keeps_its_content():
+    rng = np.random.default_rng(0)
+    remembered, oracle = Memory(2, np.float32, None, rng), oracles.Trajectories()
+    writer, first = Writer(remembered), len(remembered.observations)
+    grown = 0
+    for _ in wander(writer, oracle, 5 * first, rng):
+        before = remembered.observations
+        new = remembered.make_room(writer.clock)
+        assert new == (remembered.observations is not before)
+        grown += new
+        assert remembered.rows(writer.clock) + 4 <= len(remembered.observations)
+    assert grown >= 4
+    n = remembered.rows(writer.clock)
+    assert remembered.observations.dtype == np.float32
+    np.testing.assert_array_equal(remembered.observations[:n], oracle.rows()[0])
+    np.testing.assert_array_equal(remembered.steps[:n], oracle.rows()[1])
+    assert remembered.thin_out(writer.clock) is None
+
+
+def test_a_memory_comes_back_from_its_state():
+    rng = np.random.default_rng(0)
+    remembered = Memory(2, np.float64, 300, np.random.default_rng(5))
+    writer = Writer(remembered)
+    for _ in wander(writer, oracles.Trajectories(), 500, rng):
+        pass
+    remembered.thin_out(writer.clock)
+    writer.begin((0.25, 0.75))
+    state = {name: array.copy() for name, array in remembered.state(writer.clock).items()}
+    other = Memory(2, np.float64, 300, np.random.default_rng(6))
+    other.restore(state)
+    copy = Writer(other, writer.clock.copy())
+    other._rng.bit_generator.state = remembered._rng.bit_generator.state
+    for one in (writer, copy):
+        one.remember(2, 1.5, (1.0, 1.0), False)
+        for _ in wander(one, oracles.Trajectories(), 600, np.random.default_rng(7)):
+            one.owner.make_room(one.clock)
+        one.owner.thin_out(one.clock)
+    n = remembered.rows(writer.clock)
+    assert n == other.rows(copy.clock)
+    np.testing.assert_array_equal(other.observations[:n], remembered.observations[:n])
+    np.testing.assert_array_equal(other.steps[:n], remembered.steps[:n])
+
+
+def add(remembered, clock, number, length, terminated=True):
+    """Write a whole trajectory, whose observations are its number."""
+    writer = Writer(remembered, clock)
+    writer.begin((float(number),))
+    for t in range(length):
+        writer.remember(t, float(number), (float(number),), terminated and t == length - 1)
+        remembered.make_room(clock)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_thinning_out_keeps_whole_trajectories_within_the_bound_and_the_latest(seed):
+    rng = np.random.default_rng(seed)
+    remembered, clock = Memory(1, np.float64, 200, rng), new_clock()
+    lengths = rng.integers(1, 60, size=40)
+    for number, length in enumerate(lengths):
+        add(remembered, clock, number, length, terminated=number % 3 != 0)
+        if rng.random() < 0.3:
+            continue
+        before = remembered.rows(clock)
+        numbers = remembered.observations[:before, 0].copy()
+        begun = rng.random() < 0.5
+        if begun:
+            Writer(remembered, clock).begin((1000.0,))
+        kept = remembered.thin_out(clock)
+        n = remembered.rows(clock)
+        marks = remembered.steps[:n, MARK]
+        assert (marks == GOES_ON).sum() <= 200
+        found = remembered.observations[:n, 0]
+        assert found[-1] == number
+        if kept is None:
+            assert n == before
+        else:
+            assert kept.shape == (before,)
+            np.testing.assert_array_equal(numbers[kept], found)
+        present, counts = np.unique(found, return_counts=True)
+        np.testing.assert_array_equal(counts - 1, lengths[present.astype(int)])
+        np.testing.assert_array_equal(found, np.sort(found))
+        np.testing.assert_array_equal(np.flatnonzero(marks != GOES_ON), np.cumsum(counts) - 1)
+        if begun:
+            assert remembered.observations[n, 0] == 1000.0
+
+
+def test_a_latest_trajectory_beyond_the_bound_is_kept_alone():
+    remembered, clock = Memory(1, np.float64, 50, np.random.default_rng(0)), new_clock()
+    add(remembered, clock, 0, 20)
+    add(remembered, clock, 1, 70)
+    kept = remembered.thin_out(clock)
+    np.testing.assert_array_equal(kept, np.repeat([False, True], [21, 71]))
+    assert remembered.rows(clock) == 71
+
+
+def test_nothing_is_dropped_within_the_bound_or_from_nothing():
+    remembered, clock = Memory(1, np.float64, 50, np.random.default_rng(0)), new_clock()
+    assert remembered.thin_out(clock) is None
+    add(remembered, clock, 0, 20)
+    add(remembered, clock, 1, 30)
+    assert remembered.thin_out(clock) is None
+
+
+def test_every_trajectory_is_as_likely_to_be_kept():
+    n, trials = 30, 3000
+    counts = np.zeros(n)
+    rng = np.random.default_rng(0)
+    for _ in range(trials):
+        remembered, clock = Memory(1, np.float64, 22, rng), new_clock()
+        for number in range(n):
+            add(remembered, clock, number, 2)
+            if number % 4 == 1:  # several times on the way
+                remembered.thin_out(clock)
+        remembered.thin_out(clock)
+        kept = remembered.observations[: remembered.rows(clock), 0]
+        counts[np.unique(kept).astype(int)] += 1
+    assert counts[-1] == trials
+    share = 10 / 29  # besides the latest, ten of the others have room
+    assert counts.sum() == 11 * trials
+    deviations = (counts[:-1] - share * trials) / np.sqrt(trials * share * (1 - share))
+    # Of 29 standard normal numbers one beyond 3.5 would be seen once in 75 times.
+    assert np.abs(deviations).max() < 3.5
+    assert abs(np.corrcoef(np.arange(29), counts[:-1])[0, 1]) < 0.6  # old or new: 3.2/√29

@@ -1,0 +1,194 @@
+"""The learned metric against group-wise ridge regression, and what units must not change."""
+
+import numpy as np
+import oracles
+import pytest
+
+from oda_rl import metric
+
+
+def scaled_outer(points, groups, targets, n_groups):
+    scale = metric.scales(*metric.covariance(points))
+    return metric.gradient_outer_product(points, scale, groups, targets, n_groups)
+
+
+def example(n=400, d=3, n_groups=6, seed=0):
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + rng.normal(size=d)
+    groups = rng.integers(-1, n_groups, size=n)
+    targets = np.sin(points[:, 0]) + points @ rng.normal(size=d) + groups
+    return points, groups, targets, n_groups
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 5), (1000, 1), (1000, 4)])
+def test_covariance_is_numpys(n, d):
+    points = np.random.default_rng(0).normal(size=(n, d)) * 3 + 7
+    mean, covariance = metric.covariance(points)
+    np.testing.assert_allclose(mean, points.mean(axis=0))
+    expected = np.cov(points.T, bias=True).reshape(d, d)
+    np.testing.assert_allclose(covariance, expected, atol=1e-12)
+
+
+def test_scales_are_inverse_deviations_and_0_for_what_only_rounding_varies():
+    rng = np.random.default_rng(0)
+    points = np.column_stack([
+        rng.normal(size=1000) * 1e-9,
+        rng.normal(size=1000) * 1e9,
+        np.full(1000, 0.1),
+        np.zeros(1000),
+        1e9 + rng.normal(size=1000),  # varies in its tenth digit: no float32 could tell
+        np.full(1000, 0.3) * (1 + 1e-15 * rng.normal(size=1000)),
+    ])  # fmt: skip
+    scale = metric.scales(*metric.covariance(points))
+    np.testing.assert_allclose(scale[:2], 1 / points[:, :2].std(axis=0))
+    np.testing.assert_array_equal(scale[2:], 0)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_outer_product_is_that_of_a_ridge_regression_in_each_group(d):
+    points, groups, targets, n_groups = example(d=d, seed=d)
+    scale = np.random.default_rng(1).uniform(0.5, 2.0, size=d)
+    outer = metric.gradient_outer_product(points, scale, groups, targets, n_groups)
+    expected = oracles.gradient_outer_product(points * scale, groups, targets)
+    np.testing.assert_allclose(outer, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(outer, outer.T)
+    assert np.linalg.eigvalsh(outer)[0] >= -1e-9 * outer.trace()
+
+
+def test_small_and_negative_groups_are_left_out():
+    points, _, targets, _ = example(n=100, d=3)
+    large = np.zeros(100, dtype=np.int64)
+    alone = metric.gradient_outer_product(points, np.ones(3), large, targets, 1)
+    groups, more = np.full(107, -1), np.concatenate([points, 1e3 * points[:7]])
+    groups[:100] = 1
+    values = np.concatenate([targets, 1e3 * targets[:7]])
+    for number in (-1, 0, 2):  # seven points are fewer than 2 (3 + 1)
+        groups[100:] = number
+        outer = metric.gradient_outer_product(more, np.ones(3), groups, values, 4)
+        np.testing.assert_array_equal(outer, alone)
+    eight = np.concatenate([groups, [2]])
+    more, values = np.concatenate([more, points[7:8]]), np.append(values, 0.0)
+    outer = metric.gradient_outer_product(more, np.ones(3), eight, values, 4)
+    assert outer.trace() > 1.01 * alone.trace()
+
+
+def test_without_a_large_group_it_is_0():
+    points, _, targets, _ = example(n=7, d=3)
+    groups = np.zeros(7, dtype=np.int64)
+    np.testing.assert_array_equal(scaled_outer(points, groups, targets, 2), np.zeros((3, 3)))
+    none = np.full(7, -1)
+    np.testing.assert_array_equal(scaled_outer(points, none, targets, 2), np.zeros((3, 3)))
+
+
+def test_units_of_the_components_change_nothing():
+    points, groups, targets, n_groups = example()
+    usual = scaled_outer(points, groups, targets, n_groups)
+    for units in ((1e-9, 1.0, 1e9), (1e9, 1e9, 1e9), (1e-9, 1e-9, 1e-9)):
+        other = scaled_outer(points * units, groups, targets, n_groups)
+        np.testing.assert_allclose(other, usual, rtol=1e-9, atol=1e-9 * usual.trace())
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_the_unit_of_the_targets_is_a_factor(unit):
+    points, groups, targets, n_groups = example()
+    usual = scaled_outer(points, groups, targets, n_groups)
+    other = scaled_outer(points, groups, unit * targets, n_groups)
+    np.testing.assert_allclose(other / unit**2, usual, rtol=1e-9, atol=1e-9 * usual.trace())
+
+
+def test_where_the_origins_are_and_what_groups_have_in_common_changes_nothing():
+    points, groups, targets, n_groups = example()
+    usual = scaled_outer(points, groups, targets, n_groups)
+    offsets = np.random.default_rng(0).normal(size=n_groups + 1) * 10
+    other = scaled_outer(points + 100, groups, targets + offsets[groups], n_groups)
+    np.testing.assert_allclose(other, usual, rtol=1e-9, atol=1e-9 * usual.trace())
+
+
+def test_constant_and_duplicated_components():
+    points, groups, targets, n_groups = example(d=2)
+    wide = np.column_stack([points, np.full(len(points), 3.0), points[:, 0]])
+    outer = scaled_outer(wide, groups, targets, n_groups)
+    assert np.isfinite(outer).all()
+    np.testing.assert_array_equal(outer[2], 0)
+    np.testing.assert_array_equal(outer[:, 2], 0)
+    # Duplicates share the gradient equally, and together say what one did but for the ridge.
+    np.testing.assert_allclose(outer[3], outer[0], rtol=1e-6)
+    np.testing.assert_allclose(outer[:, 3], outer[:, 0], rtol=1e-6)
+    usual = scaled_outer(points, groups, targets, n_groups)
+    fold = np.array([[1, 0], [0, 1], [0, 0], [1, 0]])
+    np.testing.assert_allclose(fold.T @ outer @ fold, usual, rtol=0.05, atol=0.02 * usual.trace())
+
+
+def test_the_direction_that_matters_is_found():
+    rng = np.random.default_rng(0)
+    direction = np.array([3.0, 0.0, -4.0, 0.0, 0.0]) / 5
+    points = rng.normal(size=(5000, 5))
+    centres = rng.normal(size=(20, 5))
+    cells = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    targets = np.sin(1.5 * points @ direction) + 0.1 * rng.normal(size=5000)
+    outer = scaled_outer(points, cells, targets, 20)
+    shares, vectors = metric.directions(outer, np.ones(5))
+    assert shares[0] > 0.95
+    assert abs(vectors[0] @ direction) > 0.99
+
+
+def test_average_has_trace_d_and_remembers_half():
+    rng = np.random.default_rng(0)
+    first, second = (root @ root.T for root in rng.normal(size=(2, 3, 3)) * 100)
+    new = metric.average(None, first)
+    np.testing.assert_allclose(new, first * 3 / first.trace())
+    both = metric.average(new, second)
+    np.testing.assert_allclose(both, (new + second * 3 / second.trace()) / 2)
+    assert both.trace() == pytest.approx(3)
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+def test_average_ignores_an_outer_product_that_says_nothing(value):
+    outer = np.zeros((2, 2))
+    outer[0, 0] = value
+    old = np.diag([0.5, 1.5])
+    assert metric.average(None, outer) is None
+    np.testing.assert_array_equal(metric.average(old, outer), np.diag([0.5, 1.5]))
+
+
+@pytest.mark.parametrize(("power", "times"), [(0.5, 2), (0.25, 4), (1.0, 1)])
+def test_root_to_the_power_is_the_regularised_metric(power, times):
+    half = np.random.default_rng(0).normal(size=(4, 2))
+    matrix = half @ half.T  # of rank 2
+    root = metric.root(matrix, power)
+    np.testing.assert_allclose(root, root.T, atol=1e-12)
+    expected = matrix + 0.02 * np.eye(4)
+    np.testing.assert_allclose(np.linalg.matrix_power(root, times), expected, atol=1e-12)
+    exact = metric.root(matrix, power, 0.0)
+    # Half of the eigenvalues are 0 up to rounding, whose root of fourth order is some 1e-4.
+    np.testing.assert_allclose(np.linalg.matrix_power(exact, times), matrix, atol=1e-12)
+
+
+def test_root_of_half_gives_the_metrics_distances():
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(3, 3))
+    x, y = rng.normal(size=(2, 3))
+    root = metric.root(half @ half.T, 0.5, 0.0)
+    distance = oracles.divergence(half @ half.T, x, y)
+    assert ((root @ (x - y)) ** 2).sum() == pytest.approx(distance)
+
+
+def test_directions_are_eigenvectors_in_standard_deviations():
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(4, 4))
+    matrix, scale = half @ half.T, np.array([1e-9, 1.0, 1e9, 0.5])
+    shares, vectors = metric.directions(matrix * np.outer(scale, scale), scale)
+    assert shares.sum() == pytest.approx(1)
+    assert (np.diff(shares) <= 0).all()
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(4), atol=1e-9)
+    np.testing.assert_allclose(matrix @ vectors.T, vectors.T * shares * matrix.trace(), atol=1e-8)
+    assert (vectors[np.arange(4), np.abs(vectors).argmax(axis=1)] > 0).all()
+
+
+def test_directions_of_constant_components_and_of_no_metric():
+    shares, vectors = metric.directions(np.diag([4.0, 7.0]), np.array([2.0, 0.0]))
+    np.testing.assert_allclose(shares, [1, 0])
+    np.testing.assert_allclose(vectors, np.eye(2))
+    shares, vectors = metric.directions(np.zeros((2, 2)), np.ones(2))
+    np.testing.assert_array_equal(shares, 0)
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(2))
