@@ -183,7 +183,7 @@ class FittedQConfig:
     """A random action is held for 1/U steps, U uniform in (0, 1), but no longer than this."""
 
     kept_policies: int = 40
-    """How many policies compete to be delivered."""
+    """How many policies compete to be delivered, the newest included; at least 2."""
 
     confirm_episodes: int = 50
     """The policy to be delivered is played again, without exploration, until it has been played in
@@ -214,7 +214,7 @@ class FittedQConfig:
             ("first_sweeps", 1),
             ("least_refit", 1),
             ("longest_hold", 1),
-            ("kept_policies", 1),
+            ("kept_policies", 2),
             ("confirm_episodes", 0),
         ):
             _require(self, name, getattr(self, name) >= least, f"at least {least}")

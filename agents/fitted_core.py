@@ -209,7 +209,7 @@ class FittedCore:
         While little is known of that, also that of the latest returns, whatever the policy.
         """
         squares = sum(record.m2 for record in self.records)
-        freedom = sum(record.n - 1 for record in self.records)
+        freedom = sum(max(record.n - 1, 0) for record in self.records)
         prior = float(np.var(self._returns)) if self._returns else 0.0
         return math.sqrt((squares + _PRIOR_WEIGHT * prior) / (freedom + _PRIOR_WEIGHT))
 
@@ -285,6 +285,8 @@ class FittedCore:
 
     def _set_due(self, share: float = 1.0) -> None:
         n = int(self.clock[ql.STEPS])
+        if self.config.max_transitions is not None:
+            n = min(n, self.config.max_transitions)
         needed = int(share * max(self.config.least_refit, self.config.refit_every * n))
         needed = max(needed, 1)
         self.clock[replay.NEEDED], self.clock[replay.LATEST] = needed, _PATIENCE * needed

@@ -249,7 +249,10 @@ def fit(
     """
     n, d = observations.shape
     drawn = rng.integers(n, size=min(n, _SAMPLE))
-    sample = observations[drawn[steps[drawn, MARK] == GOES_ON]].astype(np.float64)
+    taken = drawn[steps[drawn, MARK] == GOES_ON]
+    if len(taken) == 0:  # of very short trajectories
+        taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
+    sample = observations[taken].astype(np.float64)
     origin, covariance = metric.covariance(sample)
     scale = metric.scales(origin, covariance)
     transform = np.diag(scale)

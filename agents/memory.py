@@ -142,8 +142,9 @@ class Memory:
     dtype : numpy.dtype
         Of the observations.
     max_steps : int or None
-        Bound; trajectories are then drawn by a reservoir: each one, old or new, is as likely to be
-        among those that are kept as any other. The latest, unfinished one always is.
+        Bound; trajectories are then drawn by a reservoir: each has a random key, and those with the
+        lowest are kept, as many as there is room for. A key above one that was ever dropped does
+        not enter, so that old and new ones are as likely to be there. The latest always is.
     rng : numpy.random.Generator
         Draws the keys of the reservoir.
 
@@ -165,6 +166,7 @@ class Memory:
         self.max_steps = max_steps
         self._rng = rng
         self._keys: FloatArray = np.zeros(0)  # of finished trajectories, in their order
+        self._highest_key = 1.0  # those with a higher one have been dropped, and will be
 
     def rows(self, clock: IntArray) -> int:
         """How many rows count."""
@@ -194,13 +196,16 @@ class Memory:
         new = self._rng.random(len(ends) - len(self._keys))
         self._keys = np.concatenate([self._keys, new])
         lengths = np.diff(np.concatenate([[0], ends, [n]]))
-        if n - len(lengths) <= self.max_steps:
+        if n - len(lengths) <= self.max_steps and self._highest_key == 1.0:
             return None
         order = np.concatenate([[len(ends)], np.argsort(self._keys)])
-        total = np.cumsum(lengths[order] - 1)
+        fits = np.cumsum(lengths[order] - 1) <= self.max_steps
+        fits[1:] &= self._keys[order[1:]] < self._highest_key
+        fits[0] = True
         kept = np.zeros(len(lengths), dtype=np.bool_)
-        kept[order[total <= self.max_steps]] = True
-        kept[-1] = True
+        kept[order[fits]] = True
+        dropped = self._keys[~kept[:-1]]
+        self._highest_key = min(self._highest_key, float(dropped.min(initial=1.0)))
         self._keys = self._keys[kept[:-1]]
         rows = np.repeat(kept, lengths)
         m = int(rows.sum())
@@ -218,6 +223,7 @@ class Memory:
             "observations": self.observations[:n],
             "steps": self.steps[:n],
             "keys": self._keys,
+            "highest_key": np.array(self._highest_key),
         }
 
     def restore(self, state: Mapping[str, Observations]) -> None:
@@ -230,3 +236,4 @@ class Memory:
             new[:n] = state[name]
             setattr(self, name, new)
         self._keys = np.array(state["keys"])
+        self._highest_key = float(state["highest_key"])
