@@ -86,3 +86,27 @@ def test_classification_script(tmp_path):
     assert {row["method"] for row in rows} == {"ODA", "linear SVM", "NN", "random forest"}
     assert all(float(row["score"]) > 0.8 for row in rows)
     assert (tmp_path / "results" / "reproduce_classification.png").exists()
+
+
+def test_suite_script(tmp_path):
+    arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
+    printed = run_script("benchmark_suite.py", tmp_path, *arguments)
+    rows = read_rows(tmp_path / "results" / "benchmark_suite.csv")
+    assert {row["method"] for row in rows} == {"FittedQAgent", "TwoTimescaleAgent"}
+    assert [int(row["steps"]) for row in rows if row["method"] == "FittedQAgent"][-1] == 50_000
+    assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
+    assert "CartPole-v1" in printed
+    assert (tmp_path / "results" / "benchmark_suite.png").read_bytes().startswith(b"\x89PNG")
+    again = run_script("benchmark_suite.py", tmp_path, *arguments)  # nothing is left to do
+    assert read_rows(tmp_path / "results" / "benchmark_suite.csv") == rows
+    assert "CartPole-v1" in again
+
+
+def test_fitting_script(tmp_path):
+    arguments = ("--seeds", "1", "--longest", "10000", "--bound", "3000")
+    printed = run_script("benchmark_fitting.py", tmp_path, *arguments)
+    rows = read_rows(tmp_path / "results" / "benchmark_fitting.csv")
+    assert [row["memory"] for row in rows] == ["all", "3,000"]
+    assert all(int(row["steps"]) == 10_000 and int(row["fits"]) > 10 for row in rows)
+    assert "10,000" in printed
+    assert (tmp_path / "results" / "benchmark_fitting.png").read_bytes().startswith(b"\x89PNG")
