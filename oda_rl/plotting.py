@@ -49,7 +49,9 @@ class TemperatureLevel(Protocol):
         """Steps or samples until then."""
 
 
-def new_axes(width: float = 6.4, height: float = 4.2, columns: int = 1) -> list[Axes]:
+def new_axes(
+    width: float = 6.4, height: float = 4.2, columns: int = 1, rows: int = 1
+) -> list[Axes]:
     """Axes beside one another in a new figure that no window shows.
 
     The margins, in inches, are fixed: a layout engine would draw everything twice.
@@ -62,7 +64,7 @@ def new_axes(width: float = 6.4, height: float = 4.2, columns: int = 1) -> list[
         top=1.0 - 0.4 / height,
         wspace=0.3,
     )
-    return list(figure.subplots(1, columns, squeeze=False)[0])
+    return list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def plot_learning_curve(

@@ -246,8 +246,16 @@ def draw(rows: list[Row]) -> Path:
     from oda_rl.report import save_figure
 
     names = [task for task in TASKS if any(row["task"] == task.name for row in rows)]
-    panels = new_axes(3.1 * len(names) + 0.8, 3.6, columns=len(names))
-    for ax, task in zip(panels, names, strict=True):
+    columns = min(len(names), 3)
+    n_rows = -(-len(names) // columns)
+    panels = new_axes(3.9 * columns + 0.6, 3.1 * n_rows + 0.6, columns, n_rows)
+    panels[0].figure.subplots_adjust(
+        left=0.9 / (3.9 * columns), right=0.98, top=1.0 - 0.2 / n_rows, bottom=0.2 / n_rows,
+        hspace=0.45, wspace=0.25,
+    )  # fmt: skip
+    for ax in panels[len(names) :]:
+        ax.remove()
+    for ax, task in zip(panels, names, strict=False):
         for color, method in zip(COLORS, (FITTED, ONLINE, "DQN", "PPO"), strict=False):
             own = [row for row in rows if (row["method"], row["task"]) == (method, task.name)]
             steps = sorted({row["steps"] for row in own})
@@ -262,10 +270,14 @@ def draw(rows: list[Row]) -> Path:
             ax.fill_between(steps, quartiles[:, 0], quartiles[:, 2], color=color, alpha=0.2)
         if task.solved is not None:
             ax.axhline(task.solved, color="0.5", linestyle="--", linewidth=1)
-        ax.set(xscale="log", xlabel="environment steps")
-        ax.set_title(task.name.replace(", ", ",\n"), fontsize=9)
+        ax.set(xscale="log")
+        shown = sorted({row["steps"] for row in rows if row["task"] == task.name})
+        ax.set_xticks(shown, [f"{n // 1000}k" for n in shown])
+        ax.minorticks_off()
+        ax.set_title(task.name, loc="left")
         ax.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("return: median and quartiles of seeds")
+    panels[0].set_ylabel("return")
+    panels[0].figure.suptitle("Delivered policies over environment steps: median and quartiles")
     panels[0].legend(frameon=False, fontsize=8, loc="lower right")
     return save_figure(panels[0], RESULTS / "benchmark_suite.png")
 
