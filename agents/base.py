@@ -5,17 +5,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl.agents import qlearning as ql
 from oda_rl.agents.environments import make_env, separate_env
 from oda_rl.agents.history import Level
-from oda_rl.agents.loops import Progress, play
+from oda_rl.agents.loops import Engine, Progress, last_episode, play, train_stepwise
+from oda_rl.agents.refusal import action_index
 from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
+from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -27,9 +30,10 @@ class Agent(ABC):
     env_id: str | None
     interface: Interface
     episodes: EpisodeLog
-    history: list[Level]
     training_seconds: float
 
+    _core: Engine
+    _acted = False
     _env_rng: np.random.Generator
     _env_seeded = False
 
@@ -73,9 +77,14 @@ class Agent(ABC):
         """Temperature of the current level."""
 
     @property
-    @abstractmethod
     def num_timesteps(self) -> int:
         """Environment steps learned from, random play and restarts included."""
+        return int(self._core.clock[ql.STEPS])
+
+    @property
+    def history(self) -> list[Level]:
+        """The cells at the beginning of each temperature level, or after each fit."""
+        return self._core.history
 
     @abstractmethod
     def predict(
@@ -88,16 +97,88 @@ class Agent(ABC):
         """Return the greedy action for one observation, or the actions for a batch."""
 
     @abstractmethod
-    def _train(
-        self, env: gym.Env[Any, Any], total: int, one_by_one: bool, interrupt: Interrupt
-    ) -> Progress:
-        """Begin with a reset of the environment and train for ``total`` steps."""
+    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
+        """Train in compiled code; ``one_by_one`` yields after each episode."""
 
     @abstractmethod
     def _evaluate_fused(
         self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
     ) -> FloatArray | None:
         """Return what :meth:`evaluate` does, or None if ``env`` has no compiled dynamics."""
+
+    def act(self, observation: npt.ArrayLike) -> int:
+        """Choose an action, exploring as training asks for.
+
+        Parameters
+        ----------
+        observation : array_like
+            One observation, in the shape of the observation space.
+
+        Returns
+        -------
+        int
+            An action of the environment's action space.
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        action = self._core.act(self.interface.flatten("observation", observation))
+        self._acted = True
+        return self.interface.first_action + action
+
+    def update(
+        self,
+        observation: npt.ArrayLike,
+        action: int,
+        reward: SupportsFloat,
+        next_observation: npt.ArrayLike,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        """Learn from one step of the environment.
+
+        A terminated episode has no value after its last step; a truncated one goes on being worth
+        what its last observation promises.
+
+        Parameters
+        ----------
+        observation, next_observation : array_like
+            Before and after the step, in the shape of the observation space.
+        action : int
+            The action taken, usually what :meth:`act` returned.
+        reward : float
+            The reward received; finite.
+        terminated, truncated : bool
+            As ``env.step`` returned them.
+
+        Raises
+        ------
+        RuntimeError
+            If :meth:`act` has not been called since the last update.
+        ValueError
+            For a wrong shape, an unknown action, or values that are not finite. Nothing has been
+            learned then.
+        """
+        if not self._acted:
+            raise RuntimeError("update was called before act: call act(observation) first")
+        index = action_index(action, self.interface)
+        core = self._core
+        events = core.update(
+            self.interface.flatten("observation", observation),
+            index,
+            float(reward),
+            self.interface.flatten("next_observation", next_observation),
+            bool(terminated),
+            bool(truncated),
+            *core.arrays,
+        )
+        if events:
+            core.attend(events, "observation, next_observation or reward")
+        self._acted = False
+        if events & ql.EPISODE_END:
+            self.episodes.append(last_episode(core, self.training_seconds))
 
     def learn(
         self,
@@ -237,6 +318,18 @@ class Agent(ABC):
     @abstractmethod
     def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Make an agent without an environment from what :meth:`_to_file` returned."""
+
+    def _train(
+        self, env: gym.Env[Any, Any], total: int, one_by_one: bool, interrupt: Interrupt
+    ) -> Progress:
+        """Begin with a reset of the environment and train for ``total`` steps."""
+        self._core.begin_episode()
+        self._acted = False
+        dynamics = compiled_dynamics(env)
+        observation = self._reset_env(env)
+        if dynamics is None:
+            return train_stepwise(self._core, env, observation, total, interrupt)
+        return self._train_fused(dynamics, total, one_by_one)
 
     def _greedy(self, observation: Any) -> Any:
         return self.predict(observation)[0]

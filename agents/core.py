@@ -42,6 +42,7 @@ class Core:
     """
 
     step = staticmethod(ql.step)
+    update = staticmethod(ql.update)
 
     def __init__(
         self,

@@ -1,26 +1,23 @@
 """The replaying agent: cells and values fitted to all that was ever seen."""
 
 from dataclasses import asdict
-from typing import Any, Self, SupportsFloat
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents import qlearning as ql
-from oda_rl.agents import replay
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
 from oda_rl.agents.environments import make_env
 from oda_rl.agents.fitted_core import FittedCore
 from oda_rl.agents.fused import evaluate_policy_on_cartpole
-from oda_rl.agents.history import Level
-from oda_rl.agents.loops import Progress, last_episode, train_fitted, train_stepwise
-from oda_rl.agents.refusal import action_index, checked_batch
+from oda_rl.agents.loops import Progress, train_fitted
+from oda_rl.agents.refusal import checked_batch
 from oda_rl.agents.spaces import Interface
-from oda_rl.agents.training import EpisodeLog, Interrupt
-from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.agents.training import EpisodeLog
+from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -104,8 +101,7 @@ class FittedQAgent(Agent):
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
-        self._core = FittedCore(interface, config, *rngs)
-        self._acted = False
+        self._core: FittedCore = FittedCore(interface, config, *rngs)
 
     @property
     def policy(self) -> CellPolicy:
@@ -133,19 +129,9 @@ class FittedQAgent(Agent):
         return self.policy.codevectors
 
     @property
-    def history(self) -> list[Level]:  # type: ignore[override]
-        """The cells after each fit."""
-        return self._core.history
-
-    @property
     def temperature(self) -> float:
         """NaN: annealing begins and ends within each fit."""
         return float("nan")
-
-    @property
-    def num_timesteps(self) -> int:
-        """Environment steps learned from."""
-        return int(self._core.clock[ql.STEPS])
 
     @property
     def metric_(self) -> FloatArray | None:
@@ -169,76 +155,6 @@ class FittedQAgent(Agent):
     def solved_return(self) -> float | None:
         """The environment's reward threshold, if it has one."""
         return self._solved_return
-
-    def act(self, observation: npt.ArrayLike) -> int:
-        """Choose an action by the newest policy, exploring as training asks for.
-
-        Parameters
-        ----------
-        observation : array_like
-            One observation, in the shape of the observation space.
-
-        Returns
-        -------
-        int
-            An action of the environment's action space.
-
-        Raises
-        ------
-        ValueError
-            If the observation has another shape or is not finite.
-        """
-        action = self._core.act(self.interface.flatten("observation", observation))
-        self._acted = True
-        return self.interface.first_action + action
-
-    def update(
-        self,
-        observation: npt.ArrayLike,
-        action: int,
-        reward: SupportsFloat,
-        next_observation: npt.ArrayLike,
-        terminated: bool,
-        truncated: bool,
-    ) -> None:
-        """Remember one step of the environment, and fit anew when that is due.
-
-        Parameters
-        ----------
-        observation, next_observation : array_like
-            Before and after the step, in the shape of the observation space.
-        action : int
-            The action taken, usually what :meth:`act` returned.
-        reward : float
-            The reward received; finite.
-        terminated, truncated : bool
-            As ``env.step`` returned them.
-
-        Raises
-        ------
-        RuntimeError
-            If :meth:`act` has not been called since the last update.
-        ValueError
-            For a wrong shape, an unknown action, or values that are not finite. Nothing has been
-            learned then.
-        """
-        if not self._acted:
-            raise RuntimeError("update was called before act: call act(observation) first")
-        core = self._core
-        events = replay.update(
-            self.interface.flatten("observation", observation),
-            action_index(action, self.interface),
-            float(reward),
-            self.interface.flatten("next_observation", next_observation),
-            bool(terminated),
-            bool(truncated),
-            *core.arrays,
-        )
-        if events:
-            core.attend(events, "observation, next_observation or reward")
-        self._acted = False
-        if events & ql.EPISODE_END:
-            self.episodes.append(last_episode(core, self.training_seconds))
 
     def predict(
         self,
@@ -293,15 +209,7 @@ class FittedQAgent(Agent):
         single = np.shape(observation) == self.interface.observation_shape
         return int(cells[0]) if single else cells
 
-    def _train(
-        self, env: gym.Env[Any, Any], total: int, one_by_one: bool, interrupt: Interrupt
-    ) -> Progress:
-        self._core.begin_episode()
-        self._acted = False
-        dynamics = compiled_dynamics(env)
-        observation = self._reset_env(env)
-        if dynamics is None:
-            return train_stepwise(self._core, env, observation, total, interrupt)
+    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
         return train_fitted(self._core, dynamics, total, one_by_one)
 
     def _evaluate_fused(

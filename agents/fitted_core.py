@@ -66,6 +66,7 @@ class FittedCore:
     """
 
     step = staticmethod(replay.step)
+    update = staticmethod(replay.update)
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from oda_rl.agents import qlearning as ql
 from oda_rl.agents.core import Core
 from oda_rl.agents.fitted_core import FittedCore
 from oda_rl.agents.fused import collect_cartpole, train_cartpole
+from oda_rl.agents.history import Level
 from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import Interrupt
 from oda_rl.envs.dynamics import CompiledCartPole
@@ -30,7 +31,7 @@ _NO_EPISODE = np.empty((0, 3))
 
 
 class Engine(Protocol):
-    """What :func:`train_stepwise` needs of an agent's core."""
+    """What agents, and :func:`train_stepwise`, need of an agent's core."""
 
     interface: Interface
     clock: npt.NDArray[np.int64]
@@ -38,10 +39,17 @@ class Engine(Protocol):
     step: Callable[..., int]
     """Compiled: (next observation, reward, terminated, truncated, *arrays) to the next action, or
     minus events to attend to."""
+    update: Callable[..., int]
+    """Compiled: (observation, action, reward, next observation, terminated, truncated, *arrays) to
+    events."""
+    history: list[Level]
 
     @property
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """What the compiled functions take; other arrays may take their place in ``attend``."""
+
+    def begin_episode(self) -> None:
+        """Forget an episode that was not finished."""
 
     def act(self, vector: npt.NDArray[Any]) -> int:
         """Choose an action."""

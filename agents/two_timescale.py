@@ -1,7 +1,7 @@
 """The online agent: fast Q-learning over a few cells, slow annealing that places them."""
 
 from dataclasses import asdict, replace
-from typing import Any, Self, SupportsFloat
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -13,14 +13,13 @@ from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.core import Core
 from oda_rl.agents.environments import make_env
 from oda_rl.agents.fused import evaluate_cartpole
-from oda_rl.agents.history import Level
-from oda_rl.agents.loops import Progress, last_episode, train_fused, train_stepwise
+from oda_rl.agents.loops import Progress, train_fused
 from oda_rl.agents.partitions import ODAPartition, Partition
-from oda_rl.agents.refusal import action_index, checked_batch
+from oda_rl.agents.refusal import checked_batch
 from oda_rl.agents.spaces import Interface
-from oda_rl.agents.training import EpisodeLog, Interrupt
+from oda_rl.agents.training import EpisodeLog
 from oda_rl.diagram import assign, assign_batch
-from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -121,8 +120,7 @@ class TwoTimescaleAgent(Agent):
         self.partition: Partition = partition
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
-        self._core = Core(interface, config, partition, self._rngs["explore"])
-        self._acted = False
+        self._core: Core = Core(interface, config, partition, self._rngs["explore"])
 
     @property
     def n_cells(self) -> int:
@@ -163,98 +161,14 @@ class TwoTimescaleAgent(Agent):
         return self.config.solved_return
 
     @property
-    def history(self) -> list[Level]:  # type: ignore[override]
-        """The cells at the beginning of each temperature level, and their lineage."""
-        return self._core.history
-
-    @property
     def temperature(self) -> float:
         """Temperature of the current level."""
         return self.partition.temperature
 
     @property
-    def num_timesteps(self) -> int:
-        """Environment steps learned from, random play and restarts included."""
-        return int(self._core.clock[ql.STEPS])
-
-    @property
     def frozen(self) -> bool:
         """Whether the last episodes were solved and the agent therefore rests."""
         return bool(self._core.clock[ql.PHASE] == ql.FROZEN)
-
-    def act(self, observation: npt.ArrayLike) -> int:
-        """Choose an action, exploring as training asks for.
-
-        Parameters
-        ----------
-        observation : array_like
-            One observation, in the shape of the observation space.
-
-        Returns
-        -------
-        int
-            An action of the environment's action space.
-
-        Raises
-        ------
-        ValueError
-            If the observation has another shape or is not finite.
-        """
-        action = self._core.act(self.interface.flatten("observation", observation))
-        self._acted = True
-        return self.interface.first_action + action
-
-    def update(
-        self,
-        observation: npt.ArrayLike,
-        action: int,
-        reward: SupportsFloat,
-        next_observation: npt.ArrayLike,
-        terminated: bool,
-        truncated: bool,
-    ) -> None:
-        """Learn from one step of the environment.
-
-        A terminated episode has no value after its last step; a truncated one goes on being worth
-        what its last observation promises.
-
-        Parameters
-        ----------
-        observation, next_observation : array_like
-            Before and after the step, in the shape of the observation space.
-        action : int
-            The action taken, usually what :meth:`act` returned.
-        reward : float
-            The reward received; finite.
-        terminated, truncated : bool
-            As ``env.step`` returned them.
-
-        Raises
-        ------
-        RuntimeError
-            If :meth:`act` has not been called since the last update.
-        ValueError
-            For a wrong shape, an unknown action, or values that are not finite. Nothing has been
-            learned then.
-        """
-        if not self._acted:
-            raise RuntimeError("update was called before act: call act(observation) first")
-        index = action_index(action, self.interface)
-        core = self._core
-        events = ql.update(
-            self.interface.flatten("observation", observation),
-            index,
-            float(reward),
-            self.interface.flatten("next_observation", next_observation),
-            bool(terminated),
-            bool(truncated),
-            *core.arrays,
-        )
-        if events:
-            core.attend(events, "observation, next_observation or reward")
-        self._acted = False
-        if events & ql.EPISODE_END:
-            self.episodes.append(last_episode(core, self.training_seconds))
 
     def predict(
         self,
@@ -310,15 +224,7 @@ class TwoTimescaleAgent(Agent):
         assign_batch(self.partition.diagram, self.n_cells, points, cells)
         return cells
 
-    def _train(
-        self, env: gym.Env[Any, Any], total: int, one_by_one: bool, interrupt: Interrupt
-    ) -> Progress:
-        self._core.begin_episode()
-        self._acted = False
-        dynamics = compiled_dynamics(env)
-        observation = self._reset_env(env)
-        if dynamics is None:
-            return train_stepwise(self._core, env, observation, total, interrupt)
+    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
         return train_fused(self._core, dynamics, total, one_by_one)
 
     def _evaluate_fused(
