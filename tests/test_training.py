@@ -55,6 +55,7 @@ def test_a_second_ctrl_c_raises_at_once():
         signal.signal(signal.SIGINT, before)
 
 
+@both
 def test_training_outside_of_the_main_thread(kind):
     agent = kind(BARTO, seed=0)
     thread = threading.Thread(target=agent.learn, args=(1000,))
