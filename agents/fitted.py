@@ -41,8 +41,9 @@ class FittedQAgent(Agent):
     while all returns are equal it does nothing else.
 
     Delivered is not the newest policy, which may be far worse, but the one with the best lower
-    bound (mean minus standard error) of its own training returns: ``predict``, ``evaluate`` and
-    ``policy`` use that one. The newest, with which training goes on, is ``newest``.
+    bound (mean minus standard error) of its own training returns; a part of the steps goes into
+    playing it again, without exploration, to be surer. ``predict``, ``evaluate`` and ``policy`` use
+    that one. The newest, with which training goes on, is ``newest``.
 
     Parameters
     ----------
