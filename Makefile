@@ -19,7 +19,7 @@ lint: .venv/developing
 benchmark: .venv/developing
 	$(BIN)/python scripts/benchmark_cartpole.py
 
-# Half an hour on two cores for our agents, and as long for the baselines.
+# More than an hour on two cores.
 benchmark-suite: .venv/developing
 	$(BIN)/python scripts/benchmark_suite.py --baselines 3
 

@@ -26,7 +26,6 @@ from oda_rl._compile import compiled, inlined
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-NEAREST = 3
 _TIE = 1e-9  # relative: values closer than that are equal
 
 

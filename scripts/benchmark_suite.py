@@ -278,7 +278,7 @@ def draw(rows: list[Row]) -> Path:
         ax.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("return")
     panels[0].figure.suptitle("Delivered policies over environment steps: median and quartiles")
-    panels[0].legend(frameon=False, fontsize=8, loc="lower right")
+    panels[0].legend(frameon=False, fontsize=8, loc="center right")
     return save_figure(panels[0], RESULTS / "benchmark_suite.png")
 
 
