@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import allocating, inlined
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -55,18 +55,6 @@ def three_nearest(
 
 
 @inlined
-def add_model(
-    models: FloatArray, d: int, k: int, weight: float, point: FloatArray, values: FloatArray
-) -> None:
-    """Add a cell's weighed values of all actions to ``values``."""
-    common = models[k, 0]
-    for j in range(d):
-        common += models[k, 1 + j] * point[j]
-    for action in range(models.shape[1] - 1 - d):
-        values[action] += weight * (common + models[k, 1 + d + action])
-
-
-@inlined
 def action_values(
     diagram: FloatArray,
     models: FloatArray,
@@ -82,12 +70,15 @@ def action_values(
     first, second, third, a, b, c = three_nearest(diagram, point)
     near = math.exp((a - b) / width)
     far = math.exp((a - c) / width)
-    total = 1.0 + near + far
-    for action in range(models.shape[1] - 1 - d):
-        values[action] = 0.0
-    add_model(models, d, first, 1.0 / total, point, values)
-    add_model(models, d, second, near / total, point, values)
-    add_model(models, d, third, far / total, point, values)
+    u = 1.0 / (1.0 + near + far)
+    v, w = near * u, far * u
+    common = u * models[first, 0] + v * models[second, 0] + w * models[third, 0]
+    for j in range(1, 1 + d):
+        slope = u * models[first, j] + v * models[second, j] + w * models[third, j]
+        common += slope * point[j - 1]
+    for j in range(1 + d, models.shape[1]):
+        own = u * models[first, j] + v * models[second, j] + w * models[third, j]
+        values[j - 1 - d] = common + own
     return first
 
 
@@ -112,7 +103,7 @@ def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     return best
 
 
-@compiled
+@allocating
 def evaluate_batch(
     points: FloatArray,
     diagram: FloatArray,

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import annealing, metric
-from oda_rl._compile import compiled
+from oda_rl._compile import allocating, compiled
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
 from oda_rl.agents.memory import (
@@ -99,7 +99,7 @@ def assign_three(
         weights[i, 2] = far / total if far > _LEAST_WEIGHT * total else 0.0
 
 
-@compiled
+@allocating
 def add_moments(
     points: npt.NDArray[np.float32],
     cells: npt.NDArray[np.uint16],

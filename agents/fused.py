@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import allocating, compiled, inlined
 from oda_rl.agents import replay
 from oda_rl.agents.cell_policy import action_values, best_action
 from oda_rl.agents.memory import Observations, begin
@@ -166,7 +166,7 @@ def train_cartpole(
     return 0, taken, written
 
 
-@compiled
+@allocating
 def evaluate_cartpole(
     parameters: FloatArray,
     step_reward: float,
@@ -206,6 +206,7 @@ def collect_cartpole(
     max_episode_steps: int,
     reset_bound: float,
     state: FloatArray,
+    observation: npt.NDArray[np.float32],
     env_rng: np.random.Generator,
     budget: int,
     episodes: FloatArray,
@@ -216,9 +217,11 @@ def collect_cartpole(
     clock: IntArray,
     vectors: FloatArray,
 ) -> tuple[int, int, int]:
-    """Do for a fitted agent what :func:`train_cartpole` does for an online one."""
+    """Do for a fitted agent what :func:`train_cartpole` does for an online one.
+
+    ``observation``, shape (4,), is scratch.
+    """
     point, origin = vectors[POINT], vectors[ORIGIN]
-    observation = np.empty(4, dtype=np.float32)
     taken, written = 0, 0
     at_start = True
     while taken < budget and written < episodes.shape[0]:
@@ -258,7 +261,7 @@ def collect_cartpole(
     return 0, taken, written
 
 
-@compiled
+@allocating
 def evaluate_policy_on_cartpole(
     parameters: FloatArray,
     step_reward: float,

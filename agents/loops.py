@@ -151,6 +151,7 @@ def train_fitted(
     """Do for a fitted agent what :func:`train_fused` does for an online one."""
     parameters, step_reward, failure_reward, max_episode_steps, reset_bound = dynamics.arguments
     state = dynamics.read_state()
+    observation = np.empty(4, dtype=np.float32)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
@@ -161,6 +162,7 @@ def train_fitted(
             max_episode_steps,
             reset_bound,
             state,
+            observation,
             dynamics.env.np_random,
             min(_FUSED_STEPS, total - steps),
             room,

@@ -47,7 +47,7 @@ def begin(
         if same:
             clock[FRESH] = 0
             return
-    row = (last + 1) % observations.shape[0]
+    row = last + 1 if last + 1 < observations.shape[0] else 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
     clock[FRESH] = 1
@@ -67,12 +67,12 @@ def remember(
     capacity = observations.shape[0]
     row = clock[LAST_ROW]
     if clock[FRESH] == 1:
-        row = (row + 1) % capacity
+        row = row + 1 if row + 1 < capacity else 0
         clock[FRESH] = 0
     steps[row, ACTION] = action
     steps[row, REWARD] = reward
     steps[row, MARK] = GOES_ON
-    row = (row + 1) % capacity
+    row = row + 1 if row + 1 < capacity else 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
     steps[row, ACTION] = -1.0

@@ -9,7 +9,7 @@ from gymnasium import logger, spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import allocating, inlined
 
 MAX_EPISODE_STEPS = 1000
 CART_FRICTION = 0.0005
@@ -107,7 +107,7 @@ def cartpole_step(parameters: FloatArray, state: FloatArray, action: int) -> boo
     return bool((abs(x) > x_limit) | (abs(theta) > theta_limit))
 
 
-@compiled
+@allocating
 def cartpole_step_batch(
     parameters: FloatArray,
     states: FloatArray,

@@ -22,7 +22,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import allocating, compiled, inlined
 from oda_rl.codebook import squared_distance
 
 FloatArray = npt.NDArray[np.float64]
@@ -177,7 +177,7 @@ def glvq(
             _move(codevectors, wrong, points, i, -step * near)
 
 
-@compiled
+@allocating
 def rslvq(
     codevectors: FloatArray,
     masses: FloatArray,
