@@ -9,7 +9,10 @@ from oda_rl.agents.base import Agent
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
 from oda_rl.agents.fitted import FittedQAgent
-from oda_rl.agents.partitions import ODAPartition, Partition
+from oda_rl.agents.grid_partition import GridPartition
+from oda_rl.agents.oda_partition import ODAPartition
+from oda_rl.agents.partitions import Partition, Scaling
+from oda_rl.agents.som_partition import SOMPartition
 from oda_rl.agents.two_timescale import TwoTimescaleAgent
 
 __all__ = [
@@ -17,8 +20,11 @@ __all__ = [
     "CellPolicy",
     "FittedQAgent",
     "FittedQConfig",
+    "GridPartition",
     "ODAPartition",
     "Partition",
+    "SOMPartition",
+    "Scaling",
     "TwoTimescaleAgent",
     "TwoTimescaleConfig",
     "load_agent",

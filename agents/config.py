@@ -66,6 +66,28 @@ class TwoTimescaleConfig:
     min_mass: float = 1e-4
     """Cells with a smaller share of the samples are dropped; in [0, 1)."""
 
+    bins: int | tuple[int, ...] = 3
+    """Of a grid: bins of every component of the observation, or of each."""
+
+    ranges: tuple[tuple[float, float], ...] | None = None
+    """Of a grid: low and high of each component, in its units. None: by ``spread``."""
+
+    spread: float = 2.0
+    """Without ranges a grid reaches so many standard deviations of random play to either side of
+    its mean; positive."""
+
+    map_shape: tuple[int, ...] = (5, 5)
+    """Of a self-organising map: codevectors of a chain, or rows and columns of a grid."""
+
+    map_periodic: bool = False
+    """Whether the sides of the map are glued together."""
+
+    map_rate: float = 0.3
+    """Of a map: first rate, in (0, 1]; it falls to .01."""
+
+    map_samples_per_cell: int = 50
+    """Of a map: samples for each codevector until it rests."""
+
     metric: Literal["learned", "std"] | tuple[tuple[float, ...], ...] = "learned"
     """Distances between states: learned from the gradients of Q while the cells are annealed, in
     standard deviations of the observation, or a symmetric positive semi-definite matrix."""
@@ -98,6 +120,7 @@ class TwoTimescaleConfig:
             "initial_temperature",
             "min_temperature",
             "perturbation",
+            "spread",
         ):
             value = getattr(self, name)
             _require(self, name, math.isfinite(value) and value > 0.0, "positive and finite")
@@ -111,10 +134,28 @@ class TwoTimescaleConfig:
             ("warmup_steps", 2),
             ("solved_episodes", 0),
             ("restart_after", 0),
+            ("map_samples_per_cell", 1),
         ):
             _require(self, name, getattr(self, name) >= least, f"at least {least}")
         if self.solved_return is not None:
             _require(self, "solved_return", not math.isnan(self.solved_return), "a number")
+        _require(self, "map_rate", 0.0 < self.map_rate <= 1.0, "in (0, 1]")
+        for name, counts, sides in (
+            ("bins", self.bins, "an integer of at least 1, or one for each component"),
+            ("map_shape", self.map_shape, "one or two integers of at least 1"),
+        ):
+            counts = (counts,) if isinstance(counts, int) else tuple(counts)
+            whole = all(isinstance(n, int) and n >= 1 for n in counts) and len(counts) > 0
+            _require(self, name, whole and (name == "bins" or len(counts) <= 2), sides)
+        object.__setattr__(self, "map_shape", tuple(self.map_shape))
+        if not isinstance(self.bins, int):
+            object.__setattr__(self, "bins", tuple(self.bins))
+        if self.ranges is not None:
+            right = all(
+                len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf for pair in self.ranges
+            )
+            _require(self, "ranges", right, "pairs of finite numbers, the lower first")
+            object.__setattr__(self, "ranges", tuple((float(a), float(b)) for a, b in self.ranges))
         if not isinstance(self.metric, str):
             try:
                 rows = tuple(tuple(float(value) for value in row) for row in self.metric)
@@ -185,7 +226,7 @@ class FittedQConfig:
     kept_policies: int = 40
     """How many policies compete to be delivered, the newest included; at least 2."""
 
-    confirm_episodes: int = 50
+    confirm_episodes: int = 100
     """The policy to be delivered is played again, without exploration, until it has been played in
     so many episodes; 0 trusts what was seen when it was new."""
 

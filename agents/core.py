@@ -11,8 +11,9 @@ from oda_rl.agents import qlearning as ql
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.fused import observe_and_act
 from oda_rl.agents.history import Level
+from oda_rl.agents.learners import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.memory import ACTION, GOES_ON, LAST_ROW, MARK, UNUSED, in_order, watkins_targets
-from oda_rl.agents.partitions import INTERPRETED, KIND, Lineage, Partition, observe_compiled
+from oda_rl.agents.partitions import Lineage, Partition, Scaling
 from oda_rl.agents.refusal import refuse
 from oda_rl.agents.spaces import Interface
 from oda_rl.diagram import assign_batch
@@ -117,7 +118,7 @@ class Core:
 
     def start(self) -> None:
         """Learn from nothing: first cells, Q = 0."""
-        self.partition.start(self._transform())
+        self.partition.start(self._scaling())
         self.table[:] = 0.0
         self.clock[ql.PHASE] = ql.LEARNING
         self.clock[ql.STREAK] = self.clock[ql.STEPS_SINCE_START] = 0
@@ -206,7 +207,7 @@ class Core:
     def _carry(self, lineage: Lineage) -> None:
         """Move the table along with the cells."""
         ql.carry_table(self.table, lineage)
-        self.partition.rescale(self._transform())
+        self.partition.rescale(self._scaling())
         self._take_over(lineage)
 
     def _centre(self) -> None:
@@ -261,7 +262,7 @@ class Core:
         matrix = np.eye(len(scale)) if self.metric is None else self.metric
         return np.asarray(matrix * np.outer(scale, scale))
 
-    def _transform(self) -> FloatArray:
+    def _scaling(self) -> Scaling:
         """Return the square root of the metric, scaled to a total variance of 2 in the ring."""
         mean, covariance = metric.covariance(self._ring()[0])
         scale = metric.scales(mean, covariance)
@@ -272,7 +273,9 @@ class Core:
         else:
             transform = np.diag(scale)
         variance = float(np.trace(transform @ covariance @ transform.T))
-        return transform * np.sqrt(_TOTAL_VARIANCE / variance) if variance > 0.0 else transform
+        if variance > 0.0:
+            transform = transform * np.sqrt(_TOTAL_VARIANCE / variance)
+        return Scaling(transform, self.origin, np.sqrt(covariance.diagonal()))
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""

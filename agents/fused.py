@@ -6,8 +6,8 @@ import numpy.typing as npt
 from oda_rl._compile import allocating, compiled, inlined
 from oda_rl.agents import replay
 from oda_rl.agents.cell_policy import action_values, best_action
+from oda_rl.agents.learners import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.memory import Observations, begin
-from oda_rl.agents.partitions import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.qlearning import (
     CELL,
     EPISODE_END,

@@ -18,7 +18,7 @@ from oda_rl.agents.training import EpisodeLog
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
-_FORMAT = 2
+_FORMAT = 3
 
 AnyAgent = TypeVar("AnyAgent", bound=Agent)
 
@@ -64,8 +64,10 @@ def _save_file(agent: Agent, path: Path) -> dict[str, Any]:
     return metadata
 
 
-def load(cls: type[AnyAgent], path: Path, env: str | gym.Env[Any, Any] | None) -> AnyAgent:
-    """Load an agent of a class from a file or a run folder."""
+def load(
+    cls: type[AnyAgent], path: Path, env: str | gym.Env[Any, Any] | None, *parts: Any
+) -> AnyAgent:
+    """Load an agent of a class from a file or a run folder; ``parts`` go to its ``_from_file``."""
     file, metadata, arrays = _read(path)
     if metadata.get("kind") != cls.__name__ or metadata.get("format") != _FORMAT:
         raise ValueError(
@@ -73,7 +75,7 @@ def load(cls: type[AnyAgent], path: Path, env: str | gym.Env[Any, Any] | None) -
             f"it must hold {cls.__name__!r} in format {_FORMAT}"
         )
     try:
-        agent = cls._from_file(metadata, arrays)
+        agent = cls._from_file(metadata, arrays, *parts)
         agent.episodes = EpisodeLog(arrays["episodes"])
         agent.history[:] = history_from_arrays(arrays, agent.interface.n_features)
         agent.training_seconds = metadata["training_seconds"]

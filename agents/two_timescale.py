@@ -1,6 +1,8 @@
 """The online agent: fast Q-learning over a few cells, slow annealing that places them."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Self
 
 import gymnasium as gym
@@ -13,9 +15,12 @@ from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.core import Core
 from oda_rl.agents.environments import make_env
 from oda_rl.agents.fused import evaluate_cartpole
+from oda_rl.agents.grid_partition import GridPartition
 from oda_rl.agents.loops import Progress, train_fused
-from oda_rl.agents.partitions import ODAPartition, Partition
+from oda_rl.agents.oda_partition import ODAPartition
+from oda_rl.agents.partitions import Partition
 from oda_rl.agents.refusal import checked_batch
+from oda_rl.agents.som_partition import SOMPartition
 from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import EpisodeLog
 from oda_rl.diagram import assign, assign_batch
@@ -23,7 +28,11 @@ from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
 
-PARTITIONS = {"oda": ODAPartition}
+PARTITIONS: dict[str, Callable[[int, TwoTimescaleConfig, np.random.Generator], Partition]] = {
+    "grid": GridPartition,
+    "oda": ODAPartition,
+    "som": SOMPartition,
+}
 
 
 class TwoTimescaleAgent(Agent):
@@ -39,8 +48,9 @@ class TwoTimescaleAgent(Agent):
     ----------
     env : str or gymnasium.Env
         An environment, or the id of one. Observations: Box of any shape; actions: Discrete.
-    partition : {"oda"} or Partition
-        How observations are aggregated; see :class:`oda_rl.agents.Partition`.
+    partition : {"oda", "grid", "som"} or Partition
+        How observations are aggregated: cells by annealing, a uniform grid, a self-organising map,
+        or an object of one's own; see :class:`oda_rl.agents.Partition`.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config
@@ -257,11 +267,47 @@ class TwoTimescaleAgent(Agent):
         return metadata, self._core.state()
 
     @classmethod
-    def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        env: str | gym.Env[Any, Any] | None = None,
+        partition: Partition | None = None,
+    ) -> Self:
+        """Load from a file or a run folder.
+
+        Parameters
+        ----------
+        path : str or Path
+            What :meth:`save` was given.
+        env : str or gymnasium.Env, optional
+            To train or evaluate in. By default the environment is made from its id when needed.
+        partition : Partition, optional
+            For an agent with a partition of one's own: an object like the one that it had, whose
+            ``restore`` is given what the other's ``state`` returned.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is nothing.
+        ValueError
+            If the file is damaged, or not an agent of this class, or ``env`` has other spaces, or
+            ``partition`` is missing.
+        """
+        from oda_rl.agents.saving import load
+
+        return load(cls, Path(path), env, partition)
+
+    @classmethod
+    def _from_file(
+        cls,
+        metadata: dict[str, Any],
+        arrays: dict[str, npt.NDArray[Any]],
+        partition: Partition | None = None,
+    ) -> Self:
         agent = cls.__new__(cls)
         config = TwoTimescaleConfig(**metadata["config"])
         interface = Interface.from_json(metadata["interface"])
-        agent._build(interface, config, metadata["partition"], None)
+        agent._build(interface, config, partition or metadata["partition"], None)
         agent._core.restore(arrays)
         for name, rng in agent._rngs.items():
             rng.bit_generator.state = metadata["rngs"][name]

@@ -17,6 +17,7 @@ if _TYPE_CHECKING:
     from oda_rl.batch_annealing import BatchDeterministicAnnealing
     from oda_rl.oda import ODAClassifier, ODAClusterer, ODARegressor
     from oda_rl.quantization import LVQ, StochasticVQ
+    from oda_rl.som import SOM
     from oda_rl.tree import ODATreeClassifier, ODATreeClusterer
 
 __version__ = "0.1.0"
@@ -34,11 +35,13 @@ _LAZY = {
     "ODARegressor": "oda_rl.oda",
     "ODATreeClassifier": "oda_rl.tree",
     "ODATreeClusterer": "oda_rl.tree",
+    "SOM": "oda_rl.som",
     "StochasticVQ": "oda_rl.quantization",
 }
 
 __all__ = [
     "LVQ",
+    "SOM",
     "BatchDeterministicAnnealing",
     "ODAClassifier",
     "ODAClusterer",

@@ -63,8 +63,8 @@ class TrainTwoTimescale(TrainFitted):
     algo: Literal["fitted", "two-timescale"] = "two-timescale"
     """See 'oda-rl train --help'."""
 
-    partition: str = "oda"
-    """How observations are aggregated: oda."""
+    partition: Literal["oda", "grid", "som"] = "oda"
+    """How observations are aggregated: annealed cells, a uniform grid, a self-organising map."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""

@@ -42,7 +42,7 @@ def check_enough(points: FloatArray, n_clusters: int) -> None:
         raise ValueError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}.")
 
 
-def _given_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int) -> FloatArray:
+def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int) -> FloatArray:
     """Check codevectors to start from, and copy them."""
     codevectors: FloatArray = check_array(
         init, dtype=np.float64, order="C", copy=True, input_name="init"
@@ -244,7 +244,7 @@ class StochasticVQ(VectorQuantizer):
             chosen = rng.choice(len(points), self.n_clusters, replace=False)
             self.cluster_centers_ = points[chosen]
         else:
-            self.cluster_centers_ = _given_codevectors(self.init, self.n_clusters, points.shape[1])
+            self.cluster_centers_ = checked_codevectors(self.init, self.n_clusters, points.shape[1])
         self._counts = np.ones(self.n_clusters)
         self.n_iter_ = 0
         self.history_: list[tuple[int, float]] = []
@@ -382,7 +382,7 @@ class LVQ(ClassifierMixin, BaseEstimator):
         n_classes = len(self.classes_)
         if not isinstance(self.init, str):
             n_codevectors = n_classes * self.n_prototypes
-            codevectors = _given_codevectors(self.init, n_codevectors, points.shape[1])
+            codevectors = checked_codevectors(self.init, n_codevectors, points.shape[1])
             return codevectors, np.repeat(np.arange(n_classes), self.n_prototypes)
         members = [np.flatnonzero(targets == label) for label in range(n_classes)]
         chosen = np.concatenate(

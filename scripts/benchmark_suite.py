@@ -2,7 +2,8 @@
 
 Every agent has its package defaults, discount factor included, in real Gymnasium environments.
 Every training step is counted. A seed is solved if the delivered policy's mean return over 100
-greedy episodes reaches the threshold. Seeds are those from 50 000 000 on, which chose nothing.
+greedy episodes reaches the threshold. Seeds are those from 51 000 000 on (of the baselines from
+50 000 000 on), which chose nothing.
 
 DQN and PPO of Stable-Baselines3, with rl-zoo's tuned hyper-parameters for each environment, learn
 in the same environments for the same number of steps: --baselines 3 gives them three seeds.
@@ -30,7 +31,7 @@ from rich.table import Table
 from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make, tuned
 
 RESULTS = Path("results")
-FIRST_SEED = 50_000_000
+FIRST_SEED, FIRST_BASELINE_SEED = 51_000_000, 50_000_000
 EVALUATION_EPISODES = 100
 FITTED, ONLINE = "FittedQAgent", "TwoTimescaleAgent"
 ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
@@ -143,7 +144,8 @@ def planned(only: tuple[str, ...], seeds: int | None, baselines: int) -> list[Ke
             methods |= {"DQN": baselines, "PPO": baselines}
         for method, count in methods.items():
             n = count if seeds is None else min(count, seeds)
-            runs += [(method, task.name, FIRST_SEED + i) for i in range(n)]
+            first = FIRST_BASELINE_SEED if method in ("DQN", "PPO") else FIRST_SEED
+            runs += [(method, task.name, first + i) for i in range(n)]
     return runs
 
 

@@ -50,7 +50,7 @@ TASKS = (
     Task("MountainCar-v0", "MountainCar-v0", -110.0, LONG, 40,
          targets={200_000: 0.95}, least_mean=(200_000, -103.0), published="DQN -100.8 (120k)",
          baseline_steps=100_000),
-    Task("Pendulum-v1, 5 torques", "Pendulum-v1", -200.0, LONG, 40,
+    Task("Pendulum-v1, 5 torques", "Pendulum-v1", -200.0, LONG, 100,
          targets={200_000: 0.95}, least_mean=(200_000, -160.0), published="PPO -172 (100k)",
          baseline_steps=100_000),
     Task("Acrobot-v1", "Acrobot-v1", -100.0, LONG, 40,

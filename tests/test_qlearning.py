@@ -4,11 +4,11 @@ import numpy as np
 import oracles
 import pytest
 
+from oda_rl.agents import ODAPartition, Scaling
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.core import Core
 from oda_rl.agents.memory import LAST_ROW
-from oda_rl.agents.partitions import ODAPartition
 from oda_rl.agents.spaces import Interface
 
 
@@ -22,7 +22,7 @@ def make_core(n_actions=3, n_cells=5, **settings):
     core.start()
     partition.learner.cells[:n_cells, 1] = np.arange(n_cells)
     partition.n_cells = n_cells
-    partition.rescale(np.eye(1))
+    partition.rescale(Scaling(np.eye(1), np.zeros(1), np.ones(1)))
     core.clock[ql.N_CELLS] = n_cells
     core.clock[ql.LEARNER_ACTIVE] = 0
     return core

@@ -10,7 +10,7 @@ from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Recordi
 
 from oda_rl.agents import ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents import qlearning as ql
-from oda_rl.agents.partitions import interpreted_learner
+from oda_rl.agents.learners import interpreted_learner
 from oda_rl.envs.dynamics import compiled_dynamics
 
 MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))
