@@ -140,16 +140,14 @@ class TwoTimescaleConfig:
         if self.solved_return is not None:
             _require(self, "solved_return", not math.isnan(self.solved_return), "a number")
         _require(self, "map_rate", 0.0 < self.map_rate <= 1.0, "in (0, 1]")
-        for name, counts, sides in (
-            ("bins", self.bins, "an integer of at least 1, or one for each component"),
-            ("map_shape", self.map_shape, "one or two integers of at least 1"),
-        ):
-            counts = (counts,) if isinstance(counts, int) else tuple(counts)
-            whole = all(isinstance(n, int) and n >= 1 for n in counts) and len(counts) > 0
-            _require(self, name, whole and (name == "bins" or len(counts) <= 2), sides)
-        object.__setattr__(self, "map_shape", tuple(self.map_shape))
-        if not isinstance(self.bins, int):
-            object.__setattr__(self, "bins", tuple(self.bins))
+        one_each = "an integer of at least 1, or a list of one for each component"
+        _require(self, "bins", _are_counts(self.bins), one_each)
+        sides = isinstance(self.map_shape, Sequence) and len(self.map_shape) in (1, 2)
+        sides = sides and _are_counts(self.map_shape)
+        _require(self, "map_shape", sides, "one or two integers of at least 1")
+        for name in ("bins", "map_shape"):
+            if not isinstance(getattr(self, name), int):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.ranges is not None:
             right = all(
                 len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf for pair in self.ranges
@@ -167,6 +165,12 @@ class TwoTimescaleConfig:
         else:
             right = self.metric in ("learned", "std")
             _require(self, "metric", right, "'learned', 'std' or a matrix")
+
+
+def _are_counts(value: Any) -> bool:
+    """Whether this is an integer of at least 1, or some of them."""
+    values = value if isinstance(value, Sequence) else (value,)
+    return all(isinstance(n, int) and n >= 1 for n in values) and len(values) > 0
 
 
 def _is_metric(rows: tuple[tuple[float, ...], ...]) -> bool:

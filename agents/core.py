@@ -253,9 +253,15 @@ class Core:
 
     @property
     def mahalanobis(self) -> FloatArray | None:
-        """The metric that was given or learned, in the observation's units; None at first."""
+        """The metric that was given or learned, in the observation's units.
+
+        None at first, and for good if the cells rest before one has been learned.
+        """
         scale = self.scale
-        if scale is None:
+        never = self.config.metric == "learned" and not (
+            self.metric is not None or self.partition.active
+        )
+        if scale is None or never:
             return None
         if not isinstance(self.config.metric, str):
             return np.array(self.config.metric)

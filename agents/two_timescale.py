@@ -154,7 +154,7 @@ class TwoTimescaleAgent(Agent):
 
     @property
     def metric_(self) -> FloatArray | None:
-        """The metric in the observation's units, shape (d, d); None before the random play ends.
+        """The metric in the observation's units, shape (d, d); None if none is learned (yet).
 
         A Mahalanobis matrix, up to a factor: distances of the cells are (x - y)ᵀ M (x - y).
         """

@@ -63,8 +63,9 @@ class TrainTwoTimescale(TrainFitted):
     algo: Literal["fitted", "two-timescale"] = "two-timescale"
     """See 'oda-rl train --help'."""
 
-    partition: Literal["oda", "grid", "som"] = "oda"
-    """How observations are aggregated: annealed cells, a uniform grid, a self-organising map."""
+    partition: str = "oda"
+    """How observations are aggregated: oda (annealed cells), grid (uniform cells) or som (a
+    self-organising map)."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""

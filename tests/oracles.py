@@ -69,6 +69,38 @@ def batch_annealing(points, codevectors, temperature, iterations=2000):
     return masses, codevectors
 
 
+def diagram(metric, codevectors):
+    """Rows of the affine diagram: the part of the divergence that depends on the cell."""
+    return np.array([[mu @ metric @ mu, *(-2 * metric @ mu)] for mu in codevectors])
+
+
+def box(x, ranges, bins):
+    """Number of the box of a uniform grid; the last component varies fastest."""
+    number = 0
+    for value, (low, high), n in zip(x, ranges, bins, strict=True):
+        number = number * n + min(max(math.floor((value - low) / (high - low) * n), 0), n - 1)
+    return number
+
+
+def som_pulls(winner, shape, periodic, width):
+    """A Gaussian of the distance on the map."""
+    pulls = []
+    for row in range(shape[0]):
+        for column in range(shape[1]):
+            down = abs(row - winner // shape[1])
+            right = abs(column - winner % shape[1])
+            if periodic:
+                down, right = min(down, shape[0] - down), min(right, shape[1] - right)
+            pulls.append(math.exp(-(down**2 + right**2) / (2 * width**2)))
+    return np.array(pulls)
+
+
+def som_observe(codevectors, metric, shape, periodic, x, rate, width):
+    """One step of a self-organising map."""
+    pulls = som_pulls(nearest(codevectors, metric, x), shape, periodic, width)
+    return codevectors + rate * pulls[:, None] * (x - codevectors)
+
+
 class WatkinsQ:
     """Watkins' Q(lambda) with replacing traces, in dictionaries."""
 

@@ -52,6 +52,17 @@ def run(tmp_path_factory, algo):
     return folder
 
 
+@pytest.mark.parametrize("partition", ["grid", "som"])
+def test_train_with_another_partition(partition, tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["--partition", partition, "--total-timesteps", "3000", "--out", str(out)]
+    assert main(["train", "--algo", "two-timescale", *arguments]) == 0
+    assert main(["evaluate", str(out), "--episodes", "3"]) == 0
+    assert main(["plot", str(out)]) == 0
+    assert (out / "partition.png").exists()
+    assert ("what the value depends on" in capsys.readouterr().out) == (partition == "som")
+
+
 def test_train_writes_a_run_folder(run, algo):
     assert sorted(path.name for path in run.iterdir()) == FILES[algo]
     agent = load_agent(run)

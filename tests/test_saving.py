@@ -6,11 +6,10 @@ import zipfile
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import BARTO, live
 
 from oda_rl import persistence
 from oda_rl.agents import FittedQAgent, ODAPartition, TwoTimescaleAgent, load_agent
-
-BARTO = "oda_rl/BartoCartPole-v0"
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +46,11 @@ def test_a_loaded_agent_is_the_same(agent, tmp_path):
 @pytest.mark.parametrize("steps", [300, 3000, 9000])
 def test_a_loaded_agent_learns_on_in_the_same_way(tmp_path, steps, config):
     # Its own loop: the environment's randomness is the environment's, and not in the file.
-    def play(agent, env, steps):
-        observation, _ = env.reset(seed=77)
-        for _ in range(steps):
-            action = agent.act(observation)
-            after, reward, terminated, truncated, _ = env.step(action)
-            agent.update(observation, action, reward, after, terminated, truncated)
-            observation = env.reset()[0] if terminated or truncated else after
-
     agent = TwoTimescaleAgent(BARTO, seed=1, **config).learn(steps)
     agent.save(tmp_path / "a.zip")
     loaded = TwoTimescaleAgent.load(tmp_path / "a.zip", env=BARTO)
     for one in (agent, loaded):
-        one._core.begin_episode()
-        play(one, gym.make(BARTO), 4000)
+        live(one, gym.make(BARTO), 4000)
     for name in ("q_values", "codevectors", "metric_", "scale_"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(agent, name))
 
@@ -144,7 +134,7 @@ def test_missing_and_damaged_files(agent, tmp_path):
     persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
     with pytest.raises(ValueError, match="format 1:"):
         TwoTimescaleAgent.load(file)
-    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 2}, {})
+    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 3}, {})
     with pytest.raises(ValueError, match="damaged"):
         TwoTimescaleAgent.load(file)
 

@@ -30,7 +30,7 @@ def same(first, second):
     assert first.num_timesteps == second.num_timesteps
     assert len(first.history) == len(second.history)
     for one, other in zip(first.history, second.history, strict=True):
-        assert (one.step, one.temperature) == (other.step, other.temperature)
+        np.testing.assert_equal((one.step, one.temperature), (other.step, other.temperature))
         np.testing.assert_array_equal(one.codevectors, other.codevectors)
 
 

@@ -1,0 +1,167 @@
+import json
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from oda_rl.agents import TwoTimescaleAgent
+from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.statistics import interquartile_mean, summarize
+
+
+def training(seed, discount, folder=None, pause=0.0):
+    if folder is not None:
+        (folder / f"{seed}-{time.time_ns()}").touch()
+    time.sleep(pause)
+    agent = TwoTimescaleAgent("CartPole-v1", seed=seed, discount=discount).learn(1500)
+    return [
+        {"episodes": len(agent.episodes.rows), "value": agent.q_values.sum()},
+        {"episodes": len(agent.episodes.rows), "value": agent.evaluate(2, seed=seed).mean()},
+    ]
+
+
+def trainings(n, **more):
+    return [{"seed": seed, "discount": 0.9, **more} for seed in range(n)]
+
+
+def odd(seed, folder):
+    with open(f"{folder}/{seed}", "a") as file:
+        file.write("x")
+    if seed == 2:
+        raise RuntimeError("seed two does not converge")
+    if seed == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"seed squared": seed**2}
+
+
+def test_each_setting_is_run_once_and_in_order(tmp_path):
+    settings = trainings(3)
+    runs = run_all(training, settings, tmp_path / "runs.jsonl", Execution(2))
+    assert [run.setting for run in runs] == settings
+    assert all(run.error is None and run.seconds > 0 for run in runs)
+    expected = [{**setting, **row} for setting in settings for row in training(**setting)]
+    assert rows_of(runs) == expected
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["setting"]["seed"] for line in lines) == [0, 1, 2]
+
+
+def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    first = run_all(odd_free, [{"x": x} for x in range(3)], path, Execution(1))
+    text = path.read_text()
+    path.write_text(text + text[: len(text) // 6])  # the line that was being written
+    both = run_all(odd_free, [{"x": x} for x in range(5)], path, Execution(1))
+    assert both[:3] == first
+    assert [run.rows for run in both] == [[{"y": x * x}] for x in range(5)]
+    assert len(path.read_text().splitlines()) == 5
+    before = path.read_bytes()
+    assert run_all(fails, [{"x": x} for x in range(5)], path) == both  # nothing is left to run
+    assert path.read_bytes() == before
+
+
+def odd_free(x):
+    return {"y": x * x}
+
+
+def fails(x):
+    raise AssertionError("it is run again")
+
+
+def test_runs_that_fail_are_recorded_and_stop_no_other(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    settings = [{"seed": seed, "folder": str(tmp_path)} for seed in range(8)]
+    runs = run_all(odd, settings, path, Execution(2))
+    assert [run.error is None for run in runs] == [seed not in (2, 4) for seed in range(8)]
+    assert [row["seed squared"] for row in rows_of(runs)] == [0, 1, 9, 25, 36, 49]
+    raised, died = failures(runs)
+    assert "RuntimeError: seed two does not converge" in raised
+    assert "TerminatedWorkerError: the process that made this run died" in died
+    assert len(path.read_text().splitlines()) == 8
+    assert run_all(odd, settings, path, Execution(2)) == runs  # nor are they run again
+    assert (tmp_path / "2").read_text() == "x"
+    assert (tmp_path / "4").read_text() in {"x", "xx"}  # once more alone, to know that it was it
+    again = run_all(odd, settings[:3], path, Execution(1), retry_failed=True)
+    assert again[:2] == runs[:2]
+    assert (tmp_path / "2").read_text() == "xx"
+
+
+def test_results_that_cant_be_written_are_failures(tmp_path):
+    runs = run_all(nothing, [{"x": 1}], tmp_path / "runs.jsonl", Execution(1))
+    assert "TypeError" in failures(runs)[0]
+
+
+def nothing(x):
+    return {"y": object()}
+
+
+def test_bad_arguments(tmp_path):
+    with pytest.raises(ValueError, match="settings has 2 entries of which 1 differ"):
+        run_all(odd_free, [{"x": 1}, {"x": 1}], tmp_path / "runs.jsonl")
+    (tmp_path / "other.jsonl").write_text('{"something": "else"}\n')
+    with pytest.raises(ValueError, match="other.jsonl', whose line 1 is not the result of a run"):
+        run_all(odd_free, [{"x": 1}], tmp_path / "other.jsonl")
+    with pytest.raises(ValueError, match="workers is 0"):
+        Execution(0)
+    with pytest.raises(ValueError, match="it needs backend dask"):
+        Execution(2, address="tcp://somewhere:8786")
+
+
+def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(tmp_path):
+    path = tmp_path / "cluster.jsonl"
+    settings = trainings(12, pause=0.2)
+    with LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            pids = list(client.run(os.getpid).values())
+        killer = threading.Thread(target=kill_after, args=(path, 2, pids[0]))
+        killer.start()
+        execution = Execution(backend="dask", address=cluster.scheduler_address)
+        runs = run_all(training, settings, path, execution)
+        killer.join()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted(line["setting"]["seed"] for line in lines) == list(range(12))
+    assert rows_of(runs) == [
+        {**setting, **row} for setting in settings for row in training(**setting)
+    ]
+
+
+def kill_after(path, n_lines, pid):
+    while not path.exists() or len(path.read_text().splitlines()) < n_lines:
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_interquartile_mean_is_that_of_the_middle_half():
+    values = np.random.default_rng(0).permutation(np.arange(40.0) ** 3)
+    assert interquartile_mean(values) == pytest.approx(np.mean(np.arange(10.0, 30.0) ** 3))
+
+
+def test_intervals_cover_what_they_should():
+    # Of 200 samples of 20 normal values about 190 intervals contain the centre; a percentile
+    # bootstrap of so few covers a little less.
+    rng = np.random.default_rng(1)
+    summaries = [summarize(rng.normal(size=20), threshold=0.0) for _ in range(200)]
+    assert 170 <= sum(s.interval[0] <= 0 <= s.interval[1] for s in summaries) <= 199
+    assert 180 <= sum(s.solved_interval[0] <= 0.5 <= s.solved_interval[1] for s in summaries) <= 200
+
+
+def test_summaries_name_what_is_worst():
+    summary = summarize([1000.0] * 19 + [20.0], threshold=950.0)
+    assert (summary.n, summary.median, summary.least, summary.solved) == (20, 1000, 20, 0.95)
+    assert summary.interquartile_mean == 1000
+    assert summary.mean == 951
+    assert summarize([5.0] * 20).interval == (5.0, 5.0)
+    low, high = summarize([1.0] * 20, threshold=0.0).solved_interval
+    assert 0.8 < low < 0.9
+    assert high == 1.0
+
+
+@pytest.mark.parametrize("values", [[], [np.nan], [[1.0]], [np.inf, 1.0]])
+def test_what_cant_be_summarized(values):
+    with pytest.raises(ValueError, match="values is .*: it must be a list of finite numbers"):
+        summarize(values)

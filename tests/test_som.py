@@ -1,0 +1,133 @@
+import re
+
+import numpy as np
+import oracles
+import pytest
+from minisom import MiniSom
+from sklearn.datasets import load_digits, make_blobs, make_circles
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from oda_rl import SOM
+from oda_rl.neighbourhood import observe, write_pulls
+
+
+@parametrize_with_checks([SOM(shape=(3, 1)), SOM(shape=2, periodic=True, init="random")])
+def test_it_is_a_scikit_learn_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (1, 7)])
+def test_it_is_minisom(shape):
+    # The same start, the same order, the same decay: the same map, but for pulls below 1e-9.
+    rng = np.random.default_rng(0)
+    points, start = rng.normal(size=(300, 3)), rng.normal(size=(*shape, 3))
+    n = 2 * len(points)
+    model = SOM(shape, init=start.reshape(-1, 3), decay_samples=n, width=2.0)
+    for _ in range(2):
+        model.partial_fit(points)
+    theirs = MiniSom(
+        *shape, 3, sigma=2.0, learning_rate=0.5,
+        decay_function=lambda rate, t, most: rate * (0.01 / 0.5) ** (t / most),
+    )  # fmt: skip
+    theirs._sigma_decay_function = lambda sigma, t, most: sigma * (0.5 / 2.0) ** (t / most)
+    theirs._weights = start.copy()
+    theirs.train(np.tile(points, (2, 1)), n)
+    np.testing.assert_allclose(
+        model.cluster_centers_, theirs.get_weights().reshape(-1, 3), rtol=0, atol=1e-6
+    )
+    winners = np.array([theirs.winner(point) for point in points])
+    np.testing.assert_array_equal(model.positions_[model.predict(points)], winners)
+    assert -model.score(points) == pytest.approx(model.transform(points).min(axis=1).mean())
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("shape", [(1, 6), (6, 1), (4, 5), (1, 1)])
+def test_pulls_are_those_of_the_formula(shape, periodic):
+    out = np.empty(shape[0] * shape[1])
+    for winner in range(len(out)):
+        write_pulls(winner, *shape, periodic, 1.3, out)
+        expected = oracles.som_pulls(winner, shape, periodic, 1.3)
+        np.testing.assert_allclose(out, expected, rtol=1e-12)
+
+
+def test_the_agents_kernel_pulls_in_any_metric():
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(3, 3))
+    metric, codevectors = root.T @ root, rng.normal(size=(12, 3))
+    cells = np.column_stack([np.zeros(12), codevectors])
+    diagram = oracles.diagram(metric, codevectors)
+    for _ in range(50):
+        point = rng.normal(size=3)
+        codevectors = oracles.som_observe(codevectors, metric, (3, 4), True, point, 0.4, 1.1)
+        observe(diagram, cells, metric, 3, 4, True, point, 0.4, 1.1, np.empty(12), np.empty(3))
+        np.testing.assert_allclose(cells[:, 1:], codevectors, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(diagram, oracles.diagram(metric, codevectors), rtol=1e-8, atol=1e-8)
+    assert cells[:, 0].sum() == 50
+
+
+def test_one_by_one_equals_blocks():
+    points = np.random.default_rng(0).normal(size=(500, 2))
+    start = points[:16]
+    whole = SOM((4, 4), init=start).partial_fit(points)
+    single = SOM((4, 4), init=start)
+    for point in points:
+        single.partial_fit(point[None])
+    np.testing.assert_array_equal(whole.cluster_centers_, single.cluster_centers_)
+    np.testing.assert_array_equal(whole.hits_, single.hits_)
+
+
+def test_it_orders_a_ring():
+    points, _ = make_circles(1000, noise=0.02, factor=0.99, random_state=0)
+    ring = SOM(20, periodic=True, random_state=0).fit(points)
+    angles = np.unwrap(np.arctan2(*ring.cluster_centers_.T))
+    steps = np.diff(angles)
+    assert (np.sign(steps) == np.sign(steps[0])).all()
+    assert abs(abs(angles[-1] - angles[0]) - 2 * np.pi * 19 / 20) < 0.2
+    assert ring.topographic_error(points) == 0.0
+
+
+def test_neighbours_on_the_map_are_neighbours_in_the_data():
+    points, _ = load_digits(return_X_y=True)
+    som = SOM((8, 8), random_state=0).fit(points)
+    shuffled = SOM((8, 8), init=np.random.default_rng(0).permutation(som.cluster_centers_))
+    shuffled.fit(points[:1])  # one sample hardly moves anything
+    assert som.topographic_error(points) < 0.15 < 0.5 < shuffled.topographic_error(points)
+    # 64 codevectors explain most of the variance that as many of k-means explain (.72).
+    assert som.score(points) / -points.var(axis=0).sum() < 0.4
+
+
+def test_ridges_of_the_u_matrix_part_clusters():
+    points, _ = make_blobs(600, centers=[[-10, 0], [10, 0]], random_state=0)
+    som = SOM((2, 10), random_state=0).fit(points)
+    columns = som.u_matrix().mean(axis=0)
+    assert columns.argmax() in {4, 5}
+    assert columns.max() > 5 * np.median(columns)
+    assert SOM(1).fit(points).u_matrix().tolist() == [[0.0]]
+    pair = SOM(2, periodic=True, random_state=0).fit(points)
+    np.testing.assert_allclose(pair.u_matrix(), np.linalg.norm(np.diff(pair.codevectors_, axis=0)))
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-9, 1e9, 1e150])
+def test_scale_and_constant_features_do_not_matter(scale):
+    rng = np.random.default_rng(0)
+    points = np.column_stack([rng.normal(size=(200, 2)), np.full(200, 7.0)])
+    one, other = (SOM((3, 4), random_state=0).fit(data) for data in (points, points * scale))
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    np.testing.assert_allclose(other.cluster_centers_ / scale, one.cluster_centers_, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"shape": (2, 3, 4)}, "shape is (2, 3, 4): it must be one or two integers"),
+        ({"shape": (2, 0)}, "shape is (2, 0)"),
+        ({"shape": (2.5,)}, "shape is (2.5,)"),
+        ({"shape": 0}, "'shape' parameter"),
+        ({"init": [[0.0]], "shape": 2}, "does not match the number of codevectors"),
+        ({"final_width": 0.0}, "'final_width' parameter"),
+        ({"learning_rate": 1.5}, "'learning_rate' parameter"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        SOM(**parameters).fit([[0.0], [1.0]])
