@@ -5,8 +5,9 @@ counted, restarts included. Solved is a seed whose greedy policy has a mean retu
 of the longest episode over 100 episodes. Times are medians of repetitions, each beside the time of
 its competitor in the same run.
 
-Run: python scripts/benchmark_cartpole.py
-Writes results/benchmark_cartpole.csv (every run) and results/benchmark_cartpole.png.
+Run: python scripts/benchmark_cartpole.py [--workers 2]
+Trainings are kept in results/benchmark_cartpole.jsonl as they end, and not repeated. Writes
+results/benchmark_cartpole.csv (every run) and results/benchmark_cartpole.png.
 """
 
 import csv
@@ -24,16 +25,18 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import tyro
 from numba import njit
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
+from oda_rl.experiments import Execution, failures, rows_of, run_all
 from oda_rl.persistence import write_text
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
+from oda_rl.statistics import summarize
 
 BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"
 FIRST_SEED = 40_000_000
@@ -63,19 +66,22 @@ EXPERIMENTS = (
 )
 
 
-def learn(experiment: Experiment, seed: int) -> list[dict[str, Any]]:
+def learn(
+    experiment: str, env_id: str, config: dict[str, Any], seed: int, checkpoints: list[int]
+) -> list[dict[str, Any]]:
     """Train once; evaluate at every checkpoint in an environment of its own."""
-    agent = TwoTimescaleAgent(experiment.env_id, seed=seed, **experiment.config)
+    longest = gym.spec(env_id).max_episode_steps
+    assert longest is not None
+    agent = TwoTimescaleAgent(env_id, seed=seed, **config)
     rows = []
-    for steps in CHECKPOINTS:
+    for steps in checkpoints:
         agent.learn(steps - agent.num_timesteps)
         returns = agent.evaluate(EVALUATION_EPISODES, seed=seed + 10**8)
         rows.append(
             {
-                "experiment": experiment.name,
-                "seed": seed,
                 "steps": agent.num_timesteps,
                 "mean": returns.mean(),
+                "solved": int(returns.mean() >= 0.95 * longest),
                 "min": returns.min(),
                 "cells": agent.n_cells,
                 "training_seconds": agent.training_seconds,
@@ -84,29 +90,37 @@ def learn(experiment: Experiment, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def benchmark_learning(console: Console) -> list[dict[str, Any]]:
+def benchmark_learning(console: Console, workers: int) -> list[dict[str, Any]]:
     """Run all experiments and print their table."""
-    rows = []
+    settings = [
+        {
+            "experiment": experiment.name, "env_id": experiment.env_id,
+            "config": experiment.config, "seed": FIRST_SEED + i, "checkpoints": CHECKPOINTS,
+        }
+        for experiment in EXPERIMENTS
+        for i in range(experiment.n_seeds)
+    ]  # fmt: skip
+    runs = run_all(learn, settings, RESULTS / "benchmark_cartpole.jsonl", Execution(workers))
+    console.print(*failures(runs), sep="\n")
+    rows = [
+        {key: value for key, value in row.items() if key not in ("config", "checkpoints")}
+        for row in rows_of(runs)
+    ]
     for experiment in EXPERIMENTS:
-        longest = gym.spec(experiment.env_id).max_episode_steps
-        assert longest is not None
-        seeds = range(FIRST_SEED, FIRST_SEED + experiment.n_seeds)
-        runs = [row for seed in track(seeds, experiment.name) for row in learn(experiment, seed)]
-        for row in runs:
-            row["solved"] = int(row["mean"] >= 0.95 * longest)
-        rows += runs
-        table = Table(title=f"{experiment.name}: seeds {seeds[0]} to {seeds[-1]}", box=None)
-        for column in ("steps", "solved", "mean", "median", "min", "cells"):
+        table = Table(title=f"{experiment.name}, {experiment.n_seeds} seeds", box=None)
+        for column in ("steps", "solved", "mean", "IQM (95 %)", "median", "min", "cells"):
             table.add_column(column, justify="right")
         for steps in SHOWN:
-            at = [row for row in runs if row["steps"] == steps]
-            means = np.array([row["mean"] for row in at])
+            at = [r for r in rows if (r["experiment"], r["steps"]) == (experiment.name, steps)]
+            found = summarize([row["mean"] for row in at])
+            low, high = found.interval
             table.add_row(
                 f"{steps:,}",
                 f"{np.mean([row['solved'] for row in at]):.3f}",
-                f"{means.mean():.1f}",
-                f"{np.median(means):.1f}",
-                f"{means.min():.1f}",
+                f"{found.mean:.1f}",
+                f"{found.interquartile_mean:.1f} ({low:.1f} to {high:.1f})",
+                f"{found.median:.1f}",
+                f"{found.least:.1f}",
                 f"{np.mean([row['cells'] for row in at]):.1f}",
             )
         console.print(table, "")
@@ -266,14 +280,20 @@ def write_results(rows: list[dict[str, Any]]) -> None:
     save_figure(ax, RESULTS / "benchmark_cartpole.png")
 
 
-def main() -> None:
-    """Print all tables."""
+def main(workers: int = 2) -> None:
+    """Print all tables.
+
+    Parameters
+    ----------
+    workers
+        Processes that train; what is timed runs alone.
+    """
     console = Console(highlight=False, soft_wrap=True)
-    write_results(benchmark_learning(console))
+    write_results(benchmark_learning(console, workers))
     benchmark_fused(console)
     benchmark_python_loop(console)
     benchmark_process(console)
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -6,14 +6,15 @@ between machines. Memory is the growth of the process since the first fits, temp
 After each stretch the delivered policy plays 100 episodes.
 
 Run: python scripts/benchmark_fitting.py
-Writes results/benchmark_fitting.csv and results/benchmark_fitting.png.
+Trainings are kept in results/benchmark_fitting.jsonl as they end, and not repeated. Writes
+results/benchmark_fitting.csv and results/benchmark_fitting.png.
 """
 
+import json
 import resource
+import subprocess
+import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from rich.table import Table
 
 from oda_rl.agents import FittedQAgent
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
+from oda_rl.experiments import Execution, failures, rows_of, run_all
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
 
@@ -53,7 +55,16 @@ def megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def learn(seed: int, checkpoints: tuple[int, ...], bound: int | None) -> list[dict[str, Any]]:
+def measure(**arguments: Any) -> list[dict[str, Any]]:
+    """Train in a process of its own, so that memory is measured from the start."""
+    code = f"import json, benchmark_fitting as b; print(json.dumps(b.learn(**{arguments!r})))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=Path(__file__).parent, check=True, capture_output=True)
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
+def learn(seed: int, checkpoints: list[int], bound: int | None) -> list[dict[str, Any]]:
     """Train once, with a row for each checkpoint."""
     FittedQAgent(BARTO, seed=0).learn(3000)  # compiles
     parameters = cartpole_parameters(BartoCartPoleEnv())
@@ -69,7 +80,6 @@ def learn(seed: int, checkpoints: tuple[int, ...], bound: int | None) -> list[di
         rows.append(
             {
                 "memory": "all" if bound is None else f"{bound:,}",
-                "seed": seed,
                 "steps": steps,
                 "us_per_step": 1e6 * agent.training_seconds / steps,
                 "bare_us": bare,
@@ -136,15 +146,18 @@ def main(seeds: int = 3, longest: int = CHECKPOINTS[-1], bound: int = BOUND) -> 
         Transitions that the bounded agent remembers.
     """
     console = Console(highlight=False)
-    checkpoints = tuple(n for n in CHECKPOINTS if n <= longest)
-    rows: list[dict[str, Any]] = []
-    for limit in (None, bound):
-        # A process for each, so that memory is measured from the start.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-            train = partial(learn, checkpoints=checkpoints, bound=limit)
-            for found in pool.map(train, range(FIRST_SEED, FIRST_SEED + seeds)):
-                rows += found
-                write_rows(RESULTS / "benchmark_fitting.csv", rows)
+    checkpoints = [n for n in CHECKPOINTS if n <= longest]
+    settings = [
+        {"seed": FIRST_SEED + i, "checkpoints": checkpoints, "bound": limit}
+        for limit in (None, bound)
+        for i in range(seeds)
+    ]
+    path = RESULTS / "benchmark_fitting.jsonl"
+    runs = run_all(measure, settings, path, Execution(1))  # one at a time: it is timed
+    console.print(*failures(runs), sep="\n")
+    shown = ("checkpoints", "bound")
+    rows = [{k: v for k, v in row.items() if k not in shown} for row in rows_of(runs)]
+    write_rows(RESULTS / "benchmark_fitting.csv", rows)
     report(console, rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_fitting.csv'}")
 

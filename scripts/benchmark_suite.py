@@ -9,15 +9,15 @@ DQN and PPO of Stable-Baselines3, with rl-zoo's tuned hyper-parameters for each 
 in the same environments for the same number of steps: --baselines 3 gives them three seeds.
 
 Run: python scripts/benchmark_suite.py [--only CartPole-v1 ...] [--baselines 3]
-Writes results/benchmark_suite.csv as runs end (a run found there is not repeated) and
-results/benchmark_suite.png.
+     [--execution.workers 2 | --execution.backend dask --execution.address tcp://...:8786]
+Runs are kept in results/benchmark_suite.jsonl as they end, and not repeated; writes
+results/benchmark_suite.csv and results/benchmark_suite.png.
 """
 
-import csv
+import dataclasses
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,9 +26,11 @@ import numpy as np
 import tyro
 from datasets import write_rows
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make, tuned
+
+from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.statistics import summarize
 
 RESULTS = Path("results")
 FIRST_SEED, FIRST_BASELINE_SEED = 51_000_000, 50_000_000
@@ -37,20 +39,15 @@ FITTED, ONLINE = "FittedQAgent", "TwoTimescaleAgent"
 ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
 ONLINE_TARGETS = {BARTO: {50_000: 0.95, 100_000: 0.99}, CARTPOLE: {50_000: 0.98}}
 
-Key = tuple[str, str, int]
 Row = dict[str, Any]
 
 
-def run(method: str, name: str, seed: int) -> list[Row]:
-    """Train once, in a process of its own; a row for each checkpoint."""
-    task = next(task for task in TASKS if task.name == name)
-    rows = run_ours(method, task, seed) if method in (FITTED, ONLINE) else run_sb3(
-        method, task, seed
-    )  # fmt: skip
-    return [
-        {"method": method, "task": name, "seed": seed, **row, "solved": solved(task, row["mean"])}
-        for row in rows
-    ]
+def train(method: str, task: str, seed: int) -> list[Row]:
+    """Train once; a row for each checkpoint."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    known = next(one for one in TASKS if one.name == task)
+    learn = run_ours if method in (FITTED, ONLINE) else run_sb3
+    return [{**row, "solved": solved(known, row["mean"])} for row in learn(method, known, seed)]
 
 
 def solved(task: Task, mean: float) -> int:
@@ -131,9 +128,9 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
     }
 
 
-def planned(only: tuple[str, ...], seeds: int | None, baselines: int) -> list[Key]:
+def planned(only: tuple[str, ...], seeds: int | None, baselines: int) -> list[Row]:
     """All runs: method, task, seed."""
-    runs: list[Key] = []
+    runs: list[Row] = []
     for task in TASKS:
         if only and task.name not in only:
             continue
@@ -145,42 +142,15 @@ def planned(only: tuple[str, ...], seeds: int | None, baselines: int) -> list[Ke
         for method, count in methods.items():
             n = count if seeds is None else min(count, seeds)
             first = FIRST_BASELINE_SEED if method in ("DQN", "PPO") else FIRST_SEED
-            runs += [(method, task.name, first + i) for i in range(n)]
+            runs += [{"method": method, "task": task.name, "seed": first + i} for i in range(n)]
     return runs
-
-
-def execute(runs: list[Key], rows: list[Row], workers: int, path: Path) -> list[Row]:
-    """Do the runs that are not among the rows, writing down each when it ends."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    done = {(row["method"], row["task"], row["seed"]) for row in rows}
-    left = [key for key in runs if key not in done]
-    with Progress() as progress, ProcessPoolExecutor(workers) as pool:
-        bar = progress.add_task("runs", total=len(left))
-        for future in as_completed([pool.submit(run, *key) for key in left]):
-            rows += future.result()
-            write_rows(path, rows)
-            progress.advance(bar)
-    return [row for row in rows if (row["method"], row["task"], row["seed"]) in set(runs)]
-
-
-def read(path: Path) -> list[Row]:
-    """Rows of earlier runs."""
-    if not path.exists():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        rows: list[Row] = []
-        for row in csv.DictReader(file):
-            numbers = {key: float(row[key]) for key in ("mean", "least", "seconds")}
-            counts = {key: int(row[key]) for key in ("seed", "steps", "cells", "bytes", "solved")}
-            rows.append({**row, **numbers, **counts})
-        return rows
 
 
 def report(console: Console, rows: list[Row]) -> None:
     """Print a table for our agents, one with the baselines, and the targets that are missed."""
     table = Table(title="delivered policy, 100 greedy episodes a seed")
-    for column in ("task", "agent", "steps", "seeds", "solved", "mean", "median", "least",
-                   "cells", "µs/step"):  # fmt: skip
+    for column in ("task", "agent", "steps", "seeds", "solved", "mean", "IQM (95 %)", "median",
+                   "least", "cells", "µs/step"):  # fmt: skip
         table.add_column(column, justify="left" if column in ("task", "agent") else "right")
     missed: list[str] = []
     for task in TASKS:
@@ -188,12 +158,15 @@ def report(console: Console, rows: list[Row]) -> None:
             own = [row for row in rows if (row["method"], row["task"]) == (method, task.name)]
             for steps in sorted({row["steps"] for row in own}):
                 at = [row for row in own if row["steps"] == steps]
-                means = np.array([row["mean"] for row in at])
+                found = summarize([row["mean"] for row in at])
                 share = float(np.mean([row["solved"] for row in at]))
+                low, high = found.interval
                 table.add_row(
-                    task.name, method.removesuffix("Agent"), f"{steps:,}", str(len(at)),
-                    f"{share:.3f}", f"{means.mean():.1f}", f"{np.median(means):.1f}",
-                    f"{means.min():.1f}", f"{np.mean([row['cells'] for row in at]):.0f}",
+                    task.name, method.removesuffix("Agent"), f"{steps:,}", str(found.n),
+                    f"{share:.3f}", f"{found.mean:.1f}",
+                    f"{found.interquartile_mean:.1f} ({low:.1f} to {high:.1f})",
+                    f"{found.median:.1f}", f"{found.least:.1f}",
+                    f"{np.mean([row['cells'] for row in at]):.0f}",
                     f"{1e6 * np.mean([row['seconds'] / steps for row in at]):.1f}",
                 )  # fmt: skip
                 goals = task.targets if method == FITTED else ONLINE_TARGETS[task.env_id]
@@ -203,10 +176,10 @@ def report(console: Console, rows: list[Row]) -> None:
                         f"solved, {goals[steps] - share:.3f} below the target"
                     )
                 goal = task.least_mean if method == FITTED else None
-                if goal is not None and goal[0] == steps and means.mean() < goal[1]:
+                if goal is not None and goal[0] == steps and found.mean < goal[1]:
                     missed.append(
-                        f"{method}, {task.name}, {steps:,} steps: the mean is {means.mean():.1f}, "
-                        f"{goal[1] - means.mean():.1f} below the target"
+                        f"{method}, {task.name}, {steps:,} steps: the mean is {found.mean:.1f}, "
+                        f"{goal[1] - found.mean:.1f} below the target"
                     )
     console.print(table)
     compare(console, rows)
@@ -284,31 +257,31 @@ def draw(rows: list[Row]) -> Path:
     return save_figure(panels[0], RESULTS / "benchmark_suite.png")
 
 
-def main(
-    only: tuple[str, ...] = (),
-    seeds: int | None = None,
-    baselines: int = 0,
-    workers: int = 2,
-) -> None:
-    """Benchmark both agents on the suite.
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to run, and where."""
 
-    Parameters
-    ----------
-    only
-        Names of the tasks to do; all by default.
-    seeds
-        Most seeds of each; by default 100 for the cart-poles, 40 and 20 for the others.
-    baselines
-        Seeds of DQN and PPO.
-    workers
-        Processes at a time.
-    """
-    console = Console(highlight=False)
-    path = RESULTS / "benchmark_suite.csv"
-    rows = execute(planned(only, seeds, baselines), read(path), workers, path)
+    only: tuple[str, ...] = ()
+    """Names of the tasks to do; all by default."""
+    seeds: int | None = None
+    """Most seeds of each; by default 100 for the cart-poles and Pendulum, 40 and 20 for others."""
+    baselines: int = 0
+    """Seeds of DQN and PPO."""
+    execution: Execution = dataclasses.field(default_factory=Execution)
+    """Where to run."""
+
+
+def main(options: Options) -> None:
+    """Benchmark both agents on the suite."""
+    console = Console(highlight=False, width=max(Console().width, 150))
+    settings = planned(options.only, options.seeds, options.baselines)
+    runs = run_all(train, settings, RESULTS / "benchmark_suite.jsonl", options.execution)
+    rows = rows_of(runs)
     report(console, rows)
-    console.print(f"written: {draw(rows)}, {path}")
+    console.print(*failures(runs), sep="\n")
+    write_rows(RESULTS / "benchmark_suite.csv", rows)
+    console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_suite.csv'}")
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    main(tyro.cli(Options, description=__doc__))
