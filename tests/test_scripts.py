@@ -89,7 +89,7 @@ def test_classification_script(tmp_path):
 
 
 def test_suite_script(tmp_path):
-    arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
+    arguments = ("--seeds", "1", "--execution.workers", "1", "--only", "CartPole-v1")
     printed = run_script("benchmark_suite.py", tmp_path, *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_suite.csv")
     assert {row["method"] for row in rows} == {"FittedQAgent", "TwoTimescaleAgent"}
