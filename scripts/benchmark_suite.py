@@ -264,7 +264,7 @@ class Options:
     only: tuple[str, ...] = ()
     """Names of the tasks to do; all by default."""
     seeds: int | None = None
-    """Most seeds of each; by default 100 for the cart-poles and Pendulum, 40 and 20 for others."""
+    """Most seeds of each; by default 100, or 20 where nothing is aimed at."""
     baselines: int = 0
     """Seeds of DQN and PPO."""
     execution: Execution = dataclasses.field(default_factory=Execution)
