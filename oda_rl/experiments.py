@@ -219,7 +219,7 @@ def attempt(function: Callable[..., Any], setting: Setting) -> Run:
     error = None
     try:
         result = function(**setting)
-        rows = [result] if isinstance(result, Mapping) else list(result)
+        rows = [dict(result)] if isinstance(result, Mapping) else list(result)
         json.dumps(rows, default=_plain)
     except Exception:
         rows, error = [], traceback.format_exc()
@@ -239,12 +239,13 @@ def _backend(
         return
     from distributed import Client, KilledWorker
 
+    connect: Any = Client  # which has no types
     if execution.address is None:
         n_workers = None if execution.workers == -1 else execution.workers
-        client = Client(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
+        cluster = connect(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
     else:
-        client = Client(execution.address)
-    with client:
+        cluster = connect(execution.address)
+    with cluster as client:
         for file in _files_beside(function):
             client.upload_file(str(file), load=False)
         with joblib.parallel_config(backend="dask"):
