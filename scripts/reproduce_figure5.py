@@ -44,9 +44,15 @@ EVALUATION_EPISODES = 100
 HALF_RANGES = (1.0, 4.0, 1.0, 4.0)
 PAPER = [[float(i == j) / HALF_RANGES[i] ** 2 for j in range(4)] for i in range(4)]
 METRICS: dict[str, Any] = {"learned": "learned", "paper": PAPER}
-TEMPERATURES = (0.3, 0.2, 0.1, 0.05, 0.015, 0.007, 0.003, 0.0015)
+# Where annealing stops, and how fast it cools: about 8, 16, 32, 56, 118, 136, 202 and 252 cells.
+STOPS = {
+    "learned": ((0.45, 0.5), (0.3, 0.6), (0.18, 0.6), (0.11, 0.6), (0.015, 0.5), (0.024, 0.6),
+                (0.0144, 0.6), (0.0085, 0.6)),
+    "paper": ((0.45, 0.5), (0.24, 0.5), (0.12, 0.5), (0.06, 0.5), (0.067, 0.6), (0.015, 0.5),
+              (0.0075, 0.5), (0.024, 0.6)),
+}  # fmt: skip
 MAP_SIDES = (4, 6, 8, 10, 12, 16)
-COMMON = {"solved_episodes": 0, "restart_after": 0, "max_cells": 256, "cooling": 0.5}
+COMMON = {"solved_episodes": 0, "restart_after": 0, "max_cells": 300}
 SPACE: dict[str, tuple[Any, ...]] = {
     "discount": (0.85, 0.9, 0.95, 0.98, 0.99, 0.995),
     "step_exponent": (0.1, 0.2, 0.3, 0.5, 0.7),
@@ -82,9 +88,10 @@ def points() -> list[Point]:
     found = []
     for traces in (False, True):
         for scaling, metric in METRICS.items():
-            for temperature in TEMPERATURES:
-                config = {"metric": metric, "min_temperature": temperature}
-                own = ("samples_per_level", (100, 200, 400))
+            for temperature, cooling in STOPS[scaling]:
+                stop = {"min_temperature": temperature, "cooling": cooling}
+                config = {"metric": metric, **stop}
+                own = ("samples_per_level", (150, 200, 300))
                 size = f"T ≥ {temperature}"
                 found.append(Point("ODA", scaling, size, traces, "oda", config, own))
             for side in MAP_SIDES:
@@ -289,6 +296,10 @@ def main(options: Options) -> None:
             cells = float(np.mean([row["cells"] for row in rows]))
             summary = summarize([row["mean"] for row in rows], SOLVED)
             results.append((point, cells, summary, drawn))
+    console.print(
+        f"{len(chosen)} points, each tuned by {options.draws} settings x {options.tuning_seeds} "
+        f"seeds (from {TUNING_SEED:,} on) x {options.steps:,} steps"
+    )
     tell(console, results)
     console.print(*verdict(results), *failures([*tuning, *runs]), sep="\n")
     every = [

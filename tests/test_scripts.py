@@ -110,3 +110,25 @@ def test_fitting_script(tmp_path):
     assert all(int(row["steps"]) == 10_000 and int(row["fits"]) > 10 for row in rows)
     assert "10,000" in printed
     assert (tmp_path / "results" / "benchmark_fitting.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_figure5_script(tmp_path):
+    arguments = ["--only", "2^4", "4 x 4", "T ≥ 0.45", "--draws", "2", "--tuning-seeds", "1"]
+    arguments += ["--seeds", "2", "--steps", "3000", "--execution.workers", "2"]
+    printed = run_script("reproduce_figure5.py", tmp_path, *arguments)
+    results = tmp_path / "results"
+    rows = read_rows(results / "figure5.csv")
+    fresh = [row for row in rows if row["stage"] == "fresh"]
+    assert len(rows) - len(fresh) == len(fresh) == 12 * 2  # six partitions, without and with traces
+    tuning = [row for row in rows if row["stage"] == "tuning"]
+    assert {row["seed"] for row in fresh}.isdisjoint(row["seed"] for row in tuning)
+    table = read_rows(results / "figure5_table.csv")
+    for point in table:  # with the settings that did best in tuning
+        name = {key: point[key] for key in ("method", "scaling", "size", "traces")}
+        own = [row for row in rows if name.items() <= row.items()]
+        tried = {r["drawn"]: float(r["mean"]) for r in own if r["stage"] == "tuning"}
+        assert {r["drawn"] for r in own if r["stage"] == "fresh"} == {max(tried, key=tried.get)}
+    assert {row["cells"] for row in fresh if row["method"] != "ODA"} == {"16"}
+    assert "6 of" not in printed  # there are few ODA points here
+    assert "12 points, each tuned by 2 settings x 1 seeds" in printed
+    assert (results / "figure5.png").read_bytes().startswith(b"\x89PNG")
