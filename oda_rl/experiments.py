@@ -40,6 +40,9 @@ class Execution:
     address: str | None = None
     """Of the cluster's scheduler; None: one that is started on this machine."""
 
+    retry_failed: bool = False
+    """Make those runs again that failed the last time."""
+
     def __post_init__(self) -> None:
         """Check the combination."""
         if self.workers == 0 or self.workers < -1:
@@ -68,7 +71,6 @@ def run_all(
     execution: Execution | None = None,
     *,
     title: str = "runs",
-    retry_failed: bool = False,
 ) -> list[Run]:
     """Call ``function(**setting)`` once for each setting, and keep what it returns.
 
@@ -85,8 +87,6 @@ def run_all(
         Where; by default on all cores.
     title : str
         Of the progress bar.
-    retry_failed : bool
-        Make those runs again that failed the last time.
 
     Returns
     -------
@@ -116,19 +116,18 @@ def run_all(
         raise ValueError(
             f"settings has {len(all_settings)} entries of which {len(wanted)} differ: all must"
         )
-    path = Path(path)
-    found = _read(path)
+    execution, path = execution or Execution(), Path(path)
     done = {
         key: run
-        for key, run in found.items()
-        if key in wanted and not (retry_failed and run.error is not None)
+        for key, run in _read(path).items()
+        if key in wanted and not (execution.retry_failed and run.error is not None)
     }
     pending = [setting for key, setting in wanted.items() if key not in done]
     if pending:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file, _bar(title, len(wanted)) as advance:
             advance(done.values())
-            for run in _execute(function, pending, execution or Execution()):
+            for run in _execute(function, pending, execution):
                 file.write(_to_line(run))
                 file.flush()
                 done[_key(run.setting)] = run

@@ -9,17 +9,21 @@ looked at; those that k-means++ looks at to start are not counted.
 Distortion is the mean squared distance of all points, which are those learned from, from the
 nearest codevector: the lowest so far, with at most ``--clusters`` codevectors. Online annealing
 has more of them for a while before it merges: these samples count, their distortion does not.
-Times are those of fitting, with one thread.
+Times are those of fitting warm code with one thread; one run is made at a time unless
+--execution.workers says otherwise.
 
 Run: python scripts/reproduce_clustering.py --data FOLDER
+     python scripts/reproduce_clustering.py --execution.backend dask --execution.address tcp://...
 Takes breast-cancer-wisconsin.data as wbcd.data, pima.csv, and adult.data as adult.csv.gz from the
 folder; without it, the data sets that come with scikit-learn.
-Writes results/reproduce_clustering.csv (every point of every curve) and
+Runs are kept as they end in results/reproduce_clustering.jsonl; writes
+results/reproduce_clustering.csv (every point of every curve) and
 results/reproduce_clustering.png.
 """
 
+import dataclasses
+import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +34,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -40,6 +43,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
 from oda_rl.batch_annealing import BatchDeterministicAnnealing
+from oda_rl.experiments import Execution, Run, failures, rows_of, run_all
 from oda_rl.plotting import COLORS
 from oda_rl.quantization import StochasticVQ
 from oda_rl.report import save_figure
@@ -47,6 +51,7 @@ from oda_rl.report import save_figure
 GAUSSIAN_POINTS, ADULT_POINTS = 1500, 15_000
 MARKED = (2, 4, 8, 16, np.inf)  # numbers of clusters in the figure; the last is the largest
 RESULTS = Path("results")
+COLUMNS = ("data", "method", "seed", "seconds", "samples", "clusters", "distortion")
 
 
 class Reached(NamedTuple):
@@ -64,20 +69,23 @@ class Curve(NamedTuple):
     seconds: float
 
 
-def data_sets(folder: Path | None) -> dict[str, Callable[[np.random.Generator], FloatArray]]:
-    """Return the function that draws each set."""
-    drawn: dict[str, Callable[[np.random.Generator], FloatArray]] = {
-        "Gaussians": lambda rng: gaussians(GAUSSIAN_POINTS, rng)[0]
-    }
+def load(
+    data: str, folder: str | None, n_points: int | None, rng: np.random.Generator
+) -> FloatArray:
+    """Return the points of a data set."""
+    if data == "WDBC":
+        return load_breast_cancer().data
+    if data == "digits":
+        return load_digits().data
     if folder is None:
-        cancer, digits = load_breast_cancer().data, load_digits().data
-        return drawn | {"WDBC": lambda rng: cancer, "digits": lambda rng: digits}
-    marks, diabetes = wbcd(folder / "wbcd.data")[0], pima(folder / "pima.csv")[0]
-    return drawn | {
-        "WBCD": lambda rng: marks,
-        "PIMA": lambda rng: diabetes,
-        "Adult": lambda rng: adult(folder / "adult.csv.gz", ADULT_POINTS, rng)[0],
-    }
+        assert n_points is not None
+        return gaussians(n_points, rng)[0]
+    if data == "WBCD":
+        return wbcd(Path(folder, "wbcd.data"))[0]
+    if data == "PIMA":
+        return pima(Path(folder, "pima.csv"))[0]
+    assert n_points is not None
+    return adult(Path(folder, "adult.csv.gz"), n_points, rng)[0]
 
 
 def distortion(points: FloatArray, codevectors: FloatArray) -> float:
@@ -114,8 +122,34 @@ def lowest_so_far(reached: list[Reached]) -> list[Reached]:
     return kept
 
 
-def run(points: FloatArray, n_clusters: int, seed: int) -> dict[str, Curve]:
-    """Run every method on the same points."""
+def run(
+    *, data: str, folder: str | None, n_points: int | None, max_clusters: int, seed: int
+) -> list[dict[str, Any]]:
+    """Run every method on the same points; a row for every point of every curve."""
+    drawn = load(data, folder, n_points, np.random.default_rng(seed))
+    points = StandardScaler().fit_transform(drawn)
+    with threadpool_limits(1):
+        # Compiles; once is enough for a process, but no run knows whether it is the first.
+        run_methods(gaussians(100, np.random.default_rng(0))[0], 4, 0)
+        curves = run_methods(points, max_clusters, seed)
+    return [
+        {"method": method, "seconds": curve.seconds, **entry._asdict()}
+        for method, curve in curves.items()
+        for entry in curve.reached
+    ]
+
+
+def curves_of(run: Run) -> dict[str, Curve]:
+    """Return the curves of which a run gave the points."""
+    curves: dict[str, Curve] = {}
+    for row in run.rows:
+        curve = curves.setdefault(row["method"], Curve([], row["seconds"]))
+        curve.reached.append(Reached(row["samples"], row["clusters"], row["distortion"]))
+    return curves
+
+
+def run_methods(points: FloatArray, n_clusters: int, seed: int) -> dict[str, Curve]:
+    """Run every method once."""
     online = ODAClusterer(n_clusters, refine=False, random_state=seed)
     online_seconds = timed_fit(online, points)
     online_reached = [
@@ -222,51 +256,65 @@ def figure(results: dict[str, list[dict[str, Curve]]]) -> Axes:
     return axes[0, 0]
 
 
-def main(data: Path | None = None, seeds: int = 5, clusters: int = 30, first_seed: int = 0) -> None:
-    """Print a table for each data set and write the files.
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to compare, and where to run."""
 
-    Parameters
-    ----------
-    data : Path, optional
-        Folder of the files; without it, the sets that come with scikit-learn are taken.
-    seeds : int
-        How many seeds; Gaussians and the rows of Adult are drawn anew for each.
-    clusters : int
-        Most codevectors.
-    first_seed : int
-        The others follow it.
-    """
+    data: Path | None = None
+    """Folder of the files; without it, the sets that come with scikit-learn are taken."""
+    seeds: int = 5
+    """How many seeds; Gaussians and the rows of Adult are drawn anew for each."""
+    clusters: int = 30
+    """Most codevectors."""
+    first_seed: int = 0
+    """The others follow it."""
+    execution: Execution = dataclasses.field(default_factory=lambda: Execution(workers=1))
+    """Where to run; by default nothing runs beside a fit that is timed."""
+
+
+def settings(options: Options) -> list[dict[str, Any]]:
+    """Arguments of :func:`run`; stops if a file is missing, which is no matter of one run."""
+    folder = None if options.data is None else str(options.data.resolve())
+    sets: list[tuple[str, str | None, int | None]] = [("Gaussians", None, GAUSSIAN_POINTS)]
+    if folder is None:
+        sets += [("WDBC", None, None), ("digits", None, None)]
+    else:
+        sets += [("WBCD", folder, None), ("PIMA", folder, None), ("Adult", folder, ADULT_POINTS)]
+    for name, where, n_points in sets:
+        if where is not None:
+            load(name, where, n_points, np.random.default_rng(0))
+    return [
+        {
+            "data": name, "folder": where, "n_points": n_points,
+            "max_clusters": options.clusters, "seed": seed,
+        }
+        for name, where, n_points in sets
+        for seed in range(options.first_seed, options.first_seed + options.seeds)
+    ]  # fmt: skip
+
+
+def main(options: Options) -> None:
+    """Print a table for each data set and write the files."""
     console = Console(highlight=False, soft_wrap=True)
-    if data is None:
+    if options.data is None:
         console.print("no --data: with the sets that come with scikit-learn, not the papers'")
-    draws = data_sets(data)
+    path = RESULTS / "reproduce_clustering.jsonl"
+    runs = run_all(run, settings(options), path, options.execution)
+    for line in failures(runs):
+        console.print(line, markup=False)
     results: dict[str, list[dict[str, Curve]]] = {}
-    with threadpool_limits(1), Progress(console=console) as progress:
-        run(gaussians(100, np.random.default_rng(0))[0], 4, 0)  # compiles
-        task = progress.add_task("runs", total=len(draws) * seeds)
-        for name, draw in draws.items():
-            results[name] = []
-            for seed in range(first_seed, first_seed + seeds):
-                points = StandardScaler().fit_transform(draw(np.random.default_rng(seed)))
-                results[name].append(run(points, clusters, seed))
-                progress.advance(task)
-            console.print(result_table(name, results[name]), "")
-    write_rows(RESULTS / "reproduce_clustering.csv", rows(results, first_seed))
+    for one in runs:
+        if one.error is None:
+            results.setdefault(one.setting["data"], []).append(curves_of(one))
+    if not results:
+        sys.exit("there is nothing to show: no run has succeeded")
+    for name, curves in results.items():
+        console.print(result_table(name, curves), "")
+    rows = [{name: row[name] for name in COLUMNS} for row in rows_of(runs)]
+    write_rows(RESULTS / "reproduce_clustering.csv", rows)
     save_figure(figure(results), RESULTS / "reproduce_clustering.png")
     console.print(f"written to {RESULTS}: reproduce_clustering.csv, reproduce_clustering.png")
 
 
-def rows(results: dict[str, list[dict[str, Curve]]], first_seed: int) -> list[dict[str, Any]]:
-    """Every point of every curve, with the seconds of the whole run."""
-    return [
-        {"data": name, "method": method, "seed": first_seed + i, "seconds": curve.seconds}
-        | entry._asdict()
-        for name, runs in results.items()
-        for i, curves in enumerate(runs)
-        for method, curve in curves.items()
-        for entry in curve.reached
-    ]
-
-
 if __name__ == "__main__":
-    tyro.cli(main)
+    main(tyro.cli(Options, description=__doc__))

@@ -7,11 +7,15 @@ of the class) and poorly: with all codevectors three standard deviations outside
 
 Accuracies are those on 5000 points that nothing was learned from or chosen by.
 
-Run: python scripts/reproduce_toys.py
-Writes results/reproduce_toys.csv (every accuracy), results/reproduce_toys.png and
-results/annealing.gif (both of the first seed).
+Run: python scripts/reproduce_toys.py [--execution.workers 2]
+     python scripts/reproduce_toys.py --execution.backend dask --execution.address tcp://...:8786
+Runs are kept as they end in results/reproduce_toys.jsonl; writes results/reproduce_toys.csv (every
+accuracy), results/reproduce_toys.png and results/annealing.gif (both of the first seed, whose
+models are trained again for them).
 """
 
+import dataclasses
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +25,12 @@ from datasets import FloatArray, Sample, gaussians, write_rows
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from sklearn.datasets import make_circles, make_moons
 
 from oda_rl import ODAClassifier
 from oda_rl.annealing_plots import animate_annealing, plot_decision_regions
+from oda_rl.experiments import Execution, Run, failures, rows_of, run_all
 from oda_rl.quantization import LVQ
 from oda_rl.report import save_figure
 
@@ -37,6 +41,9 @@ CODEVECTORS = 40
 HELD_OUT = 5000
 ENOUGH = 0.95  # of the accuracy after a good start
 RESULTS = Path("results")
+COLUMNS = ("data", "start", "seed", "stage", "T", "K", "accuracy")
+PANELS = (*((name, "well") for name in DATA), ("Gaussians", "poorly"))
+ANIMATED = ("half moons", "well")
 
 
 class Stage(NamedTuple):
@@ -64,14 +71,21 @@ def outside(points: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
     return corner + 0.1 * spread * rng.normal(size=(n, 2))
 
 
-def run(name: str, start: str, seed: int, n: int) -> list[Stage]:
+def run(**setting: Any) -> list[dict[str, Any]]:
+    """Train both; return what is known about each stage."""
+    return [stage.row for stage in train(**setting)]
+
+
+def train(
+    *, data: str, start: str, seed: int, n_samples: int, n_held_out: int, n_codevectors: int
+) -> list[Stage]:
     """Train both; return the annealing from high temperature to low, and LVQ1 last."""
     rng = np.random.default_rng(seed)
-    points, classes = draw(name, n, rng)
-    held_out = draw(name, HELD_OUT, rng)
-    init = outside(points, CODEVECTORS, rng) if start == "poorly" else None
-    per_class = CODEVECTORS // len(np.unique(classes))
-    annealed = ODAClassifier(CODEVECTORS, init=init, random_state=seed).fit(points, classes)
+    points, classes = draw(data, n_samples, rng)
+    held_out = draw(data, n_held_out, rng)
+    init = outside(points, n_codevectors, rng) if start == "poorly" else None
+    per_class = n_codevectors // len(np.unique(classes))
+    annealed = ODAClassifier(n_codevectors, init=init, random_state=seed).fit(points, classes)
     lvq = LVQ(per_class, init="random" if init is None else init, random_state=seed)
     lvq.fit(points, classes)
 
@@ -85,9 +99,8 @@ def run(name: str, start: str, seed: int, n: int) -> list[Stage]:
     stages = []
     for stage, model in models.items():
         row = {
-            "data": name,
+            "data": data,
             "start": start,
-            "seed": seed,
             "stage": stage,
             "T": getattr(model, "temperature_", np.nan),
             "K": len(model.codevectors_),
@@ -97,8 +110,9 @@ def run(name: str, start: str, seed: int, n: int) -> list[Stage]:
     return stages
 
 
-def stage_table(rows: list[dict[str, Any]], n_seeds: int) -> Table:
+def stage_table(rows: list[dict[str, Any]]) -> Table:
     """Temperature, number and accuracy at each stage: medians over the seeds."""
+    n_seeds = len({row["seed"] for row in rows})
     table = Table(title=f"Annealing, {n_seeds} seeds: medians", box=None)
     for column in ("data", "start", "stage"):
         table.add_column(column)
@@ -120,8 +134,9 @@ def stage_table(rows: list[dict[str, Any]], n_seeds: int) -> Table:
     return table
 
 
-def start_table(rows: list[dict[str, Any]], n_seeds: int) -> Table:
+def start_table(rows: list[dict[str, Any]]) -> Table:
     """How often a poor start ends as well as a good one."""
+    n_seeds = len({row["seed"] for row in rows})
     table = Table(title=f"Starting outside the data, {n_seeds} seeds", box=None)
     table.add_column("data")
     table.add_column("model")
@@ -130,19 +145,23 @@ def start_table(rows: list[dict[str, Any]], n_seeds: int) -> Table:
     for name in DATA:
         for label, stage in (("ODAClassifier", "fitted"), ("LVQ1", "LVQ1")):
             well, poorly = (
-                np.array([
-                    row["accuracy"]
+                {
+                    row["seed"]: row["accuracy"]
                     for row in rows
                     if (row["data"], row["start"], row["stage"]) == (name, start, stage)
-                ])
+                }
                 for start in STARTS
-            )  # fmt: skip
+            )
+            both = [(well[seed], poorly[seed]) for seed in well if seed in poorly]
+            if not both:
+                continue
+            goods, poors = np.transpose(both)
             table.add_row(
                 name,
                 label,
-                f"{np.median(well):.3f}",
-                f"{np.median(poorly):.3f}",
-                f"{np.mean(poorly >= ENOUGH * well):.2f} of the seeds",
+                f"{np.median(goods):.3f}",
+                f"{np.median(poors):.3f}",
+                f"{np.mean(poors >= ENOUGH * goods):.2f} of the seeds",
             )
     return table
 
@@ -152,7 +171,7 @@ def figure(rows_of_stages: list[list[Stage]]) -> Axes:
     n_rows, n_columns = len(rows_of_stages), len(rows_of_stages[0])
     whole = Figure(figsize=(2.7 * n_columns, 2.75 * n_rows), layout="constrained")
     grid = whole.subplots(n_rows, n_columns, squeeze=False)
-    for axes, stages in zip(grid, track(rows_of_stages, "figure"), strict=True):
+    for axes, stages in zip(grid, rows_of_stages, strict=True):
         for ax, stage in zip(axes, stages, strict=True):
             plot_decision_regions(stage.model, *stage.sample, ax=ax)
             ax.get_legend().remove()
@@ -177,39 +196,69 @@ def out_of_sight(ax: Axes, codevectors: FloatArray) -> str:
     return f", {n} not in sight" if n > 0 else ""
 
 
-def main(seeds: int = 20, samples: int = 1500, first_seed: int = 0) -> None:
-    """Print both tables and write the files.
-
-    Parameters
-    ----------
-    seeds : int
-        How many seeds; data, starts and training of each are its own.
-    samples : int
-        Points to learn from.
-    first_seed : int
-        The others follow it.
-    """
-    console = Console(highlight=False, soft_wrap=True)
-    shown: dict[tuple[str, str], list[Stage]] = {}
-    rows = []
-    for seed in track(range(first_seed, first_seed + seeds), "seeds"):
-        for name in DATA:
-            for start in STARTS:
-                stages = run(name, start, seed, samples)
-                shown.setdefault((name, start), stages)
-                rows += [stage.row for stage in stages]
-    rows.sort(key=lambda row: (DATA.index(row["data"]), STARTS.index(row["start"])))
-    console.print(stage_table(rows, seeds), "", start_table(rows, seeds), "")
-    write_rows(RESULTS / "reproduce_toys.csv", rows)
-
-    panels = [shown[name, "well"] for name in DATA] + [shown["Gaussians", "poorly"]]
-    save_figure(figure(panels), RESULTS / "reproduce_toys.png")
-    fitted = shown["half moons", "well"][-2]
-    with console.status("annealing.gif"):
+def draw_figures(runs: list[Run]) -> list[str]:
+    """Train again what is shown, each on the first seed of which there is a result."""
+    first: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in runs:
+        if one.error is None:
+            first.setdefault((one.setting["data"], one.setting["start"]), dict(one.setting))
+    shown = {panel: train(**first[panel]) for panel in PANELS if panel in first}
+    written = []
+    if shown:
+        save_figure(figure(list(shown.values())), RESULTS / "reproduce_toys.png")
+        written.append("reproduce_toys.png")
+    if ANIMATED in shown:
+        fitted = shown[ANIMATED][-2]
         points, classes = fitted.sample
         animate_annealing(fitted.model, points, RESULTS / "annealing.gif", classes)
-    console.print(f"written to {RESULTS}: reproduce_toys.csv, reproduce_toys.png, annealing.gif")
+        written.append("annealing.gif")
+    return written
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How much to run, and where."""
+
+    seeds: int = 20
+    """How many seeds; data, starts and training of each are its own."""
+    samples: int = 1500
+    """Points to learn from."""
+    first_seed: int = 0
+    """The others follow it."""
+    execution: Execution = dataclasses.field(default_factory=Execution)
+    """Where to run."""
+
+
+def settings(options: Options) -> list[dict[str, Any]]:
+    """Arguments of :func:`run`."""
+    return [
+        {
+            "data": name, "start": start, "seed": seed, "n_samples": options.samples,
+            "n_held_out": HELD_OUT, "n_codevectors": CODEVECTORS,
+        }
+        for seed in range(options.first_seed, options.first_seed + options.seeds)
+        for name in DATA
+        for start in STARTS
+    ]  # fmt: skip
+
+
+def main(options: Options) -> None:
+    """Print both tables and write the files."""
+    console = Console(highlight=False, soft_wrap=True)
+    path = RESULTS / "reproduce_toys.jsonl"
+    runs = run_all(run, settings(options), path, options.execution)
+    for line in failures(runs):
+        console.print(line, markup=False)
+    rows = [{name: row[name] for name in COLUMNS} for row in rows_of(runs)]
+    if not rows:
+        sys.exit("there is nothing to show: no run has succeeded")
+    rows.sort(key=lambda row: (DATA.index(row["data"]), STARTS.index(row["start"])))
+    console.print(stage_table(rows), "", start_table(rows), "")
+    write_rows(RESULTS / "reproduce_toys.csv", rows)
+    with console.status("figures"):
+        written = ["reproduce_toys.csv", *draw_figures(runs)]
+    console.print(f"written to {RESULTS}: {', '.join(written)}")
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    main(tyro.cli(Options, description=__doc__))

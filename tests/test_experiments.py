@@ -84,7 +84,7 @@ def test_runs_that_fail_are_recorded_and_stop_no_other(tmp_path):
     assert run_all(odd, settings, path, Execution(2)) == runs  # nor are they run again
     assert (tmp_path / "2").read_text() == "x"
     assert (tmp_path / "4").read_text() in {"x", "xx"}  # once more alone, to know that it was it
-    again = run_all(odd, settings[:3], path, Execution(1), retry_failed=True)
+    again = run_all(odd, settings[:3], path, Execution(1, retry_failed=True))
     assert again[:2] == runs[:2]
     assert (tmp_path / "2").read_text() == "xx"
 

@@ -38,6 +38,20 @@ def test_toys_script(tmp_path):
         assert accuracy[data, "poorly", "LVQ1"] < 0.9
     assert (results / "reproduce_toys.png").read_bytes().startswith(b"\x89PNG")
     assert (results / "annealing.gif").read_bytes().startswith(b"GIF89a")
+    runs = (results / "reproduce_toys.jsonl").read_bytes()
+    assert len(runs.splitlines()) == 3 * 2
+    table = printed[printed.index("Annealing") :]
+    arguments = ("--seeds", "1", "--samples", "300", "--execution.workers", "2")
+    assert table in run_script("reproduce_toys.py", tmp_path, *arguments)
+    assert (results / "reproduce_toys.jsonl").read_bytes() == runs  # nothing was left to run
+    assert read_rows(results / "reproduce_toys.csv") == rows
+
+
+def test_toys_script_without_a_result(tmp_path):
+    arguments = ("--seeds", "1", "--samples", "0", "--execution.workers", "2")
+    with pytest.raises(AssertionError, match="no run has succeeded"):
+        run_script("reproduce_toys.py", tmp_path, *arguments)
+    assert not (tmp_path / "results" / "reproduce_toys.csv").exists()
 
 
 def test_clustering_script(tmp_path):
@@ -54,6 +68,17 @@ def test_clustering_script(tmp_path):
 def test_clustering_script_names_a_file_that_is_missing(tmp_path):
     with pytest.raises(AssertionError, match="there is no file .*wbcd.data"):
         run_script("reproduce_clustering.py", tmp_path, "--data", str(tmp_path))
+    assert not (tmp_path / "results").exists()  # it is not taken for runs that failed
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("benchmark_clustering.py", "pima.csv"), ("reproduce_classification.py", "wbcd.data")],
+)
+def test_other_scripts_name_a_file_that_is_missing(tmp_path, name, file):
+    with pytest.raises(AssertionError, match=f"there is no file .*{file}"):
+        run_script(name, tmp_path, "--data", str(tmp_path))
+    assert not (tmp_path / "results").exists()
 
 
 def test_speed_script(tmp_path):
