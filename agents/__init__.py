@@ -8,6 +8,7 @@ import gymnasium as gym
 from oda_rl.agents.base import Agent
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
+from oda_rl.agents.export import export_policy
 from oda_rl.agents.fitted import FittedQAgent
 from oda_rl.agents.grid_partition import GridPartition
 from oda_rl.agents.oda_partition import ODAPartition
@@ -27,6 +28,7 @@ __all__ = [
     "Scaling",
     "TwoTimescaleAgent",
     "TwoTimescaleConfig",
+    "export_policy",
     "load_agent",
 ]
 

@@ -26,7 +26,7 @@ from oda_rl._compile import allocating, inlined
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-_TIE = 1e-9  # relative: values closer than that are equal
+TIE = 1e-9  # relative: values closer than that are equal
 
 
 @inlined
@@ -89,7 +89,7 @@ def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     for action in range(1, n_actions):
         if values[action] > values[best]:
             best = action
-    least = values[best] - _TIE * abs(values[best])
+    least = values[best] - TIE * abs(values[best])
     equals = 0
     for action in range(n_actions):
         if values[action] >= least:

@@ -286,3 +286,18 @@ def component_names(env_id: str | None) -> tuple[Sequence[str] | None, Sequence[
     """
     names = _names().get(env_id or "", {})
     return names.get("observations"), names.get("actions")
+
+
+def matching_names(
+    env_id: str | None, n_features: int, n_actions: int
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Return the known names, as far as there are so many components and actions.
+
+    There are others if the environment was wrapped.
+    """
+    names, action_names = component_names(env_id)
+    if names is not None and len(names) != n_features:
+        names = None
+    if action_names is not None and len(action_names) != n_actions:
+        action_names = None
+    return names, action_names

@@ -1,4 +1,4 @@
-"""The oda-rl command: train, evaluate, plot."""
+"""The oda-rl command: train, evaluate, plot, export."""
 
 import gc
 import io
@@ -18,9 +18,11 @@ from oda_rl.agents import (
     FittedQConfig,
     TwoTimescaleAgent,
     TwoTimescaleConfig,
+    export_policy,
     load_agent,
 )
 from oda_rl.agents.base import Agent
+from oda_rl.agents.export import default_file
 from oda_rl.report import evaluation_line, metric_table, summary, write_figures
 
 _EVALUATION_EPISODES = 100
@@ -102,6 +104,24 @@ class Plot:
     """Of the episode whose states are drawn over the partition."""
 
 
+@dataclass(frozen=True)
+class Export:
+    """Write the policy of a trained agent to a file that needs no Python."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder, or the agent's file."""
+
+    format: Literal["c", "json", "onnx"] = "c"
+    """c: a C99 header with a function. json: all numbers, and how to decide by them. onnx: a model
+    for onnxruntime and others; needs pip install 'oda-rl[onnx]'."""
+
+    fixed_point: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Of a C header: tables of 16-bit integers."""
+
+    out: Path | None = None
+    """File to write; by default policy.h, policy.json or policy.onnx in the run folder."""
+
+
 def train(options: TrainFitted, console: Console) -> int:
     """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
     folder = options.out or Path("runs") / f"{options.env_id.replace('/', '-')}-{options.seed}"
@@ -141,7 +161,15 @@ def plot(options: Plot, console: Console) -> int:
     return 0
 
 
-def parse(arguments: Sequence[str]) -> TrainFitted | Evaluate | Plot:
+def export(options: Export, console: Console) -> int:
+    """Load, write, say where."""
+    out = options.out or default_file(options.run, options.format)
+    path = export_policy(load_agent(options.run), out, options.format, options.fixed_point)
+    console.print(f"{path}: {path.stat().st_size:,} bytes")
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> TrainFitted | Evaluate | Plot | Export:
     """Read the command line; the options of ``train`` are those of its algorithm.
 
     Raises
@@ -155,11 +183,12 @@ def parse(arguments: Sequence[str]) -> TrainFitted | Evaluate | Plot:
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Plot, tyro.conf.subcommand("plot")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
     )
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
-            options: TrainFitted | Evaluate | Plot = tyro.cli(
+            options: TrainFitted | Evaluate | Plot | Export = tyro.cli(
                 commands,
                 prog="oda-rl",
                 description="Reinforcement learning you can read.",
@@ -199,8 +228,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return train(options, console)
         if isinstance(options, Evaluate):
             return evaluate(options, console)
+        if isinstance(options, Export):
+            return export(options, console)
         return plot(options, console)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
 

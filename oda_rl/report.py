@@ -54,14 +54,10 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
 
 def names_for(agent: "Agent") -> tuple["Sequence[str] | None", "Sequence[str] | None"]:
     """Names of the observation's components and of the actions, where they are known."""
-    from oda_rl.agents.config import component_names
+    from oda_rl.agents.config import matching_names
 
-    names, action_names = component_names(agent.env_id)
-    if names is not None and len(names) != agent.interface.n_features:
-        names = None  # the environment was wrapped
-    if action_names is not None and len(action_names) != agent.interface.n_actions:
-        action_names = None
-    return names, action_names
+    interface = agent.interface
+    return matching_names(agent.env_id, interface.n_features, interface.n_actions)
 
 
 def metric_table(agent: "Agent") -> "Table | None":

@@ -11,6 +11,20 @@ class Plain(gym.Wrapper):
     """A wrapper that does nothing, so that the environment takes the Python loop."""
 
 
+class Exploring(gym.Wrapper):
+    """Replaces a share of the actions by random ones."""
+
+    def __init__(self, env, share, seed=5):
+        super().__init__(env)
+        self.share, self.rng = share, np.random.default_rng(seed)
+
+    def step(self, action):
+        if self.rng.random() < self.share:
+            space = self.action_space
+            action = space.start + self.rng.integers(space.n)
+        return self.env.step(action)
+
+
 class Toy(gym.Env):
     """Episodes of random observations, made by a function of the environment."""
 

@@ -378,3 +378,32 @@ def fitted_sweep(points, cells, weights, steps, theta, offsets, old, first, deca
     ]
     changes = np.abs(values - old)[steps[:, 2] != 2.0]
     return values, np.array(targets), changes.sum()
+
+
+def decide(document, observation):
+    """Action by an exported policy in JSON, as the document says."""
+    x = np.ravel(observation) - document["origin"]
+    diagram, values = np.array(document["diagram"]), np.array(document["values"])
+    scores = diagram[:, 0] + diagram[:, 1:] @ x
+    if document["kind"] == "nearest cell":
+        return document["actions"]["first"] + values[scores.argmin()].argmax()
+    common = np.array(document["common"])
+    near = np.argsort(scores, kind="stable")[:3]
+    weights = np.exp((scores.min() - scores[near]) / document["width"])
+    own = common[near, 0] + common[near, 1:] @ x
+    blended = weights / weights.sum() @ (own[:, None] + values[near])
+    equals = blended >= blended.max() - document["tie"] * abs(blended.max())
+    return document["actions"]["first"] + equals.argmax()
+
+
+def is_tie(document, observation, tolerance):
+    """Whether numbers that an exported policy compares are equal up to a relative tolerance."""
+    x = np.ravel(observation) - document["origin"]
+    diagram, values = np.array(document["diagram"]), np.array(document["values"])
+    scores = diagram[:, 0] + diagram[:, 1:] @ x
+    rank = 3 if "common" in document else 1
+    pairs = [np.sort(scores)[rank - 1 : rank + 1]]
+    if "common" in document:
+        models = np.column_stack([document["common"], values])
+        pairs.append(np.sort(cell_values(diagram, models, document["width"], x)[1])[-2:])
+    return any(np.ptp(pair) <= tolerance * np.abs(pair).max() for pair in pairs if len(pair) == 2)

@@ -1,0 +1,481 @@
+"""Exported policies decide as the agent does: in C, from JSON, and in ONNX."""
+
+import json
+import re
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import BARTO, ODD, Exploring, Grid, Toy, Varied
+from oracles import decide, is_tie
+
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
+from oda_rl.agents.environments import make_env
+from oda_rl.agents.export_tables import CLIP, Tables, policy_of
+from oda_rl.cli import main
+
+FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow"]
+SHARES = (0.0, 0.05, 0.2, 0.5, 1.0)  # of random actions
+TIE = 1e-6
+
+# Reads observations, writes their actions, and says how many nanoseconds a decision took.
+DECISIONS = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include "policy.h"
+
+#define REPETITIONS 20
+
+int main(int argc, char **argv)
+{
+    size_t n = argc > 1 ? (size_t)atol(argv[1]) : 0;
+    float(*obs)[ODA_FEATURES] = malloc(n * sizeof *obs);
+    int *actions = malloc(n * sizeof *actions);
+    if (!obs || !actions || fread(obs, sizeof *obs, n, stdin) != n) {
+        return 1;
+    }
+    clock_t begin = clock();
+    for (int r = 0; r < REPETITIONS; ++r) {
+        for (size_t i = 0; i < n; ++i) {
+            actions[i] = oda_policy(obs[i]);
+        }
+    }
+    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    fprintf(stderr, "%g", 1e9 * seconds / REPETITIONS / (double)n);
+    return fwrite(actions, sizeof *actions, n, stdout) == n ? 0 : 1;
+}
+"""
+
+# Plays the cart-pole of 1983, and prints how many of 1000 steps each of 100 episodes lasted.
+CARTPOLE = """
+#include <math.h>
+#include <stdio.h>
+#include "policy.h"
+
+static unsigned long long seed = 12345;
+
+static double uniform(void)
+{
+    seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (double)(seed >> 33) / 2147483648.0;
+}
+
+static int episode(void)
+{
+    const double g = 9.8, cart = 1.0, m = 0.1, l = 0.5, tau = 0.02;
+    const double friction_cart = 0.0005, friction_pole = 0.000002;
+    double s[4];
+    for (int j = 0; j < 4; ++j) {
+        s[j] = 0.1 * uniform() - 0.05;
+    }
+    int t = 0;
+    while (t < 1000) {
+        const float obs[4] = {(float)s[0], (float)s[1], (float)s[2], (float)s[3]};
+        double force = oda_policy(obs) == 1 ? 10.0 : -10.0;
+        double sign = (s[1] > 0.0) - (s[1] < 0.0);
+        double push = (force + m * l * s[3] * s[3] * sin(s[2]) - friction_cart * sign) / (cart + m);
+        double theta_acc = (g * sin(s[2]) - cos(s[2]) * push - friction_pole * s[3] / (m * l))
+            / (l * (4.0 / 3.0 - m * cos(s[2]) * cos(s[2]) / (cart + m)));
+        double x_acc = push - m * l * theta_acc * cos(s[2]) / (cart + m);
+        s[0] += tau * s[1];
+        s[1] += tau * x_acc;
+        s[2] += tau * s[3];
+        s[3] += tau * theta_acc;
+        ++t;
+        if (fabs(s[0]) > 2.4 || fabs(s[2]) > 12.0 * 3.14159265358979323846 / 180.0) {
+            break;
+        }
+    }
+    return t;
+}
+
+int main(void)
+{
+    for (int i = 0; i < 100; ++i) {
+        printf("%d\\n", episode());
+    }
+    return 0;
+}
+"""
+
+TRAINED = {
+    "online, BartoCartPole": (TwoTimescaleAgent, BARTO, 50_000),
+    "online, CartPole": (TwoTimescaleAgent, "CartPole-v1", 50_000),
+    "online, MountainCar": (TwoTimescaleAgent, "MountainCar-v0", 20_000),
+    "online, 2 by 3": (TwoTimescaleAgent, Grid, 3_000),
+    "fitted, BartoCartPole": (FittedQAgent, BARTO, 20_000),
+    "fitted, CartPole": (FittedQAgent, "CartPole-v1", 20_000),
+    "fitted, MountainCar": (FittedQAgent, "MountainCar-v0", 50_000),
+    "fitted, 2 by 3": (FittedQAgent, Grid, 3_000),
+}
+KINDS = (TwoTimescaleAgent, FittedQAgent)
+
+
+class Case:
+    """A trained agent, observations of real episodes, and what it does there."""
+
+    def __init__(self, kind, env, steps):
+        make = (lambda: make_env(env)) if isinstance(env, str) else env
+        self.agent = kind(make(), seed=0).learn(steps)
+        each = 100_000 // len(SHARES) if "CartPole" in str(env) else 5_000
+        episodes = [
+            self.agent.visited_states(each, env=Exploring(make(), share), seed=1)
+            for share in SHARES
+        ]
+        self.observations = np.concatenate(episodes).astype(np.float32)
+        self.actions = predictions(self.agent, self.observations)
+
+
+@pytest.fixture(scope="module", params=TRAINED)
+def case(request):
+    return Case(*TRAINED[request.param])
+
+
+def predictions(agent, observations):
+    return agent.predict(observations.reshape(-1, *agent.interface.observation_shape))[0]
+
+
+def compiled(agent, folder, source, fixed_point=False):
+    """Compile a program with the agent's policy; mathematics is linked if a fitted one needs it."""
+    export_policy(agent, folder / "policy.h", "c", fixed_point)
+    (folder / "program.c").write_text(source)
+    library = ["-lm"] if isinstance(agent, FittedQAgent) or source == CARTPOLE else []
+    command = ["gcc", *FLAGS, "-O2", "program.c", "-o", "program", *library]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "program"
+
+
+def run_in_c(agent, folder, observations, fixed_point=False):
+    """Return the actions, and nanoseconds a decision."""
+    program = compiled(agent, folder, DECISIONS, fixed_point)
+    data = np.ascontiguousarray(observations, dtype=np.float32)
+    command = [program, str(len(data))]
+    done = subprocess.run(command, input=data.tobytes(), capture_output=True, check=True)
+    return np.frombuffer(done.stdout, dtype=np.intc), float(done.stderr)
+
+
+def run_in_onnx(agent, folder, observations):
+    import onnxruntime
+
+    path = export_policy(agent, folder / "policy.onnx", "onnx")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (actions,) = session.run(["action"], {"obs": observations.astype(np.float32)})
+    assert actions.dtype == np.int64
+    return actions
+
+
+def document_of(agent, folder):
+    return json.loads(export_policy(agent, folder / "policy.json", "json").read_text())
+
+
+def assert_same_but_for_ties(agent, folder, observations, actions):
+    """All actions are the agent's, but where what it compares is equal up to 1e-6."""
+    different = np.flatnonzero(actions != predictions(agent, observations))
+    document = document_of(agent, folder)
+    assert all(is_tie(document, observations[i], TIE) for i in different)
+    assert len(different) <= 1e-4 * len(observations)
+
+
+def table_bytes(header):
+    return int(re.search(r"Tables: (\d+) bytes", header)[1])
+
+
+def test_c(case, tmp_path):
+    actions, _ = run_in_c(case.agent, tmp_path, case.observations)
+    assert_same_but_for_ties(case.agent, tmp_path, case.observations, actions)
+
+
+def test_c_in_fixed_point(case, tmp_path):
+    actions, _ = run_in_c(case.agent, tmp_path, case.observations, fixed_point=True)
+    assert (actions == case.actions).mean() >= 0.999
+
+
+def test_onnx(case, tmp_path):
+    actions = run_in_onnx(case.agent, tmp_path, case.observations)
+    assert_same_but_for_ties(case.agent, tmp_path, case.observations, actions)
+    np.testing.assert_array_equal(
+        run_in_onnx(case.agent, tmp_path, case.observations[:1]), actions[:1]
+    )
+
+
+def test_json(case, tmp_path):
+    document = document_of(case.agent, tmp_path)
+    some = slice(None, None, 7)
+    actions = [decide(document, observation) for observation in case.observations[some]]
+    np.testing.assert_array_equal(actions, case.actions[some])
+
+
+@pytest.mark.parametrize("fixed_point", [False, True])
+@pytest.mark.parametrize("name", ["online, BartoCartPole", "fitted, BartoCartPole"])
+def test_the_pole_stays_up_in_c(name, fixed_point, tmp_path):
+    kind, env_id, steps = TRAINED[name]
+    agent = kind(env_id, seed=0).learn(steps)
+    program = compiled(agent, tmp_path, CARTPOLE, fixed_point)
+    done = subprocess.run([program], capture_output=True, check=True, text=True)
+    assert np.mean([int(line) for line in done.stdout.split()]) >= 950
+
+
+@pytest.mark.parametrize("fixed_point", [False, True])
+def test_an_online_policy_is_small_and_quick(fixed_point, tmp_path):
+    agent = TwoTimescaleAgent(BARTO, seed=0).learn(50_000)
+    observations = agent.visited_states(2_000, seed=0)
+    _, nanoseconds = run_in_c(agent, tmp_path, observations, fixed_point)
+    header = (tmp_path / "policy.h").read_text()
+    assert nanoseconds <= 200
+    assert table_bytes(header) <= 1024
+    assert "#include <math.h>" not in header
+    # 8 rows of 1 + 4 numbers, and an action each; in fixed point also 8 shifts, origin and scale
+    assert table_bytes(header) == (8 * 5 * 2 + 8 + 8 + 32 if fixed_point else 8 * 5 * 4 + 8)
+
+
+def test_the_header_says_what_it_is(tmp_path):
+    agent = FittedQAgent(BARTO, seed=0).learn(2_000)
+    text = export_policy(agent, tmp_path / "policy.h").read_text()
+    comment = text[: text.index("*/")]
+    n = agent.n_cells
+    for words in (BARTO, f"{n} cells", f"{n * (5 + 1) * 4} bytes", "obs[2]  pole angle (rad)"):
+        assert words in comment
+    assert "1  push right" in comment
+    assert text.count("#ifndef ODA_POLICY_H\n#define ODA_POLICY_H") == 1
+    integers = export_policy(agent, tmp_path / "policy.h", fixed_point=True).read_text()
+    for words in ("16-bit", "steps of 1 / oda_scale[j]", f"clipped\n * at {CLIP}", "oda_exponents"):
+        assert words in integers[: integers.index("*/")]
+
+
+def test_json_says_what_it_is(tmp_path):
+    agent = TwoTimescaleAgent("MountainCar-v0", seed=0).learn(2_000)
+    document = document_of(agent, tmp_path)
+    assert document["version"] == 1
+    assert document["env_id"] == "MountainCar-v0"
+    assert document["observation"] == {"shape": [2], "names": ["position", "velocity"]}
+    assert document["actions"] == {"first": 0, "names": ["push left", "coast", "push right"]}
+    np.testing.assert_array_equal(document["values"], agent.q_values)
+    np.testing.assert_array_equal(document["codevectors"], agent.codevectors)
+    lines = (tmp_path / "policy.json").read_text().splitlines()
+    assert len(lines) < 25 + 3 * agent.n_cells  # a row a line
+
+
+def test_names_that_nobody_knows(tmp_path):
+    agent = TwoTimescaleAgent(Grid(), seed=0).learn(1_000)
+    document = document_of(agent, tmp_path)
+    assert document["observation"]["names"][5] == "observation[5]"
+    assert document["actions"] == {"first": -1, "names": ["action 0", "action 1", "action 2"]}
+    assert document["env_id"] is None
+    assert "-1  action 0" in export_policy(agent, tmp_path / "policy.h").read_text()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [name for name in ODD if name != "equal rewards"])
+def test_odd_environments(kind, name, tmp_path):
+    agent = kind(ODD[name](Varied), seed=0).learn(1_500)
+    env = ODD[name](Varied)
+    observations = agent.visited_states(1_000, env=env, seed=1).astype(np.float32)
+    actions, _ = run_in_c(agent, tmp_path, observations)
+    assert_same_but_for_ties(agent, tmp_path, observations, actions)
+    actions, _ = run_in_c(agent, tmp_path, observations, fixed_point=True)
+    assert (actions == predictions(agent, observations)).mean() >= 0.99
+    actions = run_in_onnx(agent, tmp_path, observations)
+    assert_same_but_for_ties(agent, tmp_path, observations, actions)
+
+
+@pytest.mark.parametrize("max_cells", [1, 2, 3])
+def test_fewer_than_three_cells(max_cells, tmp_path):
+    agent = FittedQAgent("CartPole-v1", seed=0, max_cells=max_cells).learn(2_000)
+    observations = agent.visited_states(2_000, seed=1).astype(np.float32)
+    for fixed_point in (False, True):
+        actions, _ = run_in_c(agent, tmp_path, observations, fixed_point)
+        assert (actions == predictions(agent, observations)).mean() >= 0.999
+    actions = run_in_onnx(agent, tmp_path, observations)
+    assert_same_but_for_ties(agent, tmp_path, observations, actions)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_origin_far_away_is_subtracted_and_a_near_one_folded(kind, tmp_path):
+    for offset, subtracted in ((0.1, False), (1e4, True)):
+        env = Toy(lambda rng, mean=offset: mean + rng.normal(size=2))
+        agent = kind(env, seed=0).learn(2_000)
+        observations = agent.visited_states(5_000, env=env, seed=1).astype(np.float32)
+        actions, _ = run_in_c(agent, tmp_path, observations)
+        assert ("oda_origin" in (tmp_path / "policy.h").read_text()) == subtracted
+        assert_same_but_for_ties(agent, tmp_path, observations, actions)
+        actions = run_in_onnx(agent, tmp_path, observations)
+        assert_same_but_for_ties(agent, tmp_path, observations, actions)
+
+
+@pytest.mark.parametrize("scale", [(1.0, 1.0, 1.0), (1e-7, 1.0, 1.0), (1e9, 1.0, 1e-9), (1, 0, 0)])
+def test_sixteen_bits_hold_every_number_up_to_half_a_step(scale):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(20, 3)) * scale * 10.0 ** rng.uniform(-3, 0, size=(20, 1))
+    reach = np.array([2.0, 5.0])
+    found = Tables(scores, np.zeros(2), True, np.zeros(20), None).in_integers(reach)
+    steps = found.unit * np.append(found.one, found.scale) * 2.0 ** found.shifts[:, None]
+    assert (np.abs(found.scores * steps - scores) <= 0.51 * steps).all()
+    assert np.abs(found.scores).max(axis=0).min() > 30_000 or 0 in scale or found.one == 1
+    assert found.shifts.min() >= 0
+    assert (found.scale * reach).max() <= CLIP / 16 * 1.001
+
+
+@pytest.mark.parametrize("fixed_point", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nonsense_gives_some_action(kind, fixed_point, tmp_path):
+    agent = kind("MountainCar-v0", seed=0).learn(2_000)
+    nonsense = np.array([[np.nan, 0], [np.inf, 0], [0, -np.inf], [3e38, -3e38], [np.nan, np.nan]])
+    actions, _ = run_in_c(agent, tmp_path, nonsense, fixed_point)
+    assert set(actions.tolist()) <= {0, 1, 2}
+
+
+def test_values_that_python_takes_for_equal_are_equal(tmp_path):
+    agent = FittedQAgent("MountainCar-v0", seed=0).learn(2_000)
+    models = agent.policy.models
+    models[:, 3:] = models[:, 3:4] * (1.0 + np.array([0.0, 1e-11, 1e-12]))
+    advantages = policy_of(agent).tables().advantages
+    np.testing.assert_array_equal(advantages, 0.0)
+    observations = agent.visited_states(100, seed=0)
+    assert predictions(agent, observations).max() == 0
+    assert run_in_c(agent, tmp_path, observations)[0].max() == 0
+
+
+def test_a_wicked_name_stays_in_the_comment(tmp_path):
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
+    agent.env_id = "a*/ error /* ??/ \\\n#error\r*/"
+    run_in_c(agent, tmp_path, agent.visited_states(10, env=make_env("CartPole-v1")))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_from_a_file_exports_the_same(kind, tmp_path):
+    agent = kind("CartPole-v1", seed=0).learn(2_000)
+    agent.save(tmp_path / "agent.zip")
+    for form, fixed_point in (("c", False), ("c", True), ("json", False), ("onnx", False)):
+        written = [
+            export_policy(a, tmp_path / "policy", form, fixed_point).read_bytes()
+            for a in (agent, kind.load(tmp_path / "agent.zip"))
+        ]
+        assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exporting_changes_nothing_in_the_agent(kind, tmp_path):
+    one, other = (kind("CartPole-v1", seed=0).learn(2_000) for _ in range(2))
+    export_policy(one, tmp_path / "policy.h", fixed_point=True)
+    np.testing.assert_array_equal(one.learn(2_000).q_values, other.learn(2_000).q_values)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("steps", [0, 20])
+def test_an_agent_that_has_learned_nothing(kind, steps, tmp_path):
+    agent = kind("CartPole-v1", seed=0)
+    if steps:
+        agent.learn(steps)
+    (tmp_path / "policy.h").write_text("mine")
+    with pytest.raises(ValueError, match=f"agent has learned nothing yet in {steps} steps: it mus"):
+        export_policy(agent, tmp_path / "policy.h")
+    assert (tmp_path / "policy.h").read_text() == "mine"
+
+
+def test_bad_arguments(tmp_path):
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(1_000)
+    (tmp_path / "file").write_text("mine")
+    for arguments, message in (
+        ((tmp_path / "x", "rust"), "format is 'rust': it must be one of ['c', 'json', 'onnx']"),
+        ((tmp_path / "x", None), "format is None"),
+        ((tmp_path / "x", "json", True), "fixed_point is True: it must be False for the format"),
+        ((tmp_path / "x", "onnx", True), "fixed_point is True"),
+        ((tmp_path,), "which is a folder: it must be a file"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            export_policy(agent, *arguments)
+    with pytest.raises(ValueError, match="agent is 3: it must be a FittedQAgent or a TwoTime"):
+        export_policy(3, tmp_path / "x")
+    with pytest.raises(OSError, match="file"):
+        export_policy(agent, tmp_path / "file" / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_spaces_that_can_not_be_exported(kind, tmp_path):
+    agent = kind("CartPole-v1", seed=0).learn(1_000)
+    one = gym.spaces.Box(-1, 1, (1,))
+    for name, space, message in (
+        ("observation_space", gym.spaces.Dict({"a": one}), "FlattenObservation"),
+        ("action_space", one, "Discrete actions"),
+    ):
+        agent.env = gym.Wrapper(make_env("CartPole-v1"))
+        setattr(agent.env, name, space)
+        with pytest.raises(ValueError, match=f"{name} is .*{message}"):
+            export_policy(agent, tmp_path / "x")
+    env = Toy()
+    env.action_space = gym.spaces.Discrete(2, start=2**40)
+    with pytest.raises(ValueError, match="action_space is Discrete.*32 bits"):
+        export_policy(kind(env, seed=0).learn(1_000), tmp_path / "x")
+
+
+def test_numbers_beyond_single_precision(tmp_path):
+    agent = FittedQAgent(Varied(lambda rng: rng.normal(size=2) * 1e-60), seed=0).learn(1_000)
+    with pytest.raises(ValueError, match="single precision.*scale observations or rewards"):
+        export_policy(agent, tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+    assert document_of(agent, tmp_path)["kind"] == "three nearest cells, blended"
+
+
+def test_without_onnx_the_error_names_the_extra(tmp_path, monkeypatch):
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(1_000)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=re.escape("pip install 'oda-rl[onnx]'")):
+        export_policy(agent, tmp_path / "policy.onnx", "onnx")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "x"
+    TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000).save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ([], "policy.h"),
+        (["--format", "c", "--fixed-point"], "policy.h"),
+        (["--format", "json"], "policy.json"),
+        (["--format", "onnx"], "policy.onnx"),
+    ],
+)
+def test_the_command(options, name, run, tmp_path, capsys):
+    assert main(["export", str(run), *options]) == 0
+    assert f"{run / name}: " in capsys.readouterr().out
+    assert main(["export", str(run), *options, "--out", str(tmp_path / "deep" / "x")]) == 0
+    assert (tmp_path / "deep" / "x").read_bytes() == (run / name).read_bytes()
+    assert (b"int16_t" in (run / name).read_bytes()) == ("--fixed-point" in options)
+
+
+def test_the_command_with_the_agents_file(run, tmp_path):
+    (tmp_path / "mine.zip").write_bytes((run / "agent.zip").read_bytes())
+    assert main(["export", str(tmp_path / "mine.zip")]) == 0
+    assert (tmp_path / "mine.h").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["nowhere"], "nowhere"),
+        (["{run}", "--format", "rust"], "rust"),
+        (["{run}", "--format", "json", "--fixed-point"], "fixed_point is True"),
+        (["{run}", "--out", "{run}"], "which is a folder"),
+        ([], "run"),
+    ],
+)
+def test_bad_input_takes_one_line(options, message, run, capsys):
+    assert main(["export", *(option.format(run=run) for option in options)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("oda-rl: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+def test_the_command_without_onnx(run, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["export", str(run), "--format", "onnx"]) == 2
+    assert "oda-rl[onnx]" in capsys.readouterr().err
