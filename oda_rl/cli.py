@@ -1,4 +1,4 @@
-"""The oda-rl command: train, evaluate, plot."""
+"""The oda-rl command: train, evaluate, plot, explain."""
 
 import gc
 import io
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 from rich.console import Console
+from rich.measure import Measurement
 
 from oda_rl.agents import (
     FittedQAgent,
@@ -21,7 +22,16 @@ from oda_rl.agents import (
     load_agent,
 )
 from oda_rl.agents.base import Agent
-from oda_rl.report import evaluation_line, metric_table, summary, write_figures
+from oda_rl.agents.explain import overview
+from oda_rl.report import (
+    evaluation_line,
+    metric_table,
+    policy_remarks,
+    policy_table,
+    save_figure,
+    summary,
+    write_figures,
+)
 
 _EVALUATION_EPISODES = 100
 _INTERRUPTED = 130  # what shells report for Ctrl-C
@@ -102,6 +112,29 @@ class Plot:
     """Of the episode whose states are drawn over the partition."""
 
 
+@dataclass(frozen=True)
+class Explain:
+    """Print the whole policy as a table, and draw it to explanation.png in the run folder."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+
+    names: tuple[str, ...] = ()
+    """Names of all components of the observation; by default those of known environments."""
+
+    actions: tuple[str, ...] = ()
+    """Names of all actions, likewise."""
+
+    steps: int = 5_000
+    """Steps to play greedily, from which to count how often the policy is in which cell."""
+
+    seed: int = 0
+    """Of the environment's first reset."""
+
+
+Options = TrainFitted | Evaluate | Plot | Explain
+
+
 def train(options: TrainFitted, console: Console) -> int:
     """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
     folder = options.out or Path("runs") / f"{options.env_id.replace('/', '-')}-{options.seed}"
@@ -134,14 +167,35 @@ def evaluate(options: Evaluate, console: Console) -> int:
 
 def plot(options: Plot, console: Console) -> int:
     """Load, draw, say where."""
-    if not options.run.is_dir():
-        raise FileNotFoundError(f"run is {str(options.run)!r}: it must be a run folder")
+    _require_folder(options.run)
     for path in write_figures(load_agent(options.run), options.run, options.seed):
         console.print(str(path))
     return 0
 
 
-def parse(arguments: Sequence[str]) -> TrainFitted | Evaluate | Plot:
+def explain(options: Explain, console: Console) -> int:
+    """Load, play, print, draw."""
+    from oda_rl.plotting import plot_policy
+
+    _require_folder(options.run)
+    agent = load_agent(options.run)
+    visited = agent.visited_states(options.steps, seed=options.seed)
+    policy = overview(agent, visited, options.names or None, options.actions or None)
+    table = policy_table(policy)
+    needed = Measurement.get(console, console.options, table).minimum
+    console.print(table, width=max(console.width, needed))
+    for line in policy_remarks(policy):
+        console.print(line)
+    console.print(str(save_figure(plot_policy(policy), options.run / "explanation.png")))
+    return 0
+
+
+def _require_folder(run: Path) -> None:
+    if not run.is_dir():
+        raise FileNotFoundError(f"run is {str(run)!r}: it must be a run folder")
+
+
+def parse(arguments: Sequence[str]) -> Options:
     """Read the command line; the options of ``train`` are those of its algorithm.
 
     Raises
@@ -155,11 +209,12 @@ def parse(arguments: Sequence[str]) -> TrainFitted | Evaluate | Plot:
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Plot, tyro.conf.subcommand("plot")]
+        | Annotated[Explain, tyro.conf.subcommand("explain")]
     )
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
-            options: TrainFitted | Evaluate | Plot = tyro.cli(
+            options: Options = tyro.cli(
                 commands,
                 prog="oda-rl",
                 description="Reinforcement learning you can read.",
@@ -199,6 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return train(options, console)
         if isinstance(options, Evaluate):
             return evaluate(options, console)
+        if isinstance(options, Explain):
+            return explain(options, console)
         return plot(options, console)
     except (ValueError, TypeError, OSError) as error:
         print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)
