@@ -340,7 +340,7 @@ class Agent(ABC):
         >>> from oda_rl.agents import TwoTimescaleAgent
         >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000)
         >>> explanation = agent.explain([0.0, 0.0, 0.1, 0.0])
-        >>> agent.predict(explanation.nearest_other)[0] == explanation.action
+        >>> bool(agent.predict(explanation.nearest_other)[0] == explanation.action)
         False
         """
         from oda_rl.agents.explain import explain

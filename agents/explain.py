@@ -361,11 +361,11 @@ def alternative_of_cells(
 
     Examples
     --------
-    >>> codevectors = np.array([[-1.0], [1.0]])
+    >>> codevectors = np.array([[0.0], [2.0]])
     >>> diagram = np.column_stack([codevectors**2, -2.0 * codevectors])
     >>> found = alternative_of_cells(diagram, np.array([0, 1]), np.array([3.0]), 1, np.ones(1))
-    >>> found.distance, found.point.round(4)
-    (3.0, array([-0.]))
+    >>> round(found.distance, 9), found.point.round(4)
+    (2.0, array([1.]))
     """
     scores, slopes = _scores_and_slopes(diagram, point, scale)
     own, others = np.flatnonzero(actions == action), np.flatnonzero(actions != action)
