@@ -8,6 +8,7 @@ import gymnasium as gym
 from oda_rl.agents.base import Agent
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
+from oda_rl.agents.explain import Explanation
 from oda_rl.agents.export import export_policy
 from oda_rl.agents.fitted import FittedQAgent
 from oda_rl.agents.grid_partition import GridPartition
@@ -19,6 +20,7 @@ from oda_rl.agents.two_timescale import TwoTimescaleAgent
 __all__ = [
     "Agent",
     "CellPolicy",
+    "Explanation",
     "FittedQAgent",
     "FittedQConfig",
     "GridPartition",

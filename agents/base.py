@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, SupportsFloat
+from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -20,7 +20,11 @@ from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
+if TYPE_CHECKING:
+    from oda_rl.agents.alternatives import Alternative, Explanation
+
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 class Agent(ABC):
@@ -31,6 +35,9 @@ class Agent(ABC):
     interface: Interface
     episodes: EpisodeLog
     training_seconds: float
+
+    _cells_act_alone: bool
+    """Whether a state's action is that of its cell, rather than of several cells."""
 
     _core: Engine
     _acted = False
@@ -46,6 +53,11 @@ class Agent(ABC):
     @abstractmethod
     def q_values(self) -> FloatArray:
         """Value of each action in each cell, shape (n_cells, n_actions)."""
+
+    @property
+    @abstractmethod
+    def visits(self) -> FloatArray:
+        """How often it has learned from each action in each cell, shape (n_cells, n_actions)."""
 
     @property
     @abstractmethod
@@ -105,6 +117,18 @@ class Agent(ABC):
         self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
     ) -> FloatArray | None:
         """Return what :meth:`evaluate` does, or None if ``env`` has no compiled dynamics."""
+
+    @abstractmethod
+    def _action_values(self, points: FloatArray) -> FloatArray:
+        """Values of all actions, shape (n, n_actions), of observations, shape (n, d)."""
+
+    @abstractmethod
+    def _at_codevectors(self) -> tuple[FloatArray, IntArray]:
+        """Values of all actions at the codevectors, and the best of the actions, from 0."""
+
+    @abstractmethod
+    def _alternative(self, point: FloatArray, action: int) -> "Alternative":
+        """Find the nearest state that does not do what ``point`` does, ``action`` (from 0)."""
 
     def act(self, observation: npt.ArrayLike) -> int:
         """Choose an action, exploring as training asks for.
@@ -277,6 +301,51 @@ class Agent(ABC):
         place = separate_env(self._require_env()) if env is None else env
         steps = islice(play(place, self._greedy, seed), count)
         return np.array([np.ravel(observation) for observation, _, _ in steps], dtype=np.float64)
+
+    def explain(
+        self,
+        observation: npt.ArrayLike,
+        names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+    ) -> "Explanation":
+        """Say what the agent does in a state, why, and what would have it act otherwise.
+
+        The smallest change of the state that changes the action is measured in standard deviations
+        of the observation's components (``scale_``), Euclidean; components that never varied are
+        not changed. It is exact for the online agent; the fitted one, which blends neighbouring
+        cells, finds a state that acts otherwise and bounds the distance from below.
+
+        Parameters
+        ----------
+        observation : array_like
+            One observation, in the shape of the observation space.
+        names : sequence of str, optional
+            Names of all components of the observation; by default those of known environments.
+        action_names : sequence of str, optional
+            Names of the actions, likewise.
+
+        Returns
+        -------
+        oda_rl.agents.Explanation
+            ``print`` it.
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite, there are not as many names as
+            there should be, or the agent has learned nothing yet.
+
+        Examples
+        --------
+        >>> from oda_rl.agents import TwoTimescaleAgent
+        >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000)
+        >>> explanation = agent.explain([0.0, 0.0, 0.1, 0.0])
+        >>> bool(agent.predict(explanation.nearest_other)[0] == explanation.action)
+        False
+        """
+        from oda_rl.agents.explain import explain
+
+        return explain(self, observation, names, action_names)
 
     def save(self, path: str | Path) -> None:
         """Save to a file (``*.zip``), or else to a run folder.

@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl.agents.alternatives import Alternative, alternative_of_policy, values_at
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
@@ -14,12 +15,15 @@ from oda_rl.agents.environments import make_env
 from oda_rl.agents.fitted_core import FittedCore
 from oda_rl.agents.fused import evaluate_policy_on_cartpole
 from oda_rl.agents.loops import Progress, train_fitted
+from oda_rl.agents.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.refusal import checked_batch
 from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import EpisodeLog
+from oda_rl.diagram import assign_batch
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 class FittedQAgent(Agent):
@@ -86,6 +90,8 @@ class FittedQAgent(Agent):
     (10,)
     """
 
+    _cells_act_alone = False
+
     def __init__(
         self, env: str | gym.Env[Any, Any], *, seed: int | None = None, **config: Any
     ) -> None:
@@ -123,6 +129,22 @@ class FittedQAgent(Agent):
     def q_values(self) -> FloatArray:
         """Value of each action at each codevector, shape (n_cells, n_actions)."""
         return self.policy.q_values
+
+    @property
+    def visits(self) -> FloatArray:
+        """Transitions remembered from each cell with each action, shape (n_cells, n_actions).
+
+        Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
+        """
+        memory, policy, n_actions = self._core.memory, self.policy, self.interface.n_actions
+        n = memory.rows(self._core.clock)
+        steps = memory.steps[:n][memory.steps[:n, MARK] == GOES_ON]
+        points = memory.observations[:n][memory.steps[:n, MARK] == GOES_ON] - policy.origin
+        cells = np.empty(len(points), dtype=np.int64)
+        assign_batch(policy.diagram, policy.n_cells, points, cells)
+        groups = cells * n_actions + steps[:, ACTION].astype(np.int64)
+        counts = np.bincount(groups, minlength=policy.n_cells * n_actions)
+        return counts.reshape(-1, n_actions).astype(np.float64)
 
     @property
     def codevectors(self) -> FloatArray:
@@ -209,6 +231,17 @@ class FittedQAgent(Agent):
         cells = self.policy.evaluate(checked_batch(observation, self.interface))[0]
         single = np.shape(observation) == self.interface.observation_shape
         return int(cells[0]) if single else cells
+
+    def _action_values(self, points: FloatArray) -> FloatArray:
+        return values_at(self.policy, points)
+
+    def _at_codevectors(self) -> tuple[FloatArray, IntArray]:
+        policy = self.policy
+        return values_at(policy, policy.codevectors), policy.evaluate(policy.codevectors)[1]
+
+    def _alternative(self, point: FloatArray, action: int) -> Alternative:
+        assert self.scale_ is not None
+        return alternative_of_policy(self.policy, point, action, self.scale_)
 
     def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
         return train_fitted(self._core, dynamics, total, one_by_one)

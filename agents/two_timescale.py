@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents import qlearning as ql
+from oda_rl.agents.alternatives import Alternative, alternative_of_cells
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.core import Core
@@ -27,6 +28,7 @@ from oda_rl.diagram import assign, assign_batch
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 PARTITIONS: dict[str, Callable[[int, TwoTimescaleConfig, np.random.Generator], Partition]] = {
     "grid": GridPartition,
@@ -86,6 +88,8 @@ class TwoTimescaleAgent(Agent):
     >>> agent.evaluate(10, seed=1).shape
     (10,)
     """
+
+    _cells_act_alone = True
 
     def __init__(
         self,
@@ -233,6 +237,22 @@ class TwoTimescaleAgent(Agent):
         cells = np.empty(len(points), dtype=np.int64)
         assign_batch(self.partition.diagram, self.n_cells, points, cells)
         return cells
+
+    def _action_values(self, points: FloatArray) -> FloatArray:
+        cells = self.cell(points.reshape(-1, *self.interface.observation_shape))
+        return np.asarray(self.q_values[cells])
+
+    def _at_codevectors(self) -> tuple[FloatArray, IntArray]:
+        return self.q_values.copy(), self.q_values.argmax(axis=1)
+
+    def _alternative(self, point: FloatArray, action: int) -> Alternative:
+        origin, scale = self._core.origin, self.scale_
+        assert scale is not None
+        actions = self.q_values.argmax(axis=1)
+        diagram = self.partition.diagram[: self.n_cells]
+        found = alternative_of_cells(diagram, actions, point - origin, action, scale)
+        other = None if found.point is None else found.point + origin
+        return replace(found, point=other)
 
     def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
         return train_fused(self._core, dynamics, total, one_by_one)

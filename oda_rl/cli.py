@@ -1,4 +1,4 @@
-"""The oda-rl command: train, evaluate, plot, export."""
+"""The oda-rl command: train, evaluate, plot, explain, export."""
 
 import gc
 import io
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 from rich.console import Console
+from rich.measure import Measurement
 
 from oda_rl.agents import (
     FittedQAgent,
@@ -22,8 +23,17 @@ from oda_rl.agents import (
     load_agent,
 )
 from oda_rl.agents.base import Agent
+from oda_rl.agents.explain import overview
 from oda_rl.agents.export import default_file
-from oda_rl.report import evaluation_line, metric_table, summary, write_figures
+from oda_rl.report import (
+    evaluation_line,
+    metric_table,
+    policy_remarks,
+    policy_table,
+    save_figure,
+    summary,
+    write_figures,
+)
 
 _EVALUATION_EPISODES = 100
 _INTERRUPTED = 130  # what shells report for Ctrl-C
@@ -122,6 +132,29 @@ class Export:
     """File to write; by default policy.h, policy.json or policy.onnx in the run folder."""
 
 
+@dataclass(frozen=True)
+class Explain:
+    """Print the whole policy as a table, and draw it to explanation.png in the run folder."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+
+    names: tuple[str, ...] = ()
+    """Names of all components of the observation; by default those of known environments."""
+
+    actions: tuple[str, ...] = ()
+    """Names of all actions, likewise."""
+
+    steps: int = 5_000
+    """Steps to play greedily, from which to count how often the policy is in which cell."""
+
+    seed: int = 0
+    """Of the environment's first reset."""
+
+
+Options = TrainFitted | Evaluate | Plot | Explain | Export
+
+
 def train(options: TrainFitted, console: Console) -> int:
     """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
     folder = options.out or Path("runs") / f"{options.env_id.replace('/', '-')}-{options.seed}"
@@ -154,8 +187,7 @@ def evaluate(options: Evaluate, console: Console) -> int:
 
 def plot(options: Plot, console: Console) -> int:
     """Load, draw, say where."""
-    if not options.run.is_dir():
-        raise FileNotFoundError(f"run is {str(options.run)!r}: it must be a run folder")
+    _require_folder(options.run)
     for path in write_figures(load_agent(options.run), options.run, options.seed):
         console.print(str(path))
     return 0
@@ -169,7 +201,29 @@ def export(options: Export, console: Console) -> int:
     return 0
 
 
-def parse(arguments: Sequence[str]) -> TrainFitted | Evaluate | Plot | Export:
+def explain(options: Explain, console: Console) -> int:
+    """Load, play, print, draw."""
+    from oda_rl.plotting import plot_policy
+
+    _require_folder(options.run)
+    agent = load_agent(options.run)
+    visited = agent.visited_states(options.steps, seed=options.seed)
+    policy = overview(agent, visited, options.names or None, options.actions or None)
+    table = policy_table(policy)
+    needed = Measurement.get(console, console.options, table).minimum
+    console.print(table, width=max(console.width, needed))
+    for line in policy_remarks(policy):
+        console.print(line)
+    console.print(str(save_figure(plot_policy(policy), options.run / "explanation.png")))
+    return 0
+
+
+def _require_folder(run: Path) -> None:
+    if not run.is_dir():
+        raise FileNotFoundError(f"run is {str(run)!r}: it must be a run folder")
+
+
+def parse(arguments: Sequence[str]) -> Options:
     """Read the command line; the options of ``train`` are those of its algorithm.
 
     Raises
@@ -183,12 +237,13 @@ def parse(arguments: Sequence[str]) -> TrainFitted | Evaluate | Plot | Export:
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Plot, tyro.conf.subcommand("plot")]
+        | Annotated[Explain, tyro.conf.subcommand("explain")]
         | Annotated[Export, tyro.conf.subcommand("export")]
     )
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
-            options: TrainFitted | Evaluate | Plot | Export = tyro.cli(
+            options: Options = tyro.cli(
                 commands,
                 prog="oda-rl",
                 description="Reinforcement learning you can read.",
@@ -228,6 +283,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return train(options, console)
         if isinstance(options, Evaluate):
             return evaluate(options, console)
+        if isinstance(options, Explain):
+            return explain(options, console)
         if isinstance(options, Export):
             return export(options, console)
         return plot(options, console)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from oda_rl.agents import Agent
+    from oda_rl.agents.explain import Overview
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -18,6 +19,9 @@ _DPI = 110
 _VISITED_STEPS = 2000
 _DIRECTIONS = 6
 _LEAST_SHARE = 0.005  # of a direction worth a column
+MOST_ROWS = 40  # of a policy that are shown
+MOST_COMPONENTS = 12
+MOST_ACTIONS = 8
 
 
 def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
@@ -84,6 +88,69 @@ def metric_table(agent: "Agent") -> "Table | None":
     for j, name in enumerate(names):
         table.add_row(name, *(f"{vectors[i, j]:.2f}" for i in shown))
     return table
+
+
+def policy_table(policy: "Overview") -> "Table":
+    """Return a table of a policy: a row for each cell, those that are visited most first.
+
+    Columns: number of the cell, share of the states visited, how often the agent has learned from
+    it, its codevector, the value of each action there, by how much the best is worth more than the
+    next, and which that is. There are at most 40 rows, and as many components as are shown.
+    """
+    from rich import box
+    from rich.table import Table
+
+    actions = range(len(policy.action_names) if len(policy.action_names) <= MOST_ACTIONS else 0)
+    components = shown_components(policy)
+    headings = ["cell", "visited, %", "learned from", *(policy.names[j] for j in components)]
+    headings += [f"value of {policy.action_names[a]}" for a in actions] or ["value"]
+    rows = []
+    for i in range(min(len(policy.cells), MOST_ROWS)):
+        values = [policy.q_values[i, a] for a in actions or policy.actions[i : i + 1]]
+        row = [
+            str(policy.cells[i]),
+            "" if np.isnan(policy.shares[i]) else f"{100.0 * policy.shares[i]:.1f}",
+            f"{policy.visits[i]:,.0f}",
+            *(f"{policy.codevectors[i, j]:.3g}" for j in components),
+            *(f"{value:.4g}" for value in values),
+            f"{policy.margins[i]:.2g}",
+            policy.action_names[policy.actions[i]],
+        ]
+        rows.append(row)
+    title = "what the policy does, by cell"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True)
+    for heading, *cells in zip([*headings, "margin", "action"], *rows, strict=True):
+        longest = max(map(len, [*heading.split(), *cells]))
+        table.add_column(
+            heading, justify="left" if heading == "action" else "right", min_width=longest
+        )
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def policy_remarks(policy: "Overview") -> list[str]:
+    """Return what a reader of :func:`policy_table` should know: what is left out, what blends."""
+    remarks = []
+    n, rest = len(policy.cells), policy.shares[MOST_ROWS:].sum()
+    if n > MOST_ROWS:
+        share = "" if np.isnan(rest) else f", where {100.0 * rest:.1f} % of the states visited are"
+        remarks.append(f"{n - MOST_ROWS} more cells are left out{share}")
+    left_out = len(policy.names) - len(shown_components(policy))
+    if left_out:
+        remarks.append(f"{left_out} more components differ less between the cells")
+    if policy.agreement < 1.0:
+        remarks.append(
+            f"neighbouring cells are blended: in {100.0 * policy.agreement:.1f} % of the states "
+            "visited the action is that of the cell's row"
+        )
+    return remarks
+
+
+def shown_components(policy: "Overview") -> list[int]:
+    """Return the components to show: those in which codevectors differ most, if there are many."""
+    spread = policy.codevectors.std(axis=0) * policy.scale
+    return sorted(np.argsort(-spread, kind="stable")[:MOST_COMPONENTS].tolist())
 
 
 def save_figure(axes: "object", path: Path) -> Path:

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 
 import numpy as np
+from scipy.optimize import minimize
 
 
 def cartpole_step(state, action, friction_cart=0.0005, friction_pole=0.000002):
@@ -407,3 +408,28 @@ def is_tie(document, observation, tolerance):
         models = np.column_stack([document["common"], values])
         pairs.append(np.sort(cell_values(diagram, models, document["width"], x)[1])[-2:])
     return any(np.ptp(pair) <= tolerance * np.abs(pair).max() for pair in pairs if len(pair) == 2)
+
+
+def distance_to_another_action(diagram, actions, x, scale, rng, starts=3):
+    """Least distance, in units of 1/scale, to the cells whose action is not that of x's cell."""
+    action = actions[(diagram[:, 0] + diagram[:, 1:] @ x).argmin()]
+    best = np.inf
+    for k in np.flatnonzero(actions != action):
+        rows = np.delete(diagram, k, axis=0) - diagram[k]  # not negative in cell k
+        normals, offsets = rows[:, 1:] / scale, rows[:, 0] + rows[:, 1:] @ x
+        for _ in range(starts):
+            found = minimize(
+                lambda z: z @ z,
+                rng.normal(size=len(x)),
+                jac=lambda z: 2.0 * z,
+                constraints={
+                    "type": "ineq",
+                    "fun": lambda z, normals=normals, offsets=offsets: offsets + normals @ z,
+                    "jac": lambda z, normals=normals: normals,
+                },
+                method="SLSQP",
+                options={"ftol": 1e-14, "maxiter": 500},
+            )
+            if (offsets + normals @ found.x).min() > -1e-7:
+                best = min(best, np.sqrt(found.fun))
+    return best

@@ -1,0 +1,460 @@
+"""Explanations: what they say is what the agent does, and how far away it does otherwise."""
+
+import dataclasses
+
+import numpy as np
+import oracles
+import pytest
+from environments import Grid, Toy
+from test_cell_policy import random_policy
+
+from oda_rl import plotting
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.alternatives import alternative_of_cells, alternative_of_policy, values_at
+from oda_rl.agents.explain import margins_of, overview
+from oda_rl.boundaries import least_step, nearest_member
+from oda_rl.cli import main
+from oda_rl.report import policy_remarks, policy_table
+
+KINDS = {"online": TwoTimescaleAgent, "fitted": FittedQAgent}
+STEPS = {"online": 30_000, "fitted": 10_000}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def agent(kind):
+    return KINDS[kind]("CartPole-v1", seed=0).learn(STEPS[kind])
+
+
+@pytest.fixture(scope="module")
+def visited(agent):
+    return agent.visited_states(1000, seed=1)
+
+
+def random_cells(n_cells, d, n_actions, seed):
+    """Cells with actions of a diagram that need not be one of distances, a point, and scales."""
+    rng = np.random.default_rng(seed)
+    diagram = random_policy(n_cells, d, 1, seed)[0].diagram.copy()
+    diagram[:, 0] += rng.normal(scale=0.3, size=n_cells)
+    scale = np.exp(rng.normal(size=d))
+    return diagram, rng.integers(n_actions, size=n_cells), rng.normal(size=d), scale, rng
+
+
+def action_at(diagram, actions, point):
+    return actions[(diagram[:, 0] + diagram[:, 1:] @ point).argmin()]
+
+
+def ball(rng, d, radius, n):
+    """Points spread evenly over a ball."""
+    points = rng.normal(size=(n, d))
+    lengths = radius * rng.random((n, 1)) ** (1.0 / d)
+    return points * lengths / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("n_actions", [2, 3])
+@pytest.mark.parametrize("d", [2, 3, 4])
+@pytest.mark.parametrize("n_cells", [2, 5, 12])
+def test_the_distance_is_that_of_a_general_solver(n_cells, d, n_actions):
+    for seed in range(4):
+        diagram, actions, point, scale, rng = random_cells(n_cells, d, n_actions, seed)
+        action = action_at(diagram, actions, point)
+        found = alternative_of_cells(diagram, actions, point, action, scale)
+        expected = oracles.distance_to_another_action(diagram, actions, point, scale, rng)
+        assert found.distance == found.at_least == pytest.approx(expected, rel=1e-6)
+        assert (found.point is None) == (found.distance == np.inf)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 8])
+def test_the_action_changes_at_that_distance_and_not_before(d):
+    changed = 0
+    for seed in range(20):
+        diagram, actions, point, scale, rng = random_cells(15, d, 3, seed)
+        action = action_at(diagram, actions, point)
+        found = alternative_of_cells(diagram, actions, point, action, scale)
+        if found.point is None:
+            continue
+        changed += 1
+        assert action_at(diagram, actions, found.point) != action
+        step = found.point - point
+        length = np.linalg.norm(step * scale)
+        assert found.distance < length < 1.01 * found.distance
+        assert action_at(diagram, actions, point + 0.999 * found.distance / length * step) == action
+        for other in point + ball(rng, d, 0.999 * found.distance, 300) / scale:
+            assert action_at(diagram, actions, other) == action
+    assert changed > 10
+
+
+def test_a_component_that_never_varied_is_not_moved():
+    diagram = np.array([[0.0, 0.0, 0.0], [3.0, -1.0, -100.0]])
+    found = alternative_of_cells(
+        diagram, np.array([0, 1]), np.zeros(2), 0, scale=np.array([2.0, 0.0])
+    )
+    assert found.distance == pytest.approx(6.0)
+    np.testing.assert_allclose(found.point, [3.0, 0.0], rtol=1e-5)
+    still = alternative_of_cells(diagram, np.array([0, 1]), np.zeros(2), 0, scale=np.zeros(2))
+    assert (still.distance, still.point) == (np.inf, None)
+
+
+def test_least_step_into_nothing_and_into_where_one_is():
+    opposite = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    assert least_step(opposite, np.array([1.0, 1.0])) is None
+    np.testing.assert_array_equal(least_step(opposite, np.array([-1.0, -1.0])), [0.0, 0.0])
+    np.testing.assert_array_equal(least_step(np.zeros((0, 2)), np.zeros(0)), [0.0, 0.0])
+    assert least_step(np.zeros((1, 2)), np.ones(1)) is None
+
+
+def test_least_step_over_many_scales():
+    for size in 10.0 ** np.arange(-9, 13, 3):
+        step = least_step(np.array([[-size, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0]))
+        np.testing.assert_allclose(step, [3.0 / size, 4.0], rtol=1e-6, atol=1e-9)
+
+
+def test_nearest_member_of_two_cells_and_of_none():
+    slopes, scores = np.array([[0.0], [-1.0]]), np.array([0.0, 5.0])
+    one, other = np.array([0]), np.array([1])
+    assert nearest_member(scores, slopes, other, one).distance == pytest.approx(5.0)
+    assert nearest_member(scores, slopes, one[:0], one).distance == np.inf
+
+
+@pytest.mark.parametrize(("d", "n_cells", "n_actions"), [(1, 4, 2), (2, 12, 2), (3, 20, 3)])
+def test_bounds_of_a_blended_policy(d, n_cells, n_actions):
+    tight, finite = [], 0
+    for seed in range(25):
+        policy, rng = random_policy(n_cells, d, n_actions, seed)
+        scale = np.exp(rng.normal(size=d))
+        point = policy.origin + rng.normal(size=d)
+        action = policy.evaluate(point[None])[1][0]
+        found = alternative_of_policy(policy, point, action, scale)
+        assert 0.0 <= found.at_least <= found.distance
+        reach = 5.0 if found.point is None else found.distance
+        steps = ball(rng, d, reach, 40_000)
+        otherwise = policy.evaluate(point + steps / scale)[1] != action
+        seen = np.linalg.norm(steps[otherwise], axis=1).min(initial=np.inf)
+        assert seen >= found.at_least
+        if found.point is None:
+            assert not otherwise.any()
+            continue
+        finite += 1
+        assert policy.evaluate(found.point[None])[1][0] != action
+        assert np.linalg.norm((found.point - point) * scale) == pytest.approx(found.distance)
+        tight.append(min(seen / found.distance, 1.0))
+    assert finite > 10
+    assert np.mean(np.array(tight) > 0.97) > 0.8
+
+
+def test_the_lower_bound_is_the_distance_where_one_cell_decides():
+    for seed in range(10):
+        policy, rng = random_policy(10, 3, 2, seed)
+        hard = dataclasses.replace(policy, width=1e-9)
+        point, scale = policy.origin + rng.normal(size=3), np.ones(3)
+        action = hard.evaluate(point[None])[1][0]
+        found = alternative_of_policy(hard, point, action, scale)
+        assert found.at_least == pytest.approx(found.distance, rel=1e-3)
+        best = policy.models[:, 4:].argmax(axis=1)
+        exact = alternative_of_cells(policy.diagram, best, point - policy.origin, action, scale)
+        assert found.at_least == pytest.approx(exact.distance, rel=1e-5)
+
+
+def test_an_action_that_is_best_in_no_cell_of_its_own_has_no_lower_bound():
+    policy, _ = random_policy(5, 2, 2)
+    policy.models[:, 3:] = [0.0, 1.0]
+    assert alternative_of_policy(policy, policy.origin, 1, np.ones(2)).at_least == np.inf
+    assert alternative_of_policy(policy, policy.origin, 0, np.ones(2)).at_least == 0.0
+
+
+def test_equal_actions_never_give_way_to_a_later_one():
+    policy, _ = random_policy(5, 2, 3)
+    policy.models[:, 3:] = 1.0
+    found = alternative_of_policy(policy, policy.origin, 0, np.ones(2))
+    assert (found.distance, found.at_least, found.point) == (np.inf, np.inf, None)
+
+
+def test_values_are_those_of_the_three_nearest_cells():
+    policy, rng = random_policy(9, 3, 4)
+    observations = rng.normal(size=(20, 3))
+    for values, observation in zip(values_at(policy, observations), observations, strict=True):
+        arrays = policy.diagram, policy.models, policy.width
+        expected = oracles.cell_values(*arrays, observation - policy.origin)[1]
+        np.testing.assert_allclose(values, expected, rtol=1e-9)
+
+
+def test_an_explanation_is_what_the_agent_does(agent, visited, kind):
+    for observation in visited[::40]:
+        told = agent.explain(observation)
+        action, cell = agent.predict(observation)[0], agent.cell(observation)
+        assert (told.action, told.cell, told.n_cells) == (action, cell, agent.n_cells)
+        np.testing.assert_array_equal(told.observation, observation)
+        np.testing.assert_array_equal(told.codevector, agent.codevectors[cell])
+        np.testing.assert_array_equal(told.visits, agent.visits[cell])
+        assert told.q_values.argmax() == action
+        assert told.runner_up == 1 - action
+        assert told.margin == told.q_values[action] - told.q_values[told.runner_up]
+        assert told.exact == (kind == "online")
+        if told.exact:
+            np.testing.assert_array_equal(told.q_values, agent.q_values[cell])
+            assert told.at_least == told.distance
+
+
+def test_the_agent_acts_otherwise_beyond_and_not_before(agent, visited):
+    rng = np.random.default_rng(0)
+    for observation in visited[::40]:
+        told = agent.explain(observation)
+        assert agent.predict(told.nearest_other)[0] == told.other_action != told.action
+        step = told.nearest_other - observation
+        assert np.linalg.norm(step * agent.scale_) == pytest.approx(told.distance, rel=1e-3)
+        assert agent.predict(observation + 0.999 * step)[0] == told.action
+        near = observation + ball(rng, 4, 0.9999 * told.at_least, 2000) / agent.scale_
+        assert (agent.predict(near)[0] == told.action).all()
+
+
+def test_the_lower_bound_of_a_trained_policy_says_something():
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(10_000)
+    told = [agent.explain(state) for state in agent.visited_states(500, seed=1)[::25]]
+    assert np.mean([one.at_least > 0.25 * one.distance for one in told]) > 0.5
+
+
+def test_visits_of_a_fitted_agent_are_what_it_remembers(tmp_path):
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(3000)
+    assert agent.visits.shape == agent.q_values.shape
+    assert agent.visits.sum() == 3000
+    memory, n = agent._core.memory, agent._core.memory.rows(agent._core.clock)
+    steps, cells = memory.steps[:n], agent.cell(memory.observations[:n])
+    expected = np.zeros_like(agent.q_values)
+    for cell, (action, _, mark) in zip(cells, steps, strict=True):
+        if mark == 1.0:
+            expected[cell, int(action)] += 1
+    np.testing.assert_array_equal(agent.visits, expected)
+    agent.save(tmp_path / "run")
+    np.testing.assert_array_equal(load_agent(tmp_path / "run").visits, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"), [("online", {"partition": "grid", "bins": 1}), ("fitted", {"max_cells": 1})]
+)
+def test_one_cell_acts_in_one_way(kind, config):
+    agent = KINDS[kind](Toy(), seed=0, **config).learn(1000)
+    assert agent.n_cells == 1
+    told = agent.explain([0.3, -0.2])
+    assert (told.distance, told.at_least) == (np.inf, np.inf)
+    assert (told.nearest_other, told.other_action) == (None, None)
+    assert "no change of the state changes that" in str(told)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_action_has_no_alternative(kind):
+    agent = KINDS[kind](Toy(n_actions=1), seed=0).learn(1000)
+    told = agent.explain(np.zeros(2))
+    assert (told.margin, told.runner_up, told.distance) == (np.inf, None, np.inf)
+    assert str(told).startswith("action 0\n")
+    assert (overview(agent).margins == np.inf).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_observations_of_two_dimensions_and_actions_that_begin_elsewhere(kind):
+    agent = KINDS[kind](Grid(), seed=0).learn(2000)
+    observation = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    told = agent.explain(observation)
+    assert told.action == agent.predict(observation)[0]
+    assert told.codevector.shape == told.observation.shape == (2, 3)
+    assert told.action_names == ("action -1", "action 0", "action 1")
+    if told.nearest_other is not None:
+        assert told.nearest_other.shape == (2, 3)
+        assert agent.predict(told.nearest_other)[0] == told.other_action
+    assert str(told).startswith(f"action {told.action}, worth")
+    table = overview(agent, agent.visited_states(50, env=Grid(), seed=0))
+    assert table.shares.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_constant_component_stays(kind):
+    env = Toy(lambda rng: np.array([1.0, rng.normal()]))
+    agent = KINDS[kind](env, seed=0).learn(2000)
+    told = agent.explain([1.0, 0.5])
+    assert told.nearest_other is None or told.nearest_other[0] == 1.0
+
+
+def test_printed_it_names_components_and_actions(agent, visited):
+    told = agent.explain(visited[100])
+    lines = str(told).splitlines()
+    names = ["push left", "push right"]
+    assert lines[0].startswith(f"{names[told.action]}, worth {told.margin:.3g} more than")
+    rows = [line for line in lines if line.startswith("pole angle (rad)")]
+    assert f"{told.nearest_other[2] - visited[100][2]:+.4g}" in rows[0]
+    assert f"{told.distance:.3g} standard deviations away" in lines[-1]
+    assert ("nowhere nearer" in lines[-1]) == told.exact
+    named = str(agent.explain(visited[100], list("abcd"), ["west", "east"]))
+    assert named.startswith(["west", "east"][told.action])
+    assert [line.split()[0] for line in named.splitlines()[5:9]] == list("abcd")
+
+
+def test_many_components_are_not_all_printed():
+    agent = FittedQAgent(Toy(n_features=20), seed=0).learn(1000)
+    text = str(agent.explain(np.zeros(20)))
+    assert "and 8 more components" in text
+    assert text.count("observation[") == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.0] * 3,), r"observation has shape \(3,\): it must be \(4,\)"),
+        ((np.zeros((2, 4)),), r"observation has shape \(2, 4\): it must be \(4,\)"),
+        (([0.0, np.nan, 0.0, 0.0],), "observation is not finite"),
+        (([0.0, np.inf, 0.0, 0.0],), "observation is not finite"),
+        ((np.zeros(4), ["a", "b"]), r"names is \['a', 'b'\]: it must be a sequence of 4"),
+        ((np.zeros(4), "abcd"), "names is 'abcd': it must be a sequence of 4"),
+        ((np.zeros(4), None, ["a"]), r"action_names is \['a'\]: it must be a sequence of 2"),
+    ],
+)
+def test_bad_arguments(agent, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        agent.explain(*arguments)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_has_to_learn_first(kind):
+    for explain in (lambda agent: agent.explain(np.zeros(4)), overview):
+        with pytest.raises(ValueError, match="has learned nothing yet after 0 steps"):
+            explain(KINDS[kind]("CartPole-v1"))
+
+
+def test_the_overview_is_about_every_cell(agent, visited, kind):
+    table = overview(agent, visited)
+    assert sorted(table.cells) == list(range(agent.n_cells))
+    assert (np.diff(table.shares) <= 0.0).all()
+    cells = agent.cell(visited)
+    for i, k in enumerate(table.cells):
+        np.testing.assert_array_equal(table.codevectors[i], agent.codevectors[k])
+        assert table.shares[i] == (cells == k).mean()
+        assert table.visits[i] == agent.visits[k].sum()
+        assert table.margins[i] == abs(np.diff(table.q_values[i])[0])
+    taken = agent.predict(table.codevectors)[0]
+    np.testing.assert_array_equal(table.actions, taken)
+    if kind == "online":
+        assert table.agreement == 1.0
+    else:
+        assert 0.5 < table.agreement < 1.0
+    without = overview(agent)
+    assert np.isnan(without.shares).all()
+    assert (np.diff(without.visits) <= 0).all()
+
+
+def test_margins():
+    values = np.array([[1.0, 2.0], [5.0, 1.0], [3.0, 3.0], [2.0, 2.0 + 1e-12]])
+    margins = margins_of(values, np.array([1, 0, 0, 0]))
+    np.testing.assert_array_equal(margins, [1.0, 4.0, 0.0, 0.0])
+
+
+def test_the_table_has_a_row_for_each_cell(agent, visited, kind):
+    policy = overview(agent, visited)
+    table = policy_table(policy)
+    columns = {column.header: list(column.cells) for column in table.columns}
+    assert columns["cell"] == [str(k) for k in policy.cells]
+    assert columns["visited, %"] == [f"{100 * share:.1f}" for share in policy.shares]
+    assert columns["pole angle (rad)"] == [f"{x:.3g}" for x in policy.codevectors[:, 2]]
+    assert columns["value of push left"] == [f"{q:.4g}" for q in policy.q_values[:, 0]]
+    assert columns["action"] == [("push left", "push right")[a] for a in policy.actions]
+    remarks = policy_remarks(policy)
+    assert len(remarks) == (kind == "fitted")
+    assert all("blended" in remark for remark in remarks)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """A policy of many cells, components and actions."""
+    agent = FittedQAgent(Toy(n_features=15, n_actions=10), seed=0).learn(12_000)
+    assert agent.n_cells > 40
+    return overview(agent, agent.visited_states(200, env=Toy(n_features=15, n_actions=10)))
+
+
+def test_of_many_cells_those_visited_most_are_shown(many):
+    table = policy_table(many)
+    assert table.row_count == 40
+    headers = [column.header for column in table.columns]
+    assert len(headers) == 3 + 12 + 1 + 2
+    assert list(table.columns[headers.index("value")].cells) == [
+        f"{max(q):.4g}" for q in many.q_values[:40]
+    ]
+    remarks = policy_remarks(many)
+    share = 100.0 * many.shares[40:].sum()
+    assert remarks[0].startswith(
+        f"{len(many.cells) - 40} more cells are left out, where {share:.1f}"
+    )
+    assert remarks[1].startswith("3 more components")
+
+
+def test_the_figure_shows_codevectors_values_and_visits(agent, visited):
+    policy = overview(agent, visited)
+    ax = plotting.plot_policy(policy)
+    deviations = np.asarray(ax.get_images()[0].get_array())
+    np.testing.assert_allclose(
+        deviations, (policy.codevectors - visited.mean(axis=0)) * agent.scale_
+    )
+    ticks = [text.get_text().replace("\n", " ") for text in ax.get_xticklabels()]
+    assert ticks == [*policy.names, "value of push left", "value of push right"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == [f"cell {k}" for k in policy.cells]
+    texts = [text.get_text() for text in ax.texts]
+    assert f"{100 * policy.shares[0]:.1f} %" in texts
+    assert "states visited" in texts
+    bold = [text.get_text() for text in ax.texts if text.get_weight() == "bold"]
+    assert bold == [f"{max(q):.4g}" for q in policy.q_values]
+    assert "learned from" in [
+        text.get_text() for text in plotting.plot_policy(overview(agent)).texts
+    ]
+
+
+def test_the_figure_of_many_cells(many):
+    ax = plotting.plot_policy(many)
+    assert ax.get_images()[0].get_array().shape == (40, 12)
+    texts = [text.get_text() for text in ax.texts]
+    assert f"Policy: the 40 of {len(many.cells)} cells that are visited most" in texts
+    assert many.action_names[many.actions[0]] in texts
+
+
+@pytest.fixture(scope="module")
+def run(agent, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "x"
+    agent.save(folder)
+    return folder
+
+
+def test_the_command_prints_a_table_and_draws_a_figure(run, agent, kind, capsys):
+    assert main(["explain", str(run), "--steps", "500"]) == 0
+    out = capsys.readouterr().out
+    for text in ("what the policy does", "push left", "push right", "velocity", "explanation.png"):
+        assert text in out
+    rows = [line.split() for line in out.splitlines() if line.endswith(("push left", "push right"))]
+    rows = rows or [line.split() for line in out.splitlines() if " push " in line]
+    policy = overview(agent, agent.visited_states(500, seed=0))
+    assert [row[0] for row in rows if row[0].isdigit()] == [str(k) for k in policy.cells]
+    assert ("blended" in out) == (kind == "fitted")
+    assert "…" not in out
+    assert (run / "explanation.png").stat().st_size > 5000
+
+
+def test_the_command_takes_names(run, capsys):
+    names = ["--names", "aa", "bb", "cc", "dd", "--actions", "west", "east"]
+    assert main(["explain", str(run), "--steps", "100", *names]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("aa", "bb", "cc", "dd", "west", "east"))
+    assert "push" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "run is 'nowhere': it must be a run folder"),
+        (["{run}", "--names", "a", "b"], "names is ('a', 'b'): it must be a sequence of 4"),
+        (["{run}", "--actions", "a"], "action_names is ('a',): it must be a sequence of 2"),
+        (["{run}", "--steps", "0"], "n_steps is 0"),
+    ],
+)
+def test_bad_input_takes_one_line_and_exit_code_2(arguments, message, run, capsys):
+    assert main(["explain", *[argument.format(run=run) for argument in arguments]]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
