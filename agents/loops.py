@@ -48,6 +48,10 @@ class Engine(Protocol):
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """What the compiled functions take; other arrays may take their place in ``attend``."""
 
+    @property
+    def epsilon(self) -> float:
+        """Present probability of a random action."""
+
     def begin_episode(self) -> None:
         """Forget an episode that was not finished."""
 

@@ -1,0 +1,578 @@
+"""The algorithms for Stable-Baselines3: they learn what the agents learn, and do as its own do."""
+
+import io
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import test_fitted
+import test_two_timescale
+from environments import NONSENSE, Broken, Grid, Plain, Toy
+from stable_baselines3 import DQN
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import (
+    BaseCallback,
+    CallbackList,
+    CheckpointCallback,
+    EvalCallback,
+    ProgressBarCallback,
+    StopTrainingOnMaxEpisodes,
+    StopTrainingOnRewardThreshold,
+)
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.logger import configure
+from stable_baselines3.common.monitor import Monitor, load_results
+from stable_baselines3.common.results_plotter import X_TIMESTEPS, plot_results, ts2xy
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecMonitor,
+    VecNormalize,
+)
+
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.sb3 import FittedQ, TwoTimescale
+
+PAIRS = {TwoTimescale: TwoTimescaleAgent, FittedQ: FittedQAgent}
+SAME = {TwoTimescale: test_two_timescale.same, FittedQ: test_fitted.same}
+
+algorithms = pytest.mark.parametrize("algorithm", PAIRS, ids=lambda kind: kind.__name__)
+
+
+def short():
+    """Cart-poles whose episodes end in both ways."""
+    return Plain(gym.make("CartPole-v1", max_episode_steps=30))
+
+
+def lambdas():
+    """An environment that cannot be pickled."""
+    return gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 0.5 * reward)
+
+
+def monitored():
+    return Monitor(gym.make("CartPole-v1"))
+
+
+WRAPPED = {
+    "plain": lambda make: make(),
+    "Monitor": lambda make: Monitor(make()),
+    "DummyVecEnv": lambda make: DummyVecEnv([make]),
+    "SubprocVecEnv": lambda make: SubprocVecEnv([make]),
+    "VecMonitor": lambda make: VecMonitor(DummyVecEnv([make])),
+}
+
+
+@algorithms
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+def test_it_learns_what_the_agent_learns(algorithm, wrap):
+    agent = PAIRS[algorithm](short(), seed=3)
+    model = algorithm(wrap(short), seed=3)
+    assert isinstance(model, BaseAlgorithm)
+    assert model.agent.solved_return == agent.solved_return == 475
+    for steps in (1200, 1, 300):
+        SAME[algorithm](model.learn(steps).agent, agent.learn(steps))
+    lengths = agent.episodes.rows[:, 1]
+    assert lengths.min() < 30 == lengths.max()
+    assert (model.num_timesteps, model.agent.num_timesteps) == (300, 1501)
+    model.get_env().close()
+
+
+@algorithms
+def test_it_learns_what_the_agent_learns_of_cartpole(algorithm):
+    agent = PAIRS[algorithm](Plain(gym.make("CartPole-v1")), seed=0, discount=0.98).learn(6000)
+    model = algorithm("CartPole-v1", seed=0, discount=0.98).learn(6000)
+    SAME[algorithm](model.agent, agent)
+    assert len(agent.history) > 3
+    assert algorithm("CartPole-v1", seed=1).learn(500).agent.episodes.rows[0, 1] != 0
+    fused = PAIRS[algorithm]("CartPole-v1", seed=0, discount=0.98).learn(6000)
+    SAME[algorithm](model.agent, fused)
+    np.testing.assert_array_equal(model.agent.evaluate(3, seed=1), fused.evaluate(3, seed=1))
+
+
+def test_the_threshold_is_known_of_environments_in_other_processes():
+    for make, expected in ((lambdas, 475), (lambda: Toy(), None)):
+        env = SubprocVecEnv([make])
+        model = TwoTimescale(env, seed=0).learn(20)
+        assert model.agent.solved_return == expected
+        assert model.agent.env is None
+        env.close()
+
+
+@algorithms
+def test_learning_goes_on_where_it_stopped(algorithm):
+    whole = algorithm("CartPole-v1", seed=1).learn(900)
+    parts = algorithm("CartPole-v1", seed=1).learn(333)
+    for steps in (1, 566):
+        parts.learn(steps, reset_num_timesteps=False)
+    SAME[algorithm](parts.agent, whole.agent)
+    assert parts.num_timesteps == whole.num_timesteps == 900
+    assert parts.agent.training_seconds > 0
+
+
+@algorithms
+def test_evaluation_stops_training_and_keeps_the_best_model(algorithm, tmp_path):
+    stop = StopTrainingOnRewardThreshold(reward_threshold=150, verbose=0)
+    evaluation = EvalCallback(
+        monitored(),
+        callback_on_new_best=stop,
+        n_eval_episodes=3,
+        eval_freq=500,
+        log_path=str(tmp_path),
+        best_model_save_path=str(tmp_path),
+        verbose=0,
+    )
+    model = algorithm("CartPole-v1", seed=0).learn(20_000, callback=evaluation)
+    assert model.num_timesteps < 20_000
+    assert model.num_timesteps % 500 == 0
+    assert evaluation.best_mean_reward >= 150
+    with np.load(tmp_path / "evaluations.npz") as found:
+        assert found["timesteps"][-1] == model.num_timesteps
+        assert found["results"][-1].mean() == evaluation.best_mean_reward
+    best = algorithm.load(tmp_path / "best_model")
+    assert best.num_timesteps == model.num_timesteps
+    SAME[algorithm](best.agent, model.agent)
+    unseen = algorithm("CartPole-v1", seed=0).learn(model.num_timesteps)
+    SAME[algorithm](unseen.agent, model.agent)  # evaluating has changed nothing
+
+
+@algorithms
+def test_checkpoints_are_learned_on_from(algorithm, tmp_path):
+    model = algorithm("CartPole-v1", seed=0)
+    model.learn(800, callback=CheckpointCallback(300, str(tmp_path), name_prefix="cells"))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["cells_300_steps.zip", "cells_600_steps.zip"]
+    loaded = algorithm.load(tmp_path / names[1], env=gym.make("CartPole-v1"))
+    assert (loaded.num_timesteps, loaded.agent.num_timesteps) == (600, 600)
+    loaded.learn(100, reset_num_timesteps=False)
+    assert (loaded.num_timesteps, loaded.agent.num_timesteps) == (700, 700)
+    SAME[algorithm](loaded.agent, load_agent(tmp_path / names[1], "CartPole-v1").learn(100))
+
+
+@pytest.mark.filterwarnings("ignore:rich is experimental")
+@pytest.mark.parametrize("bar", [{"progress_bar": True}, {"callback": ProgressBarCallback}])
+def test_progress_bar(bar, capsys):
+    options = {name: value() if callable(value) else value for name, value in bar.items()}
+    TwoTimescale("CartPole-v1", seed=0).learn(300, **options)
+    assert "300/300" in "".join(capsys.readouterr())
+
+
+class Watching(BaseCallback):
+    """Counts what it is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def _on_training_start(self):
+        self.told.append("start")
+
+    def _on_rollout_start(self):
+        self.told.append("rollout")
+
+    def _on_step(self):
+        assert self.num_timesteps == self.model.num_timesteps == self.model.agent.num_timesteps
+        assert self.locals["new_obs"].shape == (1, 4)
+        assert self.training_env is self.model.get_env()
+        self.told.append("end" if self.locals["dones"][0] else "step")
+        return True
+
+    def _on_rollout_end(self):
+        self.told.append("rolled")
+
+    def _on_training_end(self):
+        self.told.append("finish")
+
+
+def test_lists_of_callbacks():
+    watching, three = Watching(), StopTrainingOnMaxEpisodes(3)
+    model = FittedQ("CartPole-v1", seed=0).learn(10_000, callback=[watching, three])
+    assert len(model.agent.episodes.rows) == 3
+    lengths = model.agent.episodes.rows[:, 1].astype(int)
+    expected = ["start"]
+    for length in lengths:
+        expected += ["rollout", *["step"] * (length - 1), "end", "rolled"]
+    assert watching.told == [*expected, "finish"]
+    nested = CallbackList([CallbackList([StopTrainingOnMaxEpisodes(2)])])
+    model.learn(10_000, callback=nested, reset_num_timesteps=False)
+    assert len(model.agent.episodes.rows) == 5
+
+
+def test_a_function_that_returns_false_stops_between_two_steps():
+    model = TwoTimescale("CartPole-v1", seed=0)
+    model.learn(10_000, callback=lambda here, _: here["self"].num_timesteps < 123)
+    assert model.num_timesteps == model.agent.num_timesteps == 123
+    model.learn(77, reset_num_timesteps=False)
+    SAME[TwoTimescale](model.agent, TwoTimescale("CartPole-v1", seed=0).learn(200).agent)
+
+
+def test_ctrl_c_leaves_a_whole_model(tmp_path):
+    def press(here, _):
+        if here["self"].num_timesteps == 250:
+            signal.raise_signal(signal.SIGINT)
+        return True
+
+    model = FittedQ("CartPole-v1", seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(1000, callback=press)
+    assert model.num_timesteps == 250
+    model.learn(150, reset_num_timesteps=False)
+    SAME[FittedQ](model.agent, FittedQ("CartPole-v1", seed=0).learn(400).agent)
+
+
+@algorithms
+def test_log_as_csv_and_on_the_screen(algorithm, tmp_path, capsys):
+    model = algorithm("CartPole-v1", seed=0, stats_window_size=3)
+    model.set_logger(configure(str(tmp_path), ["csv", "stdout"]))
+    model.learn(1500, log_interval=3)
+    model.logger.close()
+    rows = np.genfromtxt(tmp_path / "progress.csv", delimiter=",", names=True, deletechars="")
+    episodes = model.agent.episodes.rows
+    assert len(rows) == len(episodes) // 3 > 2
+    for row, n in zip(rows, range(3, 1500, 3), strict=False):
+        assert row["time/episodes"] == n
+        assert row["time/total_timesteps"] == episodes[:n, 1].sum()
+        assert row["rollout/ep_rew_mean"] == pytest.approx(episodes[n - 3 : n, 0].mean())
+        assert row["rollout/ep_len_mean"] == pytest.approx(episodes[n - 3 : n, 1].mean())
+    assert (rows["time/fps"] > 0).all()
+    assert (rows["train/cells"] >= 1).all()
+    assert (np.diff(rows["rollout/exploration_rate"]) <= 0).any()
+    assert ("train/temperature" in rows.dtype.names) == (algorithm is TwoTimescale)
+    assert "exploration_rate" in capsys.readouterr().out
+
+
+def test_nothing_is_logged_unless_asked(capsys):
+    TwoTimescale("CartPole-v1", seed=0).learn(300)
+    TwoTimescale("CartPole-v1", seed=0, verbose=1).learn(300, log_interval=None)
+    assert "ep_rew_mean" not in capsys.readouterr().out
+    TwoTimescale("CartPole-v1", seed=0, verbose=1).learn(300)
+    assert "ep_rew_mean" in capsys.readouterr().out
+
+
+def test_log_for_tensorboard(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    model = TwoTimescale("CartPole-v1", seed=0, tensorboard_log=tmp_path)
+    for steps, options in (
+        (800, {}),
+        (200, {"reset_num_timesteps": False}),
+        (100, {"tb_log_name": "other"}),
+    ):
+        model.learn(steps, **options)
+        model.logger.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["TwoTimescale_1", "other_1"]
+    events = EventAccumulator(str(tmp_path / "TwoTimescale_1")).Reload()
+    names = {"rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "train/cells"}
+    names |= {"train/temperature", "rollout/exploration_rate"}
+    assert names <= set(events.Tags()["scalars"])
+    assert events.Scalars("train/cells")[-1].value == model.agent.n_cells
+    steps = [event.step for event in events.Scalars("time/fps")]
+    assert 800 < steps[-1] <= 1000
+    assert set(steps) <= set(model.agent.episodes.rows[:, 1].cumsum())
+
+
+def test_results_plotter_reads_the_monitor_folder(tmp_path):
+    import matplotlib.pyplot as plt
+
+    env = make_vec_env("CartPole-v1", n_envs=1, monitor_dir=str(tmp_path))
+    model = FittedQ(env, seed=0).learn(2000)
+    frame = load_results(str(tmp_path))
+    np.testing.assert_array_equal(frame["r"], model.agent.episodes.rows[:, 0])
+    steps, _ = ts2xy(frame, X_TIMESTEPS)
+    np.testing.assert_array_equal(steps, model.agent.episodes.rows[:, 1].cumsum())
+    plot_results([str(tmp_path)], None, X_TIMESTEPS, "cells")
+    plt.close("all")
+    env.close()
+
+
+@algorithms
+@pytest.mark.parametrize("norm_reward", [True, False])
+def test_vec_normalize(algorithm, norm_reward):
+    def make(**options):
+        return VecNormalize(DummyVecEnv([monitored]), norm_reward=norm_reward, **options)
+
+    env, evaluated = make(), make(training=False)
+    evaluated.norm_reward = False
+    model = algorithm(env, seed=0)
+    assert model.get_vec_normalize_env() is env
+    evaluation = EvalCallback(evaluated, n_eval_episodes=3, eval_freq=2000, verbose=0)
+    model.learn(6000, callback=evaluation)
+    np.testing.assert_array_equal(evaluated.obs_rms.mean, env.obs_rms.mean)
+    assert np.abs(model.agent.codevectors).max() <= 10.5
+    np.testing.assert_allclose(model.agent.episodes.rows[:, 0], model.agent.episodes.rows[:, 1])
+    assert model.agent.env is None  # it would be another without the normalization
+    mean, _ = evaluate_policy(model, evaluated, n_eval_episodes=5)
+    assert mean > 80
+
+
+@algorithms
+def test_predict_takes_one_observation_or_a_batch(algorithm):
+    model = algorithm("CartPole-v1", seed=0).learn(1500)
+    points = np.random.default_rng(0).normal(size=(50, 4), scale=0.2).astype(np.float32)
+    actions, state = model.predict(points, deterministic=True)
+    assert state is None
+    assert actions.shape == (50,)
+    np.testing.assert_array_equal(actions, model.agent.predict(points)[0])
+    assert set(actions) == {0, 1}
+    for point, action in zip(points, actions, strict=True):
+        single, state = model.predict(point, state=(7,), episode_start=[True], deterministic=True)
+        assert single.shape == ()
+        assert single == action
+        assert state == (7,)
+    np.testing.assert_array_equal(model.policy.predict(points, deterministic=True)[0], actions)
+    with pytest.raises(ValueError, match="mixing Gym API"):
+        model.predict(gym.make("CartPole-v1").reset())
+    with pytest.raises(ValueError, match="not finite"):
+        model.predict(points * np.nan)
+
+
+def test_predict_explores_unless_told_otherwise():
+    model = TwoTimescale("CartPole-v1", seed=0).learn(10)  # plays at random
+    actions = [int(model.predict(np.zeros(4))[0]) for _ in range(50)]
+    assert set(actions) == {0, 1}
+
+
+@algorithms
+def test_evaluate_policy_in_several_environments(algorithm):
+    model = algorithm("CartPole-v1", seed=0).learn(3000)
+    several = make_vec_env("CartPole-v1", n_envs=3, seed=5)
+    returns, _ = evaluate_policy(model, several, n_eval_episodes=6, return_episode_rewards=True)
+    several.seed(5)
+    agents, _ = evaluate_policy(
+        model.agent, several, n_eval_episodes=6, return_episode_rewards=True
+    )
+    assert returns == agents
+
+
+@algorithms
+def test_a_saved_model_learns_on_as_the_agent_does(algorithm, tmp_path):
+    model = algorithm(short(), seed=2, verbose=0, tensorboard_log=None).learn(700)
+    agent = PAIRS[algorithm](short(), seed=2).learn(700)
+    model.save(tmp_path / "deep" / "model", exclude=["verbose"], include=["policy"])
+    agent.save(tmp_path / "agent.zip")
+    loaded = algorithm.load(str(tmp_path / "deep" / "model"), env=short(), verbose=1)
+    assert (loaded.verbose, loaded.num_timesteps, loaded.seed) == (1, 700, 2)
+    loaded.learn(500, log_interval=None)
+    again = PAIRS[algorithm].load(tmp_path / "agent.zip", env=short()).learn(500)
+    SAME[algorithm](loaded.agent, again)
+
+
+@algorithms
+def test_files_hold_arrays_and_json_and_are_those_of_the_agent(algorithm, tmp_path):
+    model = algorithm("CartPole-v1", seed=2).learn(600)
+    model.save(tmp_path / "model")
+    with zipfile.ZipFile(tmp_path / "model.zip") as archive:
+        assert all(name.endswith((".npy", ".json")) for name in archive.namelist())
+    for agent in (
+        load_agent(tmp_path / "model.zip"),
+        PAIRS[algorithm].load(tmp_path / "model.zip"),
+    ):
+        SAME[algorithm](agent, model.agent)
+        assert agent.env_id == "CartPole-v1"
+    model.agent.save(tmp_path / "run")
+    from_agent = algorithm.load(tmp_path / "run")
+    SAME[algorithm](from_agent.agent, model.agent)
+    assert from_agent.num_timesteps == 600
+    open_file = io.BytesIO()
+    model.save(open_file)
+    open_file.seek(0)
+    assert algorithm.load(open_file).observation_space == model.observation_space
+
+
+@algorithms
+def test_a_model_without_an_environment_predicts(algorithm, tmp_path):
+    model = algorithm("CartPole-v1", seed=2).learn(1000)
+    model.save(tmp_path / "m.v1")  # a suffix stays
+    loaded = algorithm.load(tmp_path / "m.v1")
+    assert loaded.get_env() is None
+    points = np.random.default_rng(0).normal(size=(50, 4))
+    np.testing.assert_array_equal(
+        loaded.predict(points, deterministic=True)[0], model.predict(points, deterministic=True)[0]
+    )
+    assert loaded.agent.evaluate(2, seed=1).tolist() == model.agent.evaluate(2, seed=1).tolist()
+    with pytest.raises(ValueError, match="env is None: call set_env"):
+        loaded.learn(10)
+    loaded.set_env(gym.make("CartPole-v1"))
+    assert loaded.learn(10, reset_num_timesteps=False).num_timesteps == 1010
+
+
+def test_set_env():
+    model = TwoTimescale("CartPole-v1", seed=0).learn(205)
+    other = DummyVecEnv([monitored])
+    model.set_env(other)
+    assert model.get_env() is other
+    assert model.agent.env is other.envs[0].env
+    model.learn(95, reset_num_timesteps=False)
+    assert other.envs[0].get_total_steps() == 95
+    assert model.num_timesteps == 300
+    normalized = VecNormalize(other)
+    model.set_env(normalized)
+    assert model.get_vec_normalize_env() is normalized
+    assert model.agent.env is None
+
+
+def test_a_seed_repeats_also_what_follows_set_env():
+    def lengths():
+        model = TwoTimescale("CartPole-v1", seed=4).learn(200)
+        model.set_env(gym.make("CartPole-v1"))
+        return model.learn(200).agent.episodes.rows[:, 1]
+
+    np.testing.assert_array_equal(lengths(), lengths())
+
+
+def test_without_a_seed_the_environment_keeps_its_own():
+    first = [TwoTimescale(make_vec_env("CartPole-v1", seed=9)) for _ in range(2)]
+    np.testing.assert_array_equal(*(model.get_env().reset() for model in first))
+
+
+def test_bounds_of_another_environment_are_refused(tmp_path):
+    class Other(gym.ObservationWrapper):
+        def __init__(self, env):
+            super().__init__(env)
+            self.observation_space = gym.spaces.Box(-9, 9, (4,))
+
+        def observation(self, observation):
+            return observation
+
+    model = TwoTimescale("CartPole-v1", seed=0)
+    model.save(tmp_path / "m")
+    other = Other(gym.make("CartPole-v1"))
+    with pytest.raises(ValueError, match="Observation spaces do not match"):
+        TwoTimescale.load(tmp_path / "m", env=other)
+    with pytest.raises(ValueError, match="Observation spaces do not match"):
+        model.set_env(other)
+
+
+@algorithms
+def test_environments_that_do_not_fit(algorithm, tmp_path):
+    model = algorithm("CartPole-v1", seed=0).learn(300)
+    model.save(tmp_path / "m")
+    several = make_vec_env("CartPole-v1", n_envs=2)
+    for give in (algorithm, model.set_env, lambda env: algorithm.load(tmp_path / "m", env=env)):
+        with pytest.raises(ValueError, match=r"env has 2 environments: .* \(n_envs=1"):
+            give(several)
+        with pytest.raises(ValueError, match="vector environment of Gymnasium"):
+            give(gym.make_vec("CartPole-v1", num_envs=1))
+    for env in ("Acrobot-v1", "MountainCar-v0"):
+        with pytest.raises(ValueError, match="trained with"):
+            algorithm.load(tmp_path / "m", env=env)
+        with pytest.raises(ValueError, match="spaces do not match"):
+            model.set_env(gym.make(env))
+    with pytest.raises(ValueError, match="env is None"):
+        algorithm(None)
+    with pytest.raises(TypeError, match="must be Discrete"):
+        algorithm("Pendulum-v1")
+    with pytest.raises(TypeError, match="FlattenObservation"):
+        algorithm("FrozenLake-v1")
+    with pytest.raises(ValueError, match="env_id is 'Nowhere-v0'"):
+        algorithm("Nowhere-v0")
+    with pytest.raises(TypeError, match="learning_rate"):
+        algorithm("CartPole-v1", learning_rate=1.0)
+    with pytest.raises(ValueError, match="total_timesteps is 0"):
+        model.learn(0)
+    assert model.learn(10, reset_num_timesteps=False).num_timesteps == 310
+
+
+def test_files_of_others(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        TwoTimescale.load(tmp_path / "nowhere")
+    (tmp_path / "text.zip").write_text("no zip")
+    with pytest.raises(ValueError, match="damaged"):
+        TwoTimescale.load(tmp_path / "text")
+    theirs = DQN("MlpPolicy", "CartPole-v1", buffer_size=10)
+    theirs.save(tmp_path / "dqn")
+    theirs.policy.save(tmp_path / "policy.pth")
+    for load in (TwoTimescale.load, FittedQ.load, FittedQAgent.load, load_agent):
+        with pytest.raises(ValueError, match="dqn.zip' holds a model of Stable-Baselines3 2"):
+            load(tmp_path / "dqn.zip")
+        with pytest.raises(ValueError, match="policy.pth' holds what PyTorch has pickled"):
+            load(tmp_path / "policy.pth")
+    FittedQ("CartPole-v1", seed=0).save(tmp_path / "ours")
+    with pytest.raises(AssertionError, match="No data found"):
+        DQN.load(tmp_path / "ours")
+    with pytest.raises(ValueError, match="ours.zip' holds 'FittedQAgent'"):
+        TwoTimescale.load(tmp_path / "ours")
+    with pytest.raises(TypeError, match="was given gamma, seed: beside env it takes verbose"):
+        FittedQ.load(tmp_path / "ours", gamma=0.9, seed=1)
+
+
+def test_what_needs_a_network_says_so(tmp_path):
+    model = TwoTimescale("CartPole-v1", seed=0)
+    for call in (
+        lambda: model.set_parameters({}),
+        lambda: model.policy.save(str(tmp_path / "p")),
+        lambda: type(model.policy).load(str(tmp_path / "p")),
+    ):
+        with pytest.raises(NotImplementedError, match=r"(model.save|load)\(path\)"):
+            call()
+
+
+def test_partitions(tmp_path):
+    TwoTimescale("CartPole-v1", seed=0, partition="grid").learn(800).save(tmp_path / "grid")
+    grid = TwoTimescale.load(tmp_path / "grid", env="CartPole-v1")
+    assert type(grid.agent.partition).__name__ == "GridPartition"
+    own = test_two_timescale.OwnLearner
+    first, second = (own(4, grid.agent.config, np.random.default_rng(8)) for _ in range(2))
+    model = TwoTimescale("CartPole-v1", seed=0, partition=first).learn(800)
+    model.save(tmp_path / "own")
+    loaded = TwoTimescale.load(tmp_path / "own", partition=second)
+    assert loaded.agent.partition is second
+    np.testing.assert_array_equal(loaded.agent.q_values, model.agent.q_values)
+
+
+@algorithms
+def test_observations_of_two_dimensions_and_actions_that_do_not_begin_at_0(algorithm):
+    env = Grid()
+    model = algorithm(env, seed=0).learn(700)
+    assert env.seen == {-1, 0, 1}
+    observations = np.zeros((5, 2, 3), dtype=np.uint8)
+    assert model.predict(observations, deterministic=True)[0].shape == (5,)
+    assert evaluate_policy(model, Monitor(Grid()), 2) == (10, 0)
+
+
+def test_images_are_taken_as_they_come(tmp_path):
+    class Image(Toy):
+        def __init__(self):
+            super().__init__(lambda rng: rng.integers(256, size=(4, 5, 3), dtype=np.uint8))
+            self.observation_space = gym.spaces.Box(0, 255, (4, 5, 3), np.uint8)
+
+    model = FittedQ(Image(), seed=0).learn(150)  # its channels come first, then
+    model.save(tmp_path / "m")
+    image = Image().reset(seed=0)[0]
+    assert model.predict(image, deterministic=True)[0].shape == ()
+    assert FittedQ.load(tmp_path / "m", env=Image()).learn(20).num_timesteps == 20
+
+
+@algorithms
+@pytest.mark.parametrize(("change", "message"), NONSENSE[:2])
+def test_nonsense_is_refused(algorithm, change, message):
+    env = Broken(gym.make("CartPole-v1"), change)
+    model = algorithm(env, seed=0)
+    with pytest.raises(ValueError, match=message):
+        model.learn(100)
+    assert model.num_timesteps == model.agent.num_timesteps == 49
+    env.change = lambda *result: result
+    model.learn(50, reset_num_timesteps=False)  # begins with a reset
+    assert model.agent.num_timesteps == 99
+    np.testing.assert_array_equal(
+        model.agent.episodes.rows[:, 1], model.get_env().envs[0].get_episode_lengths()
+    )
+
+
+def test_without_stable_baselines3_the_extra_is_named():
+    code = "import sys; sys.modules['stable_baselines3'] = None; import oda_rl.agents.sb3"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
+    assert "needs Stable-Baselines3: pip install 'oda-rl[sb3]'" in found
+
+
+def test_one_file_imports_it(root):
+    for folder in ("oda_rl", "agents", "envs"):
+        for path in (root / folder).glob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            found = re.search(r"^\s*(import|from) (torch|stable_baselines3)", text, re.M)
+            assert bool(found) == (path.name == "sb3.py")
