@@ -21,7 +21,8 @@ from oda_rl.agents.training import EpisodeLog, Interrupt, deferred_interrupt, pr
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 if TYPE_CHECKING:
-    from oda_rl.agents.alternatives import Alternative, Explanation
+    from oda_rl.agents.alternatives import Alternative
+    from oda_rl.agents.explain import Explanation
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
