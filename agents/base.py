@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents import qlearning as ql
+from oda_rl.agents.adaptation import adapted
+from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
 from oda_rl.agents.environments import make_env, separate_env
 from oda_rl.agents.history import Level
 from oda_rl.agents.loops import Engine, Progress, last_episode, play, train_stepwise
@@ -32,6 +34,7 @@ class Agent(ABC):
     """Base of the agents: they differ in how they learn, and in what their policy is made of."""
 
     env: gym.Env[Any, Any] | None
+    config: FittedQConfig | TwoTimescaleConfig
     env_id: str | None
     interface: Interface
     episodes: EpisodeLog
@@ -276,7 +279,7 @@ class Agent(ABC):
             Of the environment's first reset.
         """
         count = checked_count("n_episodes", n_episodes)
-        place = separate_env(self._require_env()) if env is None else env
+        place = separate_env(self._require_env()) if env is None else self._adapted(env)
         fused = self._evaluate_fused(place, count, seed)
         if fused is not None:
             return fused
@@ -299,7 +302,7 @@ class Agent(ABC):
         ``env`` and ``seed`` are as in :meth:`evaluate`.
         """
         count = checked_count("n_steps", n_steps)
-        place = separate_env(self._require_env()) if env is None else env
+        place = separate_env(self._require_env()) if env is None else self._adapted(env)
         steps = islice(play(place, self._greedy, seed), count)
         return np.array([np.ravel(observation) for observation, _, _ in steps], dtype=np.float64)
 
@@ -414,8 +417,13 @@ class Agent(ABC):
         if self.env is None:
             if self.env_id is None:
                 raise ValueError("env is None: load the agent with load(path, env=...)")
-            self.env = make_env(self.env_id)
+            self.env = self._adapted(self.env_id)
         return self.env
+
+    def _adapted(self, env: str | gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+        """Return an environment, or one with that id, with spaces that the agent works with."""
+        made = make_env(env) if isinstance(env, str) else env
+        return adapted(made, self.config.action_bins)
 
 
 def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Generator]:

@@ -92,6 +92,9 @@ class TwoTimescaleConfig:
     """Distances between states: learned from the gradients of Q while the cells are annealed, in
     standard deviations of the observation, or a symmetric positive semi-definite matrix."""
 
+    action_bins: int = 5
+    """Values of each component of a continuous action, least to greatest; at least 2."""
+
     warmup_steps: int = 500
     """Random steps before learning, which give the scale; at least 2."""
 
@@ -135,6 +138,7 @@ class TwoTimescaleConfig:
             ("solved_episodes", 0),
             ("restart_after", 0),
             ("map_samples_per_cell", 1),
+            ("action_bins", 2),
         ):
             _require(self, name, getattr(self, name) >= least, f"at least {least}")
         if self.solved_return is not None:
@@ -227,6 +231,9 @@ class FittedQConfig:
     longest_hold: int = 100
     """A random action is held for 1/U steps, U uniform in (0, 1), but no longer than this."""
 
+    action_bins: int = 5
+    """Values of each component of a continuous action, least to greatest; at least 2."""
+
     kept_policies: int = 40
     """How many policies compete to be delivered, the newest included; at least 2."""
 
@@ -261,6 +268,7 @@ class FittedQConfig:
             ("longest_hold", 1),
             ("kept_policies", 2),
             ("confirm_episodes", 0),
+            ("action_bins", 2),
         ):
             _require(self, name, getattr(self, name) >= least, f"at least {least}")
         if self.max_transitions is not None:

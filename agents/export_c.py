@@ -17,12 +17,15 @@ _TYPES = {
     np.dtype(np.float32): "float",
     np.dtype(np.int8): "int8_t",
     np.dtype(np.int16): "int16_t",
+    np.dtype(np.int32): "int32_t",
     np.dtype(np.uint8): "uint8_t",
     np.dtype(np.uint16): "uint16_t",
     np.dtype(np.uint32): "uint32_t",
 }
 _DIMENSIONS = {
     "oda_diagram": "[ODA_CELLS][1 + ODA_FEATURES]",
+    "oda_offsets": "[ODA_CELLS]",
+    "oda_slopes": "[ODA_CELLS][ODA_FEATURES]",
     "oda_shifts": "[ODA_CELLS]",
     "oda_actions": "[ODA_CELLS]",
     "oda_advantages": "[ODA_CELLS][ODA_ACTIONS - 1]",
@@ -61,11 +64,12 @@ _FLOAT_SCORE = """\
         }
 """
 _INTEGER_SCORE = """\
-        int64_t score = (int64_t)oda_diagram[k][0] * ODA_ONE;
+        int64_t score = 0;
         for (int j = 0; j < ODA_FEATURES; ++j) {
-            score += (int64_t)oda_diagram[k][1 + j] * x[j];
+            score += (int64_t)oda_slopes[k][j] * x[j];
         }
         score *= (int64_t)1 << oda_shifts[k];
+        score += oda_offsets[k] * ODA_ONE;
 """
 _NEAREST = """\
     int nearest = 0;
@@ -164,15 +168,17 @@ def _arrays(
     tables: FloatTables | IntegerTables, actions: npt.NDArray[np.int64] | None
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the tables by their names."""
-    arrays = {
-        "oda_origin": tables.origin,
-        "oda_scale": tables.scale if isinstance(tables, IntegerTables) else None,
-        "oda_diagram": tables.scores,
-        "oda_shifts": tables.shifts if isinstance(tables, IntegerTables) else None,
-        "oda_actions": None if actions is None else _unsigned(actions),
-        "oda_advantages": tables.advantages,
-        "oda_exponents": tables.exponents if isinstance(tables, IntegerTables) else None,
-    }
+    arrays: dict[str, npt.NDArray[Any] | None] = {"oda_origin": tables.origin}
+    if isinstance(tables, IntegerTables):
+        arrays["oda_scale"] = tables.scale
+        arrays["oda_offsets"] = tables.offsets
+        arrays["oda_slopes"] = tables.slopes
+        arrays["oda_shifts"] = tables.shifts
+        arrays["oda_exponents"] = tables.exponents
+    else:
+        arrays["oda_diagram"] = tables.scores
+    arrays["oda_actions"] = None if actions is None else _unsigned(actions)
+    arrays["oda_advantages"] = tables.advantages
     return {name: array for name, array in arrays.items() if array is not None}
 
 
@@ -196,8 +202,8 @@ def _body(policy: Policy, tables: FloatTables | IntegerTables) -> str:
 def _constants(policy: Policy, tables: FloatTables | IntegerTables) -> list[str]:
     """Return the definitions of all constants."""
     constants = {
-        "FEATURES": str(tables.scores.shape[1] - 1),
-        "CELLS": str(len(tables.scores)),
+        "FEATURES": str(len(policy.origin)),
+        "CELLS": str(len(policy.diagram)),
         "ACTIONS": str(len(policy.action_names)),
         "FIRST_ACTION": f"({policy.first_action})",
     }
@@ -205,7 +211,7 @@ def _constants(policy: Policy, tables: FloatTables | IntegerTables) -> list[str]
         constants["ONE"] = f"INT64_C({tables.one})"
         constants["CLIP"] = f"{CLIP}.0f"
     if policy.blended:
-        constants["NEAR"] = str(min(3, len(tables.scores)))
+        constants["NEAR"] = str(min(3, len(policy.diagram)))
     if policy.blended and isinstance(tables, IntegerTables):
         constants["UNIT"] = _float(tables.unit)
     return [f"#define ODA_{name} {value}\n" for name, value in constants.items()]
@@ -255,7 +261,7 @@ def _comment(
         "A policy that oda_rl has learned, for C99.",
         "",
         f"Environment: {policy.env_id or 'not known'}",
-        f"Policy: {len(tables.scores)} cells; {kind}",
+        f"Policy: {len(policy.diagram)} cells; {kind}",
         f"Tables: {size} bytes, {precision}",
         "",
         "int oda_policy(const float obs[ODA_FEATURES]) takes an observation, flattened:",
@@ -275,8 +281,8 @@ def _explanation(policy: Policy, integers: bool) -> list[str]:
         lines = [
             "x[j] is obs[j] less oda_origin[j] in steps of 1 / oda_scale[j], rounded, and clipped",
             f"at {CLIP} steps. The score of cell k is, in 64 bits,",
-            "oda_diagram[k][0] ODA_ONE + sum over j of oda_diagram[k][1 + j] x[j],",
-            "times 2 to the power of oda_shifts[k],",
+            "oda_offsets[k] ODA_ONE + 2 to the power of oda_shifts[k] times",
+            "the sum over j of oda_slopes[k][j] x[j],",
         ]
     lines.append("and the nearest cell has the least score.")
     if not policy.blended:

@@ -3,9 +3,10 @@
 A :class:`Policy` has everything in double precision, as Python computes with it. A decision needs
 less, and :meth:`Policy.tables` leaves out what cancels:
 
-- Scores are only compared, and enter the blending as differences. So the row of the cell at the
-  origin is subtracted from all rows, which makes scores small where most states are, and scores are
-  given in units of the width.
+- Scores are only compared, and enter the blending as differences. So points are measured from where
+  the latest observations of training were, and the row of the cell that lies there is subtracted
+  from all rows: sums are small, and so are their rounding errors, where decisions are made. Scores
+  are given in units of the width.
 - Actions are only compared, too. An online agent needs the greedy action of each cell. A blended
   policy needs the advantages of actions over action 0: offsets and slopes, which the actions share,
   do not change the decision.
@@ -33,7 +34,8 @@ _LARGEST_INT = 2**31 - 1
 _INT16 = 32_767
 _LEAST = 1e-30  # of what matters in a row, so that exponents have 8 bits
 _MOST_SHIFT = 12  # of a row, so that sums of thousands of products stay within 64 bits
-_STEPS = 2**18  # of an observation's component, from the origin to the farthest value seen
+_LATEST = 2_000  # observations that say where decisions are made
+_STEPS = 2**18  # of an observation's component, from the centre to the farthest value seen
 CLIP = 2**22
 """Components of an observation are clipped at so many steps; float32 holds all integers to that."""
 
@@ -61,8 +63,10 @@ class Policy:
     """Of the blending; 1 if there is none."""
     codevectors: FloatArray
     """In the observation's units, shape (K, d)."""
+    centre: FloatArray
+    """Mean of the latest observations in training, shape (d,)."""
     reach: FloatArray
-    """Largest distance of an observation seen in training from the origin, shape (d,)."""
+    """Largest distance of an observation seen in training from the centre, shape (d,)."""
 
     @property
     def blended(self) -> bool:
@@ -71,13 +75,14 @@ class Policy:
 
     def tables(self) -> "Tables":
         """Leave out what decisions do not need."""
-        scores = (self.diagram - self.diagram[self.diagram[:, 0].argmin()]) / self.width
+        diagram = _moved(self.diagram, self.origin - self.centre)
+        scores = (diagram - diagram[diagram[:, 0].argmin()]) / self.width
         used = scores[:, 1:].any(axis=0)
         # Elsewhere a + <g, x> would be a small difference of large numbers.
-        near = bool((np.abs(self.origin) <= self.reach)[used].all())
+        near = bool((np.abs(self.centre) <= self.reach)[used].all())
         if self.blended:
-            return Tables(scores, self.origin, near, None, _advantages(self.values))
-        return Tables(scores, self.origin, near, self.values.argmax(axis=1), None)
+            return Tables(scores, self.centre, near, None, _advantages(self.values))
+        return Tables(scores, self.centre, near, self.values.argmax(axis=1), None)
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,7 @@ class Tables:
     scores: FloatArray
     """The diagram less the row of the cell at the origin, in units of the width, (K, 1 + d)."""
     origin: FloatArray
+    """Subtracted from observations, shape (d,)."""
     near: bool
     """Whether the origin is so near to 0 that it may be folded into the scores' offsets."""
     actions: npt.NDArray[np.int64] | None
@@ -98,14 +104,15 @@ class Tables:
         """Round to single precision; raise ValueError if something is beyond its range."""
         origin = None if self.near else _single(self.origin)
         offsets = self.origin if origin is None else self.origin - origin.astype(np.float64)
-        return FloatTables(_single(self._moved(offsets)), origin, _single(self.advantages))
+        return FloatTables(_single(_moved(self.scores, offsets)), origin, _single(self.advantages))
 
     def in_integers(self, reach: FloatArray) -> "IntegerTables":
-        """Round to 16 bits, with a scale for each column and an exponent for each row.
+        """Round to 16 bits, offsets to 32, with a scale for each column and a shift for each row.
 
-        The step size of a column of the scores is such that its largest entry is 32,767, and that
-        of the observation's component such that all products have the same unit. In that unit the
+        The step size of a column of slopes is such that its largest entry is 32,767, and that of
+        the observation's component such that all products have the same unit. In that unit the
         column that counts most reaches furthest. Rows of smaller entries have smaller steps.
+        Offsets have more bits because they are all that counts where the states are.
 
         Parameters
         ----------
@@ -113,34 +120,29 @@ class Tables:
             Largest distance of a component from the origin that is to be expected.
         """
         origin = _single(self.origin)
-        scores = self._moved(self.origin - origin.astype(np.float64))
+        scores = _moved(self.scores, self.origin - origin.astype(np.float64))
         largest = np.abs(scores).max(axis=0)
         furthest = (largest * np.append(1.0, reach)).max()
         unit = furthest / (_INT16 * _STEPS) if furthest > 0.0 else 1.0
-        per_step = largest / (_INT16 * unit)
-        one = max(math.ceil(per_step[0]), 1)
-        scale = _single(per_step[1:])
-        steps = unit * np.append(float(one), scale.astype(np.float64))
-        entries = scores / np.where(steps > 0.0, steps, 1.0)
-        shifts = np.clip(_exponents(entries), -_MOST_SHIFT, 0) + _MOST_SHIFT
+        scale = _single(largest[1:] / (_INT16 * unit))
+        steps = unit * scale.astype(np.float64)
+        slopes = scores[:, 1:] / np.where(steps > 0.0, steps, 1.0)
+        shifts = np.clip(_exponents(slopes), -_MOST_SHIFT, 0) + _MOST_SHIFT
+        unit /= 2.0**_MOST_SHIFT
+        one = max(math.ceil(largest[0] / (_LARGEST_INT * unit)), 1)
         advantages = _single(self.advantages)
         exponents = None if advantages is None else _exponents(advantages)
         return IntegerTables(
-            _at_exponents(entries, shifts - _MOST_SHIFT),
+            np.rint(scores[:, 0] / (unit * one)).astype(np.int32),
+            _at_exponents(slopes, shifts - _MOST_SHIFT),
             shifts.astype(np.int8),
             one,
-            unit / 2.0**_MOST_SHIFT,
+            unit,
             origin,
             scale,
             None if exponents is None else _at_exponents(advantages, exponents),
             None if exponents is None else exponents.astype(np.int8),
         )
-
-    def _moved(self, origin: FloatArray) -> FloatArray:
-        """Return the scores for points from which ``origin`` has not been subtracted."""
-        scores = self.scores.copy()
-        scores[:, 0] -= scores[:, 1:] @ origin
-        return scores
 
 
 @dataclass(frozen=True)
@@ -155,13 +157,14 @@ class FloatTables:
 
 @dataclass(frozen=True)
 class IntegerTables:
-    """What a decision needs, in 16 bits.
+    """What a decision needs, in 16 bits, and offsets in 32.
 
     With ``x = round((observation - origin) * scale)``, the score of cell k is ``unit`` times
-    ``2**shifts[k] * (scores[k, 0] * one + <scores[k, 1:], x>)``.
+    ``offsets[k] * one + 2**shifts[k] * <slopes[k], x>``.
     """
 
-    scores: npt.NDArray[np.int16]
+    offsets: npt.NDArray[np.int32]
+    slopes: npt.NDArray[np.int16]
     shifts: npt.NDArray[np.int8]
     one: int
     unit: float
@@ -211,6 +214,7 @@ def policy_of(agent: "Agent") -> Policy:
 def _fitted(agent: FittedQAgent, about: dict[str, Any]) -> Policy:
     policy, core = agent.policy, agent._core
     seen = core.memory.observations[: core.memory.rows(core.clock)]
+    centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
     d = len(policy.origin)
     return Policy(
         **about,
@@ -220,12 +224,15 @@ def _fitted(agent: FittedQAgent, about: dict[str, Any]) -> Policy:
         common=policy.models[:, : 1 + d],
         width=policy.width,
         codevectors=policy.codevectors,
-        reach=np.abs(seen - policy.origin).max(axis=0),
+        centre=centre,
+        reach=np.abs(seen - centre).max(axis=0),
     )
 
 
 def _online(agent: TwoTimescaleAgent, about: dict[str, Any]) -> Policy:
     core = agent._core
+    seen = core._ring()[0]
+    centre = seen.mean(axis=0)
     return Policy(
         **about,
         origin=core.origin.copy(),
@@ -234,7 +241,8 @@ def _online(agent: TwoTimescaleAgent, about: dict[str, Any]) -> Policy:
         common=None,
         width=1.0,
         codevectors=agent.codevectors,
-        reach=np.abs(core._ring()[0]).max(axis=0),
+        centre=core.origin + centre,
+        reach=np.abs(seen - centre).max(axis=0),
     )
 
 
@@ -257,11 +265,21 @@ def _check_spaces(agent: "Agent") -> None:
         )
 
 
+def _moved(diagram: FloatArray, shift: FloatArray) -> FloatArray:
+    """Return the diagram for points that are greater by ``shift``."""
+    offsets = diagram[:, 0] - diagram[:, 1:] @ shift
+    return np.column_stack([offsets, diagram[:, 1:]])
+
+
 def _advantages(values: FloatArray) -> FloatArray:
     """Return the advantages over action 0; those that Python takes for equal are equal."""
-    tolerance = TIE * np.abs(values).max(axis=1, keepdims=True)
-    tolerance = np.maximum(tolerance, np.finfo(np.float64).tiny)
-    return np.asarray(np.rint((values[:, 1:] - values[:, :1]) / tolerance) * tolerance)
+    tolerance = TIE * np.abs(values).max(axis=1)
+    snapped = values.copy()
+    for a in range(1, values.shape[1]):
+        for b in range(a):
+            equal = np.abs(snapped[:, a] - snapped[:, b]) <= tolerance
+            snapped[equal, a] = snapped[equal, b]
+    return snapped[:, 1:] - snapped[:, :1]
 
 
 def _exponents(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

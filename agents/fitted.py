@@ -11,7 +11,6 @@ from oda_rl.agents.alternatives import Alternative, alternative_of_policy, value
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
-from oda_rl.agents.environments import make_env
 from oda_rl.agents.fitted_core import FittedCore
 from oda_rl.agents.fused import evaluate_policy_on_cartpole
 from oda_rl.agents.loops import Progress, train_fitted
@@ -52,7 +51,10 @@ class FittedQAgent(Agent):
     Parameters
     ----------
     env : str or gymnasium.Env
-        An environment, or the id of one. Observations: Box of any shape; actions: Discrete.
+        An environment, or the id of one. Observations: Box of any shape, Discrete, MultiDiscrete,
+        MultiBinary, Dict or Tuple; actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they
+        are not Box and Discrete, ``agent.env`` is the environment inside wrappers that make them
+        so: that is what a loop of one's own steps.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config
@@ -90,13 +92,15 @@ class FittedQAgent(Agent):
     (10,)
     """
 
+    config: FittedQConfig
     _cells_act_alone = False
 
     def __init__(
         self, env: str | gym.Env[Any, Any], *, seed: int | None = None, **config: Any
     ) -> None:
-        made = make_env(env) if isinstance(env, str) else env
-        self._build(Interface.of(made), FittedQConfig(**config), seed)
+        self.config = FittedQConfig(**config)
+        made = self._adapted(env)
+        self._build(Interface.of(made), self.config, seed)
         self.env = made
         self.env_id = made.spec.id if made.spec is not None else None
         self._solved_return = made.spec.reward_threshold if made.spec is not None else None

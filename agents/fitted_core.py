@@ -250,6 +250,7 @@ class FittedCore:
             self.interface.n_actions,
             self.config,
             self._fitting,
+            self.interface.n_values > 0,
         )
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._values = found.values

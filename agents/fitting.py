@@ -229,6 +229,7 @@ def fit(
     n_actions: int,
     config: FittedQConfig,
     rng: np.random.Generator,
+    numbered: bool = False,
 ) -> Fit:
     """Fit cells and their models to trajectories.
 
@@ -246,19 +247,19 @@ def fit(
         Settings.
     rng : numpy.random.Generator
         Draws the states that the partition is annealed on.
+    numbered : bool
+        Whether every value of the observation, a number, is a cell of its own.
     """
     n, d = observations.shape
-    drawn = rng.integers(n, size=min(n, _SAMPLE))
-    taken = drawn[steps[drawn, MARK] == GOES_ON]
-    if len(taken) == 0:  # of very short trajectories
-        taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
-    sample = observations[taken].astype(np.float64)
+    sample = np.unique(observations, axis=0) if numbered else _sample(observations, steps, rng)
     origin, covariance = metric.covariance(sample)
     scale = metric.scales(origin, covariance)
     transform = np.diag(scale)
     if learned is not None and config.metric == "learned":
         transform = metric.root(learned, _METRIC_POWER) * scale
-    codevectors = anneal((sample - origin) @ transform.T, n_cells(n, config), rng)
+    codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
+    if not numbered:
+        codevectors = anneal(codevectors, n_cells(n, config), rng)
     width = _width((sample[:_WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
 
     points = np.empty((n, d), dtype=np.float32)
@@ -310,6 +311,15 @@ def fit(
         len(codevectors) * n_actions,
     )
     return Fit(policy, values, metric.average(learned, outer), scale)
+
+
+def _sample(observations: Observations, steps: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw states from which a step was taken."""
+    drawn = rng.integers(len(observations), size=min(len(observations), _SAMPLE))
+    taken = drawn[steps[drawn, MARK] == GOES_ON]
+    if len(taken) == 0:  # of very short trajectories
+        taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
+    return observations[taken].astype(np.float64)
 
 
 def n_cells(n_rows: int, config: FittedQConfig) -> int:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from oda_rl import persistence
 from oda_rl.agents.base import Agent
-from oda_rl.agents.environments import make_env
 from oda_rl.agents.history import history_from_arrays, history_to_arrays
 from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import EpisodeLog
@@ -105,7 +104,7 @@ def restored(
         agent.env_id = metadata["env_id"]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ValueError(f"{str(file)!r} is damaged: {error!r}") from error
-    agent.env = make_env(env) if isinstance(env, str) else env
+    agent.env = None if env is None else agent._adapted(env)
     if agent.env is not None:
         found = Interface.of(agent.env)
         if found != agent.interface:

@@ -21,6 +21,7 @@ from oda_rl.agents import saving
 from oda_rl.agents.base import Agent, checked_count
 from oda_rl.agents.environments import make_env
 from oda_rl.agents.fitted import FittedQAgent
+from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import deferred_interrupt
 from oda_rl.agents.two_timescale import TwoTimescaleAgent
 
@@ -144,7 +145,9 @@ class _Algorithm(BaseAlgorithm):
     def _setup_model(self) -> None:
         if self.env is None:
             raise ValueError("env is None: it must be an environment, or the id of one")
-        agent = self._agent_class(_Described(self.env), seed=self.seed, **self._config)  # type: ignore[call-arg]
+        place = _Described(self.env)
+        Interface.of(place)  # what the plain agent would wrap, the vector environment would not
+        agent = self._agent_class(place, seed=self.seed, **self._config)  # type: ignore[call-arg]
         self._take_over(agent)
 
     def _take_over(self, agent: Agent) -> None:

@@ -21,6 +21,8 @@ class Interface:
     """The environment's number for the agent's action 0."""
     dtype: str = "float64"
     """In which observations are remembered: float32 where the environment's are."""
+    n_values: int = 0
+    """Of an observation that is one of so many numbers, each a cell of its own; else 0."""
 
     @classmethod
     def of(cls, env: gym.Env[Any, Any]) -> "Interface":
@@ -28,9 +30,8 @@ class Interface:
         observations, actions = env.observation_space, env.action_space
         if not isinstance(observations, spaces.Box):
             raise TypeError(
-                f"observation_space is {observations}: it must be a Box; "
-                "gymnasium.wrappers.FlattenObservation turns Dict, Tuple, Discrete and "
-                "MultiDiscrete observations into one"
+                f"observation_space is {observations}: it must be a Box; gymnasium.wrappers."
+                "FlattenObservation or TransformObservation can make it one"
             )
         if not isinstance(actions, spaces.Discrete):
             raise TypeError(
@@ -43,7 +44,8 @@ class Interface:
             )
         single = observations.dtype == np.float32
         dtype = "float32" if single else "float64"
-        return cls(observations.shape, int(actions.n), int(actions.start), dtype)
+        n_values = env.get_wrapper_attr("n_values") if env.has_wrapper_attr("n_values") else 0
+        return cls(observations.shape, int(actions.n), int(actions.start), dtype, n_values)
 
     @property
     def n_features(self) -> int:

@@ -14,7 +14,6 @@ from oda_rl.agents.alternatives import Alternative, alternative_of_cells
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.core import Core
-from oda_rl.agents.environments import make_env
 from oda_rl.agents.fused import evaluate_cartpole
 from oda_rl.agents.grid_partition import GridPartition
 from oda_rl.agents.loops import Progress, train_fused
@@ -49,10 +48,14 @@ class TwoTimescaleAgent(Agent):
     Parameters
     ----------
     env : str or gymnasium.Env
-        An environment, or the id of one. Observations: Box of any shape; actions: Discrete.
+        An environment, or the id of one. Observations: Box of any shape, Discrete, MultiDiscrete,
+        MultiBinary, Dict or Tuple; actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they
+        are not Box and Discrete, ``agent.env`` is the environment inside wrappers that make them
+        so: that is what a loop of one's own steps.
     partition : {"oda", "grid", "som"} or Partition
-        How observations are aggregated: cells by annealing, a uniform grid, a self-organising map,
-        or an object of one's own; see :class:`oda_rl.agents.Partition`.
+        How observations are aggregated: cells by annealing (of Discrete observations, a cell for
+        each), a uniform grid, a self-organising map, or an object of one's own; see
+        :class:`oda_rl.agents.Partition`.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config
@@ -89,6 +92,7 @@ class TwoTimescaleAgent(Agent):
     (10,)
     """
 
+    config: TwoTimescaleConfig
     _cells_act_alone = True
 
     def __init__(
@@ -99,11 +103,17 @@ class TwoTimescaleAgent(Agent):
         seed: int | None = None,
         **config: Any,
     ) -> None:
-        made = make_env(env) if isinstance(env, str) else env
-        settings = TwoTimescaleConfig(**config)
-        if settings.solved_return is None and made.spec is not None:
-            settings = replace(settings, solved_return=made.spec.reward_threshold)
-        self._build(Interface.of(made), settings, partition, seed)
+        self.config = TwoTimescaleConfig(**config)
+        made = self._adapted(env)
+        if self.config.solved_return is None and made.spec is not None:
+            self.config = replace(self.config, solved_return=made.spec.reward_threshold)
+        interface = Interface.of(made)
+        if interface.n_values > 0 and partition == "oda":  # a cell for each value
+            first = float(made.observation_space.low[0]) - 0.5  # type: ignore[attr-defined]
+            ranges = ((first, first + interface.n_values),)
+            self.config = replace(self.config, bins=interface.n_values, ranges=ranges)
+            partition = "grid"
+        self._build(interface, self.config, partition, seed)
         self.env = made
         self.env_id = made.spec.id if made.spec is not None else None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import FlattenObservation, TransformAction
+from gymnasium.wrappers import TransformAction
 
 import oda_rl.envs  # noqa: F401  (registers BartoCartPole)
 
@@ -67,10 +67,8 @@ TASKS = (
 
 
 def make(task: Task) -> gym.Env[Any, Any]:
-    """Make a task's environment: one-hot observations for states, a grid for a torque."""
+    """Make a task's environment, with a grid for a torque, which DQN needs, too."""
     env: gym.Env[Any, Any] = gym.make(task.env_id, **task.options)
-    if isinstance(env.observation_space, gym.spaces.Discrete):
-        env = FlattenObservation(env)
     if isinstance(env.action_space, gym.spaces.Box):
         space = env.action_space
         choices = np.linspace(space.low, space.high, N_TORQUES).astype(np.float32)

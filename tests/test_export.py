@@ -228,7 +228,8 @@ def test_an_online_policy_is_small_and_quick(fixed_point, tmp_path):
     assert table_bytes(header) <= 1024
     assert "#include <math.h>" not in header
     # 8 rows of 1 + 4 numbers, and an action each; in fixed point also 8 shifts, origin and scale
-    assert table_bytes(header) == (8 * 5 * 2 + 8 + 8 + 32 if fixed_point else 8 * 5 * 4 + 8)
+    size = 8 * (4 + 4 * 2 + 1) + 8 + 2 * 4 * 4 if fixed_point else 8 * 5 * 4 + 8
+    assert table_bytes(header) == size
 
 
 def test_the_header_says_what_it_is(tmp_path):
@@ -311,9 +312,11 @@ def test_sixteen_bits_hold_every_number_up_to_half_a_step(scale):
     scores = rng.normal(size=(20, 3)) * scale * 10.0 ** rng.uniform(-3, 0, size=(20, 1))
     reach = np.array([2.0, 5.0])
     found = Tables(scores, np.zeros(2), True, np.zeros(20), None).in_integers(reach)
-    steps = found.unit * np.append(found.one, found.scale) * 2.0 ** found.shifts[:, None]
-    assert (np.abs(found.scores * steps - scores) <= 0.51 * steps).all()
-    assert np.abs(found.scores).max(axis=0).min() > 30_000 or 0 in scale or found.one == 1
+    steps = found.unit * found.scale * 2.0 ** found.shifts[:, None]
+    assert (np.abs(found.slopes * steps - scores[:, 1:]) <= 0.51 * steps).all()
+    assert np.abs(found.slopes).max(axis=0).min() > 30_000 or 0 in scale
+    step = found.unit * found.one
+    assert (np.abs(found.offsets * step - scores[:, 0]) <= 0.51 * step).all()
     assert found.shifts.min() >= 0
     assert (found.scale * reach).max() <= CLIP / 16 * 1.001
 

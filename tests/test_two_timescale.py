@@ -451,15 +451,6 @@ def test_bad_settings(name, value):
         TwoTimescaleAgent(BARTO, **{name: value})
 
 
-def test_unsupported_spaces_name_what_would_help():
-    with pytest.raises(TypeError, match="Discrete.*FlattenObservation"):
-        TwoTimescaleAgent("FrozenLake-v1")
-    with pytest.raises(TypeError, match="action_space is Box.*TransformAction"):
-        TwoTimescaleAgent("Pendulum-v1")
-    wrapped = gym.wrappers.FlattenObservation(gym.make("FrozenLake-v1"))
-    assert TwoTimescaleAgent(wrapped, seed=0).learn(600).interface.n_features == 16
-
-
 @pytest.mark.parametrize("env_id", ["NoSuchEnv-v0", "CartPole-v99", "no_such_module:Env-v0", ""])
 def test_unknown_environment(env_id):
     with pytest.raises(ValueError, match=f"env_id is {env_id!r}.*pprint_registry"):
