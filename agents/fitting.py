@@ -319,7 +319,7 @@ def _sample(observations: Observations, steps: FloatArray, rng: np.random.Genera
     taken = drawn[steps[drawn, MARK] == GOES_ON]
     if len(taken) == 0:  # of very short trajectories
         taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
-    return observations[taken].astype(np.float64)
+    return np.asarray(observations[taken], dtype=np.float64)
 
 
 def n_cells(n_rows: int, config: FittedQConfig) -> int:
