@@ -29,7 +29,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled
+from oda_rl._compile import compiled, inlined
 from oda_rl.diagram import scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
 
@@ -38,6 +38,28 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
+
+
+@inlined
+def move(
+    diagram: FloatArray,
+    cells: FloatArray,
+    k: int,
+    point: FloatArray,
+    gradient: FloatArray,
+    step: float,
+) -> None:
+    """Move a codevector towards a point by a share of the way, and its row of the diagram along.
+
+    The gradient of a quadratic φ is linear, so the row moves towards the point's own, whose
+    ``gradient`` is given, by the same share.
+    """
+    offset = 0.0
+    for j in range(cells.shape[1] - 1):
+        cells[k, 1 + j] += step * (point[j] - cells[k, 1 + j])
+        diagram[k, 1 + j] += step * (gradient[j] - diagram[k, 1 + j])
+        offset += diagram[k, 1 + j] * cells[k, 1 + j]
+    diagram[k, 0] = -0.5 * offset
 
 
 @compiled
@@ -55,12 +77,10 @@ def observe(
     """Let one sample attract the codevectors, each by its Gibbs share.
 
     With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state (Jacobi order) and step size α:
-    p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). The gradient of a quadratic
-    φ is linear, so the rows of the diagram move towards the sample's own row by the same step.
+    p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k).
 
     ``weights`` (capacity,) and ``gradient`` (d,) are scratch.
     """
-    d = metric.shape[0]
     quadratic_gradient(metric, point, gradient)
     smallest = scores(diagram, n_cells, point, weights)
     total = 0.0
@@ -71,13 +91,7 @@ def observe(
         share = step_size * (weights[k] / total)
         mass = max(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
         cells[k, 0] = mass
-        step = share / mass
-        offset = 0.0
-        for j in range(d):
-            cells[k, 1 + j] += step * (point[j] - cells[k, 1 + j])
-            diagram[k, 1 + j] += step * (gradient[j] - diagram[k, 1 + j])
-            offset += diagram[k, 1 + j] * cells[k, 1 + j]
-        diagram[k, 0] = -0.5 * offset
+        move(diagram, cells, k, point, gradient, share / mass)
 
 
 @compiled

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl.annealing import move
 from oda_rl.diagram import assign
 from oda_rl.divergences import quadratic_gradient
 
@@ -78,25 +79,16 @@ def observe(
 ) -> None:
     """Let one sample pull the codevectors of an affine diagram, which is kept in step with them.
 
-    The gradient of a quadratic φ is linear, so the rows of the diagram move towards the sample's
-    own row by the same step. ``pulls`` (K,) and ``gradient`` (d,) are scratch.
+    ``pulls`` (K,) and ``gradient`` (d,) are scratch.
     """
-    d = metric.shape[0]
     n_cells = n_rows * n_columns
     winner = assign(diagram, n_cells, point)
     cells[winner, 0] += 1.0
     write_pulls(winner, n_rows, n_columns, periodic, width, pulls)
     quadratic_gradient(metric, point, gradient)
     for k in range(n_cells):
-        if pulls[k] < _LEAST_PULL:
-            continue
-        step = rate * pulls[k]
-        offset = 0.0
-        for j in range(d):
-            cells[k, 1 + j] += step * (point[j] - cells[k, 1 + j])
-            diagram[k, 1 + j] += step * (gradient[j] - diagram[k, 1 + j])
-            offset += diagram[k, 1 + j] * cells[k, 1 + j]
-        diagram[k, 0] = -0.5 * offset
+        if pulls[k] >= _LEAST_PULL:
+            move(diagram, cells, k, point, gradient, rate * pulls[k])
 
 
 @compiled

@@ -182,7 +182,6 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--algo"], "algo"),
         (["train", "--metric", "euclidean"], "euclidean"),
         (["train", "--max-cells", "0"], "max_cells is 0"),
-        (["train", "--env-id", "FrozenLake-v1"], "FlattenObservation"),
         (["train", "--total-timesteps", "many"], "many"),
         (["train", "--no-such-option", "1"], "no-such-option"),
         (["evaluate", "nowhere"], "nowhere"),
