@@ -90,7 +90,7 @@ def learn(
     return rows
 
 
-def benchmark_learning(console: Console, workers: int) -> list[dict[str, Any]]:
+def benchmark_learning(console: Console, execution: Execution) -> list[dict[str, Any]]:
     """Run all experiments and print their table."""
     settings = [
         {
@@ -100,7 +100,7 @@ def benchmark_learning(console: Console, workers: int) -> list[dict[str, Any]]:
         for experiment in EXPERIMENTS
         for i in range(experiment.n_seeds)
     ]  # fmt: skip
-    runs = run_all(learn, settings, RESULTS / "benchmark_cartpole.jsonl", Execution(workers))
+    runs = run_all(learn, settings, RESULTS / "benchmark_cartpole.jsonl", execution)
     console.print(*failures(runs), sep="\n")
     rows = [
         {key: value for key, value in row.items() if key not in ("config", "checkpoints")}
@@ -280,20 +280,14 @@ def write_results(rows: list[dict[str, Any]]) -> None:
     save_figure(ax, RESULTS / "benchmark_cartpole.png")
 
 
-def main(workers: int = 2) -> None:
-    """Print all tables.
-
-    Parameters
-    ----------
-    workers
-        Processes that train; what is timed runs alone.
-    """
+def main(execution: Execution) -> None:
+    """Print all tables; ``execution`` says where to train, what is timed runs alone."""
     console = Console(highlight=False, soft_wrap=True)
-    write_results(benchmark_learning(console, workers))
+    write_results(benchmark_learning(console, execution))
     benchmark_fused(console)
     benchmark_python_loop(console)
     benchmark_process(console)
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    main(tyro.cli(Execution, description=__doc__))

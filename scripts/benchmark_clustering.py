@@ -6,10 +6,10 @@ that of the fitted points, which is what both minimise.
 
 Both have as many threads as OMP_NUM_THREADS says, or else one for each core; the table says how
 many. Where other programs want the cores, more than one makes both slower, KMeans more than ODA.
-One run is made at a time unless --execution.workers says otherwise.
+One run is made at a time unless --workers says otherwise.
 
 Run: python scripts/benchmark_clustering.py --data FOLDER_WITH_THE_FILES
-     OMP_NUM_THREADS=1 python scripts/benchmark_clustering.py [--execution.workers 2]
+     OMP_NUM_THREADS=1 python scripts/benchmark_clustering.py [--workers 2]
 Without --data it leaves out PIMA, Adult and USPS, whose files scikit-learn does not have.
 Runs are kept as they end in results/benchmark_clustering.jsonl; writes
 results/benchmark_clustering.csv (every fit) and results/benchmark_clustering.png.
@@ -215,4 +215,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))

@@ -9,7 +9,7 @@ DQN and PPO of Stable-Baselines3, with rl-zoo's tuned hyper-parameters for each 
 in the same environments for the same number of steps: --baselines 3 gives them three seeds.
 
 Run: python scripts/benchmark_suite.py [--only CartPole-v1 ...] [--baselines 3]
-     [--execution.workers 2 | --execution.backend dask --execution.address tcp://...:8786]
+     [--workers 2 | --backend dask --address tcp://...:8786]
 Runs are kept in results/benchmark_suite.jsonl as they end, and not repeated; writes
 results/benchmark_suite.csv and results/benchmark_suite.png.
 """
@@ -284,4 +284,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))

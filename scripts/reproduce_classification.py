@@ -5,11 +5,11 @@ inner folds, and is fitted anew with its choice. Features are standardised, with
 moments, where they have different units. Accuracy, but F1 for the set with a rare class: .6 % of
 10 000 samples.
 
-Every fit has one thread. Its seconds are those beside the other runs: --execution.workers 1 makes
+Every fit has one thread. Its seconds are those beside the other runs: --workers 1 makes
 one run at a time.
 
 Run: python scripts/reproduce_classification.py --data FOLDER_WITH_THE_FILES
-     python scripts/reproduce_classification.py --execution.backend dask --execution.address tcp://...
+     python scripts/reproduce_classification.py --backend dask --address tcp://...
 Without --data it leaves out WBCD and PIMA, whose files scikit-learn does not have.
 Runs are kept as they end in results/reproduce_classification.jsonl; writes
 results/reproduce_classification.csv (every fold) and results/reproduce_classification.png.
@@ -235,4 +235,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))

@@ -10,10 +10,10 @@ Distortion is the mean squared distance of all points, which are those learned f
 nearest codevector: the lowest so far, with at most ``--clusters`` codevectors. Online annealing
 has more of them for a while before it merges: these samples count, their distortion does not.
 Times are those of fitting warm code with one thread; one run is made at a time unless
---execution.workers says otherwise.
+--workers says otherwise.
 
 Run: python scripts/reproduce_clustering.py --data FOLDER
-     python scripts/reproduce_clustering.py --execution.backend dask --execution.address tcp://...
+     python scripts/reproduce_clustering.py --backend dask --address tcp://...
 Takes breast-cancer-wisconsin.data as wbcd.data, pima.csv, and adult.data as adult.csv.gz from the
 folder; without it, the data sets that come with scikit-learn.
 Runs are kept as they end in results/reproduce_clustering.jsonl; writes
@@ -317,4 +317,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))

@@ -13,8 +13,8 @@ For every point of the figure --draws settings are drawn from one space, with on
 partition's own, and tried on the same tuning seeds; the best mean is then run on fresh seeds. A
 result is the mean length of 100 greedy episodes after --steps steps of training.
 
-Run: python scripts/reproduce_figure5.py [--execution.workers 2]
-     python scripts/reproduce_figure5.py --execution.backend dask --execution.address tcp://...:8786
+Run: python scripts/reproduce_figure5.py [--workers 2]
+     python scripts/reproduce_figure5.py --backend dask --address tcp://...:8786
 Runs are kept as they end in results/figure5_tuning.jsonl and results/figure5.jsonl; writes
 results/figure5.csv (every run, tuning included), results/figure5_table.csv and results/figure5.png.
 """
@@ -318,4 +318,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))

@@ -7,8 +7,8 @@ of the class) and poorly: with all codevectors three standard deviations outside
 
 Accuracies are those on 5000 points that nothing was learned from or chosen by.
 
-Run: python scripts/reproduce_toys.py [--execution.workers 2]
-     python scripts/reproduce_toys.py --execution.backend dask --execution.address tcp://...:8786
+Run: python scripts/reproduce_toys.py [--workers 2]
+     python scripts/reproduce_toys.py --backend dask --address tcp://...:8786
 Runs are kept as they end in results/reproduce_toys.jsonl; writes results/reproduce_toys.csv (every
 accuracy), results/reproduce_toys.png and results/annealing.gif (both of the first seed, whose
 models are trained again for them).
@@ -261,4 +261,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))

@@ -134,7 +134,7 @@ import benchmark_cartpole as b
 from rich.console import Console
 b.CHECKPOINTS = b.SHOWN = (500, 1500)
 b.EXPERIMENTS = tuple(b.Experiment(e.name, e.env_id, 2, e.config) for e in b.EXPERIMENTS)
-b.write_results(b.benchmark_learning(Console(), workers=1))
+b.write_results(b.benchmark_learning(Console(), b.Execution(1)))
 b.benchmark_fused(Console(), steps=1000, repetitions=2)
 b.benchmark_python_loop(Console(), steps=1000, n_seeds=1, repetitions=2)
 b.benchmark_process(Console(), repetitions=1)

@@ -41,14 +41,14 @@ def test_toys_script(tmp_path):
     runs = (results / "reproduce_toys.jsonl").read_bytes()
     assert len(runs.splitlines()) == 3 * 2
     table = printed[printed.index("Annealing") :]
-    arguments = ("--seeds", "1", "--samples", "300", "--execution.workers", "2")
+    arguments = ("--seeds", "1", "--samples", "300", "--workers", "2")
     assert table in run_script("reproduce_toys.py", tmp_path, *arguments)
     assert (results / "reproduce_toys.jsonl").read_bytes() == runs  # nothing was left to run
     assert read_rows(results / "reproduce_toys.csv") == rows
 
 
 def test_toys_script_without_a_result(tmp_path):
-    arguments = ("--seeds", "1", "--samples", "0", "--execution.workers", "2")
+    arguments = ("--seeds", "1", "--samples", "0", "--workers", "2")
     with pytest.raises(AssertionError, match="no run has succeeded"):
         run_script("reproduce_toys.py", tmp_path, *arguments)
     assert not (tmp_path / "results" / "reproduce_toys.csv").exists()
@@ -114,7 +114,7 @@ def test_classification_script(tmp_path):
 
 
 def test_suite_script(tmp_path):
-    arguments = ("--seeds", "1", "--execution.workers", "1", "--only", "CartPole-v1")
+    arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
     printed = run_script("benchmark_suite.py", tmp_path, *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_suite.csv")
     assert {row["method"] for row in rows} == {"FittedQAgent", "TwoTimescaleAgent"}
@@ -139,7 +139,7 @@ def test_fitting_script(tmp_path):
 
 def test_figure5_script(tmp_path):
     arguments = ["--only", "2^4", "4 x 4", "T ≥ 0.45", "--draws", "2", "--tuning-seeds", "1"]
-    arguments += ["--seeds", "2", "--steps", "3000", "--execution.workers", "2"]
+    arguments += ["--seeds", "2", "--steps", "3000", "--workers", "2"]
     printed = run_script("reproduce_figure5.py", tmp_path, *arguments)
     results = tmp_path / "results"
     rows = read_rows(results / "figure5.csv")
