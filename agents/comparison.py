@@ -2,12 +2,13 @@
 
 Every run is a process of its own, at one thread, so that its memory is its own. Before the clock
 starts it has loaded its compiled code, or torch, and learned for a moment with something else;
-how long all that took is reported as ``startup``. At each checkpoint the clock stops, and the policy
-plays 100 greedy episodes in the real environment, which begin alike for all.
+how long all that took is reported as ``startup``. At each checkpoint the clock stops, and the
+policy plays 100 greedy episodes in the real environment, which begin alike for all.
 """
 
 import importlib.util
 import json
+import math
 import os
 import subprocess
 import sys
@@ -38,6 +39,7 @@ _EVALUATION_SEED = 10**8
 _GRID = (1, 2, 3, 5, 7)
 _WARM_UP_STEPS = 3000  # until everything has been called once
 _CALLS, _BLOCKS = 200, 5
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _CHILD = "import sys; from oda_rl.agents.comparison import print_run; print_run(sys.argv[1])"
 
 Pause = Callable[[int, float], None]
@@ -138,9 +140,8 @@ class Plan:
         """
         least = min(1000, self.total_timesteps)
         grid = {digit * 10**power for power in range(12) for digit in _GRID}
-        return sorted({n for n in grid if least <= n < self.total_timesteps}) + [
-            self.total_timesteps
-        ]
+        before = sorted({n for n in grid if least <= n < self.total_timesteps})
+        return [*before, self.total_timesteps]
 
     def counts(self) -> dict[str, int]:
         """Return how many seeds each competitor gets."""
@@ -199,14 +200,7 @@ def compare(plan: Plan, path: str | Path, execution: Execution | None = None) ->
     ImportError
         If Stable-Baselines3 is not installed.
     """
-    for name in ("seeds", "own_seeds", "total_timesteps"):
-        checked_count(name, getattr(plan, name))
-    env = make_env(plan.env_id)
-    Interface.of(env)
-    _require_sb3()
-    threshold = plan.threshold
-    if threshold is None and env.spec is not None:
-        threshold = env.spec.reward_threshold
+    threshold = _checked(plan)
     execution = execution or Execution(workers=1)
     runs = run_all(measure, plan.settings(), path, execution, title=plan.env_id)
     return Comparison(plan, threshold, _rows(runs, threshold), failures(runs))
@@ -260,7 +254,7 @@ def headline(comparison: Comparison) -> list[str]:
             text = f"not within {plan.total_timesteps:,} steps"
         else:
             text = f"{when.seconds:.3g} s, {when.steps:,} steps"
-        lines.append(f"{name}: {text} ({counts[name]} seeds)")
+        lines.append(f"{name}: {text} ({seeds_text(counts[name])})")
     return lines + [_ratio(comparison.rows, name, found) for name in OWN]
 
 
@@ -280,6 +274,11 @@ def _ratio(rows: Rows, name: str, found: Mapping[str, Solved | None]) -> str:
     return f"{label}: more than {seconds / own.seconds:,.0f}, because PPO is not solved"
 
 
+def seeds_text(count: int) -> str:
+    """Return "1 seed", "2 seeds" and so on."""
+    return f"{count} seed{'s' if count > 1 else ''}"
+
+
 def origin_of_settings(algorithm: str, env_id: str) -> str:
     """Say whose hyper-parameters a competitor has."""
     if algorithm in OWN:
@@ -294,7 +293,7 @@ def measure(env_id: str, algorithm: str, seed: int, checkpoints: list[int]) -> R
     """Make one run in a process of its own."""
     arguments = {"env_id": env_id, "algorithm": algorithm, "seed": seed, "checkpoints": checkpoints}
     command = [sys.executable, "-c", _CHILD, json.dumps({**arguments, "launched": time.time()})]
-    single = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    single = dict.fromkeys(_THREADS, "1")
     done = subprocess.run(command, env={**os.environ, **single}, capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
@@ -414,6 +413,20 @@ def _rows(runs: Sequence[Run], threshold: float | None) -> Rows:
         for row in rows_of(runs)
     ]  # fmt: skip
     return sorted(rows, key=lambda row: (COMPETITORS.index(row["algorithm"]), row["seed"]))
+
+
+def _checked(plan: Plan) -> float | None:
+    """Check everything before something is run; return the threshold."""
+    for name in ("seeds", "own_seeds", "total_timesteps"):
+        checked_count(name, getattr(plan, name))
+    if plan.threshold is not None and not math.isfinite(plan.threshold):
+        raise ValueError(f"threshold is {plan.threshold}: it must be finite")
+    env = make_env(plan.env_id)
+    Interface.of(env)
+    _require_sb3()
+    if plan.threshold is not None or env.spec is None:
+        return plan.threshold
+    return env.spec.reward_threshold
 
 
 def _require_sb3() -> None:

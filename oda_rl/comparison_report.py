@@ -18,18 +18,21 @@ if TYPE_CHECKING:
     from oda_rl.agents.comparison import Comparison
 
 _NOTES = """\
-Return, seconds, entries, memory, bytes and µs are medians over the seeds (least: of all seeds). A seed is
-solved if the mean return of 100 greedy episodes reaches the threshold. Seconds are those of training, without
-evaluations and without the start of the process (loading code, imports, first calls), which is the column
-before the last. Entries are the numbers of the delivered policy's tables, and the parameters of all networks
-of a model (without target copies). Bytes are those of the policy, and of the file that `save` writes: for
-`FittedQAgent` with all the transitions that it remembers. µs are those of `predict` with one observation. rl-zoo's
-hyper-parameters are those of rl-baselines3-zoo's dqn.yml at commit ce95481b, ppo.yml at 208b6fdf and a2c.yml
-at c6c209e7. Every run was a process of its own, at one thread.
+Return, seconds, numbers, memory, bytes and µs are medians over the seeds; "least" is the seed with
+the least return. A seed is solved if the mean return of 100 greedy episodes reaches the threshold.
+Seconds are those of training, without evaluations and without the start of the process (imports,
+loading code, first calls), which has a column of its own. Numbers are the entries of the delivered
+policy's tables, or the parameters of all networks of a model (without target copies). Bytes are
+those of the policy, and of the file that `save` writes, for `FittedQAgent` with all the transitions
+that it remembers. µs are those of `predict` with one observation. rl-zoo's hyper-parameters are
+those of rl-baselines3-zoo's dqn.yml at commit ce95481b, ppo.yml at 208b6fdf and a2c.yml at
+c6c209e7. Every run was a process of its own, at one thread.
 """
-_HEADINGS = ("", "hyper-parameters", "seeds", "steps", "return", "least", "solved", "s to 95 % solved",
-             "s for all steps", "entries", "peak MB", "policy bytes", "saved bytes", "start, s",
-             "µs a decision")  # fmt: skip
+_HEADINGS = (
+    "", "hyper-parameters", "seeds", "steps", "return", "least", "solved", "s to 95 % solved",
+    "s for all steps", "numbers", "peak MB", "policy bytes", "saved bytes", "start, s",
+    "µs a decision",
+)  # fmt: skip
 
 
 def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]:

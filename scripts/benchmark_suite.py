@@ -207,9 +207,10 @@ def compare(console: Console, rows: list[Row]) -> None:
                 continue
             baseline = method in ("DQN", "PPO")
             same = not baseline or settings_for(method, task.env_id).source == task.env_id
+            label = method.removesuffix("Agent") + ("" if same else "*")
             means = [row["mean"] for row in at]
             table.add_row(
-                task.name, f"{steps:,}", method.removesuffix("Agent") + ("" if same else "*"), str(len(at)),
+                task.name, f"{steps:,}", label, str(len(at)),
                 f"{np.mean([row['solved'] for row in at]):.2f}", f"{np.mean(means):.1f}",
                 f"{min(means):.1f}", f"{np.median([row['seconds'] for row in at]):.2f}",
                 f"{np.median([row['bytes'] for row in at]):,.0f}", task.published,

@@ -1,7 +1,7 @@
 """The environments of the suite, as agents are given them.
 
-Published returns are those of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo), benchmark.md at
-commit 0088472b. Hyper-parameters of the baselines are in oda_rl/agents/sb3_settings.py.
+Published returns are those of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo), benchmark.md
+at commit 0088472b. Hyper-parameters of the baselines are in oda_rl/agents/sb3_settings.py.
 """
 
 from dataclasses import dataclass, field
