@@ -21,12 +21,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.base import Agent, checked_count
 from oda_rl.agents.environments import make_env
 from oda_rl.agents.sb3_settings import ALGORITHMS, settings_for
-from oda_rl.agents.spaces import Interface
 from oda_rl.experiments import Execution, Rows, Run, failures, rows_of, run_all
 
 OWN = {"FittedQAgent": FittedQAgent, "TwoTimescaleAgent": TwoTimescaleAgent}
@@ -422,11 +422,22 @@ def _checked(plan: Plan) -> float | None:
     if plan.threshold is not None and not math.isfinite(plan.threshold):
         raise ValueError(f"threshold is {plan.threshold}: it must be finite")
     env = make_env(plan.env_id)
-    Interface.of(env)
+    _check_spaces(plan.env_id, env)
     _require_sb3()
     if plan.threshold is not None or env.spec is None:
         return plan.threshold
     return env.spec.reward_threshold
+
+
+def _check_spaces(env_id: str, env: Any) -> None:
+    kinds = {"observation_space": spaces.Box, "action_space": spaces.Discrete}
+    for name, kind in kinds.items():
+        space = getattr(env, name)
+        if not isinstance(space, kind):
+            raise TypeError(
+                f"env_id is {env_id!r}, whose {name} is {space}: for a comparison it must be "
+                f"{kind.__name__}"
+            )
 
 
 def _require_sb3() -> None:

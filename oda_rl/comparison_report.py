@@ -131,9 +131,7 @@ def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
     for comparison, left, right in zip(comparisons, axes[::2], axes[1::2], strict=True):
         _draw(comparison, left, right)
     handles, labels = axes[0].get_legend_handles_labels()
-    axes[0].figure.legend(  # type: ignore[union-attr]
-        handles, labels, loc="upper center", ncols=len(labels), frameon=False
-    )
+    axes[0].figure.legend(handles, labels, loc="upper center", ncols=len(labels), frameon=False)
     return axes
 
 

@@ -278,8 +278,8 @@ def test_a_run_says_why_it_failed():
     ("arguments", "message"),
     [
         (["--env-id", "Nonsense-v0"], "env_id is 'Nonsense-v0'"),
-        (["--env-id", "Pendulum-v1"], "it must be Discrete"),
-        (["--env-id", "CliffWalking-v1"], "it must be a Box"),
+        (["--env-id", "Pendulum-v1"], "whose action_space is Box("),
+        (["--env-id", "CliffWalking-v1"], "whose observation_space is Discrete("),
         (["--seeds", "0"], "seeds is 0"),
         (["--own-seeds", "-1"], "own_seeds is -1"),
         (["--total-timesteps", "0"], "total_timesteps is 0"),
