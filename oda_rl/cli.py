@@ -1,4 +1,4 @@
-"""The oda-rl command: train, evaluate, plot, explain, export."""
+"""The oda-rl command: train, evaluate, plot, explain, export, compare."""
 
 import gc
 import io
@@ -152,7 +152,40 @@ class Explain:
     """Of the environment's first reset."""
 
 
-Options = TrainFitted | Evaluate | Plot | Explain | Export
+@dataclass(frozen=True)
+class Compare:
+    """Train both agents and DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
+
+    Theirs have rl-zoo's tuned hyper-parameters, where it has some, and ours their defaults. Every
+    run is a process of its own; a command that was interrupted goes on where it was.
+    """
+
+    env_id: str = "CartPole-v1"
+    """Gymnasium id of the environment; 'module:id' imports a module first."""
+
+    seeds: int = 5
+    """Runs of each algorithm of Stable-Baselines3."""
+
+    own_seeds: int = 20
+    """Runs of each of our agents."""
+
+    total_timesteps: int = 50_000
+    """Environment steps of each run."""
+
+    threshold: float | None = None
+    """Mean return from which a seed counts as solved; by default what the environment says."""
+
+    out: Path | None = None
+    """Folder to write; by default runs/compare-ENV_ID."""
+
+    workers: int = 1
+    """Runs at once; -1: one for each core. Runs are timed: more than one may slow each other."""
+
+    retry_failed: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Make those runs again that failed the last time."""
+
+
+Options = TrainFitted | Evaluate | Plot | Explain | Export | Compare
 
 
 def train(options: TrainFitted, console: Console) -> int:
@@ -218,6 +251,26 @@ def explain(options: Explain, console: Console) -> int:
     return 0
 
 
+def compare(options: Compare, console: Console) -> int:
+    """Run all, print the headline, write, say where."""
+    from oda_rl.agents import comparison
+    from oda_rl.comparison_report import write_comparison
+    from oda_rl.experiments import Execution
+
+    folder = options.out or Path("runs") / f"compare-{re.sub('[/:]', '-', options.env_id)}"
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
+    plan = comparison.Plan(
+        options.env_id, options.seeds, options.own_seeds, options.total_timesteps, options.threshold
+    )
+    execution = Execution(workers=options.workers, retry_failed=options.retry_failed)
+    found = comparison.compare(plan, folder / "runs.jsonl", execution)
+    files = write_comparison(found, folder)
+    for line in [*comparison.headline(found), *found.failed, *map(str, files)]:
+        console.print(line)
+    return 0
+
+
 def _require_folder(run: Path) -> None:
     if not run.is_dir():
         raise FileNotFoundError(f"run is {str(run)!r}: it must be a run folder")
@@ -239,6 +292,7 @@ def parse(arguments: Sequence[str]) -> Options:
         | Annotated[Plot, tyro.conf.subcommand("plot")]
         | Annotated[Explain, tyro.conf.subcommand("explain")]
         | Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Compare, tyro.conf.subcommand("compare")]
     )
     complaint = io.StringIO()
     try:
@@ -287,6 +341,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return explain(options, console)
         if isinstance(options, Export):
             return export(options, console)
+        if isinstance(options, Compare):
+            return compare(options, console)
         return plot(options, console)
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)

@@ -27,8 +27,9 @@ import tyro
 from datasets import write_rows
 from rich.console import Console
 from rich.table import Table
-from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make, tuned
+from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
 
+from oda_rl.agents.sb3_settings import settings_for
 from oda_rl.experiments import Execution, failures, rows_of, run_all
 from oda_rl.statistics import summarize
 
@@ -98,7 +99,7 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
     from stable_baselines3.common.vec_env import VecNormalize
 
     torch.set_num_threads(1)
-    settings = dict(tuned(method, task.env_id)[0])
+    settings = settings_for(method, task.env_id).parameters
     n_envs, normalize = settings.pop("n_envs", 1), settings.pop("normalize", False)
     envs: Any = make_vec_env(lambda: make(task), n_envs=n_envs, seed=seed)
     if normalize:
@@ -204,10 +205,12 @@ def compare(console: Console, rows: list[Row]) -> None:
             ]  # fmt: skip
             if not at:
                 continue
-            star = "*" if method in ("DQN", "PPO") and tuned(method, task.env_id)[1] else ""
+            baseline = method in ("DQN", "PPO")
+            same = not baseline or settings_for(method, task.env_id).source == task.env_id
+            label = method.removesuffix("Agent") + ("" if same else "*")
             means = [row["mean"] for row in at]
             table.add_row(
-                task.name, f"{steps:,}", method.removesuffix("Agent") + star, str(len(at)),
+                task.name, f"{steps:,}", label, str(len(at)),
                 f"{np.mean([row['solved'] for row in at]):.2f}", f"{np.mean(means):.1f}",
                 f"{min(means):.1f}", f"{np.median([row['seconds'] for row in at]):.2f}",
                 f"{np.median([row['bytes'] for row in at]):,.0f}", task.published,

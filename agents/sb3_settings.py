@@ -1,0 +1,116 @@
+"""Tuned hyper-parameters for DQN, PPO and A2C of Stable-Baselines3, and whose they are.
+
+They are those of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo): hyperparams/dqn.yml at
+commit ce95481b, ppo.yml at 208b6fdf and a2c.yml at c6c209e7. The numbers of steps that they were
+tuned for are not taken over. LunarLander-v3 has those of LunarLander-v2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+ALGORITHMS = ("DQN", "PPO", "A2C")
+
+Parameters = dict[str, Any]
+
+
+def linear(start: float) -> Callable[[float], float]:
+    """Fall linearly to 0, as rl-zoo's ``lin_`` does.
+
+    >>> linear(4.0)(0.25)
+    1.0
+    """
+    return lambda remaining: start * remaining
+
+
+_WIDE = {"net_arch": [256, 256]}
+_DQN: dict[str, Parameters] = {
+    "CartPole-v1": {
+        "learning_rate": 2.3e-3, "batch_size": 64, "buffer_size": 100_000, "learning_starts": 1000,
+        "gamma": 0.99, "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128,
+        "exploration_fraction": 0.16, "exploration_final_eps": 0.04, "policy_kwargs": _WIDE,
+    },
+    "MountainCar-v0": {
+        "learning_rate": 4e-3, "batch_size": 128, "buffer_size": 10_000, "learning_starts": 1000,
+        "gamma": 0.98, "target_update_interval": 600, "train_freq": 16, "gradient_steps": 8,
+        "exploration_fraction": 0.2, "exploration_final_eps": 0.07, "policy_kwargs": _WIDE,
+    },
+    "LunarLander-v3": {
+        "learning_rate": 6.3e-4, "batch_size": 128, "buffer_size": 50_000, "learning_starts": 0,
+        "gamma": 0.99, "target_update_interval": 250, "train_freq": 4, "gradient_steps": -1,
+        "exploration_fraction": 0.12, "exploration_final_eps": 0.1, "policy_kwargs": _WIDE,
+    },
+}  # fmt: skip
+_DQN["Acrobot-v1"] = _DQN["LunarLander-v3"]  # the same in rl-zoo
+_PPO: dict[str, Parameters] = {
+    "CartPole-v1": {
+        "n_envs": 8, "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98,
+        "n_epochs": 20, "ent_coef": 0.0, "learning_rate": linear(1e-3),
+        "clip_range": linear(0.2),
+    },
+    "MountainCar-v0": {
+        "normalize": True, "n_envs": 16, "n_steps": 16, "gae_lambda": 0.98, "gamma": 0.99,
+        "n_epochs": 4, "ent_coef": 0.0,
+    },
+    "Acrobot-v1": {
+        "normalize": True, "n_envs": 16, "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99,
+        "n_epochs": 4, "ent_coef": 0.0,
+    },
+    "Pendulum-v1": {
+        "n_envs": 4, "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10,
+        "ent_coef": 0.0, "learning_rate": 1e-3, "clip_range": 0.2,
+    },
+    "LunarLander-v3": {
+        "n_envs": 16, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999,
+        "n_epochs": 4, "ent_coef": 0.01,
+    },
+}  # fmt: skip
+_A2C: dict[str, Parameters] = {
+    "CartPole-v1": {"n_envs": 8, "ent_coef": 0.0},
+    "MountainCar-v0": {"normalize": True, "n_envs": 16, "ent_coef": 0.0},
+    "Acrobot-v1": {"normalize": True, "n_envs": 16, "ent_coef": 0.0},
+    "LunarLander-v3": {
+        "n_envs": 8, "gamma": 0.995, "n_steps": 5, "learning_rate": linear(8.3e-4),
+        "ent_coef": 1e-5,
+    },
+}  # fmt: skip
+_TUNED = {"DQN": _DQN, "PPO": _PPO, "A2C": _A2C}
+# rl-zoo has no settings for these: BartoCartPole is a cart-pole, and DQN needs discrete torques,
+# which also leaves PPO without the state-dependent noise that rl-zoo uses for continuous ones.
+_BORROWED = {"oda_rl/BartoCartPole-v0": "CartPole-v1", "Pendulum-v1": "Acrobot-v1"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Hyper-parameters of an algorithm for an environment."""
+
+    parameters: Parameters
+    """As the algorithm takes them, except ``n_envs`` (environments at once) and ``normalize``
+    (observations and rewards, by ``VecNormalize``)."""
+
+    source: str | None
+    """The environment that rl-zoo has them for; None: they are Stable-Baselines3's defaults."""
+
+
+def settings_for(algorithm: str, env_id: str) -> Settings:
+    """Return hyper-parameters: tuned, or those of a similar task, or else defaults.
+
+    Parameters
+    ----------
+    algorithm : str
+        DQN, PPO or A2C.
+    env_id : str
+        Gymnasium id of the environment.
+
+    Examples
+    --------
+    >>> settings_for("A2C", "CartPole-v1")
+    Settings(parameters={'n_envs': 8, 'ent_coef': 0.0}, source='CartPole-v1')
+    >>> settings_for("A2C", "oda_rl/BartoCartPole-v0").source
+    'CartPole-v1'
+    >>> settings_for("A2C", "Taxi-v3")
+    Settings(parameters={}, source=None)
+    """
+    known, name = _TUNED[algorithm], env_id.rpartition(":")[2]
+    source = name if name in known else _BORROWED.get(name)
+    return Settings({}, None) if source is None else Settings(dict(known[source]), source)

@@ -1,0 +1,314 @@
+"""Our agents against those of Stable-Baselines3: what is measured, written and said."""
+
+import csv
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import BARTO
+
+from oda_rl.agents import FittedQAgent
+from oda_rl.agents.comparison import (
+    COMPETITORS,
+    Comparison,
+    Own,
+    Plan,
+    Solved,
+    compare,
+    greedy_returns,
+    headline,
+    measure,
+    origin_of_settings,
+    peak_megabytes,
+    solved_at,
+)
+from oda_rl.agents.sb3_baselines import Baseline
+from oda_rl.agents.sb3_settings import ALGORITHMS, settings_for
+from oda_rl.cli import main
+from oda_rl.comparison_report import markdown, plot_comparison, write_comparison
+
+STEPS = 400
+SMALL = ["--seeds", "1", "--own-seeds", "1", "--total-timesteps", str(STEPS)]
+FILES = ["comparison.csv", "comparison.md", "comparison.png", "runs.jsonl"]
+ABOUT = {"parameters": 10, "peak_mb": 50.0, "policy_bytes": 80, "saved_bytes": 900,
+         "predict_us": 7.0, "startup": 1.5}  # fmt: skip
+
+
+def row(algorithm, seed, steps, seconds, mean, threshold=475.0):
+    return {"env_id": "CartPole-v1", "algorithm": algorithm, "seed": seed, "steps": steps,
+            "seconds": seconds, "mean": mean, "least": mean - 1.0, **ABOUT,
+            "solved": int(mean >= threshold)}  # fmt: skip
+
+
+def by_hand(plan, times, threshold=475.0):
+    """Make rows with which a competitor is solved from given steps on, in given seconds a step."""
+    rows = [
+        row(name, seed, steps, steps * per_step, 500.0 if steps >= first else 20.0)
+        for name, (first, per_step) in times.items()
+        for seed in range(plan.counts()[name])
+        for steps in plan.checkpoints
+    ]
+    return Comparison(plan, threshold, rows, [])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("compare") / "x"
+    assert main(["compare", "--env-id", "CartPole-v1", *SMALL, "--out", str(out)]) == 0
+    return out
+
+
+def read_rows(folder):
+    with open(folder / "comparison.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_files(folder):
+    assert sorted(path.name for path in folder.iterdir()) == FILES
+    assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    text = (folder / "comparison.md").read_text(encoding="utf-8")
+    for name in COMPETITORS:
+        assert f"| {name} | " in text
+        assert f"- {name}: not within 400 steps (1 seed)" in text
+
+
+def test_what_is_measured(folder):
+    rows = read_rows(folder)
+    assert [row["algorithm"] for row in rows] == list(COMPETITORS)
+    for row in rows:
+        assert int(row["steps"]) == STEPS
+        assert 8.0 <= float(row["least"]) <= float(row["mean"]) <= 500.0
+        assert int(row["solved"]) == (float(row["mean"]) >= 475.0)
+        assert 0.0 < float(row["seconds"]) < 60.0
+        assert float(row["startup"]) > 0.1
+        assert 20.0 < float(row["peak_mb"]) < 2000.0
+        assert 1.0 < float(row["predict_us"]) < 10_000.0
+        assert int(row["saved_bytes"]) > int(row["policy_bytes"]) > 8
+    entries = {row["algorithm"]: int(row["parameters"]) for row in rows}
+    layers = [(4 + 1) * 256, (256 + 1) * 256, (256 + 1) * 2]
+    assert entries["DQN"] == sum(layers)
+    assert entries["PPO"] == entries["A2C"] == 2 * (5 * 64 + 65 * 64) + 65 * 3
+    own = rows[0]
+    assert int(own["policy_bytes"]) == 8 * int(own["parameters"])
+
+
+def test_resumed(folder, capsys):
+    before = (folder / "runs.jsonl").read_bytes()
+    rows = read_rows(folder)
+    (folder / "comparison.png").unlink()
+    assert main(["compare", *SMALL, "--out", str(folder)]) == 0
+    assert (folder / "runs.jsonl").read_bytes() == before  # nothing was left to run
+    assert read_rows(folder) == rows
+    assert (folder / "comparison.png").exists()
+    assert "wall seconds of training until 95 % of the seeds are solved" in capsys.readouterr().out
+
+
+def test_our_run_is_that_of_the_agent(folder):
+    found = read_rows(folder)[0]
+    agent = FittedQAgent("CartPole-v1", seed=int(found["seed"])).learn(STEPS)
+    envs = [gym.make("CartPole-v1") for _ in range(100)]
+    returns = greedy_returns(lambda seen: agent.predict(seen)[0], envs, int(found["seed"]) + 10**8)
+    assert float(found["mean"]) == returns.mean()
+    assert float(found["least"]) == returns.min()
+
+
+def test_greedy_returns_are_those_of_episodes_played_one_by_one():
+    agent = FittedQAgent("CartPole-v1", seed=3).learn(1000)
+    envs = [gym.make("CartPole-v1") for _ in range(5)]
+    together = greedy_returns(lambda seen: agent.predict(seen)[0], envs, 40)
+    alone = [agent.evaluate(1, env=envs[0], seed=40 + i)[0] for i in range(5)]
+    assert len(set(alone)) > 1
+    np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_baselines_pause_at_checkpoints_and_learn_the_same(algorithm):
+    pauses = []
+
+    def pause(steps, seconds):
+        pauses.append((steps, baseline.model.num_timesteps, seconds))
+
+    checkpoints = [300, 310, 2000]
+    baseline = Baseline(algorithm, "CartPole-v1", 5)
+    baseline.learn(checkpoints, pause)
+    assert [steps for steps, _, _ in pauses] == checkpoints
+    for steps, taken, _ in pauses:
+        assert steps <= taken <= steps + 256  # a rollout of PPO, or a train_freq of DQN
+    seconds = [s for _, _, s in pauses]
+    assert seconds == sorted(seconds)
+    alone = Baseline(algorithm, "CartPole-v1", 5)
+    alone.learn([2000], lambda *_: None)
+    ours, theirs = (one.model.policy.state_dict() for one in (baseline, alone))
+    assert all(bool((ours[key] == theirs[key]).all()) for key in ours)
+
+
+def test_pauses_are_not_counted():
+    import time
+
+    seconds = []
+
+    def pause(_, elapsed):
+        seconds.append(elapsed)
+        time.sleep(1.0)
+
+    Baseline("A2C", "CartPole-v1", 0).learn([8, 16, 24], pause)
+    assert seconds[-1] < 1.0
+
+
+def test_normalized_baseline():
+    baseline = Baseline("PPO", "MountainCar-v0", 0)
+    baseline.learn([300], lambda *_: None)
+    assert baseline._normalizer.obs_rms.count > 100
+    assert baseline.predict(np.zeros((3, 2), np.float32)).shape == (3,)
+
+
+def test_memory_is_the_process_s_own():
+    def peak(code):
+        code = f"from oda_rl.agents.comparison import peak_megabytes as m; {code}; print(m())"
+        return float(subprocess.check_output([sys.executable, "-c", code]))
+
+    room = np.ones(40_000_000)  # of which a child process must not be said to have a part
+    least, more = peak("pass"), peak("import numpy as np; np.ones(20_000_000)")
+    assert 100.0 < more - least < 250.0
+    assert room.nbytes / 1e6 < peak_megabytes()
+    assert least < 320.0
+
+
+def test_settings():
+    assert settings_for("PPO", BARTO).source == "CartPole-v1"
+    assert settings_for("PPO", BARTO).parameters["learning_rate"](0.5) == 5e-4
+    assert settings_for("DQN", "Nonsense-v0").parameters == {}
+    settings_for("A2C", "CartPole-v1").parameters["n_envs"] = 3
+    assert settings_for("A2C", "CartPole-v1").parameters["n_envs"] == 8
+    said = [origin_of_settings("PPO", env) for env in ("CartPole-v1", BARTO, "x:CartPole-v1", "Y")]
+    assert said == ["rl-zoo's", "rl-zoo's for CartPole-v1", "rl-zoo's", "SB3's defaults"]
+    assert origin_of_settings("FittedQAgent", "Y") == "package defaults"
+
+
+def test_settings_are_read_without_torch():
+    code = "import sys, oda_rl.agents.comparison, oda_rl.cli; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_checkpoints():
+    assert Plan(total_timesteps=500).checkpoints == [500]
+    assert Plan(total_timesteps=1000).checkpoints == [1000]
+    assert Plan().checkpoints[-3:] == [20_000, 30_000, 50_000]
+    plan = Plan(seeds=2, own_seeds=3)
+    settings = plan.settings()
+    assert len(settings) == 2 * 3 + 3 * 2
+    assert len({setting["seed"] for setting in settings}) == 3
+    assert [setting["algorithm"] for setting in settings[:5]] == list(COMPETITORS)
+
+
+def test_solved_at_counts_seeds_that_are_missing():
+    rows = [row("PPO", seed, 1000, 1.0 + seed, 480.0) for seed in range(19)]
+    assert solved_at(rows, {"PPO": 20}) == {"PPO": Solved(1000, 10.0)}
+    assert solved_at(rows, {"PPO": 21}) == {"PPO": None}
+    assert solved_at(rows, {"PPO": 38}, share=0.5) == {"PPO": Solved(1000, 10.0)}
+    rows.append(row("PPO", 19, 1000, 99.0, 474.0))
+    assert solved_at(rows, {"PPO": 20})["PPO"].seconds == 10.5  # of all seeds, at 19 of 20
+
+
+def test_headline():
+    plan = Plan(seeds=5, own_seeds=20, total_timesteps=3000)
+    times = {"FittedQAgent": (1000, 1e-5), "TwoTimescaleAgent": (2000, 1e-6), "DQN": (9999, 1e-3),
+             "PPO": (3000, 1e-3), "A2C": (2000, 1e-3)}  # fmt: skip
+    lines = headline(by_hand(plan, times))
+    assert "mean return of 100 greedy episodes ≥ 475" in lines[0]
+    assert lines[1:] == [
+        "FittedQAgent: 0.01 s, 1,000 steps (20 seeds)",
+        "TwoTimescaleAgent: 0.002 s, 2,000 steps (20 seeds)",
+        "DQN: not within 3,000 steps (5 seeds)",
+        "PPO: 3 s, 3,000 steps (5 seeds)",
+        "A2C: 2 s, 2,000 steps (5 seeds)",
+        "PPO's seconds / FittedQAgent's: 300",
+        "PPO's seconds / TwoTimescaleAgent's: 1,500",
+    ]
+    never = headline(by_hand(plan, {**times, "PPO": (9999, 1e-3), "FittedQAgent": (9999, 1.0)}))
+    assert (
+        never[-2] == "PPO's seconds / FittedQAgent's: unknown, because FittedQAgent is not solved"
+    )
+    assert never[-1].endswith("more than 1,500, because PPO is not solved")
+    del times["PPO"]
+    assert "because no run of PPO has succeeded" in headline(by_hand(plan, times))[-1]
+
+
+def test_without_a_threshold():
+    plan = Plan(seeds=1, own_seeds=1, total_timesteps=2000)
+    found = by_hand(plan, dict.fromkeys(COMPETITORS, (1000, 1e-3)), threshold=None)
+    assert headline(found) == ["CartPole-v1 has no threshold from which it is solved: "
+                               "--threshold gives one"]  # fmt: skip
+    assert "| PPO | rl-zoo's | 1 | 2,000 | 500.0 | 500.0 | - | - | 2 |" in markdown(found)
+    left, right = plot_comparison([found])
+    assert len(left.lines) == len(right.lines) == len(COMPETITORS)
+
+
+def test_figure_has_medians():
+    plan = Plan(seeds=3, own_seeds=3, total_timesteps=1000)
+    rows = [row("PPO", seed, 1000, 2.0 + seed, 100.0 * seed) for seed in range(3)]
+    left, right, *_ = plot_comparison([Comparison(plan, 475.0, rows, [])] * 2)
+    assert left.lines[0].get_xydata().tolist() == [[1000.0, 100.0]]
+    assert right.lines[0].get_xydata().tolist() == [[3.0, 100.0]]
+    assert left.get_xscale() == right.get_xscale() == "log"
+    assert left.lines[1].get_ydata() == [475.0, 475.0]
+
+
+def test_runs_that_fail_are_reported(tmp_path):
+    plan = Plan(seeds=1, own_seeds=1, total_timesteps=1000)
+    rows = [row(name, 0, 1000, 1.0, 480.0) for name in COMPETITORS if name != "DQN"]
+    found = Comparison(plan, 475.0, rows, ["{'algorithm': 'DQN'}: ValueError: no"])
+    text = markdown(found)
+    assert "| DQN | rl-zoo's | 1 | 1,000 | failed |" in text
+    assert "ValueError: no" in text
+    assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
+    empty = Comparison(plan, 475.0, [], ["{'algorithm': 'DQN'}: ValueError: no"])
+    with pytest.raises(ValueError, match="no run has succeeded.*ValueError: no"):
+        write_comparison(empty, tmp_path)
+
+
+def test_a_run_says_why_it_failed():
+    with pytest.raises(RuntimeError, match="ValueError: env_id is 'Nonsense-v0'"):
+        measure("Nonsense-v0", "FittedQAgent", 0, [100])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env-id", "Nonsense-v0"], "env_id is 'Nonsense-v0'"),
+        (["--env-id", "Pendulum-v1"], "whose action_space is Box("),
+        (["--env-id", "CliffWalking-v1"], "whose observation_space is Discrete("),
+        (["--seeds", "0"], "seeds is 0"),
+        (["--own-seeds", "-1"], "own_seeds is -1"),
+        (["--total-timesteps", "0"], "total_timesteps is 0"),
+        (["--threshold", "nan"], "threshold is nan"),
+        (["--workers", "0"], "workers is 0"),
+    ],
+)
+def test_bad_input(arguments, message, tmp_path, capsys):
+    out = tmp_path / "x"
+    assert main(["compare", *arguments, "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_out_is_a_file(tmp_path, capsys):
+    (tmp_path / "x").write_text("")
+    assert main(["compare", "--out", str(tmp_path / "x")]) == 2
+    assert "it must be a folder" in capsys.readouterr().err
+
+
+def test_without_stable_baselines3(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    with pytest.raises(ImportError, match="pip install 'oda-rl\\[sb3\\]'"):
+        compare(Plan(), tmp_path / "runs.jsonl")
+
+
+def test_own_policy_file_holds_its_tables(tmp_path):
+    for algorithm in COMPETITORS[:2]:
+        own = Own(algorithm, "CartPole-v1", 0)
+        own.learn([3000], lambda *_: None)
+        assert own.save_policy(tmp_path).stat().st_size == 8 * own.n_parameters
+        assert own.n_parameters >= own.agent.q_values.size
