@@ -256,7 +256,13 @@ def draw(rows: list[Row]) -> Path:
         ax.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("return")
     panels[0].figure.suptitle("Delivered policies over environment steps: median and quartiles")
-    panels[0].legend(frameon=False, fontsize=8, loc="center right")
+    shown_by: dict[str, Any] = {}
+    for ax in panels[: len(names)]:
+        handles, labels = ax.get_legend_handles_labels()
+        shown_by |= dict(zip(labels, handles, strict=True))
+    panels[0].legend(
+        shown_by.values(), shown_by, frameon=False, fontsize=8, loc="center right"
+    )  # fmt: skip
     return save_figure(panels[0], RESULTS / "benchmark_suite.png")
 
 
