@@ -255,14 +255,15 @@ def draw(rows: list[Row]) -> Path:
         ax.set_title(task.name, loc="left")
         ax.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("return")
-    panels[0].figure.suptitle("Delivered policies over environment steps: median and quartiles")
+    figure = panels[0].figure
+    figure.suptitle(
+        "Delivered policies over environment steps: median and quartiles", x=0.08, ha="left"
+    )
     shown_by: dict[str, Any] = {}
     for ax in panels[: len(names)]:
         handles, labels = ax.get_legend_handles_labels()
         shown_by |= dict(zip(labels, handles, strict=True))
-    panels[0].legend(
-        shown_by.values(), shown_by, frameon=False, fontsize=8, loc="center right"
-    )  # fmt: skip
+    figure.legend(shown_by.values(), shown_by, frameon=False, ncols=len(shown_by), loc="upper right")
     return save_figure(panels[0], RESULTS / "benchmark_suite.png")
 
 
