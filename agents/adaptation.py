@@ -12,7 +12,11 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space, iterate
 from gymnasium.wrappers import FlattenObservation, TransformAction
+
+from oda_rl.agents.spaces import Described
 
 _MOST_ACTIONS = 1000
 _FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -75,18 +79,27 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
     >>> env.action_space, env.action(0), env.action(3)
     (Discrete(5), array([-2.], dtype=float32), array([1.], dtype=float32))
     """
-    if isinstance(env.observation_space, spaces.Discrete):
-        env = NumberedObservation(env)
-    elif isinstance(env.observation_space, _FLATTENED):
-        env = FlattenObservation(env)
+    env = observed(env)
     if isinstance(env.action_space, spaces.Discrete):
         return env
-    choices = _choices(env.action_space, action_bins)
+    choices = action_choices(env.action_space, action_bins)
     return TransformAction(env, choices.__getitem__, spaces.Discrete(len(choices)))
 
 
-def _choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:
-    """Return the actions to choose among, in the order of their numbers."""
+def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Wrap an environment, if it needs that, so that observations are a Box."""
+    if isinstance(env.observation_space, spaces.Discrete):
+        return NumberedObservation(env)
+    if isinstance(env.observation_space, _FLATTENED):
+        return FlattenObservation(env)
+    return env
+
+
+def action_choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:
+    """Return the actions to choose among, in the order of their numbers.
+
+    Parameters and errors are those of :func:`adapted`.
+    """
     if isinstance(space, spaces.Box):
         if not space.is_bounded():
             raise ValueError(
@@ -116,3 +129,63 @@ def _choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:
         )
     combinations = np.array(list(itertools.product(*axes)), dtype=space.dtype)
     return combinations.reshape(count, *space.shape)
+
+
+class AdaptedVector(VectorWrapper[Any, Any, Any, Any, Any]):
+    """What :func:`adapted` does, for a vector environment.
+
+    Gymnasium's own vector wrappers of observations refuse resets at the same step.
+
+    Parameters
+    ----------
+    env : gymnasium.vector.VectorEnv
+        Of environments with the spaces that :func:`adapted` takes.
+    action_bins : int
+        Values of each component of a continuous action.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], action_bins: int) -> None:
+        super().__init__(env)
+        seen, taken = env.single_observation_space, env.single_action_space
+        self._batched = env.observation_space
+        self._one = observed(Described(seen, taken))
+        self.n_values = int(seen.n) if isinstance(seen, spaces.Discrete) else 0
+        self.single_observation_space = self._one.observation_space
+        self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        self._choices: npt.NDArray[Any] | None = None
+        if not isinstance(taken, spaces.Discrete):
+            self._choices = action_choices(taken, action_bins)
+            self.single_action_space = spaces.Discrete(len(self._choices))
+            self.action_space = batch_space(self.single_action_space, env.num_envs)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return observations as vectors."""
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._vectors(observations), infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Take actions by their numbers; return observations as vectors."""
+        taken = actions if self._choices is None else self._choices[actions]
+        observations, *outcome, infos = self.env.step(taken)
+        if "final_obs" in infos and isinstance(self._one, gym.ObservationWrapper):
+            finals = [
+                None if one is None else self._one.observation(one) for one in infos["final_obs"]
+            ]
+            infos = {**infos, "final_obs": finals}
+        return self._vectors(observations), *outcome, infos
+
+    def _vectors(self, observations: Any) -> Any:
+        if not isinstance(self._one, gym.ObservationWrapper):
+            return observations
+        each = iterate(self._batched, observations)
+        return np.array([self._one.observation(observation) for observation in each])
+
+
+def adapted_vector(env: VectorEnv[Any, Any, Any], action_bins: int) -> VectorEnv[Any, Any, Any]:
+    """Wrap a vector environment, if it needs that, so that agents work with its spaces."""
+    plain = isinstance(env.single_observation_space, spaces.Box)
+    if plain and isinstance(env.single_action_space, spaces.Discrete):
+        return env
+    return AdaptedVector(env, action_bins)

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, Self, SupportsFloat
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import VectorEnv
 
 from oda_rl.agents import qlearning as ql
-from oda_rl.agents.adaptation import adapted
+from oda_rl.agents.adaptation import adapted, adapted_vector
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
 from oda_rl.agents.environments import make_env, separate_env
 from oda_rl.agents.history import Level
 from oda_rl.agents.loops import Engine, Progress, last_episode, play, train_stepwise
 from oda_rl.agents.refusal import action_index
-from oda_rl.agents.spaces import Interface
+from oda_rl.agents.spaces import AnyEnv, Interface
 from oda_rl.agents.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
+from oda_rl.agents.vector import train_vector
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ IntArray = npt.NDArray[np.int64]
 class Agent(ABC):
     """Base of the agents: they differ in how they learn, and in what their policy is made of."""
 
-    env: gym.Env[Any, Any] | None
+    env: AnyEnv | None
     config: FittedQConfig | TwoTimescaleConfig
     env_id: str | None
     interface: Interface
@@ -152,6 +154,7 @@ class Agent(ABC):
         ValueError
             If the observation has another shape or is not finite.
         """
+        self._core.leave_lanes()
         action = self._core.act(self.interface.flatten("observation", observation))
         self._acted = True
         return self.interface.first_action + action
@@ -192,6 +195,7 @@ class Agent(ABC):
         if not self._acted:
             raise RuntimeError("update was called before act: call act(observation) first")
         index = action_index(action, self.interface)
+        self._core.leave_lanes()
         core = self._core
         events = core.update(
             self.interface.flatten("observation", observation),
@@ -218,7 +222,8 @@ class Agent(ABC):
 
         The environment is reset first, so an episode that an earlier call left unfinished stays
         so. BartoCartPole and Gymnasium's CartPole, as ``gymnasium.make`` returns them, are trained
-        in one compiled loop; all others, step by step. The results are the same.
+        in one compiled loop; all others, step by step. The results are the same. In a vector
+        environment training ends with a step of all its environments, so there may be a few more.
 
         Parameters
         ----------
@@ -279,7 +284,7 @@ class Agent(ABC):
             Of the environment's first reset.
         """
         count = checked_count("n_episodes", n_episodes)
-        place = separate_env(self._require_env()) if env is None else self._adapted(env)
+        place = self._place(env)
         fused = self._evaluate_fused(place, count, seed)
         if fused is not None:
             return fused
@@ -302,7 +307,7 @@ class Agent(ABC):
         ``env`` and ``seed`` are as in :meth:`evaluate`.
         """
         count = checked_count("n_steps", n_steps)
-        place = separate_env(self._require_env()) if env is None else self._adapted(env)
+        place = self._place(env)
         steps = islice(play(place, self._greedy, seed), count)
         return np.array([np.ravel(observation) for observation, _, _ in steps], dtype=np.float64)
 
@@ -362,14 +367,14 @@ class Agent(ABC):
         save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> Self:
+    def load(cls, path: str | Path, env: str | AnyEnv | None = None) -> Self:
         """Load from a file or a run folder.
 
         Parameters
         ----------
         path : str or Path
             What :meth:`save` was given.
-        env : str or gymnasium.Env, optional
+        env : str, gymnasium.Env or gymnasium.vector.VectorEnv, optional
             To train or evaluate in. By default the environment is made from its id when needed.
 
         Raises
@@ -392,12 +397,13 @@ class Agent(ABC):
     def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
         """Make an agent without an environment from what :meth:`_to_file` returned."""
 
-    def _train(
-        self, env: gym.Env[Any, Any], total: int, one_by_one: bool, interrupt: Interrupt
-    ) -> Progress:
+    def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
         """Begin with a reset of the environment and train for ``total`` steps."""
         self._core.begin_episode()
         self._acted = False
+        if isinstance(env, VectorEnv):
+            return train_vector(self._core, env, self._reset_env(env), total, interrupt)
+        self._core.leave_lanes()
         dynamics = compiled_dynamics(env)
         observation = self._reset_env(env)
         if dynamics is None:
@@ -407,22 +413,34 @@ class Agent(ABC):
     def _greedy(self, observation: Any) -> Any:
         return self.predict(observation)[0]
 
-    def _reset_env(self, env: gym.Env[Any, Any]) -> Any:
+    def _reset_env(self, env: AnyEnv) -> Any:
         """Reset, with a seed the first time, and return the observation."""
         seed = None if self._env_seeded else int(self._env_rng.integers(2**31))
         self._env_seeded = True
         return env.reset(seed=seed)[0]
 
-    def _require_env(self) -> gym.Env[Any, Any]:
+    def _require_env(self) -> AnyEnv:
         if self.env is None:
             if self.env_id is None:
                 raise ValueError("env is None: load the agent with load(path, env=...)")
             self.env = self._adapted(self.env_id)
         return self.env
 
-    def _adapted(self, env: str | gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    def _adapted(self, env: str | AnyEnv) -> AnyEnv:
         """Return an environment, or one with that id, with spaces that the agent works with."""
+        if isinstance(env, VectorEnv):
+            return adapted_vector(env, self.config.action_bins)
         made = make_env(env) if isinstance(env, str) else env
+        return adapted(made, self.config.action_bins)
+
+    def _place(self, env: gym.Env[Any, Any] | None) -> gym.Env[Any, Any]:
+        """Return an environment to play in: the given one, or one like the agent's own."""
+        made = separate_env(self._require_env()) if env is None else env
+        if isinstance(made, VectorEnv):
+            raise TypeError(
+                f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "
+                "plays in several"
+            )
         return adapted(made, self.config.action_bins)
 
 

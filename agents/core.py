@@ -11,16 +11,30 @@ from oda_rl.agents import qlearning as ql
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.fused import observe_and_act
 from oda_rl.agents.history import Level
+from oda_rl.agents.lanes import Lanes, VectorStep, step_lanes
 from oda_rl.agents.learners import INTERPRETED, KIND, observe_compiled
-from oda_rl.agents.memory import ACTION, GOES_ON, LAST_ROW, MARK, UNUSED, in_order, watkins_targets
+from oda_rl.agents.memory import (
+    ACTION,
+    CUT,
+    FRESH,
+    GOES_ON,
+    LAST_ROW,
+    MARK,
+    UNUSED,
+    in_order,
+    watkins_targets,
+)
 from oda_rl.agents.partitions import Lineage, Partition, Scaling
-from oda_rl.agents.refusal import refuse
+from oda_rl.agents.refusal import BAD_STEP, refuse
 from oda_rl.agents.spaces import Interface
+from oda_rl.agents.trials import Trial, Trials
 from oda_rl.diagram import assign_batch
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _RING = 2000  # latest transitions, and what they led to, that the metric is learned from
+_LEAST_ROWS = 100  # of that for each of several environments
 _METRIC_TRACE_DECAY = 0.9
 _METRIC_POWER = 0.25
 _TOTAL_VARIANCE = 2.0
@@ -59,21 +73,75 @@ class Core:
         self._rng = rng
         d = interface.n_features
         capacity = partition.diagram.shape[0]
-        self.table: FloatArray = np.zeros((4, capacity, interface.n_actions))
+        self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
         self.vectors: FloatArray = np.zeros((ql.N_VECTORS, max(capacity, d, _BLOCK)))
         self.settings = self.vectors[ql.SETTINGS]
         rng.random(out=self.vectors[ql.UNIFORM])
-        self.clock: npt.NDArray[np.int64] = np.zeros(ql.N_CLOCK, dtype=np.int64)
+        self.clock: IntArray = np.zeros(ql.N_CLOCK, dtype=np.int64)
         self._write_settings(config)
         self.origin = self.vectors[ql.ORIGIN, :d]
         self.metric: FloatArray | None = None
-        self.observations: FloatArray = np.zeros((_RING, d))
-        self.steps: FloatArray = np.zeros((_RING, 3))
+        self.observations: FloatArray = np.zeros((1, _RING, d))
+        self.steps: FloatArray = np.zeros((1, _RING, 3))
         self.clock[LAST_ROW] = -1
-        self.arrays = (
-            partition.diagram, self.table, self.clock, self.vectors, self.observations, self.steps
-        )  # fmt: skip
+        self.lanes = Lanes.of(1)
+        self._open()
         self._point = self.vectors[ql.POINT, :d]
+
+    def _open(self) -> None:
+        """Let compiled code work on the present arrays."""
+        self.arrays = (
+            self.partition.diagram,
+            self.table,
+            self.clock,
+            self.vectors,
+            self.observations[0],
+            self.steps[0],
+        )
+
+    @property
+    def _has_trials(self) -> bool:
+        """Whether policies are tried: of several environments, if one can tell who succeeds."""
+        known = self.config.solved_return is not None and self.config.solved_episodes > 0
+        return known and self.n_lanes > 1
+
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once."""
+        return len(self.observations)
+
+    def set_lanes(self, count: int) -> None:
+        """Get ready to learn from so many environments at once, none of which has begun yet.
+
+        What the ring holds is kept as far as there is room.
+        """
+        kept = self._trial() if self.clock[ql.PHASE] == ql.FROZEN else None
+        self.trials = Trials(count, self.table.shape[1], self.interface.n_features, kept)
+        if self.n_lanes == 1:
+            self.lanes.clocks[0] = self.clock[: ql.N_OWN]
+        if count != self.n_lanes:
+            points, steps = self._ring()
+            rows = max(_RING // count, _LEAST_ROWS)
+            self.observations = np.zeros((count, rows, points.shape[1]))
+            self.steps = np.zeros((count, rows, 3))
+            self.lanes = Lanes.of(count)
+            self.table = np.concatenate([
+                self.table[: ql.TRACES], np.zeros((count, *self.table.shape[1:]))
+            ])  # fmt: skip
+            for lane, begin in enumerate(range(0, min(len(points), count * rows), rows)):
+                n = len(points[begin : begin + rows])
+                self.observations[lane, :n] = points[begin : begin + n]
+                self.steps[lane, :n] = steps[begin : begin + n]
+                if self.steps[lane, n - 1, MARK] == GOES_ON:
+                    self.steps[lane, n - 1] = -1.0, 0.0, CUT
+                self.lanes.clocks[lane, LAST_ROW] = n - 1
+            self.clock[LAST_ROW] = self.lanes.clocks[0, LAST_ROW]
+            self._open()
+
+    def leave_lanes(self) -> None:
+        """Go back to learning along one trajectory."""
+        if self.n_lanes > 1:
+            self.set_lanes(1)
 
     def _write_settings(self, config: TwoTimescaleConfig) -> None:
         for slot, value in (
@@ -126,9 +194,10 @@ class Core:
         self._take_over(None)
 
     def begin_episode(self) -> None:
-        """Forget an episode that was not finished."""
+        """Forget episodes that were not finished."""
         ql.begin_episode(self.clock, self.vectors)
-        ql.clear_traces(self.table, self.n_cells)
+        self.lanes.begin_episodes()
+        self.table[ql.TRACES :] = 0.0
 
     def act(self, vector: npt.NDArray[Any]) -> int:
         """Choose an action (from 0) for a flattened observation."""
@@ -137,6 +206,68 @@ class Core:
             if code >= 0:
                 return code
             self.attend(-code, "observation")
+
+    def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
+        """Learn from a step of all environments and choose the next actions.
+
+        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
+        (return, length).
+        """
+        n = len(step.rewards)
+        assert n == self.n_lanes  # else compiled code would write past the ends of arrays
+        actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
+        lane, learned = 0, False
+        while lane < n:
+            events, lane = step_lanes(
+                lane,
+                learned,
+                *step,
+                actions,
+                ended,
+                *self.trials.played,
+                *self.lanes,
+                *self.partition.learner,
+                self.partition.diagram,
+                self.table,
+                self.clock,
+                self.vectors,
+                self.observations,
+                self.steps,
+            )
+            if events:
+                self.attend(events, BAD_STEP)
+                learned = True
+        if self._has_trials and self.clock[ql.PHASE] != ql.WARMUP:
+            self._judge(step, ended)
+        return actions, ended[ended[:, 1] > 0.0]
+
+    def _judge(self, step: VectorStep, ended: FloatArray) -> None:
+        """Keep the policies that solve their episodes, and hand out those of new episodes."""
+        for lane in ended[:, 1].nonzero()[0].tolist():
+            episode_return, length = ended[lane].tolist()
+            solved = episode_return >= self.settings[ql.SOLVED_RETURN]
+            if self.trials.note(lane, solved, int(length)):
+                self._rest_on(self.trials.keep_next())
+        begins = step.begins.nonzero()[0]
+        if len(begins):
+            trial = self.trials.kept or self._trial()
+            greedy = self.table[ql.VALUES, : self.n_cells].argmax(axis=1)
+            self.trials.begin(begins, trial, self.partition.diagram, greedy)
+
+    def _trial(self) -> Trial:
+        """Return the present policy."""
+        state = {name: np.array(array) for name, array in self.partition.state().items()}
+        return Trial(state, self.table[: ql.TRACES, : self.n_cells].copy())
+
+    def _rest_on(self, trial: Trial | None) -> None:
+        """Go back to an earlier policy and stop learning, or without one go on learning."""
+        self.clock[ql.STREAK] = 0
+        self.clock[ql.PHASE] = ql.LEARNING if trial is None else ql.FROZEN
+        if trial is not None:
+            self.partition.restore(trial.partition)
+            self.table[: ql.TRACES, : trial.table.shape[1]] = trial.table
+            self.table[ql.TRACES :] = 0.0
+            self._take_over(None)
 
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice."""
@@ -217,9 +348,16 @@ class Core:
         self.observations -= mean
 
     def _ring(self) -> tuple[FloatArray, FloatArray]:
-        """Return points, shape (n, d), and steps of the ring, the oldest first."""
-        last, full = int(self.clock[LAST_ROW]), bool(self.steps[-1, MARK] != UNUSED)
-        return in_order(self.observations, last, full), in_order(self.steps, last, full)
+        """Return points, shape (n, d), and steps of the ring, each environment's oldest first."""
+        last_rows = self.lanes.clocks[:, LAST_ROW] if self.n_lanes > 1 else [self.clock[LAST_ROW]]
+        points, steps = (
+            np.concatenate([
+                in_order(rows[lane], int(last), bool(self.steps[lane, -1, MARK] != UNUSED))
+                for lane, last in enumerate(last_rows)
+            ])
+            for rows in (self.observations, self.steps)
+        )  # fmt: skip
+        return points, steps
 
     def _learn_metric(self, diagram: FloatArray) -> None:
         """Average the metric with that of the present Q, on the transitions of the ring."""
@@ -240,9 +378,20 @@ class Core:
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.clock[ql.N_CELLS] = self.partition.n_cells
+        if self.n_lanes > 1:
+            self._place_lanes()
         self.clock[ql.LEARNER_ACTIVE] = self.partition.active
         step, temperature = int(self.clock[ql.STEPS]), self.partition.temperature
         self.history.append(Level(step, temperature, self.codevectors.copy(), lineage))
+
+    def _place_lanes(self) -> None:
+        """Find the cells, which are others now, that all environments are in."""
+        clocks = self.lanes.clocks
+        latest = (clocks[:, LAST_ROW] + clocks[:, FRESH]) % self.steps.shape[1]
+        points = self.observations[np.arange(self.n_lanes), latest]
+        cells = np.empty(self.n_lanes, dtype=np.int64)
+        assign_batch(self.partition.diagram, self.n_cells, points, cells)
+        clocks[:, ql.CELL] = cells
 
     @property
     def scale(self) -> FloatArray | None:
@@ -291,6 +440,7 @@ class Core:
             "clock": self.clock,
             "observations": self.observations,
             "steps": self.steps,
+            "lanes": self.lanes.clocks,
             "metric": np.zeros((0, 0)) if self.metric is None else self.metric,
             **{f"partition_{name}": array for name, array in self.partition.state().items()},
         }
@@ -301,7 +451,9 @@ class Core:
         self.partition.restore(
             {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
         )
+        self.set_lanes(len(arrays["lanes"]))
         self.table[:, : arrays["table"].shape[1]] = arrays["table"]
+        self.lanes.clocks[:] = arrays["lanes"]
         for name in ("vectors", "clock", "observations", "steps"):
             getattr(self, name)[:] = arrays[name]
         self.metric = arrays["metric"] if len(arrays["metric"]) else None

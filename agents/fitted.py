@@ -11,12 +11,13 @@ from oda_rl.agents.alternatives import Alternative, alternative_of_policy, value
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
+from oda_rl.agents.environments import spec_of
 from oda_rl.agents.fitted_core import FittedCore
 from oda_rl.agents.fused import evaluate_policy_on_cartpole
 from oda_rl.agents.loops import Progress, train_fitted
 from oda_rl.agents.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.refusal import checked_batch
-from oda_rl.agents.spaces import Interface
+from oda_rl.agents.spaces import AnyEnv, Interface
 from oda_rl.agents.training import EpisodeLog
 from oda_rl.diagram import assign_batch
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
@@ -50,11 +51,12 @@ class FittedQAgent(Agent):
 
     Parameters
     ----------
-    env : str or gymnasium.Env
-        An environment, or the id of one. Observations: Box of any shape, Discrete, MultiDiscrete,
-        MultiBinary, Dict or Tuple; actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they
-        are not Box and Discrete, ``agent.env`` is the environment inside wrappers that make them
-        so: that is what a loop of one's own steps.
+    env : str, gymnasium.Env or gymnasium.vector.VectorEnv
+        An environment, or the id of one, or a vector environment, whose environments all teach the
+        agent. Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple;
+        actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they are not Box and Discrete,
+        ``agent.env`` is the environment inside wrappers that make them so: that is what a loop of
+        one's own steps.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config
@@ -62,7 +64,7 @@ class FittedQAgent(Agent):
 
     Attributes
     ----------
-    env : gymnasium.Env or None
+    env : gymnasium.Env, gymnasium.vector.VectorEnv or None
         None for a loaded agent until its environment is needed.
     config : FittedQConfig
         The settings in force.
@@ -95,15 +97,14 @@ class FittedQAgent(Agent):
     config: FittedQConfig
     _cells_act_alone = False
 
-    def __init__(
-        self, env: str | gym.Env[Any, Any], *, seed: int | None = None, **config: Any
-    ) -> None:
+    def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
         self.config = FittedQConfig(**config)
         made = self._adapted(env)
         self._build(Interface.of(made), self.config, seed)
         self.env = made
-        self.env_id = made.spec.id if made.spec is not None else None
-        self._solved_return = made.spec.reward_threshold if made.spec is not None else None
+        spec = spec_of(made)
+        self.env_id = None if spec is None else spec.id
+        self._solved_return = None if spec is None else spec.reward_threshold
 
     def _build(self, interface: Interface, config: FittedQConfig, seed: int | None) -> None:
         self._rngs = spawn_rngs(seed, ("explore", "fitting", "reservoir", "env", "predict"))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,17 @@ from oda_rl.agents import qlearning as ql
 from oda_rl.agents import replay
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
+from oda_rl.agents.fitted_lanes import Playing, RunningTrajectories
 from oda_rl.agents.fitting import fit
 from oda_rl.agents.history import Level
+from oda_rl.agents.lanes import Lanes, VectorStep
 from oda_rl.agents.memory import GOES_ON, LAST_ROW, MARK, REWARD, Memory
-from oda_rl.agents.refusal import refuse
+from oda_rl.agents.records import Record
+from oda_rl.agents.refusal import BAD_STEP, refuse
 from oda_rl.agents.spaces import Interface
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _BLOCK = 500  # random numbers drawn at a time
 _RECENT_RETURNS = 200  # whose spread says how sure a mean is
@@ -28,28 +33,8 @@ _SAME = 1e-9  # relative spread below which returns are all equal
 _HORIZONS = 10.0  # that count as an episode where none ends
 _LATEST = 3  # policies that are too new to be confirmed
 _CONFIRMING = 0.5  # as many steps as before a refit
+_STALE = 10  # fits after which an environment gives up an old policy
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
-
-
-class Record:
-    """A policy and the returns of the training episodes that were played with it."""
-
-    def __init__(self, policy: CellPolicy, n: int = 0, mean: float = 0.0, m2: float = 0.0) -> None:
-        self.policy = policy
-        self.n, self.mean = n, mean
-        self.m2 = m2
-        """Sum of squared deviations from the mean."""
-
-    def add(self, episode_return: float) -> None:
-        """Count one more episode (Welford's recursion)."""
-        self.n += 1
-        change = episode_return - self.mean
-        self.mean += change / self.n
-        self.m2 += change * (episode_return - self.mean)
-
-    def lower_bound(self, spread: float) -> float:
-        """Mean return minus its standard error."""
-        return self.mean - spread / math.sqrt(self.n)
 
 
 class FittedCore:
@@ -82,6 +67,7 @@ class FittedCore:
         self.scale: FloatArray | None = None
         self.newest = CellPolicy.blank(interface.n_features, interface.n_actions)
         self.records: list[Record] = []
+        self._latest = Record(self.newest)
         self._explore, self._fitting = explore, fitting
         d, n_actions = interface.n_features, interface.n_actions
         self.memory = Memory(d, interface.dtype, config.max_transitions, reservoir)
@@ -95,9 +81,11 @@ class FittedCore:
         self._returns: list[float] = []
         self._lengths: list[int] = []
         self._whole = True  # the running episode has been played with one policy
+        self._running: RunningTrajectories | None = None  # of several environments
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
-        self.settings[replay.EPSILON] = 1.0
+        self._epsilon = 1.0
+        self._ended_since_fit = False
         self._set_due()
         self._open()
 
@@ -109,13 +97,14 @@ class FittedCore:
     @property
     def epsilon(self) -> float:
         """Present probability of a random decision."""
-        return float(self.settings[replay.EPSILON])
+        return self._epsilon
 
     def begin_episode(self) -> None:
-        """Forget an episode that was not finished."""
+        """Forget episodes that were not finished; their steps are remembered."""
         ql.begin_episode(self.clock, self.vectors)
         self.clock[replay.HELD] = 0
         self._whole = True
+        self.leave_lanes()
 
     def act(self, vector: npt.NDArray[Any]) -> int:
         """Choose an action (from 0) for a flattened observation."""
@@ -155,23 +144,121 @@ class FittedCore:
         """
         refuse(events, what, self.interface)
         if events & ql.UNIFORMS:
-            self._explore.random(out=self.vectors[ql.UNIFORM])
-            self.clock[ql.NEXT_UNIFORM] = 0
+            self._draw()
         if events & ql.EPISODE_END:
             self._note_episode(
                 float(self.settings[ql.LAST_RETURN]), int(self.clock[ql.LAST_LENGTH])
             )
         if events & replay.REFIT:
-            doubtful = None if self._confirming else self._doubtful()
-            if self._confirming:
-                self._confirmed += int(self.clock[replay.NEW_STEPS])
-            if doubtful is None:
-                self._confirming = None
-                self.refit()
-            else:
-                self._confirm(doubtful)
+            self._refit_or_confirm()
         if self.memory.make_room(self.clock):
             self._open()
+
+    def _draw(self) -> None:
+        """Draw random numbers for exploration."""
+        self._explore.random(out=self.vectors[ql.UNIFORM])
+        self.clock[ql.NEXT_UNIFORM] = 0
+
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once; 0 along one trajectory."""
+        return 0 if self._running is None else len(self._running.playing)
+
+    @property
+    def lanes(self) -> Lanes:
+        """Counters and returns of the running episodes of several environments."""
+        assert self._running is not None
+        return self._running.lanes
+
+    def set_lanes(self, count: int) -> None:
+        """Get ready to learn from so many environments at once, none of which has begun yet.
+
+        Running trajectories end.
+        """
+        self.leave_lanes()
+        d, dtype = self.interface.n_features, self.interface.dtype
+        self._running = RunningTrajectories(count, d, dtype, self._playing)
+
+    def leave_lanes(self) -> None:
+        """Go back to learning along one trajectory."""
+        if self._running is not None:
+            for lane in range(self.n_lanes):
+                self._commit(lane)
+            self._running = None
+            self._open()
+
+    def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
+        """Learn from a step of all environments and choose the next actions.
+
+        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
+        (return, length).
+        """
+        running = self._running
+        assert running is not None
+        assert len(step.rewards) == self.n_lanes  # else compiled code would write past the ends
+        ended = np.zeros((self.n_lanes, 2))
+        events = running.record(step, ended, self.clock, self.vectors)
+        refuse(events, BAD_STEP, self.interface)
+        over = ended[:, 1].nonzero()[0]
+        for lane in over.tolist():
+            episode_return, length = ended[lane].tolist()
+            self._note(episode_return, int(length), running.playing[lane].record)
+            self._commit(lane)
+        if events & replay.REFIT:
+            self._refit_or_confirm()
+            self._replace_stale(running)
+        if events & replay.ROOM:
+            running.make_room()
+        for lane in step.begins.nonzero()[0].tolist():
+            running.playing[lane] = self._playing
+        actions = np.zeros(self.n_lanes, dtype=np.int64)
+        for playing, lanes in running.players(step.acts):
+            self._play(playing)
+            done = 0
+            while done < len(lanes):
+                event, done = running.choose(
+                    done, lanes, step.observations, playing.policy, actions, self.clock,
+                    self.vectors,
+                )  # fmt: skip
+                refuse(event, BAD_STEP, self.interface)
+                if event & ql.UNIFORMS:
+                    self._draw()
+        self._play(self._playing)
+        return actions, ended[over]
+
+    def _replace_stale(self, running: RunningTrajectories) -> None:
+        """Let environments play the present policy if theirs is old, or no episode seems to end."""
+        playing = replace(self._playing, record=None)
+        for lane, other in enumerate(running.playing):
+            if not self._ended_since_fit or self._playing.fits - other.fits > _STALE:
+                self._commit(lane)
+                running.playing[lane] = playing
+        self._ended_since_fit = False
+
+    def _commit(self, lane: int) -> None:
+        """Take over an environment's trajectory, which is over."""
+        assert self._running is not None
+        self.memory.append(*self._running.rows(lane), self.clock)
+        self._running.forget(lane)
+
+    def _append_running(self) -> int:
+        """Put running trajectories behind the others; returns how many rows there were."""
+        n = self.memory.rows(self.clock)
+        for lane in range(self.n_lanes):
+            assert self._running is not None
+            self.memory.append(*self._running.rows(lane), self.clock)
+        return n
+
+    def _refit_or_confirm(self) -> None:
+        """Fit anew, or first make sure of the policy that would be delivered."""
+        doubtful = None if self._confirming else self._doubtful()
+        if self._confirming:
+            self._confirmed += int(self.clock[replay.NEW_STEPS])
+        if doubtful is None:
+            self._confirming = None
+            self.refit()
+        else:
+            self._confirm(doubtful)
 
     def note_episodes(self, episodes: FloatArray) -> None:
         """Note episodes that compiled code played, shape (n, 3): return, length, and more."""
@@ -179,18 +266,20 @@ class FittedCore:
             self._note_episode(episode_return, int(length))
 
     def _note_episode(self, episode_return: float, length: int) -> None:
+        """Note an episode of the only environment."""
+        whole, self._whole = self._whole, True
+        self._note(episode_return, length, self._playing.record if whole else None)
+
+    def _note(self, episode_return: float, length: int, record: Record | None) -> None:
+        """Note an episode, to the credit of a policy if it was played with that alone."""
+        self._ended_since_fit = True
         self._returns = [*self._returns[1 - _RECENT_RETURNS :], episode_return]
         self._lengths = [*self._lengths[1 - _RECENT_LENGTHS :], length]
-        whole, self._whole = self._whole, True
-        if not whole or self.epsilon >= 1.0:  # it says nothing about one policy
-            return
-        record = self._confirming
-        if record is None:
-            if not self.records or self.records[-1].policy is not self.newest:
-                self.records.append(Record(self.newest))
+        if record is not None:
+            if record not in self.records:
+                self.records.append(record)
                 self._drop_worst()
-            record = self.records[-1]
-        record.add(episode_return)
+            record.add(episode_return)
 
     def _drop_worst(self) -> None:
         if len(self.records) > self.config.kept_policies:
@@ -230,7 +319,7 @@ class FittedCore:
         """Play a policy again, without exploration, to be surer of its return."""
         self._confirming = record
         self._whole = bool(self.clock[ql.EPISODE_LENGTH] == 0)
-        self.settings[replay.EPSILON] = 0.0
+        self._epsilon = 0.0
         self._set_due(_CONFIRMING)
         self._open()
 
@@ -241,10 +330,14 @@ class FittedCore:
         kept = self.memory.thin_out(self.clock)
         if kept is not None and values is not None:
             values = values[kept]
-        n = self.memory.rows(self.clock)
+        n = self._append_running()
+        rows = self.memory.rows(self.clock)
+        if values is not None and rows > n:
+            later = self.newest.evaluate(self.memory.observations[n:rows])[2]
+            values = np.concatenate([values, later])
         found = fit(
-            self.memory.observations[:n],
-            self.memory.steps[:n],
+            self.memory.observations[:rows],
+            self.memory.steps[:rows],
             values,
             self.metric,
             self.interface.n_actions,
@@ -253,10 +346,12 @@ class FittedCore:
             self.interface.n_values > 0,
         )
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
-        self._values = found.values
+        self._values = found.values[:n]
+        self._latest = Record(self.newest)
         self._whole = bool(self.clock[ql.EPISODE_LENGTH] == 0)
         self.clock[replay.HELD] = 0
-        self.settings[replay.EPSILON] = self._exploration()
+        self._epsilon = self._exploration()
+        self.clock[LAST_ROW] = n - 1
         self._set_due()
         self._open()
         step = int(self.clock[ql.STEPS])
@@ -296,28 +391,41 @@ class FittedCore:
 
     def _open(self) -> None:
         """Let compiled code work on the present memory and policy."""
-        policy = self._confirming.policy if self._confirming else self.newest
-        self.vectors[ql.ORIGIN, : len(policy.origin)] = policy.origin
-        self.settings[replay.WIDTH] = policy.width
+        chosen = self._confirming or self._latest
+        # While all decisions are random, a return says nothing about the policy.
+        record = chosen if self._epsilon < 1.0 else None
+        self._playing = Playing(chosen.policy, record, self._epsilon, len(self.history))
+        self._play(self._playing)
         self.arrays = (
             self.memory.observations,
             self.memory.steps,
-            policy.diagram,
-            policy.models,
+            chosen.policy.diagram,
+            chosen.policy.models,
             self.clock,
             self.vectors,
         )
 
+    def _play(self, playing: Playing) -> None:
+        """Let compiled code choose actions by a policy."""
+        policy = playing.policy
+        self.vectors[ql.ORIGIN, : len(policy.origin)] = policy.origin
+        self.settings[replay.WIDTH] = policy.width
+        self.settings[replay.EPSILON] = playing.epsilon
+
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart."""
+        """Return all arrays that have to be saved, the history apart.
+
+        Running trajectories of several environments are saved as if they were over.
+        """
+        rows = self._append_running()
         policies = [self.newest, *(record.policy for record in self.records)]
         arrays: dict[str, npt.NDArray[Any]] = {
             "vectors": self.vectors,
-            "clock": self.clock,
+            "clock": self.clock.copy(),
             "returns": np.array(self._returns),
             "lengths": np.array(self._lengths),
             "whole": np.array(self._whole),
-            "recorded": np.array(bool(self.records) and self.records[-1].policy is self.newest),
+            "latest": np.array([self._latest is record for record in self.records]),
             "confirming": np.array([self._confirming is record for record in self.records]),
             "confirmed": np.array(self._confirmed),
             "record_n": np.array([record.n for record in self.records]),
@@ -330,6 +438,7 @@ class FittedCore:
                 arrays[name] = getattr(self, name)
         for i, policy in enumerate(policies):
             arrays.update({f"policy{i}_{name}": a for name, a in policy.arrays.items()})
+        self.clock[LAST_ROW] = rows - 1
         return arrays
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -350,8 +459,11 @@ class FittedCore:
             Record(policy, *played)
             for policy, *played in zip(policies[1:], counts, means, squares, strict=True)
         ]
-        if arrays["recorded"]:
-            self.records[-1].policy = self.newest
+        latest = np.flatnonzero(arrays["latest"])
+        self._latest = self.records[latest[0]] if len(latest) else Record(self.newest)
+        self._latest.policy = self.newest
+        self._epsilon = float(self.settings[replay.EPSILON])
+        self._ended_since_fit = True
         self._confirmed = int(arrays["confirmed"])
         confirming = np.flatnonzero(arrays["confirming"])
         self._confirming = self.records[confirming[0]] if len(confirming) else None

@@ -20,7 +20,8 @@ class Level:
     codevectors: FloatArray
     """Shape (cells, d), in the observation's units."""
     lineage: FloatArray | None
-    """Shape (cells, cells of the level before); None where learning started from nothing."""
+    """Shape (cells, cells of the level before); None where learning started from nothing, or where
+    an agent with several environments went back to an earlier policy."""
 
 
 def history_to_arrays(history: list[Level]) -> dict[str, npt.NDArray[Any]]:

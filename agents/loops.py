@@ -17,6 +17,8 @@ from oda_rl.agents.core import Core
 from oda_rl.agents.fitted_core import FittedCore
 from oda_rl.agents.fused import collect_cartpole, train_cartpole
 from oda_rl.agents.history import Level
+from oda_rl.agents.lanes import Lanes, VectorStep
+from oda_rl.agents.refusal import BAD_STEP
 from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import Interrupt
 from oda_rl.envs.dynamics import CompiledCartPole
@@ -52,6 +54,17 @@ class Engine(Protocol):
     def epsilon(self) -> float:
         """Present probability of a random action."""
 
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once."""
+
+    def leave_lanes(self) -> None:
+        """Go back to learning along one trajectory."""
+
+    @property
+    def lanes(self) -> Lanes:
+        """Counters and returns of their running episodes."""
+
     def begin_episode(self) -> None:
         """Forget an episode that was not finished."""
 
@@ -66,6 +79,12 @@ class Engine(Protocol):
 
     def withdraw_choice(self) -> None:
         """Take back the last choice of an action."""
+
+    def set_lanes(self, count: int) -> None:
+        """Get ready to learn from so many environments at once."""
+
+    def advance(self, step: VectorStep) -> tuple[npt.NDArray[np.int64], FloatArray]:
+        """Learn from a step of them all; returns actions (from 0) and episodes that have ended."""
 
 
 def train_stepwise(
@@ -96,7 +115,7 @@ def train_stepwise(
                 continue
             episode = _NO_EPISODE
             if code < 0:
-                core.attend(-code, "the environment's observation or reward")
+                core.attend(-code, BAD_STEP)
                 arrays = core.arrays
                 if -code & ql.EPISODE_END:
                     episode = last_episode(core, steps - last)

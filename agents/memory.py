@@ -172,17 +172,25 @@ class Memory:
         """How many rows count."""
         return int(clock[LAST_ROW]) + 1
 
-    def make_room(self, clock: IntArray) -> bool:
-        """Make sure that a few more rows fit; returns whether the arrays are new ones."""
-        capacity = len(self.observations)
-        if self.rows(clock) + _MARGIN <= capacity:
+    def make_room(self, clock: IntArray, more: int = 0) -> bool:
+        """Make sure that some more rows fit, and a few; returns whether the arrays are new ones."""
+        capacity, needed = len(self.observations), self.rows(clock) + more + _MARGIN
+        if needed <= capacity:
             return False
         for name in ("observations", "steps"):
             old = getattr(self, name)
-            new = np.zeros((capacity + capacity // 2, *old.shape[1:]), old.dtype)
+            new = np.zeros((max(capacity + capacity // 2, needed), *old.shape[1:]), old.dtype)
             new[:capacity] = old
             setattr(self, name, new)
         return True
+
+    def append(self, observations: Observations, steps: FloatArray, clock: IntArray) -> None:
+        """Take over a trajectory, shape (n, d) and (n, 3), that was remembered elsewhere."""
+        self.make_room(clock, len(steps))
+        begin = self.rows(clock)
+        self.observations[begin : begin + len(steps)] = observations
+        self.steps[begin : begin + len(steps)] = steps
+        clock[LAST_ROW] += len(steps)
 
     def thin_out(self, clock: IntArray) -> BoolArray | None:
         """Drop whole trajectories if there are too many steps.

@@ -3,10 +3,12 @@
 The same functions run inside the fused loops and, called once a step, in the Python loop; that both
 give the same bits rests on it. The state of an agent is a few arrays:
 
-``table``, shape (4, capacity, actions)
-    Layers: Q-values, number of updates, eligibility traces, step size of the last update.
+``table``, shape (3 + environments, capacity, actions)
+    Layers: Q-values, number of updates, step size of the last update, and eligibility traces of
+    each environment.
 ``clock``
-    Integers that the kernels read and count, by the slots below.
+    Integers that the kernels read and count, by the slots below. The first ones, and the episode's
+    return, are those of one environment; with several, :mod:`oda_rl.agents.lanes` exchanges them.
 ``vectors``, shape (6, at least max(capacity, d))
     The current point; the origin that is subtracted from observations; two rows of scratch for the
     learner; the settings, by the slots below; and random numbers for exploration, drawn in blocks
@@ -39,7 +41,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 # Layers of the table.
-VALUES, VISITS, TRACES, STEP_SIZES = range(4)
+VALUES, VISITS, STEP_SIZES, TRACES = range(4)
 
 # Slots of the settings.
 (
@@ -54,15 +56,22 @@ VALUES, VISITS, TRACES, STEP_SIZES = range(4)
     LAST_RETURN,
 ) = range(9)
 
-# Slots of the clock.
+# Slots of the clock: first those that each environment has of its own,
 (
-    N_CELLS,
     CELL,
     ACTION,
     GREEDY_ACTION,
+    EPISODE_LENGTH,
+    HELD,  # steps for which the last action is still held, by agents that do so
+) = range(2, 7)  # the first two are the memory's
+N_OWN = 7
+# then those of all.
+(
+    LANE,  # number of the environment, of several
+    UNDECIDED,  # whether others that go on say more than an episode that falls short
+    N_CELLS,
     STEPS,
     STEPS_SINCE_START,
-    EPISODE_LENGTH,
     LAST_LENGTH,
     NEXT_UNIFORM,
     COUNTDOWN,
@@ -73,8 +82,8 @@ VALUES, VISITS, TRACES, STEP_SIZES = range(4)
     SOLVED_EPISODES,
     RESTART_AFTER,
     WARMUP_STEPS,
-) = range(2, 19)  # the first two are the memory's
-N_CLOCK = 19
+) = range(N_OWN, N_OWN + 15)
+N_CLOCK = N_OWN + 15
 
 # Phases: random play to learn the scale, learning, and resting on a policy that solves the task.
 WARMUP, LEARNING, FROZEN = range(3)
@@ -127,8 +136,12 @@ def choose(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
 
     One uniform decides both whether to explore and, rescaled, which action.
     """
-    n_actions = table.shape[2]
-    best = greedy_action(table, clock[CELL])
+    return explore(greedy_action(table, clock[CELL]), table.shape[2], clock, vectors)
+
+
+@inlined
+def explore(best: int, n_actions: int, clock: IntArray, vectors: FloatArray) -> int:
+    """Choose an action with the random number that is due; ``best`` is the greedy one."""
     action = best
     if clock[PHASE] != FROZEN:
         i = clock[NEXT_UNIFORM]
@@ -181,26 +194,27 @@ def update_values(
     if vectors[SETTINGS, TRACE_DECAY] == 0.0:
         table[VALUES, cell, action] += table[STEP_SIZES, cell, action] * error
         return
+    traces = TRACES + clock[LANE]
     if action != clock[GREEDY_ACTION]:
-        clear_traces(table, n_cells)
+        clear_traces(table, n_cells, clock[LANE])
     for other in range(n_actions):
-        table[TRACES, cell, other] = 0.0
-    table[TRACES, cell, action] = 1.0
+        table[traces, cell, other] = 0.0
+    table[traces, cell, action] = 1.0
     decay = vectors[SETTINGS, DISCOUNT] * vectors[SETTINGS, TRACE_DECAY]
     for k in range(n_cells):
         for b in range(n_actions):
-            trace = table[TRACES, k, b]
+            trace = table[traces, k, b]
             table[VALUES, k, b] += table[STEP_SIZES, k, b] * trace * error
             trace *= decay
-            table[TRACES, k, b] = trace if trace > SMALLEST_TRACE else 0.0
+            table[traces, k, b] = trace if trace > SMALLEST_TRACE else 0.0
 
 
 @compiled
-def clear_traces(table: FloatArray, n_cells: int) -> None:
-    """Forget which state-action pairs led here."""
+def clear_traces(table: FloatArray, n_cells: int, lane: int) -> None:
+    """Forget which state-action pairs led here in one of the environments."""
     for k in range(n_cells):
         for b in range(table.shape[2]):
-            table[TRACES, k, b] = 0.0
+            table[TRACES + lane, k, b] = 0.0
 
 
 @inlined
@@ -251,17 +265,19 @@ def _end_episode(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int
     if clock[PHASE] != WARMUP:
         if solved:
             clock[STREAK] = max(clock[STREAK], 0) + 1
-        else:
+        elif not clock[UNDECIDED]:
             clock[STREAK] = min(clock[STREAK], 0) - 1
-        if clock[SOLVED_EPISODES] > 0:
+            if (
+                clock[PHASE] == LEARNING
+                and clock[STREAK] <= -max(clock[SOLVED_EPISODES], 1)
+                and clock[RESTART_AFTER] > 0
+                and clock[STEPS_SINCE_START] > clock[RESTART_AFTER]
+            ):
+                events |= RESTART
+        alone = table.shape[0] == TRACES + 1  # several environments have their trials
+        if alone and clock[SOLVED_EPISODES] > 0:
             clock[PHASE] = FROZEN if clock[STREAK] >= clock[SOLVED_EPISODES] else LEARNING
-        if (
-            clock[STREAK] <= -max(clock[SOLVED_EPISODES], 1)
-            and clock[RESTART_AFTER] > 0
-            and clock[STEPS_SINCE_START] > clock[RESTART_AFTER]
-        ):
-            events |= RESTART
-        clear_traces(table, clock[N_CELLS])
+        clear_traces(table, clock[N_CELLS], clock[LANE])
     vectors[SETTINGS, LAST_RETURN] = vectors[SETTINGS, EPISODE_RETURN]
     clock[LAST_LENGTH] = clock[EPISODE_LENGTH]
     begin_episode(clock, vectors)
@@ -392,4 +408,4 @@ def carry_table(table: FloatArray, lineage: FloatArray) -> None:
     added = parents @ (visits * whole[:, None])
     table[VALUES, :n_new] = np.where(weights > 0.0, by_visits, averages)
     table[VISITS, :n_new] = added
-    table[TRACES] = 0.0
+    table[TRACES:] = 0.0

@@ -6,6 +6,7 @@ import numpy.typing as npt
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.spaces import Interface, flat
 
+BAD_STEP = "the environment's observation or reward"
 FINITE = f"it must hold neither NaN nor infinity, nor anything beyond {ql.LARGEST:g}"
 
 

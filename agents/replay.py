@@ -19,14 +19,13 @@ IntArray = npt.NDArray[np.int64]
 
 # Further slots of the clock.
 (
-    HELD,  # steps for which the last action is still held
     LONGEST_HOLD,
     DREW,  # whether the last choice used a random number
     NEW_STEPS,  # since the last fit
     NEEDED,  # so many of them, and an episode's end,
     LATEST,  # or so many, make a refit due
-) = range(ql.N_CLOCK, ql.N_CLOCK + 6)
-N_CLOCK = ql.N_CLOCK + 6
+) = range(ql.N_CLOCK, ql.N_CLOCK + 5)
+N_CLOCK = ql.N_CLOCK + 5
 
 # Further slots of the settings.
 EPSILON, WIDTH = range(ql.LAST_RETURN + 1, ql.LAST_RETURN + 3)
@@ -38,7 +37,7 @@ ROOM = 512  # the memory is nearly full
 FREE_ROWS = 4  # that a memory must have before a step
 
 # Slots that compiled code reads by these names.
-ACTION, NEXT_UNIFORM = ql.ACTION, ql.NEXT_UNIFORM
+ACTION, HELD, NEXT_UNIFORM = ql.ACTION, ql.HELD, ql.NEXT_UNIFORM
 POINT, WEIGHTS, SETTINGS, UNIFORM = ql.POINT, ql.WEIGHTS, ql.SETTINGS, ql.UNIFORM
 STEPS, EPISODE_LENGTH, LAST_LENGTH = ql.STEPS, ql.EPISODE_LENGTH, ql.LAST_LENGTH
 EPISODE_RETURN, LAST_RETURN = ql.EPISODE_RETURN, ql.LAST_RETURN

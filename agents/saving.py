@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import gymnasium as gym
 import numpy.typing as npt
 
 from oda_rl import persistence
 from oda_rl.agents.base import Agent
+from oda_rl.agents.environments import spec_of
 from oda_rl.agents.history import history_from_arrays, history_to_arrays
-from oda_rl.agents.spaces import Interface
+from oda_rl.agents.spaces import AnyEnv, Interface
 from oda_rl.agents.training import EpisodeLog
 
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
-_FORMAT = 3
+_FORMAT = 4
 _SB3_VERSION = "_stable_baselines3_version"
 
 AnyAgent = TypeVar("AnyAgent", bound=Agent)
@@ -75,9 +75,7 @@ def save_file(
     return metadata
 
 
-def load(
-    cls: type[AnyAgent], path: Path, env: str | gym.Env[Any, Any] | None, *parts: Any
-) -> AnyAgent:
+def load(cls: type[AnyAgent], path: Path, env: str | AnyEnv | None, *parts: Any) -> AnyAgent:
     """Load an agent of a class from a file or a run folder; ``parts`` go to its ``_from_file``."""
     return restored(cls, *read(path), env, *parts)
 
@@ -87,7 +85,7 @@ def restored(
     file: Path,
     metadata: dict[str, Any],
     arrays: dict[str, npt.NDArray[Any]],
-    env: str | gym.Env[Any, Any] | None,
+    env: str | AnyEnv | None,
     *parts: Any,
 ) -> AnyAgent:
     """Make an agent of what :func:`read` returned; ``parts`` go to its ``_from_file``."""
@@ -109,7 +107,8 @@ def restored(
         found = Interface.of(agent.env)
         if found != agent.interface:
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
-        agent.env_id = agent.env.spec.id if agent.env.spec is not None else None
+        spec = spec_of(agent.env)
+        agent.env_id = None if spec is None else spec.id
     return agent
 
 

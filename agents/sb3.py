@@ -21,9 +21,11 @@ from oda_rl.agents import saving
 from oda_rl.agents.base import Agent, checked_count
 from oda_rl.agents.environments import make_env
 from oda_rl.agents.fitted import FittedQAgent
-from oda_rl.agents.spaces import Interface
+from oda_rl.agents.lanes import VectorStep
+from oda_rl.agents.spaces import Described, Interface
 from oda_rl.agents.training import deferred_interrupt
 from oda_rl.agents.two_timescale import TwoTimescaleAgent
+from oda_rl.agents.vector import first_step, matrix
 
 try:
     import torch
@@ -93,6 +95,7 @@ class _Algorithm(BaseAlgorithm):
     _agent_class: ClassVar[type[Agent]]
     _load_keywords: ClassVar[tuple[str, ...]] = ()
     _started = 0.0  # when training would have started, had it been in one go
+    _chosen: npt.NDArray[np.int64] | None = None  # the next actions in several environments
 
     def __init__(
         self,
@@ -126,26 +129,24 @@ class _Algorithm(BaseAlgorithm):
             tensorboard_log=None if tensorboard_log is None else str(tensorboard_log),
             verbose=verbose,
             device="cpu",
-            support_multi_env=True,  # refused below, with an explanation
+            support_multi_env=True,
             monitor_wrapper=monitor_wrapper,
             seed=seed,
         )
-        if self.env is not None:
-            self._refuse_many(self.env)
 
     @staticmethod
     def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         if isinstance(env, gym.vector.VectorEnv):
             raise ValueError(
                 "env is a vector environment of Gymnasium: it must be an environment, or a vector "
-                "environment of Stable-Baselines3 (make_vec_env with n_envs=1)"
+                "environment of Stable-Baselines3 (make_vec_env); oda_rl.agents take Gymnasium's"
             )
         return BaseAlgorithm._wrap_env(env, verbose, monitor_wrapper)
 
     def _setup_model(self) -> None:
         if self.env is None:
             raise ValueError("env is None: it must be an environment, or the id of one")
-        place = _Described(self.env)
+        place = _described(self.env)
         Interface.of(place)  # what the plain agent would wrap, the vector environment would not
         agent = self._agent_class(place, seed=self.seed, **self._config)  # type: ignore[call-arg]
         self._take_over(agent)
@@ -164,14 +165,6 @@ class _Algorithm(BaseAlgorithm):
         self.agent.env_id = env.spec.id if env is not None and env.spec is not None else None
         if self.seed is not None:
             self.set_random_seed(int(self.agent._env_rng.integers(2**31)))
-
-    def _refuse_many(self, env: VecEnv) -> None:
-        if env.num_envs != 1:
-            raise ValueError(
-                f"env has {env.num_envs} environments: {type(self).__name__} learns along one "
-                "trajectory, so it must have one (n_envs=1 of make_vec_env); predict and "
-                "evaluate_policy take any number"
-            )
 
     def learn(
         self,
@@ -220,6 +213,7 @@ class _Algorithm(BaseAlgorithm):
             raise ValueError("env is None: call set_env(env), or load the model with an env")
         if reset_num_timesteps or self._last_obs is None:
             self.agent._core.begin_episode()
+            self._chosen = None
         total_timesteps, callback = self._setup_learn(
             total_timesteps,
             callback,
@@ -234,54 +228,102 @@ class _Algorithm(BaseAlgorithm):
             while go_on and self.num_timesteps < total_timesteps:
                 callback.on_rollout_start()
                 ended = False
+                before = self._episode_num
                 while go_on and not ended and self.num_timesteps < total_timesteps:
                     ended, go_on = self._step(self.env, callback)
                     if interrupt.requested:
                         raise KeyboardInterrupt
                 callback.on_rollout_end()
-                if ended and log_interval is not None and self._episode_num % log_interval == 0:
+                if log_interval and before // log_interval < self._episode_num // log_interval:
                     self.dump_logs()
         self.agent.training_seconds = time.perf_counter() - self._started
         callback.on_training_end()
         return self
 
     def _step(self, env: VecEnv, callback: BaseCallback) -> tuple[bool, bool]:
-        """Act and learn; return whether the episode has ended, and whether to go on."""
+        """Act and learn; return whether an episode has ended, and whether to go on."""
         last_obs = self._last_obs
         assert isinstance(last_obs, np.ndarray)
-        actions = np.array([self.agent.act(last_obs[0])])
-        self._last_obs = None  # if the step fails, learning goes on with a reset
+        actions = self._next_actions(env, last_obs)
+        self._last_obs = self._chosen = None  # if the step fails, learning goes on with a reset
         new_obs, rewards, dones, infos = env.step(actions)
         assert isinstance(new_obs, np.ndarray)
-        reward, ended = float(rewards[0]), bool(dones[0])
-        self._learn_from(last_obs[0], int(actions[0]), reward, new_obs[0], ended, infos[0])
-        self.num_timesteps += 1
-        self._episode_num += ended
+        after, truncated = _last_observations(new_obs, dones, infos)
+        if dones.any():
+            self.agent.training_seconds = time.perf_counter() - self._started
+        if env.num_envs == 1:
+            self._learn_from(last_obs[0], actions[0], rewards[0], after[0], dones[0], truncated[0])
+        else:
+            self._learn_from_all(rewards, after, new_obs, dones, truncated)
+        self.num_timesteps += env.num_envs
+        self._episode_num += int(dones.sum())
         self._last_obs, self._last_episode_starts = new_obs, dones
         self._update_info_buffer(infos, dones)
         callback.update_locals(locals())
-        return ended, callback.on_step()
+        return bool(dones.any()), callback.on_step()
+
+    def _next_actions(self, env: VecEnv, observations: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return an action for each environment, as the environments number them."""
+        agent, core = self.agent, self.agent._core
+        if env.num_envs == 1:
+            return np.array([agent.act(observations[0])])
+        if self._chosen is None or core.n_lanes != env.num_envs:
+            core.set_lanes(env.num_envs)
+            self._chosen, _ = core.advance(first_step(observations, agent.interface))
+        return agent.interface.first_action + self._chosen
 
     def _learn_from(
         self,
         observation: npt.NDArray[Any],
         action: int,
-        reward: float,
+        reward: np.float32,
         after: npt.NDArray[Any],
         ended: bool,
-        info: dict[str, Any],
+        truncated: bool,
     ) -> None:
-        """Learn from a step; ``after`` an episode's end is the first observation of the next."""
-        agent = self.agent
-        truncated = ended and bool(info.get("TimeLimit.truncated", False))
-        if ended:
-            after = np.asarray(info["terminal_observation"], dtype=after.dtype)
-            agent.training_seconds = time.perf_counter() - self._started
+        """Learn from a step of the only environment."""
+        gain = self._denied(np.array([reward]))
+        if gain is not None:
+            self.agent._core.settings[ql.EPISODE_RETURN] += gain[0]
+        terminated = bool(ended and not truncated)
+        self.agent.update(observation, action, float(reward), after, terminated, bool(truncated))
+
+    def _learn_from_all(
+        self,
+        rewards: npt.NDArray[Any],
+        after: npt.NDArray[Any],
+        observations: npt.NDArray[Any],
+        ended: npt.NDArray[Any],
+        truncated: npt.NDArray[np.bool_],
+    ) -> None:
+        """Learn from a step of several environments, and choose the next actions."""
+        agent, core = self.agent, self.agent._core
+        gains = self._denied(rewards)
+        if gains is not None:
+            core.lanes.returns[:] += gains
+        made = np.ones(len(rewards), dtype=np.bool_)
+        over = ended.astype(np.bool_)
+        step = VectorStep(
+            matrix(after, agent.interface),
+            matrix(observations, agent.interface),
+            rewards.astype(np.float64),
+            over & ~truncated,
+            truncated,
+            learns=made,
+            acts=made,
+            begins=over,
+        )
+        self._chosen, episodes = core.advance(step)
+        if len(episodes):
+            moments = np.full((len(episodes), 1), agent.training_seconds)
+            agent.episodes.append(np.concatenate([episodes, moments], axis=1))
+
+    def _denied(self, rewards: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+        """Return what VecNormalize took from rewards: an episode counts as it was rewarded."""
         normalize = self._vec_normalize_env
-        if normalize is not None and normalize.norm_reward:  # an episode counts as it was rewarded
-            original = float(normalize.get_original_reward()[0])
-            agent._core.settings[ql.EPISODE_RETURN] += original - reward
-        agent.update(observation, action, reward, after, ended and not truncated, truncated)
+        if normalize is None or not normalize.norm_reward:
+            return None
+        return np.asarray(normalize.get_original_reward() - rewards, dtype=np.float64)
 
     def dump_logs(self) -> None:
         """Write an entry of the log."""
@@ -316,10 +358,14 @@ class _Algorithm(BaseAlgorithm):
         Raises
         ------
         ValueError
-            If the spaces are others, or there is more than one environment in ``env``.
+            If the spaces are others, or ``env`` has another number of environments.
         """
         wrapped = self._wrap_env(env, self.verbose)
-        self._refuse_many(wrapped)
+        if wrapped.num_envs != self.n_envs:
+            raise ValueError(
+                f"env has {wrapped.num_envs} environments: it must have as many as the model, "
+                f"{self.n_envs}; {type(self).__name__}.load(path, env=env) takes any number"
+            )
         super().set_env(wrapped, force_reset)
         self._enter()
 
@@ -410,8 +456,7 @@ class _Algorithm(BaseAlgorithm):
         FileNotFoundError
             If there is nothing.
         ValueError
-            If the file is damaged, or not of this algorithm, or ``env`` has other spaces or more
-            than one environment.
+            If the file is damaged, or not of this algorithm, or ``env`` has other spaces.
         TypeError
             For other keywords.
         """
@@ -429,7 +474,7 @@ class _Algorithm(BaseAlgorithm):
             kwargs.pop(name, saved.get(name, default)) for name, default in _SETTINGS.items()
         )
         model._set_up(env, saved.get("seed"), verbose, log, window)
-        place = None if model.env is None else _Described(model.env)
+        place = None if model.env is None else _described(model.env)
         agent = saving.restored(cls._agent_class, file, metadata, arrays, place, *kwargs.values())
         model._adopt_spaces(agent, arrays)
         model.num_timesteps = saved.get("num_timesteps", agent.num_timesteps)
@@ -479,8 +524,8 @@ class TwoTimescale(_Algorithm):
     Parameters
     ----------
     env : str, gymnasium.Env or VecEnv
-        An environment, the id of one, or a vector environment that holds one. Observations: Box of
-        any shape; actions: Discrete.
+        An environment, the id of one, or a vector environment. Observations: Box of any shape;
+        actions: Discrete.
     seed : int or None
         Of all the agent's randomness and of the environment's. None leaves the environment as it
         was seeded.
@@ -509,8 +554,7 @@ class TwoTimescale(_Algorithm):
     Raises
     ------
     ValueError
-        For settings out of range, an unknown environment id or partition, or a vector environment
-        that holds more than one environment: there is one trajectory to learn along.
+        For settings out of range, or an unknown environment id or partition.
     TypeError
         For unknown settings, or spaces that are not supported.
 
@@ -544,8 +588,8 @@ class FittedQ(_Algorithm):
     Parameters
     ----------
     env : str, gymnasium.Env or VecEnv
-        An environment, the id of one, or a vector environment that holds one. Observations: Box of
-        any shape; actions: Discrete.
+        An environment, the id of one, or a vector environment. Observations: Box of any shape;
+        actions: Discrete.
     seed, verbose, tensorboard_log, stats_window_size, monitor_wrapper
         As of :class:`TwoTimescale`.
     **config
@@ -571,12 +615,23 @@ class FittedQ(_Algorithm):
     _agent_class = FittedQAgent
 
 
-class _Described(gym.Env[Any, Any]):
-    """What an agent asks of an environment when it is made, of one in a vector environment."""
+def _described(env: VecEnv) -> Described:
+    """Return what an agent asks of an environment when it is made."""
+    return Described(env.observation_space, env.action_space, _spec(env))
 
-    def __init__(self, env: VecEnv) -> None:
-        self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.spec = _spec(env)
+
+def _last_observations(
+    observations: npt.NDArray[Any], dones: npt.NDArray[Any], infos: list[dict[str, Any]]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Return what a step led to where an episode has begun since, and which were truncated."""
+    truncated = np.zeros(len(dones), dtype=np.bool_)
+    ended = dones.nonzero()[0].tolist()
+    if ended:
+        observations = observations.copy()
+        for i in ended:
+            observations[i] = infos[i]["terminal_observation"]
+            truncated[i] = infos[i].get("TimeLimit.truncated", False)
+    return observations, truncated
 
 
 def _spec(env: VecEnv) -> EnvSpec | None:

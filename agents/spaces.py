@@ -7,8 +7,24 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv
+
+AnyEnv = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class Described(gym.Env[Any, Any]):
+    """The spaces of an environment without the environment."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        spec: EnvSpec | None = None,
+    ) -> None:
+        self.observation_space, self.action_space, self.spec = observation_space, action_space, spec
 
 
 @dataclass(frozen=True)
@@ -25,9 +41,12 @@ class Interface:
     """Of an observation that is one of so many numbers, each a cell of its own; else 0."""
 
     @classmethod
-    def of(cls, env: gym.Env[Any, Any]) -> "Interface":
-        """Read the spaces of an environment; raise TypeError or ValueError if unsupported."""
-        observations, actions = env.observation_space, env.action_space
+    def of(cls, env: AnyEnv) -> "Interface":
+        """Read the spaces of an environment, or of those in a vector environment.
+
+        Raises TypeError or ValueError if they are not supported.
+        """
+        observations, actions = spaces_of(env)
         if not isinstance(observations, spaces.Box):
             raise TypeError(
                 f"observation_space is {observations}: it must be a Box; gymnasium.wrappers."
@@ -44,8 +63,7 @@ class Interface:
             )
         single = observations.dtype == np.float32
         dtype = "float32" if single else "float64"
-        n_values = env.get_wrapper_attr("n_values") if env.has_wrapper_attr("n_values") else 0
-        return cls(observations.shape, int(actions.n), int(actions.start), dtype, n_values)
+        return cls(observations.shape, int(actions.n), int(actions.start), dtype, _n_values(env))
 
     @property
     def n_features(self) -> int:
@@ -79,6 +97,19 @@ class Interface:
     def from_json(cls, fields: dict[str, Any]) -> "Interface":
         """Take over what :meth:`to_json` returned."""
         return cls(**{**fields, "observation_shape": tuple(fields["observation_shape"])})
+
+
+def spaces_of(env: AnyEnv) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """Return the observation and action spaces of an environment, or of those in a vector one."""
+    if isinstance(env, VectorEnv):
+        return env.single_observation_space, env.single_action_space
+    return env.observation_space, env.action_space
+
+
+def _n_values(env: AnyEnv) -> int:
+    if isinstance(env, VectorEnv):
+        return int(getattr(env, "n_values", 0))
+    return int(env.get_wrapper_attr("n_values")) if env.has_wrapper_attr("n_values") else 0
 
 
 def flat(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,6 +14,7 @@ from oda_rl.agents.alternatives import Alternative, alternative_of_cells
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.core import Core
+from oda_rl.agents.environments import spec_of
 from oda_rl.agents.fused import evaluate_cartpole
 from oda_rl.agents.grid_partition import GridPartition
 from oda_rl.agents.loops import Progress, train_fused
@@ -21,7 +22,7 @@ from oda_rl.agents.oda_partition import ODAPartition
 from oda_rl.agents.partitions import Partition
 from oda_rl.agents.refusal import checked_batch
 from oda_rl.agents.som_partition import SOMPartition
-from oda_rl.agents.spaces import Interface
+from oda_rl.agents.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.training import EpisodeLog
 from oda_rl.diagram import assign, assign_batch
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
@@ -47,11 +48,12 @@ class TwoTimescaleAgent(Agent):
 
     Parameters
     ----------
-    env : str or gymnasium.Env
-        An environment, or the id of one. Observations: Box of any shape, Discrete, MultiDiscrete,
-        MultiBinary, Dict or Tuple; actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they
-        are not Box and Discrete, ``agent.env`` is the environment inside wrappers that make them
-        so: that is what a loop of one's own steps.
+    env : str, gymnasium.Env or gymnasium.vector.VectorEnv
+        An environment, or the id of one, or a vector environment, whose environments all teach the
+        agent. Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple;
+        actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they are not Box and Discrete,
+        ``agent.env`` is the environment inside wrappers that make them so: that is what a loop of
+        one's own steps.
     partition : {"oda", "grid", "som"} or Partition
         How observations are aggregated: cells by annealing (of Discrete observations, a cell for
         each), a uniform grid, a self-organising map, or an object of one's own; see
@@ -63,7 +65,7 @@ class TwoTimescaleAgent(Agent):
 
     Attributes
     ----------
-    env : gymnasium.Env or None
+    env : gymnasium.Env, gymnasium.vector.VectorEnv or None
         None for a loaded agent until its environment is needed.
     config : TwoTimescaleConfig
         The settings in force.
@@ -97,7 +99,7 @@ class TwoTimescaleAgent(Agent):
 
     def __init__(
         self,
-        env: str | gym.Env[Any, Any],
+        env: str | AnyEnv,
         *,
         partition: str | Partition = "oda",
         seed: int | None = None,
@@ -105,17 +107,18 @@ class TwoTimescaleAgent(Agent):
     ) -> None:
         self.config = TwoTimescaleConfig(**config)
         made = self._adapted(env)
-        if self.config.solved_return is None and made.spec is not None:
-            self.config = replace(self.config, solved_return=made.spec.reward_threshold)
+        spec = spec_of(made)
+        if self.config.solved_return is None and spec is not None:
+            self.config = replace(self.config, solved_return=spec.reward_threshold)
         interface = Interface.of(made)
         if interface.n_values > 0 and partition == "oda":  # a cell for each value
-            first = float(made.observation_space.low[0]) - 0.5  # type: ignore[attr-defined]
+            first = float(spaces_of(made)[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
             self.config = replace(self.config, bins=interface.n_values, ranges=ranges)
             partition = "grid"
         self._build(interface, self.config, partition, seed)
         self.env = made
-        self.env_id = made.spec.id if made.spec is not None else None
+        self.env_id = None if spec is None else spec.id
 
     def _build(
         self,
@@ -300,7 +303,7 @@ class TwoTimescaleAgent(Agent):
     def load(
         cls,
         path: str | Path,
-        env: str | gym.Env[Any, Any] | None = None,
+        env: str | AnyEnv | None = None,
         partition: Partition | None = None,
     ) -> Self:
         """Load from a file or a run folder.
@@ -309,7 +312,7 @@ class TwoTimescaleAgent(Agent):
         ----------
         path : str or Path
             What :meth:`save` was given.
-        env : str or gymnasium.Env, optional
+        env : str, gymnasium.Env or gymnasium.vector.VectorEnv, optional
             To train or evaluate in. By default the environment is made from its id when needed.
         partition : Partition, optional
             For an agent with a partition of one's own: an object like the one that it had, whose

@@ -263,7 +263,9 @@ def draw(rows: list[Row]) -> Path:
     for ax in panels[: len(names)]:
         handles, labels = ax.get_legend_handles_labels()
         shown_by |= dict(zip(labels, handles, strict=True))
-    figure.legend(shown_by.values(), shown_by, frameon=False, ncols=len(shown_by), loc="upper right")
+    figure.legend(
+        shown_by.values(), shown_by, frameon=False, ncols=len(shown_by), loc="upper right"
+    )
     return save_figure(panels[0], RESULTS / "benchmark_suite.png")
 
 

@@ -1,5 +1,6 @@
 """The slow and obvious version of every fast thing."""
 
+import copy
 import math
 from collections import defaultdict
 
@@ -116,10 +117,16 @@ class WatkinsQ:
     def greedy(self, cell):
         return max(range(self.n_actions), key=lambda a: (self.values[cell, a], -a))
 
-    def update(self, cell, action, reward, next_cell, terminated, done):
+    def share(self):
+        """Another trajectory along which the same values are learned."""
+        other = copy.copy(self)
+        other.traces = {}
+        return other
+
+    def update(self, cell, action, reward, next_cell, terminated, done, greedy=None):
         best = 0.0 if terminated else self.values[next_cell, self.greedy(next_cell)]
         error = reward + self.discount * best - self.values[cell, action]
-        if action != self.greedy(cell):
+        if action != (self.greedy(cell) if greedy is None else greedy):
             self.traces = {}
         self.visits[cell, action] += 1
         self.traces = {pair: trace for pair, trace in self.traces.items() if pair[0] != cell}

@@ -17,7 +17,7 @@ def make_core(n_actions=3, n_cells=5, **settings):
     config = TwoTimescaleConfig(max_cells=n_cells, metric="std", **settings)
     partition = ODAPartition(1, config, np.random.default_rng(0))
     core = Core(Interface((1,), n_actions, 0), config, partition, np.random.default_rng(1))
-    core.observations[:2, 0] = -1.0, 1.0  # as if random play had seen them
+    core.observations[0, :2, 0] = -1.0, 1.0  # as if random play had seen them
     core.clock[LAST_ROW] = 1
     core.start()
     partition.learner.cells[:n_cells, 1] = np.arange(n_cells)

@@ -350,6 +350,45 @@ def test_evaluate_policy_in_several_environments(algorithm):
 
 
 @algorithms
+@pytest.mark.parametrize("kind", [DummyVecEnv, SubprocVecEnv])
+def test_several_environments_teach_what_gymnasiums_do(algorithm, kind):
+    env = kind([short] * 4)
+    model = algorithm(env, seed=6).learn(3000)
+    env.close()
+    assert model.num_timesteps == 3000
+    mode = gym.vector.AutoresetMode.SAME_STEP
+    vector = gym.vector.SyncVectorEnv([short] * 4, autoreset_mode=mode)
+    SAME[algorithm](model.agent, PAIRS[algorithm](vector, seed=6).learn(3000))
+    assert len(model.agent.episodes.rows) == model._episode_num
+
+
+@algorithms
+def test_several_environments_with_what_goes_around_them(algorithm, tmp_path):
+    env = make_vec_env(short, n_envs=3, seed=1, monitor_dir=str(tmp_path))
+    best = EvalCallback(make_vec_env(short, n_envs=2), n_eval_episodes=2, eval_freq=200, verbose=0)
+    model = algorithm(env, seed=1).learn(900, callback=best, log_interval=1)
+    env.close()
+    assert best.best_mean_reward > 5
+    assert len(load_results(str(tmp_path))) == len(model.agent.episodes.rows) > 20
+    stopped = StopTrainingOnMaxEpisodes(10, verbose=0)
+    halves = algorithm(make_vec_env(short, n_envs=3, seed=1), seed=1).learn(3000, stopped)
+    assert halves.num_timesteps < 3000
+    halves.learn(600, reset_num_timesteps=False)
+    steps = halves.num_timesteps
+    whole = algorithm(make_vec_env(short, n_envs=3, seed=1), seed=1).learn(steps)
+    SAME[algorithm](halves.agent, whole.agent)
+    halves.save(tmp_path / "m")
+    with pytest.raises(ValueError, match="env has 2 environments: .* as many as the model, 3"):
+        halves.set_env(make_vec_env(short, n_envs=2))
+    loaded = algorithm.load(tmp_path / "m", env=make_vec_env(short, n_envs=2))
+    assert loaded.learn(100).agent.num_timesteps == steps + 100
+    normalized = VecNormalize(make_vec_env("CartPole-v1", n_envs=3, seed=1))
+    model = algorithm(normalized, seed=0).learn(900)
+    returns = model.agent.episodes.rows[:, 0]
+    np.testing.assert_allclose(returns, model.agent.episodes.rows[:, 1], rtol=1e-5)
+
+
+@algorithms
 def test_a_saved_model_learns_on_as_the_agent_does(algorithm, tmp_path):
     model = algorithm(short(), seed=2, verbose=0, tensorboard_log=None).learn(700)
     agent = PAIRS[algorithm](short(), seed=2).learn(700)
@@ -452,10 +491,9 @@ def test_bounds_of_another_environment_are_refused(tmp_path):
 def test_environments_that_do_not_fit(algorithm, tmp_path):
     model = algorithm("CartPole-v1", seed=0).learn(300)
     model.save(tmp_path / "m")
-    several = make_vec_env("CartPole-v1", n_envs=2)
+    with pytest.raises(ValueError, match=r"env has 2 environments: .* as many as the model, 1;"):
+        model.set_env(make_vec_env("CartPole-v1", n_envs=2))
     for give in (algorithm, model.set_env, lambda env: algorithm.load(tmp_path / "m", env=env)):
-        with pytest.raises(ValueError, match=r"env has 2 environments: .* \(n_envs=1"):
-            give(several)
         with pytest.raises(ValueError, match="vector environment of Gymnasium"):
             give(gym.make_vec("CartPole-v1", num_envs=1))
     for env in ("Acrobot-v1", "MountainCar-v0"):

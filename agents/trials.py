@@ -1,0 +1,100 @@
+"""Which policy each of several environments plays, and which of them is kept.
+
+Along one trajectory a policy hardly changes during an episode, so that an episode that is solved
+says something about the table. With n environments the table changes n times as fast. Therefore
+each environment plays an episode with the policy as it was when the episode began: its trial. The
+first that solves its episode is taken back as the agent's own, learning rests, and the others try
+it, too, until too many of them fail; then the next one that was solved takes its place.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+LONGEST_TRIAL = 10_000  # steps, after which the table is played: the episode may never end
+_TOLERATED = 0.05  # share of a kept policy's episodes that may fail
+
+
+class Played(NamedTuple):
+    """The policies as compiled code plays them."""
+
+    counts: IntArray
+    """Cells of each environment's policy, shape (n,); 0 where it plays the table as it is."""
+    diagrams: FloatArray
+    """Their diagrams, shape (n, capacity, 1 + d)."""
+    greedy: IntArray
+    """Their actions, shape (n, capacity)."""
+
+
+@dataclass(eq=False)
+class Trial:
+    """A policy as it was, and how it did."""
+
+    partition: Mapping[str, npt.NDArray[np.float64]]
+    """State of the partition."""
+    table: FloatArray
+    """Layers of the table without the traces, shape (3, cells, actions)."""
+    solved: int = 0
+    failed: int = 0
+
+
+class Trials:
+    """The trials of n environments.
+
+    Parameters
+    ----------
+    count, capacity, n_features : int
+        Environments, most cells, components of an observation.
+    kept : Trial or None
+        The policy that the agent rests on.
+    """
+
+    def __init__(self, count: int, capacity: int, n_features: int, kept: Trial | None) -> None:
+        self.played = Played(
+            np.zeros(count, dtype=np.int64),
+            np.zeros((count, capacity, 1 + n_features)),
+            np.zeros((count, capacity), dtype=np.int64),
+        )
+        self.kept = kept
+        self._of: list[Trial | None] = [None] * count
+        self._candidates: list[Trial] = []
+
+    def begin(self, lanes: IntArray, trial: Trial, diagram: FloatArray, greedy: IntArray) -> None:
+        """Let environments play a policy."""
+        n_cells = len(greedy)
+        self.played.counts[lanes] = n_cells
+        self.played.diagrams[lanes, :n_cells] = diagram[:n_cells]
+        self.played.greedy[lanes, :n_cells] = greedy
+        for lane in lanes.tolist():
+            self._of[lane] = trial
+
+    def note(self, lane: int, solved: bool, length: int) -> bool:
+        """Note how an episode ended; returns whether another policy is to be kept, or none."""
+        trial, self._of[lane] = self._of[lane], None
+        if trial is None or length > LONGEST_TRIAL:
+            return False
+        trial.solved += solved
+        trial.failed += not solved
+        if trial is not self.kept:
+            if solved and trial not in self._candidates:
+                self._candidates.append(trial)
+            return self.kept is None and bool(self._candidates)
+        if trial.failed < 2 or trial.failed <= _TOLERATED * self._episodes(trial):
+            return False
+        self.kept = None
+        return True
+
+    def keep_next(self) -> Trial | None:
+        """Keep the policy that has solved an episode longest ago, if there is one."""
+        self.kept = self._candidates.pop(0) if self._candidates else None
+        return self.kept
+
+    def _episodes(self, trial: Trial) -> int:
+        """Episodes of a policy, running ones included: those that fail are the first to end."""
+        return trial.solved + trial.failed + sum(running is trial for running in self._of)
