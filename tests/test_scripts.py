@@ -137,6 +137,16 @@ def test_fitting_script(tmp_path):
     assert (tmp_path / "results" / "benchmark_fitting.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_vector_script(tmp_path):
+    arguments = ("--seeds", "1", "--times", "1", "--workers", "2")
+    printed = run_script("benchmark_vector.py", tmp_path, *arguments)
+    rows = read_rows(tmp_path / "results" / "benchmark_vector.csv")
+    assert len(rows) == 2 * 3 * 4
+    assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
+    assert "times as long" in printed
+    assert (tmp_path / "results" / "benchmark_vector.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_figure5_script(tmp_path):
     arguments = ["--only", "2^4", "4 x 4", "T ≥ 0.45", "--draws", "2", "--tuning-seeds", "1"]
     arguments += ["--seeds", "2", "--steps", "3000", "--workers", "2"]
