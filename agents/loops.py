@@ -26,7 +26,7 @@ from oda_rl.envs.dynamics import CompiledCartPole
 FloatArray = npt.NDArray[np.float64]
 Progress = Iterator[tuple[int, FloatArray]]
 
-_STEPS_PER_REPORT = 1000
+STEPS_PER_REPORT = 1000
 _FUSED_STEPS = 50_000  # most steps in one call of compiled code
 _FUSED_EPISODES = 1024
 _NO_EPISODE = np.empty((0, 3))
@@ -96,8 +96,8 @@ def train_stepwise(
     converting = vector(observation) is not observation
     action = core.act(vector(observation))
     last = code = 0
-    for begin in range(0, total, _STEPS_PER_REPORT):
-        end = min(begin + _STEPS_PER_REPORT, total)
+    for begin in range(0, total, STEPS_PER_REPORT):
+        end = min(begin + STEPS_PER_REPORT, total)
         for steps in range(begin + 1, end + 1):
             observation, reward, terminated, truncated, _ = env.step(first_action + action)
             if converting:

@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.lanes import VectorStep
-from oda_rl.agents.loops import Engine, Progress
+from oda_rl.agents.loops import STEPS_PER_REPORT, Engine, Progress
 from oda_rl.agents.spaces import Interface, flat
 from oda_rl.agents.training import Interrupt
 
@@ -106,7 +106,7 @@ def train_vector(
             step.acts[:] = False
         actions, ended = core.advance(step)
         steps = int(core.clock[ql.STEPS]) - begun
-        if len(ended) or interrupt.requested or steps >= total:
+        if len(ended) or interrupt.requested or steps - last >= STEPS_PER_REPORT or steps >= total:
             moments = np.full((len(ended), 1), steps - last)
             yield steps, np.concatenate([ended, moments], axis=1)
             last = steps
