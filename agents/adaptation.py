@@ -75,14 +75,24 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
     >>> env.action_space, env.action(0), env.action(3)
     (Discrete(5), array([-2.], dtype=float32), array([1.], dtype=float32))
     """
-    if isinstance(env.observation_space, spaces.Discrete):
-        env = NumberedObservation(env)
-    elif isinstance(env.observation_space, _FLATTENED):
-        env = FlattenObservation(env)
+    env = observed(env)
     if isinstance(env.action_space, spaces.Discrete):
         return env
     choices = _choices(env.action_space, action_bins)
     return TransformAction(env, choices.__getitem__, spaces.Discrete(len(choices)))
+
+
+def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Wrap an environment, if it needs that, so that observations are a Box.
+
+    >>> observed(gym.make("FrozenLake-v1")).observation_space
+    Box(0.0, 15.0, (1,), float64)
+    """
+    if isinstance(env.observation_space, spaces.Discrete):
+        return NumberedObservation(env)
+    if isinstance(env.observation_space, _FLATTENED):
+        return FlattenObservation(env)
+    return env
 
 
 def _choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:

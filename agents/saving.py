@@ -14,7 +14,6 @@ import numpy.typing as npt
 from oda_rl import persistence
 from oda_rl.agents.base import Agent
 from oda_rl.agents.history import history_from_arrays, history_to_arrays
-from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import EpisodeLog
 
 AGENT_FILE = "agent.zip"
@@ -106,7 +105,7 @@ def restored(
         raise ValueError(f"{str(file)!r} is damaged: {error!r}") from error
     agent.env = None if env is None else agent._adapted(env)
     if agent.env is not None:
-        found = Interface.of(agent.env)
+        found = agent._interface_of(agent.env)
         if found != agent.interface:
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
         agent.env_id = agent.env.spec.id if agent.env.spec is not None else None
