@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
+from environments import ODD, Toy
 from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
 
@@ -362,3 +363,32 @@ def test_before_the_first_fit_codevectors_are_the_common_ones():
     assert core.policy.parts.shape == (1, 4, 1)
     middles = [-0.94, -0.31, 0.31, 0.94]  # of four parts of the widened box
     np.testing.assert_allclose(core.policy.parts.ravel(), middles, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["constant", "duplicate", "scales", "one-hot", "equal rewards"])
+@pytest.mark.parametrize("length", [None, 1, 10])
+def test_it_trains_on_odd_environments(name, length):
+    env = ODD[name](Toy)
+    env.length, env.action_space = length, spaces.Box(-1.0, 1.0, (2,))
+    agent = CodevectorAgent(env, seed=0).learn(400)
+    observation, _ = env.reset(seed=1)
+    assert env.action_space.contains(agent.predict(observation)[0])
+    assert np.isfinite(agent.q_values).all()
+    assert np.isfinite(agent.action_codevectors).all()
+
+
+def test_every_value_of_a_discrete_observation_is_a_cell():
+    class Numbers(Aim):
+        def _observe(self):
+            super()._observe()
+            self.number = int(self.np_random.integers(4))
+            self.state = np.array([self.number / 3.0])
+            return self.number
+
+    env = Numbers([[0.9]])
+    env.observation_space = spaces.Discrete(4)
+    agent = CodevectorAgent(env, seed=0, **NEAR_SIGHTED).learn(3000)
+    assert agent.n_cells == 4
+    actions = agent.predict(np.arange(4.0)[:, None])[0][:, 0]
+    # Codevectors are half a unit apart, and those next to the best (0, .3, .6, .9) are as good.
+    np.testing.assert_allclose(actions, [0.0, 0.3, 0.6, 0.9], atol=0.3)
