@@ -115,8 +115,8 @@ def place(
     >>> taken = TakenActions(np.array([[0.5], [0.5], [-0.2]]), np.array([[-1.0], [0.0], [1.0]]))
     >>> cells, weights = np.zeros((3, 3), np.uint16), np.full((3, 3), 10 / 3, np.float32)
     >>> parts, labels = place(taken, cells, weights, np.ones((3, 3)), 1)
-    >>> parts[0, :, 0].round(2), labels[:, 0]  # halves are nearer to the first of two equals
-    (array([-1.  ,  0.27,  1.  ]), array([1, 1, 1], dtype=int32))
+    >>> parts[0, :, 0].round(2), labels[:, 0]  # of two that are as near, it is the first
+    (array([-1. ,  0.2,  1. ]), array([1, 1, 1], dtype=int32))
     """
     parts = np.repeat(taken.common[None], n_cells, axis=0)
     labels = np.zeros((len(taken.actions), 3), dtype=np.int32)

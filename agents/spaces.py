@@ -22,7 +22,7 @@ class ActionBox:
 
     @classmethod
     def of(cls, space: spaces.Space[Any]) -> "ActionBox":
-        """Read an action space; raise ValueError if it is no bounded Box of floats.
+        """Read an action space; raise ValueError if it is no bounded, non-empty Box of floats.
 
         Examples
         --------
@@ -30,7 +30,12 @@ class ActionBox:
         >>> box.actions(np.array([[0.5], [1.2]])).tolist(), box.units(np.array([1.0]))
         ([[1.0], [2.0]], array([0.5]))
         """
-        if not (isinstance(space, spaces.Box) and space.is_bounded() and space.dtype in _FLOATS):
+        if not (
+            isinstance(space, spaces.Box)
+            and space.is_bounded()
+            and space.dtype in _FLOATS
+            and np.prod(space.shape) > 0
+        ):
             raise ValueError(
                 f"action_space is {space}: it must be a bounded Box of floats for codevectors of "
                 "actions; FittedQAgent takes other actions"

@@ -148,6 +148,7 @@ def test_actions_are_within_the_box_in_its_own_precision(low, high):
         spaces.Box(-np.inf, np.inf, (1,)),
         spaces.Box(0.0, np.inf, (1,)),
         spaces.Box(0, 9, (2,), np.int64),
+        spaces.Box(0.0, 1.0, (0,)),
     ],
     ids=str,
 )
