@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint benchmark benchmark-suite benchmark-oda compare figure5 clean
+.PHONY: train test lint benchmark benchmark-suite benchmark-continuous benchmark-oda compare figure5 clean
 
 train: .venv/installed
 	$(BIN)/python scripts/train_cartpole.py
@@ -22,6 +22,10 @@ benchmark: .venv/developing
 # More than an hour on two cores.
 benchmark-suite: .venv/developing
 	$(BIN)/python scripts/benchmark_suite.py --baselines 3
+
+# About a quarter of an hour on two cores.
+benchmark-continuous: .venv/developing
+	$(BIN)/python scripts/benchmark_continuous.py
 
 # About half an hour: one run at a time, because they are timed.
 compare: .venv/developing

@@ -7,6 +7,7 @@ import gymnasium as gym
 
 from oda_rl.agents.base import Agent
 from oda_rl.agents.cell_policy import CellPolicy
+from oda_rl.agents.codevector_agent import CodevectorAgent
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
 from oda_rl.agents.explain import Explanation
 from oda_rl.agents.export import export_policy
@@ -20,6 +21,7 @@ from oda_rl.agents.two_timescale import TwoTimescaleAgent
 __all__ = [
     "Agent",
     "CellPolicy",
+    "CodevectorAgent",
     "Explanation",
     "FittedQAgent",
     "FittedQConfig",
@@ -63,7 +65,7 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     """
     from oda_rl.agents.saving import kind_of
 
-    kinds = {kind.__name__: kind for kind in (FittedQAgent, TwoTimescaleAgent)}
+    kinds = {kind.__name__: kind for kind in (FittedQAgent, CodevectorAgent, TwoTimescaleAgent)}
     found = kind_of(Path(path))
     if found not in kinds:
         raise ValueError(f"path is {str(path)!r}, which holds {found!r}: it must hold an agent")

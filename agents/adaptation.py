@@ -87,7 +87,11 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
 
 
 def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """Wrap an environment, if it needs that, so that observations are a Box."""
+    """Wrap an environment, if it needs that, so that observations are a Box.
+
+    >>> observed(gym.make("FrozenLake-v1")).observation_space
+    Box(0.0, 15.0, (1,), float64)
+    """
     if isinstance(env.observation_space, spaces.Discrete):
         return NumberedObservation(env)
     if isinstance(env.observation_space, _FLATTENED):

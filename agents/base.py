@@ -136,7 +136,7 @@ class Agent(ABC):
     def _alternative(self, point: FloatArray, action: int) -> "Alternative":
         """Find the nearest state that does not do what ``point`` does, ``action`` (from 0)."""
 
-    def act(self, observation: npt.ArrayLike) -> int:
+    def act(self, observation: npt.ArrayLike) -> Any:
         """Choose an action, exploring as training asks for.
 
         Parameters
@@ -146,7 +146,7 @@ class Agent(ABC):
 
         Returns
         -------
-        int
+        int, or ndarray where the action space is a Box
             An action of the environment's action space.
 
         Raises
@@ -157,12 +157,12 @@ class Agent(ABC):
         self._core.leave_lanes()
         action = self._core.act(self.interface.flatten("observation", observation))
         self._acted = True
-        return self.interface.first_action + action
+        return self._performed(action)
 
     def update(
         self,
         observation: npt.ArrayLike,
-        action: int,
+        action: Any,
         reward: SupportsFloat,
         next_observation: npt.ArrayLike,
         terminated: bool,
@@ -177,7 +177,7 @@ class Agent(ABC):
         ----------
         observation, next_observation : array_like
             Before and after the step, in the shape of the observation space.
-        action : int
+        action : int, or ndarray where the action space is a Box
             The action taken, usually what :meth:`act` returned.
         reward : float
             The reward received; finite.
@@ -194,7 +194,7 @@ class Agent(ABC):
         """
         if not self._acted:
             raise RuntimeError("update was called before act: call act(observation) first")
-        index = action_index(action, self.interface)
+        index = self._number_of(action)
         self._core.leave_lanes()
         core = self._core
         events = core.update(
@@ -410,6 +410,22 @@ class Agent(ABC):
             return train_stepwise(self._core, env, observation, total, interrupt)
         return self._train_fused(dynamics, total, one_by_one)
 
+    def _performed(self, number: int) -> Any:
+        """Return the environment's action for the one that was chosen, from 0."""
+        return self.interface.first_action + number
+
+    def _number_of(self, action: Any) -> int:
+        """Return the number, from 0, of an action of the environment, or raise ValueError."""
+        return action_index(action, self.interface)
+
+    def _greedy_numbers(self, observations: npt.ArrayLike) -> IntArray:
+        """Greedy actions as numbers from 0, shape (n,), of a batch of observations."""
+        return np.asarray(self.predict(observations)[0] - self.interface.first_action)
+
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        """Read the spaces of an environment that :meth:`_adapted` returned."""
+        return Interface.of(env)
+
     def _greedy(self, observation: Any) -> Any:
         return self.predict(observation)[0]
 
@@ -441,7 +457,9 @@ class Agent(ABC):
                 f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "
                 "plays in several"
             )
-        return adapted(made, self.config.action_bins)
+        place = self._adapted(made)
+        assert isinstance(place, gym.Env)
+        return place
 
 
 def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Generator]:

@@ -232,7 +232,8 @@ class FittedQConfig:
     """A random action is held for 1/U steps, U uniform in (0, 1), but no longer than this."""
 
     action_bins: int = 5
-    """Values of each component of a continuous action, least to greatest; at least 2."""
+    """Values of each component of a continuous action, least to greatest; of a CodevectorAgent so
+    many action codevectors in each cell for each component; at least 2."""
 
     kept_policies: int = 40
     """How many policies compete to be delivered, the newest included; at least 2."""

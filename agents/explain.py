@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.config import matching_names
-from oda_rl.agents.refusal import checked_batch
+from oda_rl.agents.refusal import checked_batch, require_numbered_actions
 
 if TYPE_CHECKING:
     from oda_rl.agents.base import Agent
@@ -295,6 +295,7 @@ def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
 
 
 def _require_learned(agent: "Agent") -> FloatArray:
+    require_numbered_actions(agent.interface, "an explanation")
     scale = agent.scale_
     if scale is None:
         raise ValueError(

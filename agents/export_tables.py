@@ -23,6 +23,7 @@ from gymnasium import spaces
 from oda_rl.agents.cell_policy import TIE
 from oda_rl.agents.config import matching_names
 from oda_rl.agents.fitted import FittedQAgent
+from oda_rl.agents.refusal import require_numbered_actions
 from oda_rl.agents.two_timescale import TwoTimescaleAgent
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ def policy_of(agent: "Agent") -> Policy:
     """
     if not isinstance(agent, FittedQAgent | TwoTimescaleAgent):
         raise ValueError(f"agent is {agent!r}: it must be a FittedQAgent or a TwoTimescaleAgent")
+    require_numbered_actions(agent.interface, "an exported policy")
     _check_spaces(agent)
     if agent.scale_ is None or not agent.q_values.any():
         raise ValueError(

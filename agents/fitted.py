@@ -96,11 +96,12 @@ class FittedQAgent(Agent):
 
     config: FittedQConfig
     _cells_act_alone = False
+    _core_class = FittedCore
 
     def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
         self.config = FittedQConfig(**config)
         made = self._adapted(env)
-        self._build(Interface.of(made), self.config, seed)
+        self._build(self._interface_of(made), self.config, seed)
         self.env = made
         spec = spec_of(made)
         self.env_id = None if spec is None else spec.id
@@ -113,7 +114,7 @@ class FittedQAgent(Agent):
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
-        self._core: FittedCore = FittedCore(interface, config, *rngs)
+        self._core: FittedCore = self._core_class(interface, config, *rngs)
 
     @property
     def policy(self) -> CellPolicy:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents import replay
+from oda_rl.agents.action_codevectors import TakenActions
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
 from oda_rl.agents.fitted_lanes import Playing, RunningTrajectories
@@ -65,12 +66,14 @@ class FittedCore:
         self.history: list[Level] = []
         self.metric: FloatArray | None = None
         self.scale: FloatArray | None = None
-        self.newest = CellPolicy.blank(interface.n_features, interface.n_actions)
+        self.newest = self._blank()
         self.records: list[Record] = []
         self._latest = Record(self.newest)
         self._explore, self._fitting = explore, fitting
         d, n_actions = interface.n_features, interface.n_actions
-        self.memory = Memory(d, interface.dtype, config.max_transitions, reservoir)
+        self.memory = Memory(
+            d, interface.dtype, config.max_transitions, reservoir, interface.n_components
+        )
         self.clock: npt.NDArray[np.int64] = np.zeros(replay.N_CLOCK, dtype=np.int64)
         self.vectors: FloatArray = np.zeros((ql.N_VECTORS, max(d, n_actions, _BLOCK)))
         self.settings = self.vectors[ql.SETTINGS]
@@ -202,7 +205,7 @@ class FittedCore:
         over = ended[:, 1].nonzero()[0]
         for lane in over.tolist():
             episode_return, length = ended[lane].tolist()
-            self._note(episode_return, int(length), running.playing[lane].record)
+            self._credit(episode_return, int(length), running.playing[lane].record)
             self._commit(lane)
         if events & replay.REFIT:
             self._refit_or_confirm()
@@ -268,9 +271,9 @@ class FittedCore:
     def _note_episode(self, episode_return: float, length: int) -> None:
         """Note an episode of the only environment."""
         whole, self._whole = self._whole, True
-        self._note(episode_return, length, self._playing.record if whole else None)
+        self._credit(episode_return, length, self._playing.record if whole else None)
 
-    def _note(self, episode_return: float, length: int, record: Record | None) -> None:
+    def _credit(self, episode_return: float, length: int, record: Record | None) -> None:
         """Note an episode, to the credit of a policy if it was played with that alone."""
         self._ended_since_fit = True
         self._returns = [*self._returns[1 - _RECENT_RETURNS :], episode_return]
@@ -344,6 +347,7 @@ class FittedCore:
             self.config,
             self._fitting,
             self.interface.n_values > 0,
+            self._taken(n),
         )
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._values = found.values[:n]
@@ -356,6 +360,14 @@ class FittedCore:
         self._open()
         step = int(self.clock[ql.STEPS])
         self.history.append(Level(step, np.nan, self.newest.codevectors, None))
+
+    def _blank(self) -> CellPolicy:
+        """Return the policy before the first fit."""
+        return CellPolicy.blank(self.interface.n_features, self.interface.n_actions)
+
+    def _taken(self, n: int) -> TakenActions | None:
+        """Return the actions of the first n rows if they are continuous."""
+        return None
 
     def _known_values(self, n: int) -> FloatArray | None:
         """Values of all rows: from the last fit, and by its policy for those that are newer."""
@@ -452,7 +464,8 @@ class FittedCore:
         counts = arrays["record_n"].tolist()
         means, squares = arrays["record_mean"].tolist(), arrays["record_m2"].tolist()
         policies = [
-            CellPolicy.from_arrays(_part(arrays, f"policy{i}_")) for i in range(len(counts) + 1)
+            type(self.newest).from_arrays(_part(arrays, f"policy{i}_"))
+            for i in range(len(counts) + 1)
         ]
         self.newest = policies[0]
         self.records = [

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from oda_rl import annealing, metric
 from oda_rl._compile import allocating, compiled
+from oda_rl.agents.action_codevectors import CodevectorPolicy, TakenActions, place
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
 from oda_rl.agents.memory import (
@@ -39,6 +40,7 @@ from oda_rl.divergences import quadratic_diagram
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Labels = npt.NDArray[np.int16]
 
 _SAMPLE = 3000  # states that the partition is annealed on
 _WIDTH_SAMPLE = 1000
@@ -104,13 +106,15 @@ def add_moments(
     points: npt.NDArray[np.float32],
     cells: npt.NDArray[np.uint16],
     weights: npt.NDArray[np.float32],
+    labels: Labels,
     steps: FloatArray,
     codevectors: FloatArray,
     moments: FloatArray,
 ) -> None:
     """Add w z zᵀ to the upper triangles of moments, shape (K, A + d, A + d).
 
-    z has a one for the action of a step, and y - c.
+    z has a one for the action of a step, and y - c; ``labels``, shape (n, 3), say which action that
+    is in each of the three cells.
     """
     d = points.shape[1]
     n_actions = moments.shape[1] - d
@@ -118,12 +122,11 @@ def add_moments(
     for i in range(points.shape[0]):
         if steps[i, MARK] != GOES_ON:
             continue
-        action = int(steps[i, ACTION])
         for t in range(cells.shape[1]):
             w = weights[i, t]
             if w == 0.0:
                 continue
-            k = cells[i, t]
+            k, action = cells[i, t], labels[i, t]
             moments[k, action, action] += w
             for j in range(d):
                 x[j] = points[i, j] - codevectors[k, j]
@@ -137,6 +140,7 @@ def sweep(
     points: npt.NDArray[np.float32],
     cells: npt.NDArray[np.uint16],
     weights: npt.NDArray[np.float32],
+    labels: Labels,
     steps: FloatArray,
     theta: FloatArray,
     offsets: FloatArray,
@@ -151,6 +155,7 @@ def sweep(
 ) -> float:
     """Bring the values of all rows up to date, and add up what the next regression needs.
 
+    ``labels`` are those of :func:`add_moments`; an action is greedy if that of the nearest cell is.
     Backwards through the trajectories: the value of a row by the models ``theta``, shape (K,
     A + d), and ``offsets``, shape (K,), within [low, high]; then the λ-return of its step, which is
     written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). In the ``first`` sweep
@@ -195,17 +200,16 @@ def sweep(
             future = (1.0 - trace_decay) * next_value + trace_decay * next_return
         target = steps[i, REWARD] + discount * future
         targets[i] = target
-        action = int(steps[i, ACTION])
         u, v, w = u * target, v * target, w * target
-        sums[one, action] += u
-        sums[two, action] += v
-        sums[three, action] += w
+        sums[one, labels[i, 0]] += u
+        sums[two, labels[i, 1]] += v
+        sums[three, labels[i, 2]] += w
         for j in range(d):
             x = points[i, j]
             sums[one, n_actions + j] += u * x
             sums[two, n_actions + j] += v * x
             sums[three, n_actions + j] += w * x
-        next_value, next_return, follows = value, target, best == action
+        next_value, next_return, follows = value, target, best == labels[i, 0]
     return change
 
 
@@ -230,12 +234,13 @@ def fit(
     config: FittedQConfig,
     rng: np.random.Generator,
     numbered: bool = False,
+    taken: TakenActions | None = None,
 ) -> Fit:
     """Fit cells and their models to trajectories.
 
     Parameters
     ----------
-    observations, steps : ndarray, shape (n, d) and (n, 3)
+    observations, steps : ndarray, shape (n, d) and (n, 3 or more)
         Rows of a :class:`oda_rl.agents.memory.Memory`.
     values : ndarray, shape (n,), or None
         Values to begin with; changed. None for the first fit.
@@ -249,6 +254,9 @@ def fit(
         Draws the states that the partition is annealed on.
     numbered : bool
         Whether every value of the observation, a number, is a cell of its own.
+    taken : TakenActions, optional
+        Continuous actions, of which codevectors are placed in each cell; the policy is a
+        :class:`oda_rl.agents.action_codevectors.CodevectorPolicy` then.
     """
     n, d = observations.shape
     sample = np.unique(observations, axis=0) if numbered else _sample(observations, steps, rng)
@@ -272,20 +280,26 @@ def fit(
         points[rows] = embedded
         assign_three(embedded, columns, width, scratch, cells[rows], weights[rows])
 
+    if taken is None:
+        labels = np.broadcast_to(steps[:, ACTION, None].astype(np.int16), (n, 3))  # saves memory
+    else:
+        parts, labels = place(taken, cells, weights, steps, len(codevectors))
+
     most, least = discounted_returns(steps, config.discount)
     lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.discount)
     low = max(lowest, least - 0.25 * (most - least))
     rounds = config.sweeps
     if values is None:
         values, rounds = np.full(n, most), config.first_sweeps
-    solver = _Regression(points, cells, weights, steps, codevectors, width, n_actions, config, most)
+    rows_of_fit = points, cells, weights, labels, steps
+    solver = _Regression(*rows_of_fit, codevectors, width, n_actions, config, most)
     targets = np.zeros(n, dtype=np.float32)
     tolerance = config.tolerance * (most - low) * (1.0 - config.discount) * n
     decay = config.discount, config.trace_decay
     for i in range(rounds):
         sums = np.zeros_like(solver.theta)
         change = sweep(
-            points, cells, weights, steps, solver.theta, solver.offsets, i == 0,
+            *rows_of_fit, solver.theta, solver.offsets, i == 0,
             *decay, low, most, values, targets, sums,
         )  # fmt: skip
         solver.solve(sums)
@@ -300,8 +314,10 @@ def fit(
         origin, np.ascontiguousarray(diagram), np.ascontiguousarray(models), width,
         restored.T + origin,
     )  # fmt: skip
+    if taken is not None:
+        policy = CodevectorPolicy(**vars(policy), parts=parts)
     drawn = rng.integers(n, size=_METRIC_SAMPLE) if n > _METRIC_SAMPLE else np.arange(n)
-    groups = cells[drawn, 0] * n_actions + steps[drawn, ACTION].astype(np.int64)
+    groups = cells[drawn, 0].astype(np.int64) * n_actions + labels[drawn, 0]
     groups[steps[drawn, MARK] != GOES_ON] = -1
     outer = metric.gradient_outer_product(
         observations[drawn] - origin,
@@ -383,6 +399,7 @@ class _Regression:
         points: npt.NDArray[np.float32],
         cells: npt.NDArray[np.uint16],
         weights: npt.NDArray[np.float32],
+        labels: Labels,
         steps: FloatArray,
         codevectors: FloatArray,
         width: float,
@@ -393,7 +410,7 @@ class _Regression:
         n, d = codevectors.shape
         size = n_actions + d
         moments = np.zeros((n, size, size))
-        add_moments(points, cells, weights, steps, codevectors, moments)
+        add_moments(points, cells, weights, labels, steps, codevectors, moments)
         diagonal = np.einsum("kii->ki", moments)
         slopes = diagonal[:, n_actions:]
         slopes += 10.0 * width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6

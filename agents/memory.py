@@ -25,7 +25,7 @@ BoolArray = npt.NDArray[np.bool_]
 Observations = npt.NDArray[Any]
 """Of float32 or float64."""
 
-ACTION, REWARD, MARK = range(3)
+ACTION, REWARD, MARK, COMPONENTS = range(4)
 UNUSED, GOES_ON, TERMINAL, CUT = 0.0, 1.0, 2.0, 3.0
 LAST_ROW, FRESH = range(2)  # the first slots of the clock
 
@@ -147,6 +147,9 @@ class Memory:
         not enter, so that old and new ones are as likely to be there. The latest always is.
     rng : numpy.random.Generator
         Draws the keys of the reservoir.
+    n_components : int
+        Of continuous actions, which have further columns of ``steps``, from ``COMPONENTS`` on; they
+        are written and read by whoever needs them.
 
     Attributes
     ----------
@@ -160,9 +163,10 @@ class Memory:
         dtype: npt.DTypeLike,
         max_steps: int | None,
         rng: np.random.Generator,
+        n_components: int = 0,
     ) -> None:
         self.observations: Observations = np.zeros((_FIRST_CAPACITY, n_features), dtype)
-        self.steps: FloatArray = np.zeros((_FIRST_CAPACITY, 3))
+        self.steps: FloatArray = np.zeros((_FIRST_CAPACITY, COMPONENTS + n_components))
         self.max_steps = max_steps
         self._rng = rng
         self._keys: FloatArray = np.zeros(0)  # of finished trajectories, in their order

@@ -14,7 +14,7 @@ from oda_rl import persistence
 from oda_rl.agents.base import Agent
 from oda_rl.agents.environments import spec_of
 from oda_rl.agents.history import history_from_arrays, history_to_arrays
-from oda_rl.agents.spaces import AnyEnv, Interface
+from oda_rl.agents.spaces import AnyEnv
 from oda_rl.agents.training import EpisodeLog
 
 AGENT_FILE = "agent.zip"
@@ -104,7 +104,7 @@ def restored(
         raise ValueError(f"{str(file)!r} is damaged: {error!r}") from error
     agent.env = None if env is None else agent._adapted(env)
     if agent.env is not None:
-        found = Interface.of(agent.env)
+        found = agent._interface_of(agent.env)
         if found != agent.interface:
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
         spec = spec_of(agent.env)

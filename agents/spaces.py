@@ -28,6 +28,58 @@ class Described(gym.Env[Any, Any]):
 
 
 @dataclass(frozen=True)
+class ActionBox:
+    """A bounded box of continuous actions, and its units: p numbers from -1 to 1."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    shape: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, space: spaces.Space[Any]) -> "ActionBox":
+        """Read an action space; raise ValueError if it is no bounded, non-empty Box of floats.
+
+        Examples
+        --------
+        >>> box = ActionBox.of(spaces.Box(-2.0, 2.0, (1,)))
+        >>> box.actions(np.array([[0.5], [1.2]])).tolist(), box.units(np.array([1.0]))
+        ([[1.0], [2.0]], array([0.5]))
+        """
+        if not (
+            isinstance(space, spaces.Box)
+            and space.is_bounded()
+            and space.dtype in _FLOATS
+            and np.prod(space.shape) > 0
+        ):
+            raise ValueError(
+                f"action_space is {space}: it must be a bounded Box of floats for codevectors of "
+                "actions; FittedQAgent takes other actions"
+            )
+        low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
+        return cls(low, high, space.shape, str(space.dtype))
+
+    def actions(self, units: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        """Return actions, (n, *shape), of units, (n, p); beyond -1 or 1, those at the bounds."""
+        low, high = np.array(self.low), np.array(self.high)
+        actions = 0.5 * ((1.0 - units) * low + (1.0 + units) * high)
+        inside: npt.NDArray[Any] = np.clip(actions, low, high).astype(self.dtype)
+        return inside.reshape(-1, *self.shape)
+
+    def units(self, action: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the units of one action, shape (p,); raise ValueError if it is not in the box."""
+        array, low, high = np.asarray(action), np.array(self.low), np.array(self.high)
+        vector = array.ravel().astype(np.float64)
+        if array.shape != self.shape or not ((vector >= low) & (vector <= high)).all():
+            raise ValueError(
+                f"action is {action!r}: it must have shape {self.shape} and lie between {self.low} "
+                f"and {self.high}"
+            )
+        width = np.where(high > low, high - low, 1.0)
+        return np.asarray(np.where(high > low, (2.0 * vector - low - high) / width, 0.0))
+
+
+@dataclass(frozen=True)
 class Interface:
     """What an agent has to know of its environment's spaces."""
 
@@ -39,12 +91,15 @@ class Interface:
     """In which observations are remembered: float32 where the environment's are."""
     n_values: int = 0
     """Of an observation that is one of so many numbers, each a cell of its own; else 0."""
+    box: ActionBox | None = None
+    """Of continuous actions, if the agent chooses among codevectors of them."""
 
     @classmethod
-    def of(cls, env: AnyEnv) -> "Interface":
+    def of(cls, env: AnyEnv, codevectors: int | None = None) -> "Interface":
         """Read the spaces of an environment, or of those in a vector environment.
 
-        Raises TypeError or ValueError if they are not supported.
+        With ``codevectors``, so many for each component of a continuous action, actions are a box.
+        Raises TypeError or ValueError if the spaces are not supported.
         """
         observations, actions = spaces_of(env)
         if not isinstance(observations, spaces.Box):
@@ -52,7 +107,13 @@ class Interface:
                 f"observation_space is {observations}: it must be a Box; gymnasium.wrappers."
                 "FlattenObservation or TransformObservation can make it one"
             )
-        if not isinstance(actions, spaces.Discrete):
+        box = None
+        if codevectors is not None:
+            box = ActionBox.of(actions)
+            n_actions, first_action = codevectors * len(box.low), 0
+        elif isinstance(actions, spaces.Discrete):
+            n_actions, first_action = int(actions.n), int(actions.start)
+        else:
             raise TypeError(
                 f"action_space is {actions}: it must be Discrete; gymnasium.wrappers."
                 "TransformAction can offer a choice of a few continuous or combined actions as one"
@@ -63,12 +124,18 @@ class Interface:
             )
         single = observations.dtype == np.float32
         dtype = "float32" if single else "float64"
-        return cls(observations.shape, int(actions.n), int(actions.start), dtype, _n_values(env))
+        n_values = _n_values(env)
+        return cls(observations.shape, n_actions, first_action, dtype, n_values, box)
 
     @property
     def n_features(self) -> int:
         """Number of components of a flattened observation."""
         return int(np.prod(self.observation_shape))
+
+    @property
+    def n_components(self) -> int:
+        """Number of components of a continuous action; 0 where actions are numbers."""
+        return 0 if self.box is None else len(self.box.low)
 
     def flatten(self, name: str, observation: Any) -> npt.NDArray[Any]:
         """Return one observation as a vector; raise ValueError if its shape is another."""
@@ -96,7 +163,11 @@ class Interface:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Interface":
         """Take over what :meth:`to_json` returned."""
-        return cls(**{**fields, "observation_shape": tuple(fields["observation_shape"])})
+        shape, box = tuple(fields["observation_shape"]), fields.get("box")
+        if box is not None:
+            lists = {name: tuple(box[name]) for name in ("low", "high", "shape")}
+            box = ActionBox(**{**box, **lists})
+        return cls(**{**fields, "observation_shape": shape, "box": box})
 
 
 def spaces_of(env: AnyEnv) -> tuple[spaces.Space[Any], spaces.Space[Any]]:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.measure import Measurement
 
 from oda_rl.agents import (
+    CodevectorAgent,
     FittedQAgent,
     FittedQConfig,
     TwoTimescaleAgent,
@@ -60,12 +61,17 @@ class TrainFitted:
     out: Path | None = None
     """Run folder to write; by default runs/ENV_ID-SEED. A run already there is replaced."""
 
+    actions: Literal["grid", "codevectors"] = "grid"
+    """Of continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors
+    of states and actions, which are drawn to the actions taken; for a Box only."""
+
     config: FittedQConfig = field(default_factory=FittedQConfig)
     """Settings of the agent."""
 
     def agent(self) -> Agent:
         """Make the agent."""
-        return FittedQAgent(self.env_id, seed=self.seed, **vars(self.config))
+        kind = CodevectorAgent if self.actions == "codevectors" else FittedQAgent
+        return kind(self.env_id, seed=self.seed, **vars(self.config))
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,9 @@ class TrainTwoTimescale(TrainFitted):
 
     algo: Literal["fitted", "two-timescale"] = "two-timescale"
     """See 'oda-rl train --help'."""
+
+    actions: Literal["grid"] = "grid"
+    """Of continuous actions the values of a grid are offered."""
 
     partition: str = "oda"
     """How observations are aggregated: oda (annealed cells), grid (uniform cells) or som (a

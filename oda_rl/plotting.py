@@ -501,8 +501,8 @@ def _plane(
     for i, height in enumerate(up):
         row[:, dimensions[1]] = height
         observations = row.reshape(_GRID, *agent.interface.observation_shape)
-        cells[i], actions[i] = agent.cell(observations), agent.predict(observations)[0]
-    return cells, actions - agent.interface.first_action
+        cells[i], actions[i] = agent.cell(observations), agent._greedy_numbers(observations)
+    return cells, actions
 
 
 def _tint(color: str) -> npt.NDArray[np.uint8]:

@@ -92,8 +92,8 @@ def report_times(console: Console, rows: list[Row]) -> None:
     """Print medians and ratios."""
     stepping = np.array([row["stepping"] for row in rows])
     console.print(
-        f"{TIMED_COPIES} copies of {ENV_ID}, {TIMED_STEPS:,} steps, median of {len(rows)}: stepping "
-        f"{np.median(stepping):.3f} µs a step ({1.0 / np.median(stepping):.2f} million/s)"
+        f"{TIMED_COPIES} copies of {ENV_ID}, {TIMED_STEPS:,} steps, median of {len(rows)}: "
+        f"stepping {np.median(stepping):.3f} µs a step ({1.0 / np.median(stepping):.2f} million/s)"
     )
     for name in KINDS:
         times = np.array([row[name] for row in rows])

@@ -357,6 +357,33 @@ def assign_three(points, codevectors, width):
     return cells, np.where(weights > 1e-4, weights, 0.0)
 
 
+def nearest_parts(actions, cells, parts):
+    """Which v_kj is nearest to each action, in each of its cells."""
+    gaps = ((actions[:, None, None] - parts[cells]) ** 2).sum(axis=3)
+    return gaps.argmin(axis=2)
+
+
+def action_codevectors(actions, common, cells, weights, goes_on, n_cells, prior):
+    """In each cell: means of the actions nearest to the common v_j, which weigh ``prior``."""
+    nearest = ((actions[:, None] - common) ** 2).sum(axis=2).argmin(axis=1)
+    parts = np.empty((n_cells, *common.shape))
+    for k in range(n_cells):
+        w = np.where(cells == k, weights, 0.0).sum(axis=1) * goes_on
+        for j, start in enumerate(common):
+            own = nearest == j
+            total = prior * start + (w[own, None] * actions[own]).sum(axis=0)
+            parts[k, j] = total / (prior + w[own].sum())
+    return parts
+
+
+def blended_action(diagram, parts, width, x, j):
+    """Mean of the nearest three cells' j-th action codevectors, weighed as values are."""
+    scores = diagram[:, 0] + diagram[:, 1:] @ x
+    near = np.argsort(scores)[:3]
+    weights = np.exp(-(scores[near] - scores[near[0]]) / width)
+    return np.average(parts[near, j], axis=0, weights=weights)
+
+
 def analysis_of_covariance(y, a, targets, w, c, n_actions, optimism, optimum, width):
     """Minimise Σ w (Y − q_a − <g, y − c>)² + m Σ (q_a − V)² + precision |g|²; returns q, g."""
     d = y.shape[1]

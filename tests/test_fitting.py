@@ -40,18 +40,19 @@ def fit(observations, steps, values=None, learned=None, n_actions=2, seed=0, **c
 
 
 def small_problem(seed=0, n=300, d=3, n_actions=3, n_cells=6):
-    """Rows, three weighed cells for each, and models, all random."""
+    """Rows, three weighed cells and labels for each, and models, all random."""
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(n, d)).astype(np.float32)
     codevectors = rng.normal(size=(n_cells, d))
     cells, weights = oracles.assign_three(points.astype(float), codevectors, 0.8)
-    steps = np.column_stack([rng.integers(n_actions, size=n), rng.normal(size=n), np.ones(n)])
+    labels = rng.integers(n_actions, size=(n, 3)).astype(np.int16)
+    steps = np.column_stack([labels[:, 0], rng.normal(size=n), np.ones(n)])
     ends = rng.random(n) < 0.1
     ends[-1] = True
     steps[ends, :2] = (-1, 0)
     steps[ends, MARK] = rng.choice([TERMINAL, CUT], size=ends.sum())
     theta, offsets = rng.normal(size=(n_cells, n_actions + d)), rng.normal(size=n_cells)
-    typed = points, cells.astype(np.uint16), weights.astype(np.float32), steps
+    typed = points, cells.astype(np.uint16), weights.astype(np.float32), labels, steps
     return typed, codevectors, theta, offsets, rng
 
 
@@ -76,7 +77,7 @@ def test_three_nearest_cells_and_their_weights(n_cells, d):
 @pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (1, 4), (3, 2), (5, 3)])
 def test_each_cells_model_minimises_the_objective(d, n_actions):
     rows, codevectors, theta, offsets, rng = small_problem(d=d, n_actions=n_actions)
-    points, cells, weights, steps = rows
+    points, cells, weights, labels, steps = rows
     optimism, optimum, width = 0.4, 5.0, 0.8
     config = FittedQConfig(optimism=optimism)
     solver = fitting._Regression(*rows, codevectors, width, n_actions, config, optimum)
@@ -89,9 +90,10 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
     goes_on = steps[:, MARK] == GOES_ON
     for k, codevector in enumerate(codevectors):
         w = np.where(cells == k, weights, 0).sum(axis=1) * goes_on
+        action = np.where(cells == k, labels, 0).sum(axis=1)
         own = w > 0
         q, slope = oracles.analysis_of_covariance(
-            points[own].astype(float), steps[own, 0].astype(int), targets[own], w[own],
+            points[own].astype(float), action[own], targets[own], w[own],
             codevector, n_actions, optimism, optimum, width,
         )  # fmt: skip
         # Targets are kept as float32, but were added up as float64.
@@ -103,8 +105,8 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7, 1.0])
 @pytest.mark.parametrize("first", [True, False])
 def test_one_sweep_is_values_then_watkins_returns_then_sums(first, trace_decay):
-    rows, _, theta, offsets, rng = small_problem(seed=1)
-    points, cells, weights, steps = rows
+    rows, _, theta, offsets, rng = small_problem(seed=2)
+    points, cells, weights, labels, steps = rows
     old, decay, bounds = rng.normal(size=len(points)), (0.9, trace_decay), (-1.0, 1.5)
     values, sums = old.copy(), np.zeros_like(theta)
     targets = np.full(len(points), np.nan, dtype=np.float32)
@@ -112,7 +114,7 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, trace_decay):
         *rows, theta, offsets, first, *decay, *bounds, values, targets, sums
     )  # fmt: skip
     expected, returns, changes = oracles.fitted_sweep(
-        *rows, theta, offsets, old, first, decay, bounds
+        points, cells, weights, steps, theta, offsets, old, first, decay, bounds
     )
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(targets, returns, rtol=1e-5, atol=1e-5)
@@ -120,8 +122,8 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, trace_decay):
     assert first or {-1.0, 1.5} <= set(values)  # some were beyond the bounds
     added = np.zeros_like(theta)
     for i in np.flatnonzero(steps[:, MARK] == GOES_ON):
-        for k, w in zip(cells[i], weights[i], strict=True):
-            added[k, int(steps[i, 0])] += w * returns[i]
+        for k, w, action in zip(cells[i], weights[i], labels[i], strict=True):
+            added[k, action] += w * returns[i]
             added[k, 3:] += w * returns[i] * points[i]
     np.testing.assert_allclose(sums, added, rtol=1e-4, atol=1e-3)
 

@@ -127,6 +127,21 @@ def test_suite_script(tmp_path):
     assert "CartPole-v1" in again
 
 
+def test_continuous_script(tmp_path):
+    arguments = ("--seeds", "1", "--longest", "2000", "--workers", "1")
+    printed = run_script("benchmark_continuous.py", tmp_path, *arguments)
+    rows = read_rows(tmp_path / "results" / "benchmark_continuous.csv")
+    assert {(row["task"], row["actions"]) for row in rows} == {
+        (task, actions)
+        for task in ("Pendulum-v1", "MountainCarContinuous-v0")
+        for actions in ("codevectors", "grid")
+    }
+    assert all(int(row["steps"]) == 2000 and int(row["numbers"]) > 0 for row in rows)
+    assert "published by rl-zoo" in printed
+    figure = tmp_path / "results" / "benchmark_continuous.png"
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
 def test_fitting_script(tmp_path):
     arguments = ("--seeds", "1", "--longest", "10000", "--bound", "3000")
     printed = run_script("benchmark_fitting.py", tmp_path, *arguments)

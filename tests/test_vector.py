@@ -12,7 +12,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from test_adaptation import BOX, MIXED, NEAR_SIGHTED, Combined
 from test_qlearning import make_core
 
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.lanes import VectorStep, outlasted
 from oda_rl.agents.memory import GOES_ON, MARK, TERMINAL
@@ -342,3 +342,12 @@ def test_an_agent_that_rests_goes_on_resting_and_wakes_when_it_fails():
     agent.env = several(lambda: Toy(n_features=4, reward=1.0), 8)  # never reaches 475
     agent.learn(2000)
     assert not agent.frozen
+
+
+def test_codevectors_of_actions_take_one_environment():
+    env = several(lambda: gym.make("Pendulum-v1"), 2)
+    with pytest.raises(TypeError, match="must be one environment; FittedQAgent.*learns in several"):
+        CodevectorAgent(env, seed=0)
+    agent = CodevectorAgent("Pendulum-v1", seed=0).learn(300)
+    with pytest.raises(TypeError, match="must be one environment"):
+        agent.evaluate(1, env=env)

@@ -1,0 +1,395 @@
+"""Continuous actions by codevectors of states and actions."""
+
+import gymnasium as gym
+import numpy as np
+import oracles
+import pytest
+from environments import ODD, Toy
+from gymnasium import spaces
+from test_adaptation import NEAR_SIGHTED
+
+from oda_rl.agents import CodevectorAgent, FittedQAgent, FittedQConfig, export_policy, load_agent
+from oda_rl.agents.action_codevectors import (
+    WIDENED,
+    CodevectorPolicy,
+    TakenActions,
+    label,
+    place,
+)
+from oda_rl.agents.codevector_core import CodevectorCore, common_codevectors, random_actions
+from oda_rl.agents.explain import overview
+from oda_rl.agents.memory import COMPONENTS, GOES_ON, MARK, REWARD
+from oda_rl.agents.spaces import ActionBox, Interface
+from oda_rl.cli import main
+
+
+class Aim(gym.Env):
+    """Pays the less, the farther the action is from a linear function of a random state."""
+
+    def __init__(self, slope, low=-1.0, high=1.0, dtype=np.float32, length=10):
+        self.slope = np.asarray(slope, dtype=float)
+        self.observation_space = spaces.Box(-1.0, 1.0, (self.slope.shape[1],))
+        self.action_space = spaces.Box(low, high, (len(self.slope),), dtype)
+        self.length, self.taken = length, []
+
+    def _observe(self):
+        self.state = self.np_random.uniform(-1.0, 1.0, self.slope.shape[1]).astype(np.float32)
+        return self.state
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.taken.append(action)
+        self.t += 1
+        reward = -float(((action - self.slope @ self.state) ** 2).sum())
+        return self._observe(), reward, self.t == self.length, False, {}
+
+
+def problem(seed=0, n=400, p=2, n_cells=6, n_parts=4):
+    rng = np.random.default_rng(seed)
+    actions, common = rng.normal(size=(n, p)), rng.normal(size=(n_parts, p))
+    cells = np.array([rng.permutation(n_cells)[:3] for _ in range(n)]).astype(np.uint16)
+    weights = rng.random((n, 3)).astype(np.float32)
+    steps = np.ones((n, COMPONENTS + p))
+    steps[rng.random(n) < 0.2, MARK] = 3.0
+    return actions, common, cells, weights, steps
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_action_codevectors_are_means_of_the_actions_taken_in_their_cell(p):
+    actions, common, cells, weights, steps = problem(p=p)
+    parts, labels = place(TakenActions(actions, common), cells, weights, steps, 6)
+    goes_on = steps[:, MARK] == GOES_ON
+    expected = oracles.action_codevectors(actions, common, cells, weights, goes_on, 6, prior=10.0)
+    np.testing.assert_allclose(parts, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(labels, oracles.nearest_parts(actions, cells, parts))
+    assert np.ptp(parts, axis=0).min() > 0.0  # they differ from cell to cell
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 30])
+def test_an_action_is_blended_as_values_are(n_cells):
+    rng = np.random.default_rng(1)
+    d, n_parts, p = 3, 4, 2
+    codevectors, origin = rng.normal(size=(n_cells, d)), rng.normal(size=d)
+    diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors])
+    models, parts = rng.normal(size=(n_cells, 1 + d + n_parts)), rng.normal(size=(n_cells, 4, p))
+    policy = CodevectorPolicy(origin, diagram, models, 0.7, codevectors + origin, parts)
+    states, numbers = rng.normal(size=(50, d)) + origin, rng.integers(n_parts, size=50)
+    played = policy.play(states, numbers)
+    for state, number, action in zip(states, numbers, played, strict=True):
+        expected = oracles.blended_action(diagram, parts, 0.7, state - origin, number)
+        np.testing.assert_allclose(action, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "p"), [(2, 1), (5, 1), (9, 1), (10, 2)])
+def test_common_codevectors_cover_the_box_evenly(n, p):
+    found = common_codevectors(n, p, np.random.default_rng(0))
+    assert found.shape == (n, p)
+    sample = random_actions(4000, p, np.random.default_rng(1))
+    labels = np.zeros((len(sample), 1), dtype=np.int16)
+    label(sample, np.zeros((len(sample), 1), np.uint16), found[None], labels)
+    shares = np.bincount(labels[:, 0], minlength=n) / len(sample)
+    # Optimal quantisers of a uniform density have cells of equal size in one dimension; in two
+    # they differ somewhat in shape.
+    assert shares.min() > (0.8 if p == 1 else 0.5) / n
+    if p == 1:  # the middles of n equal parts of the widened box
+        middles = WIDENED * (2.0 * np.arange(n) + 1.0 - n) / n
+        # Lloyd's iteration is slow to even out the last tenths of a cell.
+        np.testing.assert_allclose(found[:, 0], middles, atol=0.4 * 2.0 * WIDENED / n)
+
+
+def test_units_of_a_box_and_back():
+    box = ActionBox.of(
+        spaces.Box(np.array([[-3.0, 0.0]]), np.array([[1.0, 0.5]]), dtype=np.float64)
+    )
+    units = np.array([[-1.0, 1.0], [0.0, 0.0], [0.5, -0.5], [1.2, -7.0]])
+    actions = box.actions(units)
+    expected = [[[-3.0, 0.5]], [[-1.0, 0.25]], [[0.0, 0.125]], [[1.0, 0.0]]]
+    np.testing.assert_allclose(actions, expected)
+    found = [box.units(action) for action in actions]
+    np.testing.assert_allclose(found, np.clip(units, -1.0, 1.0))
+    with pytest.raises(ValueError, match=r"action is .* it must have shape \(1, 2\)"):
+        box.units([-3.0, 0.5])
+    for action in ([[-3.1, 0.0]], [[0.0, 0.51]], [[np.nan, 0.0]]):
+        with pytest.raises(ValueError, match="lie between"):
+            box.units(action)
+
+
+def test_a_component_with_one_value_has_units_too():
+    low, high = np.array([[0.3, -1.0], [0.3, 1.0]], dtype=np.float32)
+    box = ActionBox.of(spaces.Box(low, high))
+    actions = box.actions(np.array([[0.9, 0.5], [-1.2, 0.0]]))
+    np.testing.assert_array_equal(actions[:, 0], np.float32(0.3))
+    np.testing.assert_allclose(box.units(actions[0]), [0.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-1.0, 1.0), (-0.1, 0.7), (1e6, 1e6 + 3.0), (-1e-9, 2e-9)]
+)
+def test_actions_are_within_the_box_in_its_own_precision(low, high):
+    space = spaces.Box(low, high, (3,), np.float32)
+    rng = np.random.default_rng(0)
+    units = np.concatenate([rng.uniform(-1.5, 1.5, (200, 3)), [[-1.0] * 3, [1.0] * 3]])
+    box = ActionBox.of(space)
+    for action in box.actions(units):
+        assert space.contains(action)
+        assert (np.abs(box.units(action)) <= 1.0).all()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(3),
+        spaces.MultiBinary(2),
+        spaces.Box(-np.inf, np.inf, (1,)),
+        spaces.Box(0.0, np.inf, (1,)),
+        spaces.Box(0, 9, (2,), np.int64),
+        spaces.Box(0.0, 1.0, (0,)),
+    ],
+    ids=str,
+)
+def test_other_actions_are_refused(space):
+    env = Aim([[0.5]])
+    env.action_space = space
+    with pytest.raises(ValueError, match="must be a bounded Box of floats.*FittedQAgent"):
+        CodevectorAgent(env)
+
+
+def test_it_learns_actions_between_the_codevectors_of_a_grid():
+    # A constant action loses .36 / 3 = .12 a step. Five codevectors .5 apart, in cells in which the
+    # best action is constant, lose .5² / 12 = .02; the cells' width adds to that.
+    agent = CodevectorAgent(Aim([[0.6]]), seed=0, **NEAR_SIGHTED).learn(4000)
+    returns = agent.evaluate(200, env=Aim([[0.6]]), seed=1)
+    assert returns.mean() / 10 > -0.05
+    states = np.linspace(-0.9, 0.9, 7)[:, None]
+    actions = agent.predict(states)[0]
+    assert np.corrcoef(states[:, 0], actions[:, 0])[0, 1] > 0.9
+
+
+def test_it_learns_two_components_at_once():
+    slope = [[1.0, 0.0], [0.0, -1.0]]  # the best actions fill the box; zero would lose .67 a step
+    agent = CodevectorAgent(Aim(slope, -1.0, 1.0), seed=0, **NEAR_SIGHTED).learn(6000)
+    assert agent.action_codevectors.shape == (agent.n_cells, 10, 2)
+    assert agent.evaluate(200, env=Aim(slope), seed=1).mean() / 10 > -0.35
+
+
+def test_it_reaches_the_bounds_of_the_box():
+    class Most(Aim):
+        def step(self, action):
+            observation, _, *rest = super().step(action)
+            return observation, float(action[0]), *rest
+
+    agent = CodevectorAgent(Most([[0.0]], -2.0, 3.0), seed=0, **NEAR_SIGHTED).learn(3000)
+    # Greatest codevectors begin at the bound, and some cells' are drawn up to a tenth inwards.
+    assert agent.evaluate(50, env=Most([[0.0]], -2.0, 3.0), seed=1).mean() / 10 > 2.5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_predictions_have_the_spaces_shape_and_dtype(dtype):
+    env = Aim([[0.5, 0.2], [0.1, 0.3]], dtype=dtype)
+    agent = CodevectorAgent(env, seed=0)
+    batch = np.random.default_rng(0).uniform(-1, 1, (40, 2)).astype(np.float32)
+    for trained in (False, True):
+        if trained:
+            agent.learn(500)
+        single = [agent.predict(observation)[0] for observation in batch]
+        together, state = agent.predict(batch, state="kept")
+        np.testing.assert_array_equal(single, together)
+        assert state == "kept"
+        assert together.dtype == dtype
+        assert together.shape == (40, 2)
+        for deterministic in (False, True):
+            for action in agent.predict(batch, deterministic=deterministic)[0]:
+                assert env.action_space.contains(action)
+    with pytest.raises(ValueError, match="observation has shape"):
+        agent.predict(np.zeros(3))
+    with pytest.raises(ValueError, match="not finite"):
+        agent.predict(np.array([np.nan, 0.0]))
+
+
+def play(agent, n_steps):
+    """A loop of one's own, which does what ``learn`` does."""
+    env = agent.env
+    observation = agent._reset_env(env)
+    for _ in range(n_steps):
+        action = agent.act(observation)
+        after, reward, terminated, truncated, _ = env.step(action)
+        agent.update(observation, action, reward, after, terminated, truncated)
+        observation = after
+        if terminated or truncated:
+            observation, _ = env.reset()
+    return agent
+
+
+def same(one, other):
+    for name, array in one._core.state().items():
+        np.testing.assert_array_equal(array, other._core.state()[name], err_msg=name)
+
+
+def test_ones_own_loop_gives_the_same_bits():
+    one = CodevectorAgent("Pendulum-v1", seed=3).learn(1500)
+    other = play(CodevectorAgent("Pendulum-v1", seed=3), 1500)
+    assert len(one.history) > 3
+    for policy, twin in ((one.newest, other.newest), (one.policy, other.policy)):
+        for name, array in policy.arrays.items():
+            np.testing.assert_array_equal(array, twin.arrays[name])
+    np.testing.assert_array_equal(
+        one._core.memory.steps[:1500, COMPONENTS:], other._core.memory.steps[:1500, COMPONENTS:]
+    )
+
+
+@pytest.mark.parametrize("max_transitions", [None, 600])
+def test_it_goes_on_from_a_file_as_if_nothing_had_been(tmp_path, max_transitions):
+    settings = {"seed": 2, "max_transitions": max_transitions}
+    agent = CodevectorAgent("Pendulum-v1", **settings).learn(1230)
+    agent.save(tmp_path / "run")
+    loaded = load_agent(tmp_path / "run", env="Pendulum-v1")
+    assert type(loaded) is CodevectorAgent
+    assert loaded.interface == agent.interface
+    same(agent, loaded)
+    observations = agent.visited_states(200, seed=1)
+    np.testing.assert_array_equal(agent.predict(observations)[0], loaded.predict(observations)[0])
+    np.testing.assert_array_equal(agent.visits, loaded.visits)
+    for one in (agent, loaded):
+        one.env = gym.make("Pendulum-v1")
+        one._env_seeded = False
+        one.learn(700)
+    same(agent, loaded)
+    with pytest.raises(ValueError, match="env has Interface.*the agent was trained with"):
+        load_agent(tmp_path / "run", env=Aim([[0.5, 0.5, 0.5]]))
+    with pytest.raises(ValueError, match="it must hold 'FittedQAgent'"):
+        FittedQAgent.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("max_transitions", [None, 300])
+def test_what_was_done_is_remembered_with_what_it_led_to(max_transitions):
+    env = Aim([[0.5]], -2.0, 2.0, length=7)
+    agent = CodevectorAgent(env, seed=0, max_transitions=max_transitions).learn(1000)
+    core = agent._core
+    n = core.memory.rows(core.clock)
+    steps, observations = core.memory.steps[:n], core.memory.observations[:n, 0]
+    goes_on = steps[:, MARK] == GOES_ON
+    taken = np.clip(2.0 * steps[goes_on, COMPONENTS], -2.0, 2.0)
+    rewards = -((taken - 0.5 * observations[goes_on]) ** 2)
+    np.testing.assert_allclose(steps[goes_on, REWARD], rewards, rtol=1e-4, atol=1e-5)
+    if max_transitions is None:
+        assert goes_on.sum() == 1000
+    else:  # a refit, at an episode's end, drops what came in since the last one
+        assert 200 < goes_on.sum() <= max_transitions + 100 + 7
+    assert agent.visits.sum() == goes_on.sum()
+
+
+def test_an_action_of_ones_own_is_remembered():
+    agent = CodevectorAgent(Aim([[0.5]], -2.0, 2.0), seed=0)
+    observation, after = np.zeros(1, np.float32), np.ones(1, np.float32)
+    agent.act(observation)
+    agent.update(observation, np.array([1.5]), 0.0, after, False, False)
+    agent.act(after)
+    with pytest.raises(ValueError, match=r"action is .* it must have shape \(1,\)"):
+        agent.update(after, 2, 0.0, observation, False, False)
+    with pytest.raises(ValueError, match="not finite"):
+        agent.update(after, np.array([0.5]), np.nan, observation, False, False)
+    agent.update(after, np.array([-2.0]), 0.0, observation, True, False)
+    with pytest.raises(RuntimeError, match="update was called before act"):
+        agent.update(after, np.array([-2.0]), 0.0, observation, True, False)
+    assert agent.num_timesteps == 2
+    np.testing.assert_allclose(agent._core.memory.steps[:2, COMPONENTS], [0.75, -1.0])
+
+
+def test_exploration_is_uniform_in_the_box_and_held():
+    env = Aim([[0.5]], -2.0, 2.0, length=1000)
+    CodevectorAgent(env, seed=0, exploration=1e9, least_refit=10_000).learn(3000)
+    taken = np.array(env.taken)[:, 0]
+    changes = np.flatnonzero(np.diff(taken)) + 1
+    # An action is held for 1/U steps on average, at most 100: 1 + ln 100, about 5.6.
+    assert 300 < len(changes) < 1100
+    drawn = taken[np.concatenate([[0], changes])]
+    at_bounds = np.abs(drawn) == 2.0
+    assert 0.1 < at_bounds.mean() < 0.3  # a fifth of the widened box is beyond the bounds
+    counts = np.histogram(drawn[~at_bounds], bins=4, range=(-2.0, 2.0))[0]
+    assert counts.min() > 0.7 * counts.mean()
+
+
+def test_what_wants_numbered_actions_says_so(tmp_path):
+    agent = CodevectorAgent("Pendulum-v1", seed=0).learn(500)
+    for use in (
+        lambda: agent.explain(np.zeros(3)),
+        lambda: overview(agent),
+        lambda: export_policy(agent, tmp_path / "policy.h"),
+        lambda: export_policy(agent, tmp_path / "policy.json", "json"),
+    ):
+        with pytest.raises(ValueError, match="actions are continuous.*FittedQAgent"):
+            use()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_trains_it(tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "1000", "--out", str(out)]
+    assert main(["train", *arguments, "--actions", "codevectors", "--action-bins", "3"]) == 0
+    agent = load_agent(out)
+    assert type(agent) is CodevectorAgent
+    assert agent.action_codevectors.shape == (agent.n_cells, 3, 1)
+    assert main(["evaluate", str(out), "--episodes", "2"]) == 0
+    assert main(["plot", str(out)]) == 0
+    assert (out / "partition.png").exists()
+    capsys.readouterr()
+    for command in ("explain", "export"):
+        assert main([command, str(out)]) == 2
+        assert "actions are continuous" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--env-id", "CartPole-v1", "--actions", "codevectors"],
+        ["--env-id", "Pendulum-v1", "--actions", "codebook"],
+        ["--env-id", "Pendulum-v1", "--algo", "two-timescale", "--actions", "codevectors"],
+    ],
+)
+def test_the_command_refuses_what_cannot_be(arguments, tmp_path, capsys):
+    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 2
+    assert "codevectors" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_before_the_first_fit_codevectors_are_the_common_ones():
+    interface = Interface.of(gym.make("Pendulum-v1"), 4)
+    rngs = [np.random.default_rng(i) for i in range(3)]
+    core = CodevectorCore(interface, FittedQConfig(), *rngs)
+    assert core.policy.parts.shape == (1, 4, 1)
+    middles = [-0.94, -0.31, 0.31, 0.94]  # of four parts of the widened box
+    np.testing.assert_allclose(core.policy.parts.ravel(), middles, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["constant", "duplicate", "scales", "one-hot", "equal rewards"])
+@pytest.mark.parametrize("length", [None, 1, 10])
+def test_it_trains_on_odd_environments(name, length):
+    env = ODD[name](Toy)
+    env.length, env.action_space = length, spaces.Box(-1.0, 1.0, (2,))
+    agent = CodevectorAgent(env, seed=0).learn(400)
+    observation, _ = env.reset(seed=1)
+    assert env.action_space.contains(agent.predict(observation)[0])
+    assert np.isfinite(agent.q_values).all()
+    assert np.isfinite(agent.action_codevectors).all()
+
+
+def test_every_value_of_a_discrete_observation_is_a_cell():
+    class Numbers(Aim):
+        def _observe(self):
+            super()._observe()
+            self.number = int(self.np_random.integers(4))
+            self.state = np.array([self.number / 3.0])
+            return self.number
+
+    env = Numbers([[0.9]])
+    env.observation_space = spaces.Discrete(4)
+    agent = CodevectorAgent(env, seed=0, **NEAR_SIGHTED).learn(3000)
+    assert agent.n_cells == 4
+    actions = agent.predict(np.arange(4.0)[:, None])[0][:, 0]
+    # Codevectors are half a unit apart, and those next to the best (0, .3, .6, .9) are as good.
+    np.testing.assert_allclose(actions, [0.0, 0.3, 0.6, 0.9], atol=0.3)
