@@ -330,6 +330,7 @@ class FittedCore:
         """Fit partition and values to all that is remembered."""
         before = self.memory.rows(self.clock)
         values = self._known_values(before)
+        self._values = None  # frees memory while it is needed
         kept = self.memory.thin_out(self.clock)
         if kept is not None and values is not None:
             values = values[kept]
@@ -347,7 +348,7 @@ class FittedCore:
             self.config,
             self._fitting,
             self.interface.n_values > 0,
-            self._taken(n),
+            self._taken(rows),
         )
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._values = found.values[:n]
