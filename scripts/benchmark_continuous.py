@@ -43,15 +43,15 @@ class Task:
     env_id: str
     levels: tuple[float, ...]
     """Mean returns, of which the shares of seeds that reach them are reported."""
-    published: tuple[tuple[str, float, str], ...]
+    published: tuple[tuple[str, float, int], ...]
     """What rl-zoo reports: algorithm, mean return, steps."""
 
 
 TASKS = (
     Task("Pendulum-v1", (-400.0, -200.0),
-         (("SAC", -157.0, "20k"), ("TD3", -151.9, "20k"), ("PPO", -172.2, "100k"))),
+         (("SAC", -157.0, 20_000), ("TD3", -151.9, 20_000), ("PPO", -172.2, 100_000))),
     Task("MountainCarContinuous-v0", (90.0,),
-         (("SAC", 94.7, "50k"), ("TD3", 93.5, "300k"), ("PPO", 88.3, "20k"))),
+         (("SAC", 94.7, 50_000), ("TD3", 93.5, 300_000), ("PPO", 88.3, 20_000))),
 )  # fmt: skip
 
 
@@ -116,12 +116,14 @@ def report(console: Console, rows: list[Row]) -> None:
                     f"{medians['seconds']:.1f}",
                 )  # fmt: skip
         console.print(table)
-        known = ", ".join(f"{name} {mean:g} ({steps})" for name, mean, steps in task.published)
+        known = ", ".join(
+            f"{name} {mean:g} ({steps:,} steps)" for name, mean, steps in task.published
+        )
         console.print(f"published by rl-zoo, one run each: {known}")
 
 
 def draw(rows: list[Row]) -> Path:
-    """Draw medians and quartiles of the seeds over steps, a panel for each environment."""
+    """Draw medians and quartiles of the seeds over steps; crosses are what rl-zoo published."""
     from oda_rl.plotting import COLORS, new_axes
     from oda_rl.report import save_figure
 
@@ -137,10 +139,10 @@ def draw(rows: list[Row]) -> Path:
             ])  # fmt: skip
             ax.plot(steps, quartiles[:, 1], "o-", color=color, markersize=4, label=actions)
             ax.fill_between(steps, quartiles[:, 0], quartiles[:, 2], color=color, alpha=0.2)
-        for name, mean, published in task.published:
-            ax.axhline(mean, color="0.5", linestyle=":", linewidth=1)
-            ax.annotate(f"{name}, {published}", (1.0, mean), xycoords=("axes fraction", "data"),
-                        ha="right", va="bottom", fontsize=7, color="0.4")  # fmt: skip
+        for name, mean, steps in task.published:
+            ax.plot(steps, mean, "x", color="0.3", markersize=5)
+            ax.annotate(name, (steps, mean), xytext=(5, 0), textcoords="offset points",
+                        va="center", fontsize=7, color="0.3")  # fmt: skip
         shown = sorted({row["steps"] for row in rows if row["task"] == task.env_id})
         ax.set(xscale="log", xlabel="environment steps")
         ax.set_xticks(shown, [f"{n / 1000:g}k" for n in shown])
