@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
@@ -141,14 +142,20 @@ def plot_partition(
     if d < 2:
         raise ValueError(f"the observation has {d} component: a plane takes at least 2")
     first, second = (d - 2, d - 1) if dimensions is None else dimensions
-    ax = ax or new_axes(6.4, 5.0)[0]
+    n_actions = agent.interface.n_actions
+    beside = n_actions > 3  # names of more actions do not fit above
+    if ax is None:
+        ax = new_axes(8.0 if beside else 6.4, 5.0)[0]
+        if beside:
+            ax.figure.subplots_adjust(right=1.0 - 1.7 / 8.0)
     codevectors = agent.codevectors
     seen = codevectors if visited is None or len(visited) == 0 else visited
     middle = np.median(seen, axis=0)
     ranges = [_range(np.concatenate([seen[:, j], codevectors[:, j]])) for j in (first, second)]
     cells, actions = _plane(agent, middle, (first, second), ranges)
-    n_actions = agent.interface.n_actions
-    colors = [COLORS[a % len(COLORS)] for a in range(n_actions)]
+    colors = list(COLORS)
+    if n_actions > len(COLORS):
+        colors = [to_hex(color) for color in colormaps["viridis"](np.linspace(0, 1, n_actions))]
     ax.imshow(
         _picture(cells, np.array([_tint(color) for color in colors])[actions]),
         origin="lower",
@@ -177,11 +184,11 @@ def plot_partition(
     ax.legend(
         handles=[
             Patch(color="#{:02x}{:02x}{:02x}".format(*_tint(color)), label=label)
-            for color, label in zip(colors, labels, strict=True)
+            for color, label in zip(colors, labels, strict=False)
         ],
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=n_actions,
+        loc="upper left" if beside else "lower right",
+        bbox_to_anchor=(1.01, 1.0) if beside else (1.0, 1.0),
+        ncols=1 if beside else n_actions,
         frameon=False,
     )
     names = names or [f"observation[{j}]" for j in range(d)]
