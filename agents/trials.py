@@ -81,20 +81,21 @@ class Trials:
             return False
         trial.solved += solved
         trial.failed += not solved
-        if trial is not self.kept:
-            if solved and trial not in self._candidates:
-                self._candidates.append(trial)
-            return self.kept is None and bool(self._candidates)
-        if trial.failed < 2 or trial.failed <= _TOLERATED * self._episodes(trial):
-            return False
-        self.kept = None
-        return True
+        if trial is self.kept:
+            return self._fails(trial)
+        if solved and trial not in self._candidates:
+            self._candidates.append(trial)
+        return self.kept is None and solved and not self._fails(trial)
 
     def keep_next(self) -> Trial | None:
-        """Keep the policy that has solved an episode longest ago, if there is one."""
+        """Keep the policy that has solved an episode longest ago and does not fail, if any."""
+        self._candidates = [trial for trial in self._candidates if not self._fails(trial)]
         self.kept = self._candidates.pop(0) if self._candidates else None
         return self.kept
 
-    def _episodes(self, trial: Trial) -> int:
-        """Episodes of a policy, running ones included: those that fail are the first to end."""
-        return trial.solved + trial.failed + sum(running is trial for running in self._of)
+    def _fails(self, trial: Trial) -> bool:
+        """Whether too many of a policy's episodes fail."""
+        # Running ones count, too: those that fail are the first to end.
+        running = sum(other is trial for other in self._of)
+        episodes = trial.solved + trial.failed + running
+        return trial.failed >= 2 and trial.failed > _TOLERATED * episodes

@@ -330,6 +330,9 @@ def test_the_policy_that_solves_first_is_kept_until_too_many_fail():
     assert trials.note(1, False, 10)
     assert trials.keep_next() is None
     assert trials.kept is None
+    trials.begin(np.array([5]), second, diagram, greedy)  # it failed too often to be kept again
+    assert not trials.note(5, True, 10)
+    assert trials.keep_next() is None
 
 
 def test_an_agent_that_rests_goes_on_resting_and_wakes_when_it_fails():
