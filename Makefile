@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint benchmark benchmark-suite benchmark-continuous benchmark-oda compare figure5 clean
+.PHONY: train test lint benchmark benchmark-suite benchmark-continuous benchmark-vector benchmark-oda compare figure5 clean
 
 train: .venv/installed
 	$(BIN)/python scripts/train_cartpole.py
@@ -26,6 +26,10 @@ benchmark-suite: .venv/developing
 # About a quarter of an hour on two cores.
 benchmark-continuous: .venv/developing
 	$(BIN)/python scripts/benchmark_continuous.py
+
+# About ten minutes on two cores.
+benchmark-vector: .venv/developing
+	$(BIN)/python scripts/benchmark_vector.py --workers 2
 
 # About half an hour: one run at a time, because they are timed.
 compare: .venv/developing
