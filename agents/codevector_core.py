@@ -21,13 +21,12 @@ from oda_rl.agents.fitted_core import FittedCore
 from oda_rl.agents.fitting import anneal
 from oda_rl.agents.memory import COMPONENTS, FRESH, LAST_ROW
 from oda_rl.agents.spaces import ActionBox, Interface
-from oda_rl.refinement import lloyd
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _SAMPLE = 3000  # actions that codevectors are annealed on
-_LLOYD = 100, 1e-6  # annealing leaves them unevenly where it drops the lightest
+_LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest
 _BAD = ql.BAD_SHAPE | ql.NOT_FINITE
 
 
@@ -42,8 +41,10 @@ def common_codevectors(n: int, n_components: int, rng: np.random.Generator) -> F
     >>> common_codevectors(5, 1, np.random.default_rng(0)).ravel().round(1)
     array([-1. , -0.5,  0. ,  0.5,  1. ])
     """
+    from scipy.cluster.vq import kmeans2  # takes a while, and no other agent needs it
+
     sample = random_actions(_SAMPLE, n_components, rng)
-    found = lloyd(sample, np.ones(_SAMPLE), anneal(sample, n, rng), *_LLOYD)
+    found, _ = kmeans2(sample, anneal(sample, n, rng), iter=_LLOYD_ITERATIONS, minit="matrix")
     return np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
 
 
