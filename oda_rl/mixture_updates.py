@@ -108,7 +108,7 @@ class Rules(NamedTuple):
 def squared_distance(points: Array, i: int, means: Array, k: int, begin: int, end: int) -> float:
     """|x_i - μ_k|², of the features from ``begin`` to ``end``."""
     total = points[i, 0] * 0
-    for j in range(begin, end):
+    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
         gap = points[i, j] - means[k, j]
         total += gap * gap
     return total  # type: ignore[no-any-return]
@@ -119,7 +119,7 @@ def _weighted_distance(
     points: Array, i: int, means: Array, precisions: Array, k: int, begin: int, end: int
 ) -> float:
     total = points[i, 0] * 0
-    for j in range(begin, end):
+    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
         gap = points[i, j] - means[k, j]
         total += precisions[k, j] * (gap * gap)
     return total  # type: ignore[no-any-return]
@@ -261,14 +261,20 @@ def _best(logs: FloatArray, b: int) -> tuple[int, int]:
     return winner, second
 
 
+@reordered
+def _smoothed(logs: FloatArray, b: int, grid: FloatArray, k: int) -> float:
+    total = 0.0
+    for j in range(grid.shape[1]):
+        total += grid[k, j] * logs[b, j]
+    return total
+
+
 @inlined
 def _smoothed_best(logs: FloatArray, b: int, grid: FloatArray) -> tuple[int, float]:
     # argmax_k Σ_j g_kj log p_j, and the maximum (eq. 5); -1 if none is a number.
     winner, highest = -1, -np.inf
     for k in range(logs.shape[1]):
-        total = 0.0
-        for j in range(logs.shape[1]):
-            total += grid[k, j] * logs[b, j]
+        total = _smoothed(logs, b, grid, k)
         if total > highest:
             winner, highest = k, total
     return winner, highest
@@ -353,21 +359,26 @@ def anneal(
         control[LOSSES] += 1.0
     for k in range(n):
         pull, log_rest = 0.0, 0.0
+        alone = rows.shape[0] == 1  # and needs no logarithms
         for j in range(n):
             if counts[j] > 0.0 and grid[j, k] > _LEAST_PULL * grid[j, j]:
                 pull += counts[j] * grid[j, k]
-                log_rest += counts[j] * math.log1p(-rate * grid[j, k])
+                if not alone:
+                    log_rest += counts[j] * math.log1p(-rate * grid[j, k])
         if pull == 0.0:
             continue
-        step = -math.expm1(log_rest)
-        rest = means.dtype.type(1.0 - step)
-        for i in range(d):
-            means[k, i] *= rest
+        step = rate * pull if alone else -math.expm1(log_rest)
+        rest, first = means.dtype.type(1.0 - step), True
         for j in range(n):
             if counts[j] > 0.0 and grid[j, k] > _LEAST_PULL * grid[j, j]:
                 share = means.dtype.type(step / pull * grid[j, k])
-                for i in range(d):
-                    means[k, i] += share * sums[j, i]
+                if first:
+                    for i in range(d):
+                        means[k, i] = rest * means[k, i] + share * sums[j, i]
+                    first = False
+                else:
+                    for i in range(d):
+                        means[k, i] += share * sums[j, i]
     _forget_block(mixture)
     for _ in range(int(control[LOSSES])):
         _watch_loss(control, grid, n_rows, n_columns, control[LOSS] / control[LOSSES], rules)
@@ -480,7 +491,8 @@ def responsibilities(logs: FloatArray, n: int) -> float:
             continue
         evidence = 0.0
         for k in range(logs.shape[1]):
-            logs[b, k] = math.exp(logs[b, k] - highest)
+            log = logs[b, k] - highest
+            logs[b, k] = math.exp(log) if log > -_LEAST_LOG else 0.0
             evidence += logs[b, k]
         for k in range(logs.shape[1]):
             logs[b, k] /= evidence
@@ -536,10 +548,15 @@ def absorb(
                 _pull(points, rows[b], mixture.means, k, a)
             else:
                 _absorb_into(points, rows[b], mixture, mixture.axes, k, a, max_precision)
+                mixture.counts[k] = 1.0
         if mixture.spherical:
             control = mixture.control
             variance = (1.0 - own) * control[VARIANCE] + own * spread / points.shape[1]
             control[VARIANCE] = max(variance, 1.0 / max_precision)
+    for k in range(weights.shape[0]):
+        if mixture.counts[k] > 0.0:
+            mixture.counts[k] = 0.0
+            mixture.half_log_dets[k] = half_log_det(mixture.precisions, k)
 
 
 @inlined
@@ -583,7 +600,6 @@ def _absorb_into(
             p = 1.0 / max(scatter[u, u], 1.0 / max_precision)
             precisions[k, u] = max(p, _LEAST_PRECISION)
         _pull(points, i, means, k, step)
-    mixture.half_log_dets[k] = half_log_det(precisions, k)
 
 
 @compiled
