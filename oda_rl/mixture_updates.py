@@ -102,6 +102,8 @@ class Rules(NamedTuple):
     """Bound of P."""
     periods: int
     """How many to quantize before covariances are released; -1: they never are."""
+    memory: float
+    """Share of what is known of errors that outlives a period of quantizing."""
 
 
 @reordered
@@ -288,12 +290,13 @@ def _count(mixture: Mixture, points: Array, i: int, winner: int) -> None:
 
 
 @inlined
-def _learn_variance(mixture: Mixture, distance: float, period: int) -> None:
+def _learn_variance(mixture: Mixture, distance: float, rules: Rules) -> None:
     # Per feature, around the winner: a plain mean at first, then an exponential one.
     control = mixture.control
     control[SHOWN] += 1.0
-    step = max(1.0 / control[SHOWN], 1.0 / period)
+    step = max(1.0 / control[SHOWN], 1.0 / rules.period)
     control[VARIANCE] += step * (distance / mixture.means.shape[1] - control[VARIANCE])
+    control[VARIANCE] = max(control[VARIANCE], 1.0 / rules.max_precision)
 
 
 @inlined
@@ -354,7 +357,7 @@ def anneal(
         if winner < 0:
             continue  # too far away for its distance to be a number
         _count(mixture, points, rows[b], winner)
-        _learn_variance(mixture, -logs[b, winner], rules.period)
+        _learn_variance(mixture, -logs[b, winner], rules)
         control[LOSS] += loss
         control[LOSSES] += 1.0
     for k in range(n):
@@ -413,7 +416,7 @@ def quantize(
             continue
         i = rows[b]
         distance = -logs[b, winner]
-        _learn_variance(mixture, distance, rules.period)
+        _learn_variance(mixture, distance, rules)
         mixture.errors[winner] += distance
         if second >= 0:
             mixture.savings[winner] -= logs[b, second] + distance
@@ -427,6 +430,9 @@ def quantize(
                 means[freed, j] = points[i, j]
             weights[winner] *= 0.5
             weights[freed] += weights[winner]
+            mixture.errors[winner] *= 0.5
+            mixture.errors[freed] = mixture.errors[winner]
+            mixture.savings[freed] = _CROWDING * mixture.errors[winner]  # a trial
             control[CROWDED] = -1.0
             control[MOVED] += 1.0
         else:
@@ -458,14 +464,15 @@ def _end_period(mixture: Mixture, rules: Rules) -> None:
     if least != most and savings[least] < _CROWDING * errors[most]:
         control[FREED], control[CROWDED] = float(least), float(most)
     for k in range(errors.shape[0]):
-        errors[k] = savings[k] = 0.0
+        errors[k] *= rules.memory
+        savings[k] *= rules.memory
 
 
 @compiled
-def release(mixture: Mixture, max_precision: float) -> None:
+def release(mixture: Mixture) -> None:
     """Give each component the covariance that all have had, and let it go its own way."""
     control = mixture.control
-    variance = max(control[VARIANCE], 1.0 / max_precision)
+    variance = control[VARIANCE]
     n, d = mixture.means.shape
     for k in range(n):
         mixture.half_log_dets[k] = -0.5 * d * math.log(variance)
@@ -800,7 +807,7 @@ def learn_block(
     elif control[PHASE] == QUANTIZING:
         quantize(points, rows, logs, mixture, rules)
         if 0 <= rules.periods <= control[PERIODS]:
-            release(mixture, rules.max_precision)
+            release(mixture)
     else:
         n, n_components = rows.shape[0], mixture.means.shape[0]
         control[LOSS] += responsibilities(logs, n)

@@ -26,10 +26,9 @@ Array = npt.NDArray[Any]
 
 _DTYPES = [np.float64, np.float32]
 _SCALE_SAMPLES = 100  # after which the data's scale is known
-_RATES = {"natural": (0.1, 0.1), "sgd": (1e-3, 1e-5)}  # ε at the beginning, and the least
+_RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
 _STATIONARY = 0.05  # δ of eq. 6
 _LEAST_PERIOD = 100
-_RECENT = 1e-12
 
 
 class StreamingMixture(DensityMixin, BaseEstimator):
@@ -230,7 +229,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
 
     def _check_scale(self, variance: float) -> None:
         """Warn if the bound of the precisions is too low for the data's mean variance."""
-        if self.max_precision * variance < 1.0 and variance > _RECENT:
+        if self.max_precision * variance < 1.0 and variance > 0.0:
             warnings.warn(
                 f"max_precision is {self.max_precision:g}: it keeps the standard deviations of "
                 f"components above {self.max_precision**-0.5:.3g}, but that of the data is "
@@ -257,7 +256,7 @@ class SGDGaussianMixture(StreamingMixture):
     component is left behind, and no k-means is needed.
 
     With ``update="natural"`` steps are natural gradients, which know no scale. Covariances are held
-    equal and spherical during annealing and for n_components more periods, in each of which the
+    equal and spherical during annealing and for 2 n_components more periods, in each of which the
     component that is needed least is moved to where it helps; then every component learns from its
     responsibilities with steps that fall with its number of samples to the power -.6.
     ``update="sgd"`` is the algorithm as printed.
@@ -278,7 +277,7 @@ class SGDGaussianMixture(StreamingMixture):
     tol : float, default=1e-3
         ``fit`` ends when a pass raises the mean log-likelihood by less; ≥ 0.
     learning_rate : float or None, default=None
-        ε at the beginning, in (0, 1); None: .1, or .001 if ``update="sgd"``.
+        ε at the beginning, in (0, 1); None: .1, .5 with ``forgetting``, .001 with ``update="sgd"``.
     forgetting : float, default=0.0
         For streams that drift: the rate ε never falls below it, and covariances stay equal and
         spherical, because those of a component that rests would collapse. In [0, 1); 0 is for data
@@ -495,14 +494,13 @@ class SGDGaussianMixture(StreamingMixture):
 
     def _start(self, centre: Array, points: Array, rng: np.random.RandomState) -> None:
         n, d = self.n_components, points.shape[1]
-        rate, least = _RATES[self.update]
-        rate = rate if self.learning_rate is None else self.learning_rate
-        if self.update == "natural":
-            least = rate if self.forgetting == 0.0 else min(rate, self.forgetting)
-            period = max(_LEAST_PERIOD, round(n / rate))
-        else:
-            least, period = min(least, rate), max(_LEAST_PERIOD, round(1.0 / rate))
-            least = max(least, min(rate, self.forgetting))
+        drifts, plain = self.forgetting > 0.0, self.update == "sgd"
+        rate = _PLAIN_RATE if plain else _DRIFTING_RATE if drifts else _RATE
+        rate = rate if self.learning_rate is None else float(self.learning_rate)
+        least = 0.01 * rate if plain else rate
+        if drifts:
+            least = min(rate, self.forgetting)
+        period = max(_LEAST_PERIOD, round(1.0 / rate if plain else n / rate))
         if self.means_init is not None:
             means = self._checked_means(self.means_init, points)
         else:
@@ -515,7 +513,8 @@ class SGDGaussianMixture(StreamingMixture):
             delta=_STATIONARY,
             last_width=0.01,
             max_precision=float(self.max_precision),
-            periods=n if self.forgetting == 0.0 else -1,
+            periods=-1 if drifts else 2 * n,
+            memory=1.0 - least / rate,
         )
         self._mixture = learning.new_mixture(
             means.astype(points.dtype),
