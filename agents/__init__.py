@@ -11,6 +11,7 @@ from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
 from oda_rl.agents.explain import Explanation
 from oda_rl.agents.export import export_policy
 from oda_rl.agents.fitted import FittedQAgent
+from oda_rl.agents.gmm_partition import GMMPartition
 from oda_rl.agents.grid_partition import GridPartition
 from oda_rl.agents.oda_partition import ODAPartition
 from oda_rl.agents.partitions import Partition, Scaling
@@ -23,6 +24,7 @@ __all__ = [
     "Explanation",
     "FittedQAgent",
     "FittedQConfig",
+    "GMMPartition",
     "GridPartition",
     "ODAPartition",
     "Partition",

@@ -1,4 +1,4 @@
-"""Streaming Gaussian mixtures between their estimators and the compiled functions: blocks, files."""
+"""Between the estimators of Gaussian mixtures and the compiled functions: blocks, densities."""
 
 import math
 from typing import Any
@@ -115,7 +115,7 @@ def block_logs(mixture: Mixture, block: Array, out: FloatArray, *, densities: bo
 
 
 def score(mixture: Mixture, points: Array) -> FloatArray:
-    """log π_k + log N(x; k), shape (n, K), finite wherever the points are."""
+    """Measure log π_k + log N(x; k), shape (n, K), finite wherever the points are."""
     logs = np.empty((len(points), len(mixture.weights)))
     for begin in range(0, len(points), _CHUNK):
         rows = slice(begin, begin + _CHUNK)

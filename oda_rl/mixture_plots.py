@@ -70,7 +70,9 @@ def plot_component_grid(
 
 
 def plot_density(
-    mixture: StreamingMixture, X: npt.ArrayLike, ax: Axes | None = None  # noqa: N803
+    mixture: StreamingMixture,
+    X: npt.ArrayLike,  # noqa: N803
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the density of a mixture of two features: contours, samples, ellipses.
 

@@ -93,11 +93,11 @@ class Rules(NamedTuple):
     least_rate: float
     """And the least that it falls to."""
     period: int
-    """1/α, samples from one check of the loss to the next."""
+    """Samples (1/alpha) from one check of the loss to the next."""
     delta: float
     """δ: the loss is stationary if its relative increase in a period is smaller."""
     last_width: float
-    """σ_∞."""
+    """Of the neighbourhood."""
     max_precision: float
     """Bound of P."""
     periods: int

@@ -1,5 +1,5 @@
 """Gaussian mixtures that learn from streams, as scikit-learn estimators."""
-# ruff: noqa: N803, N806  (scikit-learn calls the data X)
+# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
 import warnings
@@ -420,7 +420,8 @@ class SGDGaussianMixture(StreamingMixture):
         order = rng.permutation(len(points))
         self._start(points[order[0]], points, rng)
         before = -math.inf
-        for self.n_iter_ in range(1, self.max_iter + 1):
+        for _ in range(self.max_iter):
+            self.n_iter_ += 1
             now = self._show(points, order)
             self.converged_ = before > -math.inf and now - before < self.tol
             if self.converged_:
@@ -530,12 +531,10 @@ class SGDGaussianMixture(StreamingMixture):
         self.n_iter_ = 0
 
     def _show(self, points: Array, order: IntArray) -> float:
-        """Learn; returns what converges, -∞ before: the mean log-likelihood of samples when shown."""
+        """Learn; returns the mean log-likelihood of samples when shown, -∞ if still annealing."""
         control, plain = self._mixture.control, self.update == "sgd"
         control[updates.LOSS] = control[updates.LOSSES] = 0.0
-        learning.learn(
-            self._mixture, self._rules, points, order, self.batch_size, plain=plain
-        )
+        learning.learn(self._mixture, self._rules, points, order, self.batch_size, plain=plain)
         total, n = control[updates.LOSS], control[updates.LOSSES]
         if n < len(order) or not self._settled():
             return -math.inf
@@ -684,7 +683,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
         self._check_scale(float(points.var(axis=0, dtype=np.float64).mean()))
         rng = check_random_state(self.random_state)
         self._start(points, rng)
-        for self.n_iter_ in range(1, self.max_iter + 1):
+        for _ in range(self.max_iter):
+            self.n_iter_ += 1
             self._follow(points, rng.permutation(len(points)))
         return self
 

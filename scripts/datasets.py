@@ -72,9 +72,9 @@ def usps(path: Path) -> Sample:
 def images(folder: Path) -> dict[str, tuple[Sample, Sample]]:
     """Training and test sets of images, scaled to [0, 1], of all that a folder holds.
 
-    USPS: ``usps.train.gz`` and ``usps.test.gz``. Sets in MNIST's format: ``NAME-train-images*``,
-    ``NAME-train-labels*``, ``NAME-t10k-images*``, ``NAME-t10k-labels*``, or without ``NAME-``, gzipped
-    or not. ``NAME.npz``: arrays x_train, y_train, x_test, y_test.
+    USPS: ``usps.train.gz`` and ``usps.test.gz``. Sets in MNIST's format, gzipped or not:
+    ``NAME-train-images*``, ``NAME-train-labels*``, ``NAME-t10k-images*``, ``NAME-t10k-labels*``, or
+    without ``NAME-``. ``NAME.npz``: arrays x_train, y_train, x_test, y_test.
     """
     found: dict[str, tuple[Sample, Sample]] = {}
     if (folder / "usps.train.gz").is_file():
@@ -109,7 +109,9 @@ def _scaled(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Sample:
 def _idx(path: Path) -> npt.NDArray[np.uint8]:
     """Read bytes in MNIST's format: two zeros, type, number of sides, the sides, the data."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}*: the script takes its folder with --data")
+        raise FileNotFoundError(
+            f"there is no file {path}*: the script takes its folder with --data"
+        )
     content = path.read_bytes()
     if path.suffix == ".gz":
         content = gzip.decompress(content)

@@ -456,7 +456,7 @@ def grid_neighbourhood(n_rows, n_columns, width):
 
 
 def gaussian_logs(point, weights, means, precisions):
-    """log π_k + log N(x; μ_k, P_k) with full matrices P, shape (K,)."""
+    """Return log π_k + log N(x; μ_k, P_k) with full matrices P, shape (K,)."""
     logs = []
     for weight, mean, precision in zip(weights, means, precisions, strict=True):
         gap = point - mean
