@@ -41,13 +41,14 @@ class StreamingMixture(DensityMixin, BaseEstimator):
     covariance_type: str
     max_precision: float
     random_state: RandomState
+    n_iter_: int
     _mixture: updates.Mixture
 
     @property
     def weights_(self) -> FloatArray:
         """Weights π, shape (n_components,), which sum to 1."""
         weights = self._mixture.weights
-        return weights / weights.sum()
+        return np.asarray(weights / weights.sum())
 
     @property
     def means_(self) -> Array:
@@ -72,7 +73,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
     def precisions_cholesky_(self) -> FloatArray:
         """Roots of the precisions: upper triangular R with R Rᵀ = P if they are full."""
         if self.covariance_type != "full":
-            return np.sqrt(self.precisions_)
+            return np.asarray(np.sqrt(self.precisions_))
         lower = np.linalg.cholesky(self.covariances_)
         return np.linalg.inv(lower).transpose(0, 2, 1)
 
@@ -87,7 +88,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         -------
         ndarray, shape (n_samples,)
         """
-        return self._logs(X).argmax(axis=1)
+        return np.asarray(self._logs(X).argmax(axis=1))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Responsibilities: how probably each component made each sample.
@@ -202,15 +203,15 @@ class StreamingMixture(DensityMixin, BaseEstimator):
 
     def _n_parameters(self) -> int:
         n, d = self._mixture.means.shape
-        shapes = {"diag": n * d, "full": n * d * (d + 1) // 2, "tied_spherical": 1}
-        return n - 1 + n * d + shapes[self.covariance_type]
+        shapes: dict[str, int] = {"diag": n * d, "full": n * d * (d + 1) // 2, "tied_spherical": 1}
+        return int(n - 1 + n * d + shapes[self.covariance_type])
 
     def _covariances(self, of: Any) -> FloatArray:
         values, axes = learning.covariance_parts(self._mixture)
         changed: FloatArray = of(values)
         if axes is not None:
-            return np.einsum("kui,ku,kuj->kij", axes, changed, axes)
-        return changed[:, 0] if self.covariance_type == "tied_spherical" else changed
+            return np.asarray(np.einsum("kui,ku,kuj->kij", axes, changed, axes))
+        return np.asarray(changed[:, 0] if self.covariance_type == "tied_spherical" else changed)
 
     def _logs(self, X: npt.ArrayLike) -> FloatArray:
         check_is_fitted(self)
@@ -274,7 +275,7 @@ class SGDGaussianMixture(StreamingMixture):
         Samples of a step, ≥ 1; large ones are faster. ``partial_fit`` keeps what does not fill one.
     max_iter : int, default=100
         Most passes of ``fit`` over the samples, ≥ 1, each in a new random order.
-    tol : float, default=1e-3
+    tol : float, default=1e-2
         ``fit`` ends when a pass raises the mean log-likelihood by less; ≥ 0.
     learning_rate : float or None, default=None
         ε at the beginning, in (0, 1); None: .1, .5 with ``forgetting``, .001 with ``update="sgd"``.
@@ -345,6 +346,7 @@ class SGDGaussianMixture(StreamingMixture):
         "means_init": ["array-like", None],
         "random_state": ["random_state"],
     }
+    _waiting: Array
 
     def __init__(
         self,
@@ -354,7 +356,7 @@ class SGDGaussianMixture(StreamingMixture):
         update: str = "natural",
         batch_size: int = 1,
         max_iter: int = 100,
-        tol: float = 1e-3,
+        tol: float = 1e-2,
         learning_rate: float | None = None,
         forgetting: float = 0.0,
         width: float | None = None,
@@ -498,9 +500,7 @@ class SGDGaussianMixture(StreamingMixture):
         drifts, plain = self.forgetting > 0.0, self.update == "sgd"
         rate = _PLAIN_RATE if plain else _DRIFTING_RATE if drifts else _RATE
         rate = rate if self.learning_rate is None else float(self.learning_rate)
-        least = 0.01 * rate if plain else rate
-        if drifts:
-            least = min(rate, self.forgetting)
+        least = min(rate, self.forgetting) if drifts else rate
         period = max(_LEAST_PERIOD, round(1.0 / rate if plain else n / rate))
         if self.means_init is not None:
             means = self._checked_means(self.means_init, points)

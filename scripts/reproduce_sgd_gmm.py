@@ -57,12 +57,12 @@ Row = dict[str, Any]
 Array = npt.NDArray[Any]
 
 
-def load(data: str, folder: str | None) -> tuple[Sample, Sample]:
-    """Training and test set, of features in [0, 1]."""
+def load(data: str, folder: str | None, seed: int) -> tuple[Sample, Sample]:
+    """Training and test set, of features in [0, 1]; the digits are split anew for each seed."""
     if folder is not None and data != "digits":
         return images(Path(folder))[data]
     x, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(x))
+    order = np.random.default_rng(seed).permutation(len(x))
     x, y = x[order] / 16.0, y[order].astype(np.int64)
     return (x[:1297], y[:1297]), (x[1297:], y[1297:])
 
@@ -91,7 +91,7 @@ def dunn_index(points: FloatArray, labels: npt.NDArray[np.int64]) -> float:
 
 def likelihood(data: str, folder: str | None, method: str, seed: int) -> Row:
     """Tables 2 and 3."""
-    (train, _), (test, _) = load(data, folder)
+    (train, _), (test, _) = load(data, folder, seed)
     train, test = train.astype(np.float32), test.astype(np.float32)
     begun = time.perf_counter()
     model = estimator(method, seed).fit(train)
@@ -108,7 +108,7 @@ def likelihood(data: str, folder: str | None, method: str, seed: int) -> Row:
 
 def robustness(data: str, folder: str | None, method: str, seed: int) -> Row:
     """Table 1; the method is a start."""
-    (train, y), (test, t) = load(data, folder)
+    (train, y), (test, t) = load(data, folder, seed)
     first = train[y == y.min()].astype(np.float32)
     train, test = (x[c != y.min()].astype(np.float32) for x, c in ((train, y), (test, t)))
     name, start = method.split(": ")
@@ -215,7 +215,7 @@ def speed(data: str, folder: str | None, method: str, seed: int) -> Row:
     """Measure samples a second, of all phases; the method is d."""
     d = int(method)
     if d == 256 and folder is not None and "USPS" in images(Path(folder)):
-        points = load("USPS", folder)[0][0].astype(np.float32)
+        points = load("USPS", folder, seed)[0][0].astype(np.float32)
     else:
         points = made_images(7000, d, seed)
     row: Row = {"d": d}
@@ -278,7 +278,7 @@ class Options:
     """Folder with usps.train.gz and usps.test.gz, or sets in MNIST's format, or *.npz."""
     seeds: int = 5
     """Runs of each method."""
-    first_seed: int = 100
+    first_seed: int = 200
     """The others follow it."""
     samples: int = 30_000
     """Made-up images of 3072 features."""
@@ -338,7 +338,7 @@ def report(console: Console, rows: list[Row]) -> None:
 def draw(folder: Path | None) -> list[Path]:
     """Draw centroids of images, and a density in the plane."""
     data = "digits" if folder is None else next(iter(images(folder)))
-    train = load(data, None if folder is None else str(folder))[0][0].astype(np.float32)
+    train = load(data, None if folder is None else str(folder), 0)[0][0].astype(np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = SGDGaussianMixture(K, batch_size=10, max_iter=30, random_state=0).fit(train)
