@@ -319,9 +319,7 @@ def _watch_loss(
     increase = control[SMOOTHED] - control[PREVIOUS]
     since_start = control[PREVIOUS] - control[REFERENCE]
     control[PREVIOUS] = control[SMOOTHED]
-    if since_start <= 0.0:  # no better than at first: wait, but not for ever
-        control[REFERENCE] = control[SMOOTHED] - 1e-3 * abs(control[SMOOTHED])
-    elif increase < rules.delta * since_start:
+    if increase < rules.delta * max(since_start, 0.0):  # worse than at first if data drift
         control[WIDTH] = max(COOLING * control[WIDTH], rules.last_width)
         control[RATE] = max(COOLING * control[RATE], rules.least_rate)
         write_grid(n_rows, n_columns, control[WIDTH], grid)
