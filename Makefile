@@ -46,6 +46,7 @@ benchmark-oda: .venv/developing
 	$(BIN)/python scripts/reproduce_toys.py
 	$(BIN)/python scripts/reproduce_clustering.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_classification.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python scripts/reproduce_sgd_gmm.py $(if $(DATA),--data $(DATA))
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

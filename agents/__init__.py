@@ -12,6 +12,7 @@ from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
 from oda_rl.agents.explain import Explanation
 from oda_rl.agents.export import export_policy
 from oda_rl.agents.fitted import FittedQAgent
+from oda_rl.agents.gmm_partition import GMMPartition
 from oda_rl.agents.grid_partition import GridPartition
 from oda_rl.agents.oda_partition import ODAPartition
 from oda_rl.agents.partitions import Partition, Scaling
@@ -25,6 +26,7 @@ __all__ = [
     "Explanation",
     "FittedQAgent",
     "FittedQConfig",
+    "GMMPartition",
     "GridPartition",
     "ODAPartition",
     "Partition",

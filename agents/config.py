@@ -88,6 +88,15 @@ class TwoTimescaleConfig:
     map_samples_per_cell: int = 50
     """Of a map: samples for each codevector until it rests."""
 
+    mixture_components: int = 16
+    """Of a Gaussian mixture: components, on the grid nearest to a square; at most 4096."""
+
+    mixture_forgetting: float = 0.005
+    """Of a mixture: least rate at which a component follows its states, in (0, 1)."""
+
+    mixture_samples_per_cell: int = 50
+    """Of a mixture: samples for each component until it rests."""
+
     metric: Literal["learned", "std"] | tuple[tuple[float, ...], ...] = "learned"
     """Distances between states: learned from the gradients of Q while the cells are annealed, in
     standard deviations of the observation, or a symmetric positive semi-definite matrix."""
@@ -138,11 +147,17 @@ class TwoTimescaleConfig:
             ("solved_episodes", 0),
             ("restart_after", 0),
             ("map_samples_per_cell", 1),
+            ("mixture_components", 1),
+            ("mixture_samples_per_cell", 1),
             ("action_bins", 2),
         ):
             _require(self, name, getattr(self, name) >= least, f"at least {least}")
         if self.solved_return is not None:
             _require(self, "solved_return", not math.isnan(self.solved_return), "a number")
+        few = self.mixture_components <= 4096
+        _require(self, "mixture_components", few, "at most 4096")
+        forgets = 0.0 < self.mixture_forgetting < 1.0
+        _require(self, "mixture_forgetting", forgets, "in (0, 1)")
         _require(self, "map_rate", 0.0 < self.map_rate <= 1.0, "in (0, 1]")
         one_each = "an integer of at least 1, or a list of one for each component"
         _require(self, "bins", _are_counts(self.bins), one_each)

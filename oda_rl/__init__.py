@@ -15,6 +15,7 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:
     from oda_rl.batch_annealing import BatchDeterministicAnnealing
+    from oda_rl.mixtures import SGDGaussianMixture, StochasticEMGaussianMixture
     from oda_rl.oda import ODAClassifier, ODAClusterer, ODARegressor
     from oda_rl.quantization import LVQ, StochasticVQ
     from oda_rl.som import SOM
@@ -35,7 +36,9 @@ _LAZY = {
     "ODARegressor": "oda_rl.oda",
     "ODATreeClassifier": "oda_rl.tree",
     "ODATreeClusterer": "oda_rl.tree",
+    "SGDGaussianMixture": "oda_rl.mixtures",
     "SOM": "oda_rl.som",
+    "StochasticEMGaussianMixture": "oda_rl.mixtures",
     "StochasticVQ": "oda_rl.quantization",
 }
 
@@ -48,6 +51,8 @@ __all__ = [
     "ODARegressor",
     "ODATreeClassifier",
     "ODATreeClusterer",
+    "SGDGaussianMixture",
+    "StochasticEMGaussianMixture",
     "StochasticVQ",
 ]
 

@@ -85,8 +85,8 @@ class TrainTwoTimescale(TrainFitted):
     """Of continuous actions the values of a grid are offered."""
 
     partition: str = "oda"
-    """How observations are aggregated: oda (annealed cells), grid (uniform cells) or som (a
-    self-organising map)."""
+    """How observations are aggregated: oda (annealed cells), grid (uniform cells), som (a
+    self-organising map) or gmm (components of a Gaussian mixture)."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""

@@ -69,6 +69,57 @@ def usps(path: Path) -> Sample:
     return table[:, 1:].copy(), table[:, 0].astype(np.int64)
 
 
+def images(folder: Path) -> dict[str, tuple[Sample, Sample]]:
+    """Training and test sets of images, scaled to [0, 1], of all that a folder holds.
+
+    USPS: ``usps.train.gz`` and ``usps.test.gz``. Sets in MNIST's format, gzipped or not:
+    ``NAME-train-images*``, ``NAME-train-labels*``, ``NAME-t10k-images*``, ``NAME-t10k-labels*``, or
+    without ``NAME-``. ``NAME.npz``: arrays x_train, y_train, x_test, y_test.
+    """
+    found: dict[str, tuple[Sample, Sample]] = {}
+    if (folder / "usps.train.gz").is_file():
+        both = [usps(folder / f"usps.{part}.gz") for part in ("train", "test")]
+        found["USPS"] = tuple(((x + 1.0) / 2.0, y) for x, y in both)  # type: ignore[assignment]
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as file:
+            parts = [(file[f"x_{part}"], file[f"y_{part}"]) for part in ("train", "test")]
+        found[path.stem] = tuple(_scaled(*part) for part in parts)  # type: ignore[assignment]
+    for path in sorted(folder.glob("*train-images*")):
+        name = path.name.split("train-images")[0]
+        parts = []
+        for part in ("train", "t10k"):
+            files = [
+                min(folder.glob(f"{name}{part}-{kind}*"), default=folder / f"{name}{part}-{kind}")
+                for kind in ("images", "labels")
+            ]
+            parts.append((_idx(files[0]), _idx(files[1])))
+        found[name.strip("-") or "idx"] = tuple(_scaled(*part) for part in parts)  # type: ignore[assignment]
+    if not found:
+        raise FileNotFoundError(
+            f"there is no file {folder / 'usps.train.gz'}, and no *.npz or *train-images* either"
+        )
+    return found
+
+
+def _scaled(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Sample:
+    points = x.reshape(len(x), -1).astype(np.float64)
+    return points / (255.0 if x.dtype == np.uint8 else 1.0), y.ravel().astype(np.int64)
+
+
+def _idx(path: Path) -> npt.NDArray[np.uint8]:
+    """Read bytes in MNIST's format: two zeros, type, number of sides, the sides, the data."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no file {path}*: the script takes its folder with --data"
+        )
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    n_sides = content[3]
+    shape = np.frombuffer(content, dtype=">i4", count=n_sides, offset=4)
+    return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * n_sides).reshape(shape)
+
+
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write results, which all have the same keys, as a CSV file."""
     text = io.StringIO()

@@ -467,3 +467,55 @@ def distance_to_another_action(diagram, actions, x, scale, rng, starts=3):
             if (offsets + normals @ found.x).min() > -1e-7:
                 best = min(best, np.sqrt(found.fun))
     return best
+
+
+def grid_neighbourhood(n_rows, n_columns, width):
+    """Periodic Gaussian around each place of a grid, shape (K, K), rows summing to 1."""
+    places = [(r, c) for r in range(n_rows) for c in range(n_columns)]
+    out = np.empty((len(places), len(places)))
+    for k, (row, column) in enumerate(places):
+        for j, (r, c) in enumerate(places):
+            down = min(abs(r - row), n_rows - abs(r - row))
+            across = min(abs(c - column), n_columns - abs(c - column))
+            out[k, j] = np.exp(-(down**2 + across**2) / (2 * width**2))
+        out[k] /= out[k].sum()
+    return out
+
+
+def gaussian_logs(point, weights, means, precisions):
+    """Return log π_k + log N(x; μ_k, P_k) with full matrices P, shape (K,)."""
+    logs = []
+    for weight, mean, precision in zip(weights, means, precisions, strict=True):
+        gap = point - mean
+        logs.append(
+            np.log(weight)
+            + 0.5 * np.linalg.slogdet(precision)[1]
+            - 0.5 * gap @ precision @ gap
+            - 0.5 * len(gap) * np.log(2 * np.pi)
+        )
+    return np.array(logs)
+
+
+def smoothed_loss(logs, grid):
+    """Max-component log-likelihood (eq. 5 of SGD-GMM) of one sample, and its winner."""
+    smoothed = [sum(g * log for g, log in zip(row, logs, strict=True)) for row in grid]
+    return max(smoothed), int(np.argmax(smoothed))
+
+
+def stochastic_em_step(block, weights, means, covariances, step):
+    """One step of Cappé and Moulines on sufficient statistics, with full covariances."""
+    precisions = np.linalg.inv(covariances)
+    seconds = covariances + np.einsum("ki,kj->kij", means, means)
+    sums = [(1 - step) * weights, None, None]
+    sums[1] = sums[0][:, None] * means
+    sums[2] = sums[0][:, None, None] * seconds
+    for point in block:
+        logs = gaussian_logs(point, weights, means, precisions)
+        shares = np.exp(logs - logs.max())
+        shares *= step / len(block) / shares.sum()
+        sums[0] = sums[0] + shares
+        sums[1] = sums[1] + shares[:, None] * point
+        sums[2] = sums[2] + shares[:, None, None] * np.outer(point, point)
+    means = sums[1] / sums[0][:, None]
+    second = sums[2] / sums[0][:, None, None]
+    return sums[0], means, second - np.einsum("ki,kj->kij", means, means)

@@ -8,6 +8,7 @@ from environments import BARTO, Plain, live
 from test_two_timescale import same
 
 from oda_rl.agents import (
+    GMMPartition,
     GridPartition,
     Scaling,
     SOMPartition,
@@ -100,6 +101,8 @@ def test_a_map_learns_from_its_schedule():
         ("grid", {"ranges": ((-1, 1), (-4, 4), (-1, 1), (-4, 4)), "bins": (2, 3, 2, 3)}),
         ("som", SMALL_MAP),
         ("som", {"map_shape": (9,), "map_periodic": True, "metric": "std", "restart_after": 2000}),
+        ("gmm", {"mixture_components": 6}),
+        ("gmm", {"mixture_components": 9, "restart_after": 2000}),
     ],
 )
 def test_both_loops_and_files_give_the_same_bits(partition, config, tmp_path):
@@ -122,6 +125,49 @@ def test_the_map_learns_the_metric_in_stages():
     assert not agent.partition.active
     scaled = agent.metric_ / np.outer(agent.scale_, agent.scale_)
     assert abs(scaled - np.eye(4)).max() > 0.3
+
+
+def test_components_of_a_mixture_keep_their_numbers_but_for_the_one_that_moves():
+    partition = made(GMMPartition, mixture_components=12, mixture_samples_per_cell=700)
+    rng = np.random.default_rng(0)
+    n_moved = 0
+    for t in range(8000):
+        before = partition.codevectors.copy()
+        point = rng.normal(size=3) * SCALED.deviations + (t > 6000) * 8.0
+        lineage = partition.observe(point)
+        if lineage is None or np.array_equal(lineage, np.eye(12)):
+            continue
+        n_moved += 1
+        (freed,) = np.flatnonzero(np.diag(lineage) == 0.0)
+        parent = int(lineage[freed].argmax())
+        distances = (before - point) ** 2 @ np.diag(SCALED.transform) ** 2
+        assert parent == distances.argmin()
+        np.testing.assert_allclose(partition.codevectors[freed], point)
+        others = np.delete(np.arange(12), freed)
+        np.testing.assert_allclose(partition.codevectors[others], before[others])
+    assert n_moved > 3
+    points = rng.normal(size=(2, 2000, 3)) * SCALED.deviations
+    points[1] += 8.0  # where the states have been for a while: most cells have followed
+    assert len(np.unique(cells_of(partition, points.reshape(-1, 3)))) >= 10
+    assert len(np.unique(cells_of(partition, points[1]))) >= 4
+    assert partition.active
+    partition.start(SCALED)
+    for _ in range(8400):
+        assert partition.active
+        partition.observe(rng.normal(size=3))
+    assert not partition.active
+
+
+def test_a_small_mixture_learns_to_balance():
+    # Of 18 tuning runs with 9 to 25 components, 17 had a mean above 900.
+    means = [
+        TwoTimescaleAgent(BARTO, partition="gmm", seed=seed)
+        .learn(50_000)
+        .evaluate(20, seed=seed)
+        .mean()
+        for seed in range(4)
+    ]
+    assert sum(mean > 900 for mean in means) >= 2
 
 
 def test_a_small_map_learns_to_balance():
@@ -197,6 +243,8 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
         ({"map_shape": (2, 2, 2)}, "map_shape is (2, 2, 2): it must be one or two integers"),
         ({"map_shape": ()}, "map_shape is ()"),
         ({"map_rate": 0.0}, "map_rate is 0.0: it must be in (0, 1]"),
+        ({"mixture_components": 5000}, "mixture_components is 5000: it must be at most 4096"),
+        ({"mixture_forgetting": 0.0}, "mixture_forgetting is 0.0: it must be in (0, 1)"),
         ({"map_samples_per_cell": 0}, "map_samples_per_cell is 0: it must be at least 1"),
     ],
 )

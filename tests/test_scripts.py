@@ -1,11 +1,13 @@
 """The scripts run, at a small size, and measure what they say. Their speeds are not looked at."""
 
 import csv
+import gzip
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -78,6 +80,36 @@ def test_clustering_script_names_a_file_that_is_missing(tmp_path):
 def test_other_scripts_name_a_file_that_is_missing(tmp_path, name, file):
     with pytest.raises(AssertionError, match=f"there is no file .*{file}"):
         run_script(name, tmp_path, "--data", str(tmp_path))
+    assert not (tmp_path / "results").exists()
+
+
+def test_mixtures_script(tmp_path):
+    for part, n in (("train", 300), ("t10k", 100)):  # a set in MNIST's format
+        rng = np.random.default_rng(n)
+        for kind, shape in (("images", (n, 4, 4)), ("labels", (n,))):
+            data = rng.integers(0, 256 if kind == "images" else 3, shape).astype(np.uint8)
+            head = bytes([0, 0, 8, len(shape)]) + np.array(shape, dtype=">i4").tobytes()
+            path = tmp_path / f"small-{part}-{kind}-idx{len(shape)}-ubyte.gz"
+            path.write_bytes(gzip.compress(head + data.tobytes()))
+    arguments = ("--seeds", "1", "--samples", "200", "--data", str(tmp_path))
+    printed = run_script(
+        "reproduce_sgd_gmm.py", tmp_path, *arguments, "--only", "likelihood", "wide"
+    )
+    assert "likelihood: small" in printed
+    rows = read_rows(tmp_path / "results" / "reproduce_sgd_gmm.csv")
+    found = {(row["data"], row["method"]): row for row in rows}
+    assert len(found) == 2 * 5 + 1
+    better = [float(found["digits", name]["log_likelihood"]) for name in ("SGD", "sEM, random")]
+    assert better[0] > better[1] + 2.0
+    assert found["images", "200"]["finite"] == "True"
+    for name in ("grid", "density"):
+        picture = tmp_path / "results" / f"reproduce_sgd_gmm_{name}.png"
+        assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_mixtures_script_names_a_file_that_is_missing(tmp_path):
+    with pytest.raises(AssertionError, match="there is no file .*usps.train.gz"):
+        run_script("reproduce_sgd_gmm.py", tmp_path, "--data", str(tmp_path))
     assert not (tmp_path / "results").exists()
 
 

@@ -1,0 +1,845 @@
+"""Streaming Gaussian mixtures: the compiled functions that let them learn.
+
+A mixture has K components on a periodic grid, near to square. Samples come in blocks; of each block
+the caller says how near every component is to every sample, and one of these functions moves the
+components:
+
+:func:`anneal`, while all have one spherical covariance
+    The winner k* of a sample is the component whose neighbourhood on the grid is nearest,
+    argmax_k -Σ_j g_kj |x - μ_j|², and μ_j ← μ_j + ε g_k*j (x - μ_j): the natural gradient of the
+    smoothed max-component log-likelihood (eq. 5) with P and π held. Once the loss is stationary
+    (eq. 6) the width σ of g falls to .9 of itself.
+:func:`quantize`, when g is nearly the identity
+    Only the winner moves. Every K/ε samples the component that is needed least takes the place of
+    a sample of the one that errs most.
+:func:`absorb`, when covariances are released
+    Every component takes its share of the sample's responsibility (eq. 13) into its moments.
+:func:`ascend`
+    All that as printed in algorithm 1 instead: plain gradients of eq. 5 for μ, D and ξ.
+
+References
+----------
+A. Gepperth, B. Pfülb, "Gradient-based training of Gaussian mixture models for high-dimensional
+streaming data", Neural Processing Letters, 2021.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled, inlined, reordered
+from oda_rl.neighbourhood import write_pulls
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]  # float32 or float64, as the data
+
+ANNEALING, QUANTIZING, RELEASED = 0.0, 1.0, 2.0
+
+# Slots of the control array.
+PHASE, WIDTH, RATE, SEEN, SHOWN, PERIODS, SMOOTHED, PREVIOUS, REFERENCE = range(9)
+VARIANCE, FREED, CROWDED, MOVED, LOSS, LOSSES = range(9, 15)
+N_CONTROL = 15
+
+NARROW = 0.25  # a narrower neighbourhood is none: e^(-1/(2σ²)) < 4e-4
+COOLING = 0.9
+_REFERENCE_SAMPLES = 100
+_LEAST_PULL = 1e-3  # of the winner's: a weaker pull is left out
+_LEAST_SHARE = 1e-3  # likewise of responsibilities
+_LARGEST_STEP = 0.5
+_CROWDING = 0.1  # relocate what saves less than this share of the largest error
+_LEAST_PRECISION = 1e-30
+_DECAY = 0.6
+_CHUNK = 64  # features, after which a component may be seen to be too far away
+_LEAST_LOG = 25.0  # e^-25 is lost beside 1
+
+
+class Mixture(NamedTuple):
+    """A mixture of K components of d features, and how far it has learned."""
+
+    spherical: bool
+    """Whether all components have one spherical covariance, always."""
+    means: Array
+    """μ, shape (K, d)."""
+    precisions: Array
+    """Diagonal of P, or its eigenvalues, shape (K, d); unused while covariances are held."""
+    axes: Array | None
+    """Eigenvectors of P as rows, shape (K + 1, d, d), the last scratch; None if P is diagonal."""
+    weights: FloatArray
+    """π, shape (K,)."""
+    half_log_dets: FloatArray
+    """½ log det P, shape (K,)."""
+    grid: FloatArray
+    """g, shape (K, K): rows sum to 1."""
+    control: FloatArray
+    """Phase, width, rate, smoothed loss ...: the slots above."""
+    counts: FloatArray
+    """Samples of a block that each has won, shape (K,); 0 between blocks."""
+    sums: Array
+    """And their sums, shape (K, d)."""
+    errors: FloatArray
+    """Squared distances of the period's samples from their winner, shape (K,)."""
+    savings: FloatArray
+    """How much greater they would be without this winner, shape (K,)."""
+
+
+class Rules(NamedTuple):
+    """How a mixture learns."""
+
+    rate: float
+    """ε at the beginning."""
+    least_rate: float
+    """And the least that it falls to."""
+    period: int
+    """Samples (1/alpha) from one check of the loss to the next."""
+    delta: float
+    """δ: the loss is stationary if its relative increase in a period is smaller."""
+    last_width: float
+    """Of the neighbourhood."""
+    max_precision: float
+    """Bound of P."""
+    periods: int
+    """How many to quantize before covariances are released; -1: they never are."""
+    memory: float
+    """Share of what is known of errors that outlives a period of quantizing."""
+
+
+@reordered
+def squared_distance(points: Array, i: int, means: Array, k: int, begin: int, end: int) -> float:
+    """|x_i - μ_k|², of the features from ``begin`` to ``end``."""
+    total = points[i, 0] * 0
+    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
+        gap = points[i, j] - means[k, j]
+        total += gap * gap
+    return total  # type: ignore[no-any-return]
+
+
+@reordered
+def _weighted_distance(
+    points: Array, i: int, means: Array, precisions: Array, k: int, begin: int, end: int
+) -> float:
+    total = points[i, 0] * 0
+    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
+        gap = points[i, j] - means[k, j]
+        total += precisions[k, j] * (gap * gap)
+    return total  # type: ignore[no-any-return]
+
+
+@reordered
+def _along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) -> float:
+    total = points[i, 0] * 0
+    for j in range(points.shape[1]):
+        total += axes[k, axis, j] * (points[i, j] - means[k, j])
+    return total  # type: ignore[no-any-return]
+
+
+@inlined
+def nearness(points: Array, i: int, means: Array, k: int, limit: float) -> float:
+    """|x_i - μ_k|², or infinity as soon as it is seen to exceed a limit."""
+    total = 0.0
+    d = points.shape[1]
+    for begin in range(0, d, _CHUNK):
+        total += squared_distance(points, i, means, k, begin, min(begin + _CHUNK, d))
+        if not total <= limit:
+            return np.inf
+    return total
+
+
+@inlined
+def mahalanobis(
+    points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int, limit: float
+) -> float:
+    """(x_i - μ_k)ᵀ P_k (x_i - μ_k), or infinity as soon as it is seen to exceed a limit."""
+    total = 0.0
+    d = points.shape[1]
+    if axes is None:
+        for begin in range(0, d, _CHUNK):
+            end = min(begin + _CHUNK, d)
+            total += _weighted_distance(points, i, means, precisions, k, begin, end)
+            if not total <= limit:
+                return np.inf
+    else:
+        for axis in range(d):
+            y = _along(points, i, means, axes, k, axis)
+            total += precisions[k, axis] * y * y
+    return total
+
+
+@inlined
+def half_log_det(precisions: Array, k: int) -> float:
+    """½ Σ_j log p_kj, of four factors at a time: logarithms are dear."""
+    total = 0.0
+    d = precisions.shape[1]
+    whole = d - d % 4
+    for j in range(0, whole, 4):
+        pair = np.float64(precisions[k, j]) * np.float64(precisions[k, j + 1])
+        other = np.float64(precisions[k, j + 2]) * np.float64(precisions[k, j + 3])
+        total += math.log(pair * other)
+    for j in range(whole, d):
+        total += math.log(np.float64(precisions[k, j]))
+    return 0.5 * total
+
+
+@compiled
+def write_grid(n_rows: int, n_columns: int, width: float, out: FloatArray) -> None:
+    """Write g, shape (K, K): a periodic Gaussian around each place, whose rows sum to 1.
+
+    Examples
+    --------
+    >>> out = np.empty((4, 4))
+    >>> write_grid(2, 2, 1.0, out)
+    >>> out[0].round(2)
+    array([0.39, 0.24, 0.24, 0.14])
+    """
+    for k in range(out.shape[0]):
+        row = out[k]
+        write_pulls(k, n_rows, n_columns, True, width, row)
+        total = 0.0
+        for j in range(out.shape[0]):
+            total += row[j]
+        for j in range(out.shape[0]):
+            row[j] /= total
+
+
+@compiled
+def write_distances(points: Array, i: int, means: Array, out: FloatArray) -> None:
+    """Write -|x_i - μ_k|² to the first row of ``out``, shape (≥ 1, K)."""
+    for k in range(means.shape[0]):
+        out[0, k] = -nearness(points, i, means, k, np.inf)
+
+
+@compiled
+def write_nearest(points: Array, i: int, means: Array, out: FloatArray) -> None:
+    """Write the same of the two nearest components, and of the others -∞ where that is quicker."""
+    nearest, second = np.inf, np.inf
+    for k in range(means.shape[0]):
+        distance = nearness(points, i, means, k, second)
+        out[0, k] = -distance
+        if distance < nearest:
+            nearest, second = distance, nearest
+        elif distance < second:
+            second = distance
+
+
+@compiled
+def write_likely(points: Array, i: int, mixture: Mixture, out: FloatArray) -> None:
+    """Write log π_k + log N(x_i; k) to the first row of ``out``, shape (≥ 1, K).
+
+    It is without -(d/2) log 2π, and may be -∞ where a component is e^25 times less likely than
+    another. Of released covariances.
+    """
+    best = -np.inf
+    variance = mixture.control[VARIANCE]
+    d = points.shape[1]
+    for k in range(mixture.means.shape[0]):
+        log = math.log(mixture.weights[k])
+        if mixture.spherical:
+            log -= 0.5 * d * math.log(variance)
+            limit = 2.0 * variance * (log + _LEAST_LOG - best)
+            log -= 0.5 * nearness(points, i, mixture.means, k, limit) / variance
+        else:
+            log += mixture.half_log_dets[k]
+            limit = 2.0 * (log + _LEAST_LOG - best)
+            log -= 0.5 * mahalanobis(
+                points, i, mixture.means, mixture.precisions, mixture.axes, k, limit
+            )
+        out[0, k] = log
+        best = max(best, log)
+
+
+@inlined
+def _best(logs: FloatArray, b: int) -> tuple[int, int]:
+    # The nearest component and the next; (-1, ·) if no distance is a number.
+    winner, second = -1, -1
+    highest, next_highest = -np.inf, -np.inf
+    for k in range(logs.shape[1]):
+        if logs[b, k] > highest:
+            second, next_highest = winner, highest
+            winner, highest = k, logs[b, k]
+        elif logs[b, k] > next_highest:
+            second, next_highest = k, logs[b, k]
+    return winner, second
+
+
+@reordered
+def _smoothed(logs: FloatArray, b: int, grid: FloatArray, k: int) -> float:
+    total = 0.0
+    for j in range(grid.shape[1]):
+        total += grid[k, j] * logs[b, j]
+    return total
+
+
+@inlined
+def _smoothed_best(logs: FloatArray, b: int, grid: FloatArray) -> tuple[int, float]:
+    # argmax_k Σ_j g_kj log p_j, and the maximum (eq. 5); -1 if none is a number.
+    winner, highest = -1, -np.inf
+    for k in range(logs.shape[1]):
+        total = _smoothed(logs, b, grid, k)
+        if total > highest:
+            winner, highest = k, total
+    return winner, highest
+
+
+@inlined
+def _count(mixture: Mixture, points: Array, i: int, winner: int) -> None:
+    mixture.counts[winner] += 1.0
+    for j in range(points.shape[1]):
+        mixture.sums[winner, j] += points[i, j]
+
+
+@inlined
+def _learn_variance(mixture: Mixture, distance: float, rules: Rules) -> None:
+    # Per feature, around the winner: a plain mean at first, then an exponential one.
+    control = mixture.control
+    control[SHOWN] += 1.0
+    step = max(1.0 / control[SHOWN], 1.0 / rules.period)
+    control[VARIANCE] += step * (distance / mixture.means.shape[1] - control[VARIANCE])
+    control[VARIANCE] = max(control[VARIANCE], 1.0 / rules.max_precision)
+
+
+@inlined
+def _watch_loss(
+    control: FloatArray, grid: FloatArray, n_rows: int, n_columns: int, loss: float, rules: Rules
+) -> None:
+    # Annealing control (section 2.4). Eq. 6 is 0/0 at its first check: the reference is the mean
+    # loss of the first samples, and what is smoothed begins as that of the first period.
+    control[SEEN] += 1.0
+    seen = control[SEEN]
+    if seen <= _REFERENCE_SAMPLES:
+        control[REFERENCE] += (loss - control[REFERENCE]) / seen
+    if seen <= rules.period:
+        control[SMOOTHED] += (loss - control[SMOOTHED]) / seen
+        control[PREVIOUS] = control[SMOOTHED]
+        return
+    control[SMOOTHED] += (loss - control[SMOOTHED]) / rules.period
+    if seen % rules.period != 0.0:
+        return
+    increase = control[SMOOTHED] - control[PREVIOUS]
+    since_start = control[PREVIOUS] - control[REFERENCE]
+    control[PREVIOUS] = control[SMOOTHED]
+    if increase < rules.delta * max(since_start, 0.0):  # worse than at first if data drift
+        control[WIDTH] = max(COOLING * control[WIDTH], rules.last_width)
+        control[RATE] = max(COOLING * control[RATE], rules.least_rate)
+        write_grid(n_rows, n_columns, control[WIDTH], grid)
+
+
+@compiled
+def anneal(
+    points: Array, rows: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
+    mixture: Mixture, rules: Rules,
+) -> None:  # fmt: skip
+    """Let a block pull winners and their neighbours.
+
+    A block of B samples has the effect, to first order, of its samples one after another: μ_k moves
+    to the mean of what pulls it by 1 - Π (1 - ε g) over all pulls.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n, d)
+    rows : ndarray, shape (B,)
+        Those of the block.
+    logs : ndarray, shape (≥ B, K)
+        -|x - μ_k|² for each sample of the block.
+    n_rows, n_columns : int
+        Of the grid.
+    mixture, rules : Mixture, Rules
+    """
+    means, grid, control = mixture.means, mixture.grid, mixture.control
+    counts, sums = mixture.counts, mixture.sums
+    n, d = means.shape
+    rate = control[RATE]
+    for b in range(rows.shape[0]):
+        winner, loss = _smoothed_best(logs, b, grid)
+        if winner < 0:
+            continue  # too far away for its distance to be a number
+        _count(mixture, points, rows[b], winner)
+        _learn_variance(mixture, -logs[b, winner], rules)
+        control[LOSS] += loss
+        control[LOSSES] += 1.0
+    for k in range(n):
+        pull, log_rest = 0.0, 0.0
+        alone = rows.shape[0] == 1  # and needs no logarithms
+        for j in range(n):
+            if counts[j] > 0.0 and grid[j, k] > _LEAST_PULL * grid[j, j]:
+                pull += counts[j] * grid[j, k]
+                if not alone:
+                    log_rest += counts[j] * math.log1p(-rate * grid[j, k])
+        if pull == 0.0:
+            continue
+        step = rate * pull if alone else -math.expm1(log_rest)
+        rest, first = means.dtype.type(1.0 - step), True
+        for j in range(n):
+            if counts[j] > 0.0 and grid[j, k] > _LEAST_PULL * grid[j, j]:
+                share = means.dtype.type(step / pull * grid[j, k])
+                if first:
+                    for i in range(d):
+                        means[k, i] = rest * means[k, i] + share * sums[j, i]
+                    first = False
+                else:
+                    for i in range(d):
+                        means[k, i] += share * sums[j, i]
+    _forget_block(mixture)
+    for _ in range(int(control[LOSSES])):
+        _watch_loss(control, grid, n_rows, n_columns, control[LOSS] / control[LOSSES], rules)
+    control[LOSS] = control[LOSSES] = 0.0
+    if control[WIDTH] < NARROW:
+        control[PHASE] = QUANTIZING
+        control[SEEN] = 0.0
+
+
+@inlined
+def _forget_block(mixture: Mixture) -> None:
+    for k in range(mixture.counts.shape[0]):
+        if mixture.counts[k] > 0.0:
+            mixture.counts[k] = 0.0
+            for j in range(mixture.sums.shape[1]):
+                mixture.sums[k, j] = 0
+
+
+@compiled
+def quantize(
+    points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
+) -> None:
+    """Let a block pull its winners only, and relocate one component a period.
+
+    Parameters as for :func:`anneal`.
+    """
+    means, control, weights = mixture.means, mixture.control, mixture.weights
+    n, d = means.shape
+    for b in range(rows.shape[0]):
+        winner, second = _best(logs, b)
+        if winner < 0:
+            continue
+        i = rows[b]
+        distance = -logs[b, winner]
+        _learn_variance(mixture, distance, rules)
+        mixture.errors[winner] += distance
+        if second >= 0:
+            mixture.savings[winner] -= logs[b, second] + distance
+        for k in range(n):
+            weights[k] -= weights[k] / rules.period
+        weights[winner] += 1.0 / rules.period
+        control[SEEN] += 1.0
+        if control[CROWDED] == winner:
+            freed = int(control[FREED])
+            for j in range(d):
+                means[freed, j] = points[i, j]
+            weights[winner] *= 0.5
+            weights[freed] += weights[winner]
+            mixture.errors[winner] *= 0.5
+            mixture.errors[freed] = mixture.errors[winner]
+            mixture.savings[freed] = _CROWDING * mixture.errors[winner]  # a trial
+            control[CROWDED] = -1.0
+            control[MOVED] += 1.0
+        else:
+            _count(mixture, points, i, winner)
+        if control[SEEN] % rules.period == 0.0:
+            _end_period(mixture, rules)
+    for k in range(n):
+        count = mixture.counts[k]
+        if count > 0.0:
+            step = -math.expm1(count * math.log1p(-control[RATE]))
+            rest, share = means.dtype.type(1.0 - step), means.dtype.type(step / count)
+            for j in range(d):
+                means[k, j] = rest * means[k, j] + share * mixture.sums[k, j]
+    _forget_block(mixture)
+
+
+@inlined
+def _end_period(mixture: Mixture, rules: Rules) -> None:
+    # The least needed is to be put where a sample of the one that errs most will be.
+    control, errors, savings = mixture.control, mixture.errors, mixture.savings
+    control[PERIODS] += 1.0
+    control[RATE] = max(COOLING * control[RATE], rules.least_rate)
+    least, most = 0, 0
+    for k in range(errors.shape[0]):
+        if savings[k] < savings[least]:
+            least = k
+        if errors[k] > errors[most]:
+            most = k
+    if least != most and savings[least] < _CROWDING * errors[most]:
+        control[FREED], control[CROWDED] = float(least), float(most)
+    for k in range(errors.shape[0]):
+        errors[k] *= rules.memory
+        savings[k] *= rules.memory
+
+
+@compiled
+def release(mixture: Mixture) -> None:
+    """Give each component the covariance that all have had, and let it go its own way."""
+    control = mixture.control
+    variance = control[VARIANCE]
+    n, d = mixture.means.shape
+    for k in range(n):
+        mixture.half_log_dets[k] = -0.5 * d * math.log(variance)
+        mixture.weights[k] = max(mixture.weights[k], 1e-9)
+        for j in range(mixture.precisions.shape[1]):
+            mixture.precisions[k, j] = 1.0 / variance
+    control[PHASE] = RELEASED
+    control[SHOWN] = 0.0
+
+
+@compiled
+def responsibilities(logs: FloatArray, n: int) -> float:
+    """Turn log densities, shape (≥ n, K), into responsibilities; returns Σ log p(x).
+
+    A sample whose density is no number gets none.
+    """
+    total = 0.0
+    for b in range(n):
+        winner, _ = _best(logs, b)
+        highest = logs[b, winner] if winner >= 0 else -np.inf
+        if not highest > -np.inf:
+            logs[b, :] = 0.0
+            continue
+        evidence = 0.0
+        for k in range(logs.shape[1]):
+            log = logs[b, k] - highest
+            logs[b, k] = math.exp(log) if log > -_LEAST_LOG else 0.0
+            evidence += logs[b, k]
+        for k in range(logs.shape[1]):
+            logs[b, k] /= evidence
+        total += highest + math.log(evidence)
+    return total
+
+
+@compiled
+def absorb(
+    points: Array, rows: IntArray, shares: FloatArray, step: float, max_precision: float,
+    mixture: Mixture,
+) -> None:  # fmt: skip
+    """Take a block into the moments of all components: s ← (1 - ρ) s + ρ mean of the block's.
+
+    s_k are Σ r_k, Σ r_k x and Σ r_k x xᵀ (or its diagonal), of which mean, covariance and weight
+    follow (Cappé and Moulines, 2009); responsibilities below .001 move no mean and no covariance.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n, d)
+    rows : ndarray, shape (B,)
+        Those of the block.
+    shares : ndarray, shape (≥ B, K)
+        Responsibilities.
+    step : float
+        ρ, in (0, 1).
+    max_precision : float
+        Bound of P.
+    mixture : Mixture
+        With released covariances.
+    """
+    weights = mixture.weights
+    n = rows.shape[0]
+    for b in range(n):
+        # One after another with these steps is (1 - ρ) s + ρ/B Σ, exactly.
+        each = step / n
+        own = each / (1.0 - step + each * (b + 1.0))
+        spread = 0.0
+        total = 0.0
+        for k in range(weights.shape[0]):
+            total += shares[b, k]
+        if total == 0.0:
+            continue
+        for k in range(weights.shape[0]):
+            share = shares[b, k]
+            weights[k] = max((1.0 - own) * weights[k] + own * share, 1e-30)
+            if share <= _LEAST_SHARE:
+                continue
+            a = min(own * share / weights[k], _LARGEST_STEP)
+            if mixture.spherical:
+                distance = nearness(points, rows[b], mixture.means, k, np.inf)
+                spread += share * (1.0 - a) * distance
+                _pull(points, rows[b], mixture.means, k, a)
+            else:
+                _absorb_into(points, rows[b], mixture, mixture.axes, k, a, max_precision)
+                mixture.counts[k] = 1.0
+        if mixture.spherical:
+            control = mixture.control
+            variance = (1.0 - own) * control[VARIANCE] + own * spread / points.shape[1]
+            control[VARIANCE] = max(variance, 1.0 / max_precision)
+    for k in range(weights.shape[0]):
+        if mixture.counts[k] > 0.0:
+            mixture.counts[k] = 0.0
+            mixture.half_log_dets[k] = half_log_det(mixture.precisions, k)
+
+
+@inlined
+def _pull(points: Array, i: int, means: Array, k: int, step: float) -> None:
+    a = means.dtype.type(step)
+    for j in range(points.shape[1]):
+        means[k, j] += a * (points[i, j] - means[k, j])
+
+
+@inlined
+def _absorb_into(
+    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
+    max_precision: float,
+) -> None:  # fmt: skip
+    # Σ ← (1 - a) (Σ + a (x - μ)(x - μ)ᵀ), with precisions.
+    means, precisions = mixture.means, mixture.precisions
+    d = points.shape[1]
+    if axes is None:
+        one, a = means.dtype.type(1.0), means.dtype.type(step)
+        high, low = means.dtype.type(max_precision), means.dtype.type(_LEAST_PRECISION)
+        for j in range(d):
+            gap = points[i, j] - means[k, j]
+            p = precisions[k, j]
+            means[k, j] += a * gap
+            p /= (one - a) * (one + a * p * (gap * gap))
+            precisions[k, j] = min(max(p, low), high)
+    else:
+        # In the coordinates of the eigenvectors it is a diagonal and one product, whose spectral
+        # form is found by rotating them.
+        scatter, projections = axes[means.shape[0]], mixture.sums
+        for u in range(d):
+            projections[0, u] = _along(points, i, means, axes, k, u)
+        for u in range(d):
+            for v in range(d):
+                scatter[u, v] = (1.0 - step) * step * projections[0, u] * projections[0, v]
+            scatter[u, u] += (1.0 - step) / precisions[k, u]
+        diagonalize(scatter, axes[k])
+        orthonormalize(axes[k])
+        for u in range(d):
+            projections[0, u] = 0
+            p = 1.0 / max(scatter[u, u], 1.0 / max_precision)
+            precisions[k, u] = max(p, _LEAST_PRECISION)
+        _pull(points, i, means, k, step)
+
+
+@compiled
+def diagonalize(matrix: Array, axes: Array) -> None:
+    """Rotate a symmetric matrix, shape (d, d), to (nearly) a diagonal one, and ``axes`` with it.
+
+    Three sweeps of Jacobi's method: it converges quadratically, and begins near to its end.
+
+    Examples
+    --------
+    >>> matrix, axes = np.array([[2.0, 1.0], [1.0, 2.0]]), np.eye(2)
+    >>> diagonalize(matrix, axes)
+    >>> np.sort(np.diag(matrix)).round(6)
+    array([1., 3.])
+    """
+    d = matrix.shape[0]
+    for _ in range(3):
+        for u in range(d - 1):
+            for v in range(u + 1, d):
+                off = np.float64(matrix[u, v])
+                if off == 0.0:
+                    continue
+                theta = 0.5 * (np.float64(matrix[v, v]) - matrix[u, u]) / off
+                t = 1.0 / (abs(theta) + math.sqrt(1.0 + theta * theta))
+                if theta < 0.0:
+                    t = -t
+                c = 1.0 / math.sqrt(1.0 + t * t)
+                s = t * c
+                for w in range(d):
+                    left, right = matrix[u, w], matrix[v, w]
+                    matrix[u, w], matrix[v, w] = c * left - s * right, s * left + c * right
+                for w in range(d):
+                    left, right = matrix[w, u], matrix[w, v]
+                    matrix[w, u], matrix[w, v] = c * left - s * right, s * left + c * right
+                for w in range(d):
+                    left, right = axes[u, w], axes[v, w]
+                    axes[u, w], axes[v, w] = c * left - s * right, s * left + c * right
+
+
+@compiled
+def orthonormalize(axes: Array) -> None:
+    """Make rows, shape (d, d), orthonormal again, by Gram and Schmidt."""
+    d = axes.shape[0]
+    for u in range(d):
+        for v in range(u):
+            dot = 0.0
+            for w in range(d):
+                dot += axes[u, w] * axes[v, w]
+            for w in range(d):
+                axes[u, w] -= dot * axes[v, w]
+        norm = 0.0
+        for w in range(d):
+            norm += axes[u, w] * axes[u, w]
+        norm = math.sqrt(norm)
+        for w in range(d):
+            axes[u, w] /= norm
+
+
+@compiled
+def ascend(
+    points: Array, rows: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
+    mixture: Mixture, rules: Rules,
+) -> None:  # fmt: skip
+    """Take gradient steps on the smoothed max-component log-likelihood (eq. 4 and 5).
+
+    ∂μ = g P (x - μ), ∂D = g (1/D - D (x - μ)²) with P = D², ∂ξ = g - π: of each sample of a block
+    of B in turn, with ε/B. A full P has the eigenvalues D², and its eigenvectors v get
+    ∂v = -g D² vᵀ(x - μ) (x - μ) and are made orthonormal again; a spherical one has a single D,
+    whose gradient is the mean over features. The width of g falls as in :func:`anneal`.
+
+    Parameters
+    ----------
+    points, rows, n_rows, n_columns, mixture, rules
+        As for :func:`anneal`.
+    logs : ndarray, shape (≥ B, K)
+        log π_k + log N(x; k) for each sample of the block, up to a constant.
+    """
+    control, grid, weights = mixture.control, mixture.grid, mixture.weights
+    d = points.shape[1]
+    each = control[RATE] / rows.shape[0]
+    root = 1.0 / math.sqrt(control[VARIANCE])
+    for b in range(rows.shape[0]):
+        winner, loss = _smoothed_best(logs, b, grid)
+        if winner < 0:
+            continue
+        i = rows[b]
+        control[LOSS] += loss
+        control[LOSSES] += 1.0
+        slope, total = 0.0, 0.0
+        for k in range(weights.shape[0]):
+            g = grid[winner, k]
+            weights[k] = max(weights[k] * math.exp(each * (g - weights[k])), 1e-30)
+            total += weights[k]
+            if g <= _LEAST_PULL * grid[winner, winner]:
+                continue
+            if mixture.spherical:
+                distance = nearness(points, i, mixture.means, k, np.inf)
+                slope += g * (1.0 / root - root * distance / d)
+                _pull(points, i, mixture.means, k, each * g * root * root)
+            else:
+                _ascend_one(points, i, mixture, mixture.axes, k, each * g, rules.max_precision)
+        for k in range(weights.shape[0]):
+            weights[k] /= total
+        if mixture.spherical:
+            root = _clipped(root + each * slope, rules.max_precision)
+            control[VARIANCE] = 1.0 / (root * root)
+        _watch_loss(control, grid, n_rows, n_columns, loss, rules)
+
+
+@inlined
+def _clipped(root: float, max_precision: float) -> float:
+    return min(max(root, math.sqrt(_LEAST_PRECISION)), math.sqrt(max_precision))
+
+
+@inlined
+def _ascend_one(
+    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
+    max_precision: float,
+) -> None:  # fmt: skip
+    means, precisions = mixture.means, mixture.precisions
+    d = points.shape[1]
+    if axes is None:
+        for j in range(d):
+            gap = np.float64(points[i, j]) - means[k, j]
+            root = math.sqrt(np.float64(precisions[k, j]))
+            means[k, j] += step * root * root * gap
+            root = _clipped(root + step * (1.0 / root - root * gap * gap), max_precision)
+            precisions[k, j] = root * root
+    else:
+        gaps, forces = axes[means.shape[0], 0], mixture.sums
+        for j in range(d):
+            gaps[j] = points[i, j] - means[k, j]
+        for u in range(d):
+            y = 0.0
+            for j in range(d):
+                y += axes[k, u, j] * gaps[j]
+            root = math.sqrt(np.float64(precisions[k, u]))
+            pull = step * root * root * y
+            for j in range(d):
+                forces[0, j] += pull * axes[k, u, j]
+                axes[k, u, j] -= pull * gaps[j]
+            root = _clipped(root + step * (1.0 / root - root * y * y), max_precision)
+            precisions[k, u] = root * root
+        for j in range(d):
+            means[k, j] += forces[0, j]
+            forces[0, j] = 0
+        orthonormalize(axes[k])
+    mixture.half_log_dets[k] = half_log_det(precisions, k)
+
+
+@compiled
+def log_densities(points: Array, mixture: Mixture, out: FloatArray) -> None:
+    """Write log π_k + log N(x; k), without -(d/2) log 2π, to ``out``, shape (n, K)."""
+    control, d = mixture.control, points.shape[1]
+    held = control[PHASE] != RELEASED or mixture.spherical
+    for i in range(points.shape[0]):
+        for k in range(mixture.means.shape[0]):
+            if held:
+                distance = nearness(points, i, mixture.means, k, np.inf) / control[VARIANCE]
+                log = -0.5 * d * math.log(control[VARIANCE])
+            else:
+                distance = mahalanobis(
+                    points, i, mixture.means, mixture.precisions, mixture.axes, k, np.inf
+                )
+                log = mixture.half_log_dets[k]
+            out[i, k] = math.log(mixture.weights[k]) + log - 0.5 * distance
+
+
+@compiled
+def learn_singly(
+    points: Array, order: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
+    mixture: Mixture, rules: Rules,
+) -> None:  # fmt: skip
+    """Let samples, shape (n, d), teach a mixture one by one in an order, shape (m,).
+
+    ``logs`` (1, K) is scratch.
+    """
+    control = mixture.control
+    for t in range(order.shape[0]):
+        if control[PHASE] == ANNEALING:
+            write_distances(points, order[t], mixture.means, logs)
+        elif control[PHASE] == QUANTIZING:
+            write_nearest(points, order[t], mixture.means, logs)
+        else:
+            write_likely(points, order[t], mixture, logs)
+        learn_block(points, order[t : t + 1], logs, n_rows, n_columns, mixture, rules)
+
+
+@compiled
+def learn_block(
+    points: Array, rows: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
+    mixture: Mixture, rules: Rules,
+) -> None:  # fmt: skip
+    """Let one block teach a mixture; ``logs``, shape (≥ B, K), is what its phase asks for."""
+    control = mixture.control
+    if control[PHASE] == ANNEALING:
+        anneal(points, rows, logs, n_rows, n_columns, mixture, rules)
+    elif control[PHASE] == QUANTIZING:
+        quantize(points, rows, logs, mixture, rules)
+        if 0 <= rules.periods <= control[PERIODS]:
+            release(mixture)
+    else:
+        n, n_components = rows.shape[0], mixture.means.shape[0]
+        control[LOSS] += responsibilities(logs, n)
+        control[LOSSES] += n
+        # Of a component, from ε on, with its samples' number to the power -.6.
+        first = 1.0 / rules.rate
+        decay = (first / (first + control[SHOWN] / n_components)) ** _DECAY
+        step = -math.expm1(n * math.log1p(-decay * rules.rate / n_components))
+        control[SHOWN] += n
+        absorb(points, rows, logs, step, rules.max_precision, mixture)
+
+
+@compiled
+def ascend_singly(
+    points: Array, order: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
+    mixture: Mixture, rules: Rules,
+) -> None:  # fmt: skip
+    """Do as :func:`learn_singly`, by :func:`ascend`."""
+    for t in range(order.shape[0]):
+        log_densities(points[order[t] : order[t] + 1], mixture, logs)
+        ascend(points, order[t : t + 1], logs, n_rows, n_columns, mixture, rules)
+
+
+@compiled
+def follow_em(
+    points: Array, order: IntArray, logs: FloatArray, steps: FloatArray, max_precision: float,
+    model: Mixture, statistics: Mixture,
+) -> None:  # fmt: skip
+    """Stochastic EM, one sample at a time.
+
+    ``steps``, shape (m,), are ρ; responsibilities are those of ``model``, and go into
+    ``statistics``, which are the same object once enough of them is accumulated.
+    """
+    for t in range(order.shape[0]):
+        write_likely(points, order[t], model, logs)
+        responsibilities(logs, 1)
+        absorb(points, order[t : t + 1], logs, steps[t], max_precision, statistics)

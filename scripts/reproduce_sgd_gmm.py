@@ -1,0 +1,379 @@
+"""Streaming Gaussian mixtures by SGD beside stochastic EM and EM, as in the paper's section 3.
+
+Prints a table for each of the paper's questions:
+
+- test log-likelihood with K = 64 and P <= 20 (Table 3), with the clusters' Davies-Bouldin score and
+  Dunn index (Table 2): SGD from a random start, natural and as printed; stochastic EM from k-means
+  and from a random start; scikit-learn's EM, which has no bound P;
+- robustness (Table 1), without the first class: three random ranges, a start from the first class,
+  annealing off;
+- four features: states of a cart-pole, K = 25, shuffled, beside scikit-learn's EM;
+- a correlated, drifting stream of such states, seen once, K = 64, beside k-means on all of it;
+- speed: samples/s, of whole runs, in one thread, float32; torch's autograd is as printed;
+- 30 000 made-up images of 3072 features.
+
+Stochastic EM has the steps that were best for it on the digits with seeds 20 to 25, of four.
+
+Run: python scripts/reproduce_sgd_gmm.py --data FOLDER
+Without --data it takes the digits that come with scikit-learn. Runs are kept as they end in
+results/reproduce_sgd_gmm.jsonl; writes results/reproduce_sgd_gmm.csv and two pictures there.
+"""
+
+import dataclasses
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import tyro
+from datasets import FloatArray, Sample, images, write_rows
+from rich.console import Console
+from rich.table import Table
+from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import davies_bouldin_score
+from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_limits
+
+from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.mixture_plots import plot_component_grid, plot_density
+from oda_rl.report import save_figure
+
+RESULTS = Path("results")
+K = 64
+EM_PASSES = 30
+STEPS = {"first_step": 0.01, "last_step": 1e-4}
+N_STATES = 40_000
+Row = dict[str, Any]
+Array = npt.NDArray[Any]
+
+
+def load(data: str, folder: str | None, seed: int) -> tuple[Sample, Sample]:
+    """Training and test set, of features in [0, 1]; the digits are split anew for each seed."""
+    if folder is not None and data != "digits":
+        return images(Path(folder))[data]
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(x))
+    x, y = x[order] / 16.0, y[order].astype(np.int64)
+    return (x[:1297], y[:1297]), (x[1297:], y[1297:])
+
+
+def estimator(method: str, seed: int, n: int = K, **more: Any) -> Any:
+    """Return what a name stands for."""
+    if method == "SGD":
+        return SGDGaussianMixture(n, random_state=seed, **more)
+    if method == "SGD, as printed":
+        return SGDGaussianMixture(n, update="sgd", max_iter=30, random_state=seed, **more)
+    if method == "EM":
+        return GaussianMixture(n, covariance_type="diag", reg_covar=1e-2, random_state=seed)
+    init = "k-means" if method == "sEM, k-means" else "random"
+    return StochasticEMGaussianMixture(
+        n, init=init, max_iter=EM_PASSES, random_state=seed, **STEPS, **more
+    )
+
+
+def dunn_index(points: FloatArray, labels: npt.NDArray[np.int64]) -> float:
+    """Least distance between clusters by the largest within one; of 2000 points at most."""
+    points, labels = points[:2000], labels[:2000]
+    distances = cdist(points, points)
+    same = labels[:, None] == labels
+    return float(distances[~same].min() / distances[same].max())
+
+
+def likelihood(data: str, folder: str | None, method: str, seed: int) -> Row:
+    """Tables 2 and 3."""
+    (train, _), (test, _) = load(data, folder, seed)
+    train, test = train.astype(np.float32), test.astype(np.float32)
+    begun = time.perf_counter()
+    model = estimator(method, seed).fit(train)
+    seconds = time.perf_counter() - begun
+    labels = model.predict(test)
+    return {
+        "log_likelihood": float(model.score(test)), "train": float(model.score(train)),
+        "davies_bouldin": float(davies_bouldin_score(test, labels)),
+        "dunn": dunn_index(test, labels), "used": len(np.unique(model.predict(train))),
+        "peak": float(model.predict_proba(test).max(axis=1).mean()),
+        "passes": int(model.n_iter_), "seconds": seconds,
+    }  # fmt: skip
+
+
+def robustness(data: str, folder: str | None, method: str, seed: int) -> Row:
+    """Table 1; the method is a start."""
+    (train, y), (test, t) = load(data, folder, seed)
+    first = train[y == y.min()].astype(np.float32)
+    train, test = (x[c != y.min()].astype(np.float32) for x, c in ((train, y), (test, t)))
+    name, start = method.split(": ")
+    more: Row = {}
+    if start.startswith("range"):
+        more["init_range"] = float(start.split()[1])
+    elif start == "other class":
+        more["means_init"] = estimator(name, seed).set_params(max_iter=5).fit(first).means_
+    else:
+        more["width"] = 0.01
+    model = estimator(name, seed, **more).fit(train)
+    used = len(np.unique(model.predict(train)))
+    return {"log_likelihood": float(model.score(test)), "used": used}
+
+
+def states(seed: int) -> FloatArray:
+    """States of a cart-pole whose policy gets better, of unit variance."""
+    env, rng = gym.make("CartPole-v1"), np.random.default_rng(seed)
+    state, _ = env.reset(seed=seed)
+    out = np.empty((N_STATES, 4))
+    for t in range(N_STATES):
+        out[t] = state
+        wise = rng.random() < 0.3 + 0.6 * t / N_STATES
+        good = int(state @ [0.05, 0.1, 1.0, 0.3] > 0.0)
+        state, _, terminated, truncated, _ = env.step(good if wise else int(rng.integers(2)))
+        if terminated or truncated:
+            state, _ = env.reset()
+    return out / out.std(axis=0)
+
+
+def low_dimension(data: str, folder: str | None, method: str, seed: int) -> Row:
+    """Test log-likelihood of states."""
+    points = np.random.default_rng(seed).permutation(states(seed))
+    train, test = points[: N_STATES // 2], points[N_STATES // 2 :]
+    if method == "EM":
+        model = GaussianMixture(25, covariance_type="diag", random_state=seed).fit(train)
+    else:
+        model = estimator(method, seed, n=25, max_precision=1000.0).fit(train)
+    return {"log_likelihood": float(model.score(test))}
+
+
+def drift(data: str, folder: str | None, method: str, seed: int) -> Row:
+    """Quantization error of a single pass beside that of k-means, and how many are used."""
+    stream = states(seed)
+    if method == "SGD, forgetting":
+        model = SGDGaussianMixture(
+            K, covariance_type="tied_spherical", forgetting=0.005, max_precision=1000.0,
+            random_state=seed,
+        )  # fmt: skip
+    else:
+        model = StochasticEMGaussianMixture(
+            K, init="random", max_precision=1000.0, random_state=seed, **STEPS
+        )
+    distances = cdist(stream, model.partial_fit(stream).means_) ** 2
+    best = KMeans(K, n_init=3, random_state=seed).fit(stream).inertia_ / len(stream)
+    return {
+        "error": float(distances.min(axis=1).mean()), "k_means": best,
+        "ratio": float(distances.min(axis=1).mean() / best),
+        "used": len(np.unique(distances.argmin(axis=1))),
+    }  # fmt: skip
+
+
+def torch_rate(points: Array, seed: int, n_shown: int = 1500) -> float:
+    """Measure algorithm 1 by torch's autograd, at batch 1: samples a second."""
+    import torch
+
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(seed)
+    d = points.shape[1]
+    means = torch.tensor(rng.uniform(-0.1, 0.1, (K, d)), dtype=torch.float32, requires_grad=True)
+    roots = torch.full((K, d), math.sqrt(20.0), requires_grad=True)
+    logits = torch.zeros(K, requires_grad=True)
+    grid = torch.full((K, K), 1.0 / K)
+    optimizer = torch.optim.SGD([means, roots, logits], lr=1e-3)
+    samples = torch.tensor(points[:n_shown])
+    begun = time.perf_counter()
+    for sample in samples:
+        optimizer.zero_grad()
+        logs = torch.log_softmax(logits, 0) + roots.log().sum(1)
+        logs = logs - 0.5 * ((roots * (sample - means)) ** 2).sum(1)
+        (-(grid @ logs).max()).backward()
+        optimizer.step()
+        with torch.no_grad():
+            roots.clamp_(1e-3, math.sqrt(20.0))
+    return len(samples) / (time.perf_counter() - begun)
+
+
+def made_images(n: int, d: int, seed: int) -> Array:
+    """Smooth random patterns in [0, 1], each sample a mixture of few, with noise."""
+    rng = np.random.default_rng(seed)
+    patterns = np.cumsum(rng.normal(size=(100, d)), axis=1)
+    patterns -= patterns.min(axis=1, keepdims=True)
+    patterns = (patterns / patterns.max(axis=1, keepdims=True)).astype(np.float32)
+    out = np.empty((n, d), dtype=np.float32)
+    for i in range(n):
+        one, other = rng.integers(100, size=2)
+        share = np.float32(rng.beta(0.3, 0.3))
+        out[i] = share * patterns[one] + (1 - share) * patterns[other]
+        out[i] += rng.normal(scale=0.05, size=d).astype(np.float32)
+    return np.clip(out, 0.0, 1.0)
+
+
+def speed(data: str, folder: str | None, method: str, seed: int) -> Row:
+    """Measure samples a second, of all phases; the method is d."""
+    d = int(method)
+    if d == 256 and folder is not None and "USPS" in images(Path(folder)):
+        points = load("USPS", folder, seed)[0][0].astype(np.float32)
+    else:
+        points = made_images(7000, d, seed)
+    row: Row = {"d": d}
+    with threadpool_limits(1):
+        for batch in (1, 100):
+            estimator("SGD", seed, batch_size=batch, max_iter=1).fit(points[:200])  # compiles
+            model = estimator("SGD", seed, batch_size=batch)
+            begun = time.perf_counter()
+            model.fit(points)
+            row[f"batch {batch}"] = model.n_iter_ * len(points) / (time.perf_counter() - begun)
+        for name, dtype in (("EM, float32", np.float32), ("EM, float64", np.float64)):
+            cast = points.astype(dtype)
+            other = GaussianMixture(
+                K, covariance_type="diag", max_iter=8, tol=0.0, reg_covar=1e-2,
+                init_params="random_from_data", random_state=seed,
+            )  # fmt: skip
+            begun = time.perf_counter()
+            other.fit(cast)
+            row[name] = other.n_iter_ * len(cast) / (time.perf_counter() - begun)
+        row["torch"] = torch_rate(points, seed)
+    return row
+
+
+def wide(data: str, folder: str | None, method: str, seed: int) -> Row:
+    """3072 features; the method is the number of samples."""
+    points = made_images(int(method), 3072, seed)
+    model = estimator("SGD", seed, batch_size=100, max_iter=8)
+    begun = time.perf_counter()
+    model.fit(points)
+    seconds = time.perf_counter() - begun
+    held = sum(part.nbytes for part in model._mixture if isinstance(part, np.ndarray))
+    scores = model.score_samples(points[:2000])
+    return {
+        "finite": bool(np.isfinite(scores).all() and np.isfinite(model.means_).all()),
+        "used": len(np.unique(model.predict(points[:10_000]))),
+        "bytes_per_number": held / (K * 3072), "log_likelihood": float(scores.mean()),
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+EXPERIMENTS: dict[str, Callable[..., Row]] = {
+    "likelihood": likelihood, "robustness": robustness, "low dimension": low_dimension,
+    "drift": drift, "speed": speed, "wide": wide,
+}  # fmt: skip
+
+
+def run(*, experiment: str, data: str, folder: str | None, method: str, seed: int) -> Row:
+    """Make one run of an experiment."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # runs are as long as they are
+        warnings.filterwarnings("ignore", "max_precision")  # as in the paper, also of one class
+        return EXPERIMENTS[experiment](data, folder, method, seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to show, and where to run."""
+
+    data: Path | None = None
+    """Folder with usps.train.gz and usps.test.gz, or sets in MNIST's format, or *.npz."""
+    seeds: int = 5
+    """Runs of each method."""
+    first_seed: int = 200
+    """The others follow it."""
+    samples: int = 30_000
+    """Made-up images of 3072 features."""
+    only: tuple[str, ...] = ()
+    """Experiments: likelihood, robustness, low dimension, drift, speed, wide; all by default."""
+    execution: Execution = dataclasses.field(default_factory=lambda: Execution(workers=1))
+    """Where to run; by default nothing runs beside what is timed."""
+
+
+def settings(options: Options) -> list[Row]:
+    """Arguments of :func:`run`; stops if files are missing, which is no matter of one run."""
+    folder = None if options.data is None else str(options.data.resolve())
+    sets = ["digits", *(images(Path(folder)) if folder is not None else [])]
+    everything: list[tuple[str, str, list[str]]] = []
+    for data in sets:
+        own = ["SGD", "SGD, as printed", "sEM, k-means", "sEM, random", "EM"]
+        everything.append(("likelihood", data, own))
+        starts = ["range 0.1", "range 0.3", "range 0.5", "other class", "no annealing"]
+        starts = [f"SGD: {start}" for start in starts]
+        printed = ["SGD, as printed: range 0.1", "SGD, as printed: no annealing"]
+        everything.append(("robustness", data, starts + printed))
+    everything += [
+        ("low dimension", "states", ["SGD", "EM"]),
+        ("drift", "states", ["SGD, forgetting", "sEM, random"]),
+        ("speed", "images", ["256", "784"]),
+        ("wide", "images", [str(options.samples)]),
+    ]
+    once = {"speed": 1, "wide": 1}
+    return [
+        {"experiment": experiment, "data": data, "folder": folder, "method": method, "seed": seed}
+        for experiment, data, methods in everything
+        if not options.only or experiment in options.only
+        for method in methods
+        for seed in range(
+            options.first_seed, options.first_seed + once.get(experiment, options.seeds)
+        )
+    ]
+
+
+def report(console: Console, rows: list[Row]) -> None:
+    """Print a table for each experiment and data set: mean and standard deviation over seeds."""
+    for key in dict.fromkeys((row["experiment"], row["data"]) for row in rows):
+        own = [row for row in rows if (row["experiment"], row["data"]) == key]
+        setting = ("experiment", "data", "folder", "method", "seed")
+        columns = [name for name in own[0] if name not in setting]
+        table = Table("method", *columns, title=": ".join(key))
+        for method in dict.fromkeys(row["method"] for row in own):
+            cells = []
+            for name in columns:
+                values = np.array([row[name] for row in own if row["method"] == method], float)
+                spread = f" ± {values.std(ddof=1):.2g}" if len(values) > 1 else ""
+                cells.append(f"{values.mean():.4g}{spread}")
+            table.add_row(method, *cells)
+        console.print(table)
+
+
+def draw(folder: Path | None) -> list[Path]:
+    """Draw centroids of images, and a density in the plane."""
+    data = "digits" if folder is None else next(iter(images(folder)))
+    train = load(data, None if folder is None else str(folder), 0)[0][0].astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = SGDGaussianMixture(K, batch_size=10, max_iter=30, random_state=0).fit(train)
+    grid = plot_component_grid(model)
+    rng = np.random.default_rng(0)
+    turn = rng.uniform(0.0, 3.0 * np.pi, 2000)
+    spiral = np.column_stack([turn * np.cos(turn), turn * np.sin(turn)]) / 4.0
+    spiral += rng.normal(scale=0.1, size=spiral.shape)
+    flat = SGDGaussianMixture(25, covariance_type="full", max_precision=200.0, random_state=0)
+    density = plot_density(flat.fit(spiral), spiral)
+    return [
+        save_figure(grid, RESULTS / "reproduce_sgd_gmm_grid.png"),
+        save_figure(density, RESULTS / "reproduce_sgd_gmm_density.png"),
+    ]
+
+
+def main(options: Options) -> None:
+    """Make the runs, print the tables and write the files."""
+    console = Console(highlight=False, soft_wrap=True)
+    if options.data is None:
+        console.print("no --data: images are the digits that come with scikit-learn")
+    path = RESULTS / "reproduce_sgd_gmm.jsonl"
+    runs = run_all(run, settings(options), path, options.execution)
+    for line in failures(runs):
+        console.print(line, markup=False)
+    rows = rows_of(runs)
+    if not rows:
+        sys.exit("there is nothing to show: no run has succeeded")
+    report(console, rows)
+    setting = ("experiment", "data", "method", "seed")
+    names = dict.fromkeys(name for row in rows for name in row if name not in (*setting, "folder"))
+    table = [{name: row.get(name, "") for name in (*setting, *names)} for row in rows]
+    write_rows(RESULTS / "reproduce_sgd_gmm.csv", table)
+    console.print("written:", *map(str, draw(options.data)), str(path.with_suffix(".csv")))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))

@@ -1,0 +1,330 @@
+import re
+import warnings
+
+import numpy as np
+import oracles
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+from oda_rl import mixture_learning as learning
+from oda_rl import mixture_updates as updates
+from oda_rl.mixture_plots import plot_component_grid, plot_density
+
+COVARIANCES = ["diag", "full", "tied_spherical"]
+
+
+@parametrize_with_checks(
+    [
+        SGDGaussianMixture(),
+        SGDGaussianMixture(2, update="sgd", max_iter=5),
+        SGDGaussianMixture(3, batch_size=7, covariance_type="full"),
+        StochasticEMGaussianMixture(),
+    ]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_they_are_scikit_learn_estimators(estimator, check):
+    check(estimator)
+
+
+def mixture_at(means, covariance_type="diag", width=1.0, rate=0.05, released=False):
+    mixture = learning.new_mixture(means.copy(), covariance_type, 100.0, width, rate)
+    if released:
+        mixture.control[updates.PHASE] = updates.RELEASED
+    return mixture
+
+
+def rules(**changed):
+    usual = updates.Rules(0.05, 0.05, 100, 0.05, 0.01, 100.0, 10, 0.0)
+    return usual._replace(**changed)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (3, 4)])
+def test_the_grid_is_a_periodic_gaussian(shape):
+    out = np.empty((np.prod(shape), np.prod(shape)))
+    updates.write_grid(*shape, 0.8, out)
+    np.testing.assert_allclose(out, oracles.grid_neighbourhood(*shape, 0.8), rtol=1e-12)
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+def test_annealing_moves_means_by_natural_gradients(batch):
+    # μ += ε g (x - μ) for the winner of the smoothed loss, with equal spherical covariances.
+    rng = np.random.default_rng(0)
+    means, points = rng.normal(size=(12, 3)), rng.normal(size=(20, 3))
+    rate = 0.05 if batch == 1 else 1e-5  # blocks agree to first order
+    mixture = mixture_at(means, rate=rate)
+    grid = oracles.grid_neighbourhood(3, 4, 1.0)
+    expected = means.copy()
+    learning.learn(mixture, rules(), points, np.arange(20), batch, plain=False)
+    for point in points:
+        logs = -((point - expected) ** 2).sum(axis=1)
+        _, winner = oracles.smoothed_loss(logs, grid)
+        pull = grid[winner] * (grid[winner] > 1e-3 * grid[winner, winner])
+        expected += rate * pull[:, None] * (point - expected)
+    tolerance = 1e-12 if batch == 1 else 1e-7
+    np.testing.assert_allclose(mixture.means, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+def test_gradient_steps_are_those_of_finite_differences(covariance_type):
+    rng = np.random.default_rng(1)
+    n, d, rate = 6, 3, 1e-6
+    means, point = rng.normal(size=(n, d)), rng.normal(size=d)
+    roots = rng.uniform(0.5, 2.0, (n, d))
+    turns = np.linalg.qr(rng.normal(size=(n, d, d)))[0]
+    if covariance_type == "diag":
+        turns[:] = np.eye(d)
+    mixture = mixture_at(means, covariance_type, rate=rate, released=True)
+    mixture.precisions[:] = roots**2
+    mixture.half_log_dets[:] = np.log(roots).sum(axis=1)
+    if mixture.axes is not None:
+        mixture.axes[:-1] = turns
+    weights = rng.dirichlet(np.ones(n))
+    mixture.weights[:] = weights
+    grid = oracles.grid_neighbourhood(2, 3, 1.0)
+
+    def loss(means, roots, logits):
+        precisions = np.einsum("kui,ku,kuj->kij", turns, roots**2, turns)
+        weights = np.exp(logits) / np.exp(logits).sum()
+        return oracles.smoothed_loss(
+            oracles.gaussian_logs(point, weights, means, precisions), grid
+        )[0]
+
+    def gradient(which, at):
+        out = np.empty(at[which].shape)
+        for index in np.ndindex(out.shape):
+            high, low = ([a.copy() for a in at] for _ in range(2))
+            high[which][index] += 1e-5
+            low[which][index] -= 1e-5
+            out[index] = (loss(*high) - loss(*low)) / 2e-5
+        return out
+
+    at = [means, roots, np.log(weights)]
+    slopes = [gradient(which, at) for which in range(3)]
+    learning.learn(mixture, rules(rate=rate), point[None], np.arange(1), 1, plain=True)
+    # To second order in the step; shares below .001 are left out (of means and roots).
+    for found, slope in [
+        ((mixture.means - means) / rate, slopes[0]),
+        ((np.sqrt(mixture.precisions) - roots) / rate, slopes[1]),
+        (np.log(mixture.weights / weights) / rate, slopes[2] - (slopes[2] * weights).sum()),
+    ]:
+        np.testing.assert_allclose(found, slope, rtol=5e-3, atol=5e-3)
+
+
+def test_the_spectral_form_stays_orthonormal_and_its_gradient_turns_it():
+    rng = np.random.default_rng(2)
+    points = rng.normal(size=(3000, 3)) @ np.array([[1.0, 0.9, 0.0], [0.0, 0.5, 0.2], [0, 0, 0.4]])
+    model = SGDGaussianMixture(1, covariance_type="full", update="sgd", learning_rate=0.002)
+    model.set_params(max_iter=20, random_state=0, tol=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(points)
+    axes = model._mixture.axes[0]
+    np.testing.assert_allclose(axes @ axes.T, np.eye(3), atol=1e-10)
+    np.testing.assert_allclose(model.covariances_[0], np.cov(points.T), atol=0.2)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+@pytest.mark.parametrize("size", [1, 5])
+def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
+    rng = np.random.default_rng(3)
+    means, block = rng.normal(size=(4, 3)), rng.normal(size=(size, 3))
+    mixture = mixture_at(means, covariance_type, released=True)
+    mixture.precisions[:] = 1.3
+    mixture.half_log_dets[:] = 1.5 * np.log(1.3)
+    covariances = np.tile(np.eye(3) / 1.3, (4, 1, 1))
+    logs = np.empty((size, 4))
+    learning.block_logs(mixture, block, logs, densities=True)
+    updates.responsibilities(logs, size)
+    updates.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture)
+    weights, expected, full = oracles.stochastic_em_step(
+        block, np.full(4, 0.25), means, covariances, 0.05
+    )
+    np.testing.assert_allclose(mixture.weights, weights, rtol=1e-9)
+    np.testing.assert_allclose(mixture.means, expected, atol=1e-3)  # small shares are left out
+    values, axes = learning.covariance_parts(mixture)
+    if axes is None:
+        np.testing.assert_allclose(1 / values, np.diagonal(full, axis1=1, axis2=2), rtol=2e-3)
+    else:
+        found = np.einsum("kui,ku,kuj->kij", axes, 1 / values, axes)
+        np.testing.assert_allclose(found, full, atol=2e-3)
+    np.testing.assert_allclose(mixture.half_log_dets, 0.5 * np.log(values).sum(axis=1))
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_densities_are_those_of_scipy(covariance_type):
+    points = np.random.default_rng(0).normal(size=(400, 3)) * [1.0, 0.5, 2.0]
+    model = SGDGaussianMixture(4, covariance_type=covariance_type, random_state=0).fit(points)
+    full = {
+        "diag": lambda c: np.diag(c), "full": lambda c: c,
+        "tied_spherical": lambda c: c * np.eye(3),
+    }[covariance_type]  # fmt: skip
+    parts = zip(model.weights_, model.means_, model.covariances_, strict=True)
+    densities = [w * multivariate_normal(m, full(c)).pdf(points) for w, m, c in parts]
+    np.testing.assert_allclose(model.score_samples(points), np.log(sum(densities)), rtol=1e-9)
+    shares = np.transpose(densities) / np.sum(densities, axis=0)[:, None]
+    np.testing.assert_allclose(model.predict_proba(points), shares, atol=1e-9)
+    np.testing.assert_array_equal(model.predict(points), shares.argmax(axis=1))
+    np.testing.assert_allclose(model.outlier_scores(points), -model.score_samples(points))
+    drawn, labels = model.sample(20_000)
+    np.testing.assert_allclose(np.bincount(labels) / 20_000, model.weights_, atol=0.02)
+    spread = np.diag(np.cov(drawn.T)) - np.var(points, axis=0)
+    assert abs(spread).max() < (0.5 if covariance_type == "tied_spherical" else 0.3)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+def test_numbers_of_scikit_learns_own_class(covariance_type):
+    points, _ = make_blobs(600, centers=3, cluster_std=0.7, random_state=1)
+    model = SGDGaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(points)
+    theirs = GaussianMixture(3, covariance_type=covariance_type)
+    for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
+        setattr(theirs, name, getattr(model, name))
+    np.testing.assert_allclose(theirs.score_samples(points), model.score_samples(points))
+    assert model.aic(points) == pytest.approx(theirs.aic(points))
+    assert model.bic(points) == pytest.approx(theirs.bic(points))
+    best = GaussianMixture(3, covariance_type=covariance_type, n_init=5, random_state=0)
+    assert model.score(points) > best.fit(points).score(points) - 0.02
+    assert model.converged_
+    assert model.lower_bound_ == pytest.approx(model.score(points))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("batch_size", [1, 10])
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_one_by_one_equals_blocks(dtype, batch_size, covariance_type):
+    points = np.random.default_rng(0).normal(size=(600, 2)).astype(dtype)
+    models = [
+        SGDGaussianMixture(
+            4, batch_size=batch_size, covariance_type=covariance_type, random_state=0
+        )
+        for _ in range(2)
+    ]
+    models[0].partial_fit(points)
+    for point in points:
+        models[1].partial_fit(point[None])
+    assert models[0].means_.dtype == dtype
+    np.testing.assert_array_equal(models[0].means_, models[1].means_)
+    np.testing.assert_array_equal(models[0].covariances_, models[1].covariances_)
+    np.testing.assert_array_equal(models[0].weights_, models[1].weights_)
+
+
+def test_on_digits_it_needs_no_k_means_and_annealing_matters():
+    points = load_digits().data.astype(np.float32) / 16.0
+    train, test = points[:1297], points[1297:]
+    natural = SGDGaussianMixture(64, random_state=0, batch_size=10).fit(train)
+    comparator = StochasticEMGaussianMixture(64, random_state=0, max_iter=20).fit(train)
+    assert natural.score(test) > comparator.score(test) - 0.3
+    assert len(np.unique(natural.predict(train))) >= 60
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        plain = SGDGaussianMixture(64, update="sgd", max_iter=40, random_state=0).fit(train)
+        sparse = plain.set_params(width=0.01)
+        annealed = plain.score(test)
+        sparse.fit(train)
+    assert len(np.unique(sparse.predict(train))) < 30  # a sparse-component solution
+    assert sparse.score(test) < annealed - 5.0
+
+
+def test_a_drifting_stream_keeps_all_components():
+    rng = np.random.default_rng(0)
+    turn = 2.0 * np.pi * np.arange(20_000) / 4000.0  # round and round
+    stream = np.column_stack([np.cos(turn), np.sin(turn)]) + rng.normal(size=(20_000, 2)) * 0.3
+    model = SGDGaussianMixture(36, forgetting=0.005, random_state=0).partial_fit(stream)
+    distances = ((stream[:, None] - model.means_) ** 2).sum(axis=2)
+    assert len(np.unique(distances.argmin(axis=1))) == 36
+    best = KMeans(36, n_init=1, random_state=0).fit(stream).inertia_ / len(stream)
+    assert distances.min(axis=1).mean() < 1.25 * best
+    assert np.ptp(model.covariances_) == 0.0
+
+
+def test_a_sample_far_outside_everything():
+    points = np.random.default_rng(0).normal(size=(400, 2))
+    model = SGDGaussianMixture(4, random_state=0).fit(points)
+    far = np.array([[1e200, 0.0], [1e3, 1e3], [-1e308, 1e308]])
+    assert np.isfinite(model.score_samples(far)).all()
+    assert np.isfinite(model.predict_proba(far)).all()
+    model.partial_fit(far[[0, 2]])
+    assert np.isfinite(model.means_).all()
+    assert model.score(points) > -4.0
+
+
+def test_many_features_and_no_nan():
+    rng = np.random.default_rng(0)
+    patterns = rng.uniform(size=(5, 3072)).astype(np.float32)
+    points = patterns[rng.integers(5, size=1500)] + rng.normal(scale=0.1, size=(1500, 3072))
+    points = points.astype(np.float32)
+    model = SGDGaussianMixture(9, batch_size=10, max_iter=5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(points)
+    assert np.isfinite(model.score_samples(points)).all()
+    assert model.means_.dtype == np.float32
+
+
+def test_warnings_name_the_value_that_would_do():
+    points = np.random.default_rng(0).normal(size=(300, 2)) * 0.01
+    with pytest.warns(UserWarning, match="max_precision is 20: .* would do") as caught:
+        SGDGaussianMixture(2, random_state=0).fit(points)
+    value = float(re.search(r"; ([\d.e+]+) would do", str(caught[0].message)).group(1))
+    SGDGaussianMixture(2, max_precision=value, random_state=0).fit(points)
+    with pytest.warns(UserWarning, match="would do"):
+        SGDGaussianMixture(2, random_state=0).partial_fit(points)
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 passes over 300 samples were too few"):
+        SGDGaussianMixture(2, max_iter=1, max_precision=value, random_state=0).fit(points)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 5}, "Expected n_samples >= n_components but got n_components = 5"),
+        ({"means_init": [[0.0]], "n_components": 2}, "means_init has shape (1, 1)"),
+        ({"learning_rate": 1.0}, "'learning_rate' parameter"),
+        ({"forgetting": -0.1}, "'forgetting' parameter"),
+        ({"covariance_type": "tied"}, "'covariance_type' parameter"),
+        ({"batch_size": 0}, "'batch_size' parameter"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        SGDGaussianMixture(**parameters).fit([[0.0], [1.0], [2.0]])
+
+
+def test_a_stream_whose_width_changes():
+    model = SGDGaussianMixture(2).partial_fit(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="3 features, but SGDGaussianMixture is expecting 2"):
+        model.partial_fit(np.zeros((3, 3)))
+    with pytest.raises(ValueError, match="n_samples is 0: it must be at least 1"):
+        model.sample(0)
+
+
+def test_the_grid_of_components_is_drawn_as_images():
+    points = np.random.default_rng(0).uniform(size=(200, 12)).astype(np.float32)
+    model = SGDGaussianMixture(6, random_state=0).partial_fit(points)
+    (image,) = plot_component_grid(model, shape=(3, 4)).images
+    picture = image.get_array().filled(np.nan)
+    assert picture.shape == (2 * 4 - 1, 3 * 5 - 1)
+    np.testing.assert_allclose(picture[4:, 5:9], model.means_[4].reshape(3, 4))
+    assert np.isnan(picture[3]).all()
+    with pytest.raises(ValueError, match="its product must be the number of features, 12"):
+        plot_component_grid(model, shape=(3, 3))
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_densities_are_drawn_with_an_ellipse_for_each_component(covariance_type):
+    points = np.random.default_rng(0).normal(size=(300, 2)) * [3.0, 0.5]
+    model = SGDGaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(points)
+    ax = plot_density(model, points)
+    assert len(ax.patches) == 3
+    turn = np.deg2rad(ax.patches[0].angle)
+    axes = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
+    radii = np.array([ax.patches[0].width, ax.patches[0].height]) / 2.0
+    expected = model.covariances_[0]
+    expected = expected if expected.ndim == 2 else np.diag(np.broadcast_to(expected, 2))
+    np.testing.assert_allclose(axes.T @ np.diag(radii**2) @ axes, expected, atol=1e-8)
+    with pytest.raises(ValueError, match="it must have two columns"):
+        plot_density(model, np.zeros((5, 3)))
