@@ -33,6 +33,8 @@ _RANDOM_STARTS = 32
 _EM_STEPS = 20
 _ADDED = 0.01  # of the best price's excess: a mode that has less is not worth a column
 _TWINS = 0.1  # bandwidths: exemplars that are nearer may well be one
+_KEPT = 0.01  # of the bound: columns worth less by more are dropped
+_PROGRESS = 1e-4  # of the objective: after a round with less no column is dropped
 _MASTER_TOLERANCE = 1e-10
 _CONTENDING = 0.01  # of the bound: modes that are lower by more are no matter of precision
 _ROUGHLY = 100.0  # times the tolerance: below it a gap is measured in double precision
@@ -130,9 +132,7 @@ def select(
     if problem.objective == "margin" and failure is None:
         weights = _corner(responses)
     used = weights > 0.0
-    value = objective_value(
-        problem.objective, responses[:, used] @ weights[used], problem.penalty
-    )
+    value = objective_value(problem.objective, responses[:, used] @ weights[used], problem.penalty)
     history = [Round(value, gap, int(used.sum()))]
     solution = Exemplars(candidates[used], weights[used], value, gap, "exact", history)
     if failure is not None:
@@ -147,7 +147,7 @@ def generate(
     *,
     start: FloatArray | None = None,
     tolerance: float = 1e-6,
-    max_rounds: int = 200,
+    max_rounds: int = 300,
 ) -> Exemplars:
     """Find the best exemplars anywhere.
 
@@ -197,6 +197,7 @@ class _Search:
         self.tolerance = tolerance
         self.history: list[Round] = []
         self._modes: FloatArray = self.samples.points[:0]
+        self._best = -math.inf
         self._slides = problem.objective == "log_likelihood" and problem.kernel.name == "gaussian"
 
     def begin(self, start: FloatArray | None) -> None:
@@ -293,12 +294,18 @@ class _Search:
             self.responses = self.samples.responses(self.exemplars, self.problem.kernel)
 
     def _weigh(self, tolerance: float) -> Proportions:
-        """Solve the master problem and drop the exemplars that it does not need."""
+        """Solve the master problem and drop the exemplars that are not needed."""
         found = best_proportions(
             self.responses, self.problem.objective, penalty=self.problem.penalty,
             start=self.weights, tolerance=tolerance,
         )  # fmt: skip
         used = found.weights > 0.0
+        if not self._slides:  # exemplars that cannot move take the places of others again and again
+            prices = found.prices @ self.responses
+            used |= prices > found.bound - _KEPT * abs(found.bound)
+            if found.value - self._best <= _PROGRESS * abs(found.value):
+                used[:] = True  # or else what is dropped here may come back for ever
+            self._best = max(self._best, found.value)
         self.weights = found.weights[used]
         self.exemplars, self.responses = self.exemplars[used], self.responses[:, used]
         return found

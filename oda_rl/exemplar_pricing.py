@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 
 from oda_rl._compile import compiled
 
@@ -33,6 +34,7 @@ _MOST_STEPS = 300
 _ROUGH, _FINE = 2e-3, 2e-5  # steps, in bandwidths, below which a climb has ended
 _CHUNK = 2_000_000  # responses computed at a time
 _SINGLE_RANGE = 300.0  # squared distance up to which single precision will do
+_LONG = 1e6  # squared norm from which the difference of squares loses too many digits
 _TOUCHING = 1e-9  # what is on the rim of a disc is inside
 
 
@@ -56,7 +58,7 @@ def _ball(d: int) -> float:
 
 
 def _soft(width: float) -> Kernel:
-    """A disc with a rim: 1/(1 + exp((y - 1)/width))."""
+    """Make a disc with a rim: 1/(1 + exp((y - 1)/width))."""
 
     def response(squares: AnyFloats) -> AnyFloats:
         return 1.0 / (1.0 + np.exp(np.minimum((squares - 1.0) / width, 80.0)))
@@ -105,9 +107,12 @@ def squared_distances(
     """
     if squares is None:
         squares = np.einsum("ij,ij->i", others, others)
+    own = np.einsum("ij,ij->i", points, points)
+    if points.dtype == np.float64 and max(squares.max(initial=0.0), own.max(initial=0.0)) > _LONG:
+        return np.asarray(cdist(points, others, "sqeuclidean"))
     distances: AnyFloats = points @ others.T
     distances *= -2.0
-    distances += np.einsum("ij,ij->i", points, points)[:, None]
+    distances += own[:, None]
     distances += squares
     return np.maximum(distances, 0.0, out=distances)
 

@@ -27,6 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 OBJECTIVES = ("log_likelihood", "margin", "margin_variance", "mean_variance")
 _MOST_STEPS = 200
 _TO_BOUNDARY = 0.995  # share of the way to the boundary that a step may go
+_TINY = 1e-300
 _ROUNDED = 1e-3
 _RIDGE = 1e-13  # of the mean diagonal: columns may be equal
 
@@ -55,7 +56,7 @@ class Proportions(NamedTuple):
     prices: FloatArray
     """η, shape (N,)."""
     bound: float
-    """σ less what the dual loses: by weak duality no solution over a set Z is better than
+    """What a price has to beat, σ less what the dual loses: by weak duality no solution over a set Z is better than
     ``value + max over Z of Σ η_i k_z(x_i) - bound``."""
 
 
@@ -170,9 +171,7 @@ def _finished(
         weights = solved.weights / solved.weights.sum()
         combined = responses @ weights
     value = objective_value(objective, combined, penalty)
-    return Proportions(
-        weights, value, *_prices(objective, combined, penalty, value, solved.prices)
-    )
+    return Proportions(weights, value, *_prices(objective, combined, penalty, value, solved.prices))
 
 
 def _prices(
@@ -194,7 +193,9 @@ def _prices(
     if objective == "margin":
         return prices, value
     # The dual function is -max_z Σ η k_z - Σ over η < 0 of N η²/(4 C).
-    lost = 0.0 if penalty == 0.0 else n * float((np.minimum(prices, 0.0) ** 2).sum()) / 4.0 / penalty
+    lost = (
+        0.0 if penalty == 0.0 else n * float((np.minimum(prices, 0.0) ** 2).sum()) / 4.0 / penalty
+    )
     return prices, value - lost
 
 
@@ -231,62 +232,124 @@ def _smooth(
 ) -> _Solved:
     """Minimise a smooth f(K q) over the simplex: -log-likelihood, or variance less mean.
 
-    Mehrotra's predictor gives the centring; Σ q = 1 has the multiplier ``level``.
+    ``costs`` are the multipliers of q ≥ 0, ``level`` that of Σ q = 1. Mehrotra's predictor gives
+    the centring.
     """
     n, m = responses.shape
     likelihood = objective == "log_likelihood"
-    centred = responses if likelihood else responses - responses.mean(axis=0)
     mean = responses.mean(axis=0)
-    costs = np.ones(m) * (1.0 if likelihood else max(float(mean.max()), 1e-300))
+    centred = responses - mean
+    spread = None if likelihood else 2.0 * penalty / n * (centred.T @ centred)
+    costs = np.full(m, 1.0 if likelihood else max(float(mean.max()), _TINY))
     level = 0.0
     combined = responses @ weights
-    fixed_hessian = None if likelihood else 2.0 * penalty / n * (centred.T @ centred)
     for _ in range(_MOST_STEPS):
-        if likelihood:
+        if spread is None:
             scaled = responses / combined[:, None]
-            gradient = -scaled.sum(axis=0) / n
-            hessian = scaled.T @ scaled / n
+            gradient, hessian, scale = -scaled.sum(axis=0) / n, scaled.T @ scaled / n, 1.0
         else:
-            assert fixed_hessian is not None
-            gradient = fixed_hessian @ weights - mean
-            hessian = fixed_hessian.copy()
+            gradient, hessian = spread @ weights - mean, spread.copy()
+            scale = max(float(np.abs(gradient).max()), _TINY)
         residual = gradient + level - costs
         gap = float(weights @ costs)
-        scale = 1.0 if likelihood else max(float(np.abs(gradient).max()), 1e-300)
         if _is_small(gap, float(np.abs(residual).max()), tolerance * scale):
             return _Solved(weights, costs, None, True)
         hessian[np.diag_indices(m)] += costs / weights
         solve = _newton_solver(hessian)
         by_level = solve(np.ones(m))
         missing = 1.0 - float(weights.sum())
-
-        def direction(
-            target: float | FloatArray,
-            solve: Callable[[FloatArray], FloatArray] = solve,
-            residual: FloatArray = residual,
-            by_level: FloatArray = by_level,
-            missing: float = missing,
-        ) -> tuple[FloatArray, FloatArray, float]:
-            own = solve(-(residual + costs - target / weights))
-            up = (float(own.sum()) - missing) / float(by_level.sum())
-            move = own - up * by_level
-            return move, (target - costs * move) / weights - costs, up
-
-        move, slope, _ = direction(0.0)
-        along, against = _longest(weights, move), _longest(costs, slope)
-        predicted = float((weights + along * move) @ (costs + against * slope))
-        centring = gap / m * min(1.0, predicted / gap) ** 3
-        correction = move * slope if min(along, against) > 0.1 else 0.0
-        move, slope, up = direction(centring - correction)
-        step = min(_longest(weights, move), _longest(costs, slope))
+        target: FloatArray = np.zeros(m)
+        for predicting in (True, False):
+            move = solve(target / weights - residual - costs)
+            up = (float(move.sum()) - missing) / float(by_level.sum())
+            move -= up * by_level
+            slope = (target - costs * move) / weights - costs
+            along, against = _longest(weights, move), _longest(costs, slope)
+            if predicting:
+                predicted = float((weights + along * move) @ (costs + against * slope))
+                target = np.full(m, gap / m * min(1.0, predicted / gap) ** 3)
+                if min(along, against) > 0.1:
+                    target -= move * slope
+        step = min(along, against)
         change = responses @ move
         if likelihood:
             step = min(step, _longest(combined, change))
         weights = weights + step * move
         costs = costs + step * slope
         level += step * up
-        combined = responses @ weights
+        combined = combined + step * change
     return _Solved(weights, costs, None, False)
+
+
+class _Move(NamedTuple):
+    """A direction of all that :func:`_margin` iterates."""
+
+    weights: FloatArray
+    margin: float
+    slacks: FloatArray
+    level: float
+    pushes: FloatArray
+    costs: FloatArray
+
+
+class _MarginSystem:
+    """Newton's equations of :func:`_margin` at one iterate; unknowns are q, ρ and σ."""
+
+    def __init__(self, responses: FloatArray, at: _Move, curvature: float) -> None:
+        self.responses, self.at = responses, at
+        self.prices = at.pushes - curvature * at.slacks  # η
+        self.of_weights = at.level - responses.T @ self.prices - at.costs
+        self.of_margin = float(self.prices.sum()) - 1.0
+        self.combined = responses @ at.weights
+        self.of_slacks = self.combined - at.margin - at.slacks
+        self.complementarity = float(at.weights @ at.costs + at.slacks @ at.pushes)
+        self.curvature = curvature
+
+    def residual(self, scale: float) -> float:
+        """Largest violation of the equations."""
+        return max(
+            float(np.abs(self.of_weights).max()),
+            abs(self.of_margin) * scale,
+            float(np.abs(self.of_slacks).max()),
+        )
+
+    def factorise(self) -> None:
+        """Eliminate all unknowns but ρ and σ."""
+        at = self.at
+        self._stiffness = at.pushes / at.slacks + self.curvature
+        stiff = self.responses * self._stiffness[:, None]
+        hessian = self.responses.T @ stiff
+        hessian[np.diag_indices(len(hessian))] += at.costs / at.weights
+        self._solve = _newton_solver(hessian)
+        self._to_margin = -stiff.sum(axis=0)
+        self._by_margin = self._solve(self._to_margin)
+        self._by_level = self._solve(np.ones(len(hessian)))
+        to, by_margin, by_level = self._to_margin, self._by_margin, self._by_level
+        corner = float(self._stiffness.sum()) - float(to @ by_margin)
+        self._rest = np.array(
+            [[corner, -float(to @ by_level)], [-float(by_margin.sum()), -float(by_level.sum())]]
+        )
+
+    def towards(self, pushed: FloatArray, cost: FloatArray) -> _Move:
+        """Direction to where slacks times pushes, and weights times costs, are as given."""
+        at = self.at
+        # dη = pushed/s - ω - stiffness ds, and ds = K dq - dρ + of_slacks.
+        drive = pushed / at.slacks - at.pushes - self._stiffness * self.of_slacks
+        right = self.responses.T @ drive - self.of_weights + (cost / at.weights - at.costs)
+        own = self._solve(right)
+        missing = 1.0 - float(at.weights.sum())
+        sides = np.array(
+            [
+                -self.of_margin - float(drive.sum()) - float(self._to_margin @ own),
+                missing - float(own.sum()),
+            ]
+        )
+        margin, level = np.linalg.solve(self._rest, sides)
+        weights = own - margin * self._by_margin - level * self._by_level
+        slacks = self.responses @ weights - margin + self.of_slacks
+        pushes = (pushed - at.pushes * slacks) / at.slacks - at.pushes
+        costs = (cost - at.costs * weights) / at.weights - at.costs
+        return _Move(weights, float(margin), slacks, float(level), pushes, costs)
 
 
 def _margin(
@@ -294,86 +357,49 @@ def _margin(
 ) -> _Solved:
     """Maximise ρ - (curvature / 2) Σ (γ - ρ)² under γ = K q ≥ ρ, q on the simplex.
 
-    The slacks γ - ρ and their multipliers are iterates of their own; the unknowns of the system are
-    q, ρ and σ.
+    The slacks γ - ρ and their multipliers ω, the ``pushes``, are iterates of their own.
     """
     n, m = responses.shape
     combined = responses @ weights
-    margin = float(combined.min()) * 0.5
-    slacks = combined - margin
-    slacks = np.maximum(slacks, max(1e-3 * float(slacks.mean()), 1e-300))
-    pushes = np.full(n, 1.0 / n)  # multipliers ω of the slacks
-    level = float((pushes @ responses).max()) * 1.1
+    margin = 0.5 * float(combined.min())
+    slacks = np.maximum(combined - margin, max(1e-3 * float((combined - margin).mean()), _TINY))
+    pushes = np.full(n, 1.0 / n)
+    level = 1.1 * float((pushes @ responses).max())
     costs = np.maximum(level - pushes @ responses, 0.05 * level)
+    at = _Move(weights, margin, slacks, level, pushes, costs)
     for _ in range(_MOST_STEPS):
-        prices = pushes - curvature * slacks  # η
-        of_weights = level - responses.T @ prices - costs
-        of_margin = float(prices.sum()) - 1.0
-        combined = responses @ weights
-        of_slacks = combined - margin - slacks
-        missing = 1.0 - float(weights.sum())
-        complementarity = float(weights @ costs + slacks @ pushes)
+        system = _MarginSystem(responses, at, curvature)
         # A penalised margin may be worth nothing; a plain one is the level.
-        scale = max(abs(level), float(combined.mean()) if curvature > 0.0 else 1e-300)
-        rest = max(
-            float(np.abs(of_weights).max()),
-            abs(of_margin) * scale,
-            float(np.abs(of_slacks).max()),
-        )
-        if _is_small(complementarity, rest, tolerance * min(scale, 1.0)):
-            return _Solved(weights, costs, prices, True)
-        stiffness = pushes / slacks + curvature
-        stiff = responses * stiffness[:, None]
-        hessian = responses.T @ stiff
-        hessian[np.diag_indices(m)] += costs / weights
-        solve = _newton_solver(hessian)
-        to_margin = -stiff.sum(axis=0)
-        by_margin, by_level = solve(to_margin), solve(np.ones(m))
-        corner = float(stiffness.sum())
-
-        def direction(
-            of_pushes: float | FloatArray, of_costs: float | FloatArray
-        ) -> tuple[FloatArray, float, FloatArray, float, FloatArray, FloatArray]:
-            # dη = target/s - ω - stiffness ds, ds = K dq - dρ + of_slacks.
-            drive = of_pushes / slacks - pushes - stiffness * of_slacks
-            right = responses.T @ drive - of_weights + (of_costs / weights - costs)
-            own = solve(right)
-            # Unknowns dρ and dσ: two equations are left, those of ρ and of Σ q.
-            system = np.array(
-                [
-                    [corner - float(to_margin @ by_margin), -float(to_margin @ by_level)],
-                    [-float(by_margin.sum()), -float(by_level.sum())],
-                ]
-            )
-            sides = np.array(
-                [
-                    -of_margin - float(drive.sum()) - float(to_margin @ own),
-                    missing - float(own.sum()),
-                ]
-            )
-            d_margin, d_level = np.linalg.solve(system, sides)
-            d_weights = own - d_margin * by_margin - d_level * by_level
-            d_slacks = responses @ d_weights - d_margin + of_slacks
-            d_pushes = (of_pushes - pushes * d_slacks) / slacks - pushes
-            d_costs = (of_costs - costs * d_weights) / weights - costs
-            return d_weights, d_margin, d_slacks, d_level, d_pushes, d_costs
-
-        dw, _, ds, _, dp, dc = direction(0.0, 0.0)
-        along = min(_longest(weights, dw), _longest(slacks, ds))
-        against = min(_longest(costs, dc), _longest(pushes, dp))
+        floor = float(system.combined.mean()) if curvature > 0.0 else _TINY
+        scale = max(abs(at.level), floor)
+        small = tolerance * min(scale, 1.0)
+        if _is_small(system.complementarity, system.residual(scale), small):
+            return _Solved(at.weights, at.costs, system.prices, True)
+        system.factorise()
+        move = system.towards(np.zeros(n), np.zeros(m))
+        along = min(_longest(at.weights, move.weights), _longest(at.slacks, move.slacks))
+        against = min(_longest(at.costs, move.costs), _longest(at.pushes, move.pushes))
         predicted = float(
-            (weights + along * dw) @ (costs + against * dc)
-            + (slacks + along * ds) @ (pushes + against * dp)
+            (at.weights + along * move.weights) @ (at.costs + against * move.costs)
+            + (at.slacks + along * move.slacks) @ (at.pushes + against * move.pushes)
         )
-        centring = complementarity / (n + m) * min(1.0, predicted / complementarity) ** 3
-        dw, dm, ds, dl, dp, dc = direction(centring - ds * dp, centring - dw * dc)
+        share = min(1.0, predicted / system.complementarity)
+        centring = system.complementarity / (n + m) * share**3
+        move = system.towards(
+            centring - move.slacks * move.pushes, centring - move.weights * move.costs
+        )
         step = min(
-            _longest(weights, dw), _longest(slacks, ds), _longest(costs, dc), _longest(pushes, dp)
+            _longest(at.weights, move.weights),
+            _longest(at.slacks, move.slacks),
+            _longest(at.costs, move.costs),
+            _longest(at.pushes, move.pushes),
         )
-        weights = weights + step * dw
-        margin += step * dm
-        slacks = slacks + step * ds
-        level += step * dl
-        pushes = pushes + step * dp
-        costs = costs + step * dc
-    return _Solved(weights, costs, pushes - curvature * slacks, False)
+        at = _Move(
+            at.weights + step * move.weights,
+            at.margin + step * move.margin,
+            at.slacks + step * move.slacks,
+            at.level + step * move.level,
+            at.pushes + step * move.pushes,
+            at.costs + step * move.costs,
+        )
+    return _Solved(at.weights, at.costs, at.pushes - curvature * at.slacks, False)
