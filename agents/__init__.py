@@ -12,6 +12,7 @@ from oda_rl.agents.explain import Explanation
 from oda_rl.agents.export import export_policy
 from oda_rl.agents.fitted import FittedQAgent
 from oda_rl.agents.grid_partition import GridPartition
+from oda_rl.agents.infex_partition import InfexPartition
 from oda_rl.agents.oda_partition import ODAPartition
 from oda_rl.agents.partitions import Partition, Scaling
 from oda_rl.agents.som_partition import SOMPartition
@@ -24,6 +25,7 @@ __all__ = [
     "FittedQAgent",
     "FittedQConfig",
     "GridPartition",
+    "InfexPartition",
     "ODAPartition",
     "Partition",
     "SOMPartition",

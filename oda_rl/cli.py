@@ -76,8 +76,8 @@ class TrainTwoTimescale(TrainFitted):
     """See 'oda-rl train --help'."""
 
     partition: str = "oda"
-    """How observations are aggregated: oda (annealed cells), grid (uniform cells) or som (a
-    self-organising map)."""
+    """How observations are aggregated: oda (annealed cells), grid (uniform cells), infex
+    (exemplars of a mixture density) or som (a self-organising map)."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""

@@ -52,7 +52,7 @@ class Problem(NamedTuple):
     """C of the objectives with a variance."""
 
     def relative(self, responses: FloatArray, value: float) -> float:
-        """Unit in which a duality gap is held against the tolerance."""
+        """Give the unit in which a duality gap is held against the tolerance."""
         if self.objective == "log_likelihood":
             return 1.0
         return value if self.objective == "margin" else float(responses.mean())
@@ -148,6 +148,7 @@ def generate(
     start: FloatArray | None = None,
     tolerance: float = 1e-6,
     max_rounds: int = 300,
+    certified: bool = True,
 ) -> Exemplars:
     """Find the best exemplars anywhere.
 
@@ -166,13 +167,15 @@ def generate(
         of the others in shares of the mean response.
     max_rounds : int
         Most rounds, ≥ 1.
+    certified : bool
+        Whether to price from all samples in the end; without it the certificate is "local".
 
     Raises
     ------
     NotConvergedError
         If the gap is larger after so many rounds; its ``solution`` is the best :class:`Exemplars`.
     """
-    search = _Search(points, problem, rng, tolerance)
+    search = _Search(points, problem, rng, tolerance, certified)
     search.begin(start)
     for _ in range(max_rounds):
         if search.advance():
@@ -189,12 +192,18 @@ class _Search:
     """Column generation under way."""
 
     def __init__(
-        self, points: FloatArray, problem: Problem, rng: np.random.Generator, tolerance: float
+        self,
+        points: FloatArray,
+        problem: Problem,
+        rng: np.random.Generator,
+        tolerance: float,
+        certified: bool,
     ) -> None:
         self.problem = problem
         self.samples = Samples(points)
         self.rng = rng
         self.tolerance = tolerance
+        self.certified = certified
         self.history: list[Round] = []
         self._modes: FloatArray = self.samples.points[:0]
         self._best = -math.inf
@@ -231,7 +240,7 @@ class _Search:
         modes, heights = samples.modes(prices, kernel, self._starts(prices), known)
         if not self._slides or price_gap(self.problem, heights[0], found) <= _ROUGHLY * limit:
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
-        if price_gap(self.problem, heights[0], found) <= limit:
+        if self.certified and price_gap(self.problem, heights[0], found) <= limit:
             modes, heights = samples.modes(prices, kernel, samples.points, modes)
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
         gap = price_gap(self.problem, heights[0], found)
@@ -253,7 +262,7 @@ class _Search:
         value = objective_value(
             problem.objective, self.responses[:, used] @ weights[used], problem.penalty
         )
-        certain = problem.kernel.name != "disc" and not problem.is_signed
+        certain = self.certified and problem.kernel.name != "disc" and not problem.is_signed
         certificate = "all samples" if certain else "local"
         gap = last.gap + max(last.objective - value, 0.0)
         positions = self.exemplars[used] + self.samples.origin
@@ -317,7 +326,7 @@ class _Search:
         self.weights = np.concatenate([self.weights, np.full(len(modes), 1e-3 / len(modes))])
 
     def _starts(self, prices: FloatArray | None = None) -> FloatArray:
-        """Samples to climb from: some at random, and those with the highest prices."""
+        """Take samples to climb from: some at random, and those with the highest prices."""
         n = min(_RANDOM_STARTS, len(self.samples))
         chosen = self.rng.choice(len(self.samples), n, replace=False)
         if prices is not None:

@@ -1,10 +1,10 @@
-"""Pricing of exemplars: where does Σ_i η_i k((x_i - z)/h) have its modes?
+"""Pricing of exemplars: the modes of Σ_i η_i k((x_i - z)/h).
 
 That is the subproblem of [INFEX], section 3.2. Points here are in units of the bandwidth and
 centred. A climb is a gradient ascent whose plain step, for η ≥ 0, is that of weighted mean shift
 (equation 14, whose weights there have the wrong sign, which cancels); steps are lengthened by
-Barzilai and Borwein's rule, and one that loses height is taken back. That works for η of both signs
-too, where mean shift does not.
+Barzilai and Borwein's rule, and one that loses height is taken back. That works for η of both
+signs too, where mean shift does not.
 
 References
 ----------

@@ -226,8 +226,8 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
         if not np.isfinite((points / bandwidth) ** 2).all():
             least = float(np.abs(points).max()) / _MOST_BANDWIDTHS
             raise ValueError(
-                f"bandwidth is {bandwidth:g}: it must be at least {least:.3g}, or squared distances "
-                "overflow"
+                f"bandwidth is {bandwidth:g}: it must be at least {least:.3g}, or squares of "
+                "distances overflow"
             )
         self.bandwidth_ = bandwidth
         failure = None

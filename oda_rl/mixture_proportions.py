@@ -56,8 +56,8 @@ class Proportions(NamedTuple):
     prices: FloatArray
     """η, shape (N,)."""
     bound: float
-    """What a price has to beat, σ less what the dual loses: by weak duality no solution over a set Z is better than
-    ``value + max over Z of Σ η_i k_z(x_i) - bound``."""
+    """What a price has to beat. By weak duality no weights of any exemplars in a set Z are better
+    than ``value + max over Z of Σ η_i k_z(x_i) - bound``."""
 
 
 def objective_value(objective: str, responses: FloatArray, penalty: float) -> float:
