@@ -13,7 +13,7 @@ International Conference on Machine Learning, 2008.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -125,8 +125,7 @@ def select(
             responses, problem.objective, penalty=problem.penalty, tolerance=0.1 * tolerance
         )
     except NotConvergedError as error:
-        failure, found = error, error.solution
-        assert isinstance(found, Proportions)
+        failure, found = error, cast(Proportions, error.solution)
     gap = price_gap(problem, float((found.prices @ responses).max()), found)
     weights = found.weights
     if problem.objective == "margin" and failure is None:
@@ -332,7 +331,8 @@ class _Search:
         if prices is not None:
             dear = np.argpartition(-prices, n - 1)[:n]
             chosen = np.union1d(chosen, dear)
-        return self.samples.points[chosen]
+        points: FloatArray = self.samples.points[chosen]
+        return points
 
 
 def _corner(responses: FloatArray) -> FloatArray:

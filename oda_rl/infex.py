@@ -223,8 +223,8 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
 
     def _learn(self, points: FloatArray, bandwidth: float, find: Callable[[], Exemplars]) -> None:
         """Publish what is found; what a solver that does not converge had found, too."""
-        if not np.isfinite((points / bandwidth) ** 2).all():
-            least = float(np.abs(points).max()) / _MOST_BANDWIDTHS
+        least = float(np.abs(points).max()) / _MOST_BANDWIDTHS
+        if bandwidth < least:
             raise ValueError(
                 f"bandwidth is {bandwidth:g}: it must be at least {least:.3g}, or squares of "
                 "distances overflow"
@@ -247,7 +247,7 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
         self.labels_ = np.asarray(self._shares(points, largest=True))
         if failure is not None:
             raise NotConvergedError(str(failure), self) from failure
-        if 1 < len(np.unique(points, axis=0)) <= len(found.weights):
+        if 1 < len(np.unique(points, axis=0)) == len(np.unique(self.labels_)):
             warnings.warn(
                 f"bandwidth={bandwidth:g} is so small that every sample is its own exemplar",
                 UserWarning,

@@ -57,9 +57,10 @@ def plot_density(model: "ExemplarMixture", X: npt.ArrayLike, ax: Axes | None = N
     across, up = places[:, 0].reshape(side, side), places[:, 1].reshape(side, side)
     ax.contourf(across, up, heights, levels=_LEVELS, cmap="Blues")
     shown = np.random.default_rng(0).permutation(len(points))[:_POINTS]
-    ax.scatter(*points[shown].T, s=4.0, color="#777777", linewidths=0.0)
+    ax.scatter(points[shown, 0], points[shown, 1], s=4.0, color="#777777", linewidths=0.0)
     ax.scatter(
-        *model.exemplars_.T,
+        model.exemplars_[:, 0],
+        model.exemplars_[:, 1],
         s=20.0 + 400.0 * model.weights_,
         color=COLORS[1],
         edgecolors="black",
