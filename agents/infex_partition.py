@@ -183,8 +183,8 @@ def match(
 ) -> tuple[npt.NDArray[np.int64], Lineage]:
     """Give new exemplars the numbers of those that they continue, and say what came from what.
 
-    Pairs are those of the least sum of squared distances, if they are nearer than a bandwidth. An
-    old exemplar without a partner goes into the nearest new one, a new one without comes from the
+    Partners are nearer than a bandwidth, and their squared distances sum to the least. An old
+    exemplar without a partner goes into the nearest new one; a new one without comes from the
     nearest old one.
 
     Parameters
@@ -215,7 +215,7 @@ def match(
     from scipy.optimize import linear_sum_assignment
 
     squares = _squares(after, before)
-    new, old = linear_sum_assignment(squares)
+    new, old = linear_sum_assignment(np.minimum(squares, 1.0))  # what is far is no partner at all
     near = squares[new, old] < 1.0
     new, old = new[near], old[near]
     matched = new[np.argsort(old)]

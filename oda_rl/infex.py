@@ -58,7 +58,7 @@ def rule_of_thumb(points: FloatArray, rule: str) -> float:
     --------
     >>> points = np.random.default_rng(0).normal(size=(1000, 2))
     >>> round(rule_of_thumb(points, "scott"), 3)
-    0.308
+    0.316
     """
     n, d = points.shape
     size = float(n) if rule == "scott" else n * (d + 2.0) / 4.0
