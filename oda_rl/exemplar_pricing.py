@@ -26,12 +26,12 @@ FloatArray = npt.NDArray[np.float64]
 AnyFloats = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
 
-MERGED = 0.1  # starts that come so near to another, in bandwidths, go on as one
-KNOWN = 0.2  # and those so near to a known mode end there
+MERGED = 0.15  # starts that come so near to another, in bandwidths, go on as one
+KNOWN = 0.3  # and those so near to a known mode end there
 _SAME = 0.005  # modes this near are one
 _LONGEST_STEP = 12.0  # in plain steps
 _MOST_STEPS = 300
-_ROUGH, _FINE = 2e-3, 2e-5  # steps, in bandwidths, below which a climb has ended
+_ROUGH, _FINE = 2e-3, 5e-5  # steps, in bandwidths, below which a climb has ended
 _CHUNK = 2_000_000  # responses computed at a time
 _SINGLE_RANGE = 300.0  # squared distance up to which single precision will do
 _LONG = 1e6  # squared norm from which the difference of squares loses too many digits
