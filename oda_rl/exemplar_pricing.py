@@ -26,8 +26,8 @@ FloatArray = npt.NDArray[np.float64]
 AnyFloats = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
 
-MERGED = 0.15  # starts that come so near to another, in bandwidths, go on as one
-KNOWN = 0.3  # and those so near to a known mode end there
+_MERGED = 0.15  # bandwidths: climbs that meet so closely go on as one
+_MERGED_IF_ROUGH = 0.05  # where signs change or kernels have rims, maxima may lie closer together
 _SAME = 0.005  # modes this near are one
 _LONGEST_STEP = 12.0  # in plain steps
 _MOST_STEPS = 300
@@ -162,7 +162,7 @@ def climb(
     *,
     known: FloatArray | None = None,
     tolerance: float = _ROUGH,
-    merged: float = MERGED,
+    merged: float,
 ) -> AnyFloats:
     """Climb from many starts at once; those that meet go on as one.
 
@@ -180,7 +180,8 @@ def climb(
     tolerance : float
         Plain step, in bandwidths, below which a climb has ended.
     merged : float
-        Distance, in bandwidths, below which two climbs are one.
+        Distance, in bandwidths, below which two climbs are one; one ends that comes within twice
+        of where another has.
 
     Returns
     -------
@@ -218,7 +219,7 @@ def climb(
             order = np.flatnonzero(going)[np.argsort(-heights[going])]
             keep[order[leaders(at[order], merged)]] = True
             if found:
-                keep &= ~is_near(at, np.concatenate(found), min(KNOWN, 2.0 * merged))
+                keep &= ~is_near(at, np.concatenate(found), 2.0 * merged)
             going = keep
         at, steps, heights, lengths = at[going], steps[going], heights[going], lengths[going]
         if len(at) == 0:
@@ -321,7 +322,9 @@ class Samples:
         known: FloatArray | None = None,
     ) -> FloatArray:
         landscape = self._rounded() if self._single else self.exact
-        ends = climb(landscape, prices, starts, kernel, known=known)
+        smooth = kernel.name == "gaussian" and prices.min() >= 0.0
+        merged = _MERGED if smooth else _MERGED_IF_ROUGH
+        ends = climb(landscape, prices, starts, kernel, known=known, merged=merged)
         return np.asarray(ends, dtype=np.float64)
 
     def _distinct(
