@@ -38,6 +38,7 @@ _PROGRESS = 1e-4  # of the objective: after a round with less no column is dropp
 _MASTER_TOLERANCE = 1e-10
 _CONTENDING = 0.01  # of the bound: modes that are lower by more are no matter of precision
 _ROUGHLY = 100.0  # times the tolerance: below it a gap is measured in double precision
+_MOST_BALLS = 2000  # around as many samples discs begin; of more samples, around some that cover
 _FAR = 6.0  # bandwidths: farther from all exemplars a sample's response counts for nothing
 _REACH = {"gaussian": 3.0, "epanechnikov": 0.9, "disc": 1.0}  # of a sample that stands for others
 
@@ -214,7 +215,10 @@ class _Search:
         if start is not None:
             chosen = start - samples.origin
         elif kernel.name == "disc":
+            # All samples, so that the result is at least as good as kernel vector quantization.
             chosen = samples.points[:0]
+            if len(samples) <= _MOST_BALLS:
+                chosen = samples.points[leaders(samples.points, 0.0)]  # each once
         else:
             even = np.full(len(samples), 1.0 / len(samples))
             chosen, _ = samples.modes(even, kernel, self._starts())
