@@ -178,7 +178,13 @@ def generate(
     search = _Search(points, problem, rng, tolerance, certified)
     search.begin(start)
     for _ in range(max_rounds):
-        if search.advance():
+        try:
+            ended = search.advance()
+        except NotConvergedError as error:
+            if not search.history:
+                raise
+            raise NotConvergedError(str(error), search.solution()) from error
+        if ended:
             return search.solution()
     last = search.history[-1]
     raise NotConvergedError(
@@ -247,7 +253,8 @@ class _Search:
             modes, heights = samples.modes(prices, kernel, samples.points, modes)
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
         gap = price_gap(self.problem, heights[0], found)
-        self.history.append(Round(found.value, gap, len(self.exemplars)))
+        self.history.append(Round(found.value, gap, int((self.weights > 0.0).sum())))
+        self._certain = self.exemplars, self.weights, self.responses
         if gap <= limit:
             return True
         self._modes = modes
@@ -256,19 +263,19 @@ class _Search:
         return False
 
     def solution(self) -> Exemplars:
-        """Return the best weights of the exemplars at hand."""
+        """Return what the last round weighted and priced."""
         problem, last = self.problem, self.history[-1]
-        weights = self.weights
+        exemplars, weights, responses = self._certain
         if problem.objective == "margin":
-            weights = _corner(self.responses)
+            weights = _corner(responses)
         used = weights > 0.0
         value = objective_value(
-            problem.objective, self.responses[:, used] @ weights[used], problem.penalty
+            problem.objective, responses[:, used] @ weights[used], problem.penalty
         )
         certain = self.certified and problem.kernel.name != "disc" and not problem.is_signed
         certificate = "all samples" if certain else "local"
         gap = last.gap + max(last.objective - value, 0.0)
-        positions = self.exemplars[used] + self.samples.origin
+        positions = exemplars[used] + self.samples.origin
         return Exemplars(positions, weights[used], value, gap, certificate, self.history)
 
     def _master(self) -> Proportions:
@@ -300,7 +307,7 @@ class _Search:
         for _ in range(_EM_STEPS):
             shares = self.responses * self.weights
             shares /= shares.sum(axis=1, keepdims=True)
-            sizes = shares.sum(axis=0)
+            sizes = np.maximum(shares.sum(axis=0), 1e-300)
             self.weights = sizes / len(shares)
             self.exemplars = (shares.T @ self.samples.points) / sizes[:, None]
             self.responses = self.samples.responses(self.exemplars, self.problem.kernel)

@@ -396,6 +396,26 @@ def test_what_did_not_converge_is_attached():
     assert model.score_samples(points).shape == (100,)
 
 
+def test_a_master_that_fails_leaves_the_round_before(monkeypatch):
+    calls = []
+
+    def failing(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) > 2:
+            raise NotConvergedError("no", None)
+        return best_proportions(*arguments, **options)
+
+    monkeypatch.setattr("oda_rl.column_generation.best_proportions", failing)
+    points = blobs(60, 2, 15)
+    model = INFEX("mean_variance", bandwidth=0.5, C=50.0, random_state=0)
+    with pytest.raises(NotConvergedError, match="no") as caught:
+        model.fit(points)
+    assert caught.value.solution is model
+    assert len(model.history_) == 2
+    assert model.weights_.sum() == pytest.approx(1.0)
+    assert model.duality_gap_ > 0.0
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
