@@ -14,6 +14,7 @@ from oda_rl.agents.export import export_policy
 from oda_rl.agents.fitted import FittedQAgent
 from oda_rl.agents.gmm_partition import GMMPartition
 from oda_rl.agents.grid_partition import GridPartition
+from oda_rl.agents.infex_partition import InfexPartition
 from oda_rl.agents.oda_partition import ODAPartition
 from oda_rl.agents.partitions import Partition, Scaling
 from oda_rl.agents.som_partition import SOMPartition
@@ -28,6 +29,7 @@ __all__ = [
     "FittedQConfig",
     "GMMPartition",
     "GridPartition",
+    "InfexPartition",
     "ODAPartition",
     "Partition",
     "SOMPartition",

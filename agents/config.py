@@ -97,6 +97,20 @@ class TwoTimescaleConfig:
     mixture_samples_per_cell: int = 50
     """Of a mixture: samples for each component until it rests."""
 
+    infex_bandwidth: float = 0.7
+    """Of exemplars of the visited states: bandwidth, in units of the scaled observation;
+    positive."""
+
+    infex_reservoir: int = 2000
+    """Of exemplars: visited states that are remembered."""
+
+    infex_first_refit: int = 100
+    """Of exemplars: states seen before the first fit; each later one waits for half as many
+    again."""
+
+    infex_max_cells: int = 64
+    """Of exemplars: at most so many are cells, those of the largest weights."""
+
     metric: Literal["learned", "std"] | tuple[tuple[float, ...], ...] = "learned"
     """Distances between states: learned from the gradients of Q while the cells are annealed, in
     standard deviations of the observation, or a symmetric positive semi-definite matrix."""
@@ -133,6 +147,7 @@ class TwoTimescaleConfig:
             "min_temperature",
             "perturbation",
             "spread",
+            "infex_bandwidth",
         ):
             value = getattr(self, name)
             _require(self, name, math.isfinite(value) and value > 0.0, "positive and finite")
@@ -149,6 +164,9 @@ class TwoTimescaleConfig:
             ("map_samples_per_cell", 1),
             ("mixture_components", 1),
             ("mixture_samples_per_cell", 1),
+            ("infex_reservoir", 1),
+            ("infex_first_refit", 1),
+            ("infex_max_cells", 1),
             ("action_bins", 2),
         ):
             _require(self, name, getattr(self, name) >= least, f"at least {least}")

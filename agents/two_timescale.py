@@ -18,6 +18,7 @@ from oda_rl.agents.environments import spec_of
 from oda_rl.agents.fused import evaluate_cartpole
 from oda_rl.agents.gmm_partition import GMMPartition
 from oda_rl.agents.grid_partition import GridPartition
+from oda_rl.agents.infex_partition import InfexPartition
 from oda_rl.agents.loops import Progress, train_fused
 from oda_rl.agents.oda_partition import ODAPartition
 from oda_rl.agents.partitions import Partition
@@ -34,6 +35,7 @@ IntArray = npt.NDArray[np.int64]
 PARTITIONS: dict[str, Callable[[int, TwoTimescaleConfig, np.random.Generator], Partition]] = {
     "gmm": GMMPartition,
     "grid": GridPartition,
+    "infex": InfexPartition,
     "oda": ODAPartition,
     "som": SOMPartition,
 }
@@ -56,9 +58,10 @@ class TwoTimescaleAgent(Agent):
         actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they are not Box and Discrete,
         ``agent.env`` is the environment inside wrappers that make them so: that is what a loop of
         one's own steps.
-    partition : {"oda", "grid", "som", "gmm"} or Partition
+    partition : {"oda", "gmm", "grid", "infex", "som"} or Partition
         How observations are aggregated: cells by annealing (of Discrete observations, a cell for
-        each), a uniform grid, a self-organising map, the components of a Gaussian mixture, or an
+        each), the components of a Gaussian mixture, a uniform grid, the exemplars of a mixture
+        density, a self-organising map, or an
         object of one's own; see :class:`oda_rl.agents.Partition`.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.

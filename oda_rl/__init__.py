@@ -15,6 +15,7 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:
     from oda_rl.batch_annealing import BatchDeterministicAnnealing
+    from oda_rl.infex import INFEX, ConvexClustering, KernelVectorQuantization
     from oda_rl.mixtures import SGDGaussianMixture, StochasticEMGaussianMixture
     from oda_rl.oda import ODAClassifier, ODAClusterer, ODARegressor
     from oda_rl.quantization import LVQ, StochasticVQ
@@ -30,6 +31,9 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
 
 _LAZY = {
     "BatchDeterministicAnnealing": "oda_rl.batch_annealing",
+    "ConvexClustering": "oda_rl.infex",
+    "INFEX": "oda_rl.infex",
+    "KernelVectorQuantization": "oda_rl.infex",
     "LVQ": "oda_rl.quantization",
     "ODAClassifier": "oda_rl.oda",
     "ODAClusterer": "oda_rl.oda",
@@ -43,9 +47,12 @@ _LAZY = {
 }
 
 __all__ = [
+    "INFEX",
     "LVQ",
     "SOM",
     "BatchDeterministicAnnealing",
+    "ConvexClustering",
+    "KernelVectorQuantization",
     "ODAClassifier",
     "ODAClusterer",
     "ODARegressor",

@@ -85,8 +85,9 @@ class TrainTwoTimescale(TrainFitted):
     """Of continuous actions the values of a grid are offered."""
 
     partition: str = "oda"
-    """How observations are aggregated: oda (annealed cells), grid (uniform cells), som (a
-    self-organising map) or gmm (components of a Gaussian mixture)."""
+    """How observations are aggregated: oda (annealed cells), gmm (components of a Gaussian
+    mixture), grid (uniform cells), infex (exemplars of a mixture density) or som (a self-organising
+    map)."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""

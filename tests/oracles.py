@@ -519,3 +519,53 @@ def stochastic_em_step(block, weights, means, covariances, step):
     means = sums[1] / sums[0][:, None]
     second = sums[2] / sums[0][:, None, None]
     return sums[0], means, second - np.einsum("ki,kj->kij", means, means)
+
+
+def exemplar_response(kernel, x, z, bandwidth):
+    """Kernel of height 1."""
+    square = sum((a - b) ** 2 for a, b in zip(x, z, strict=True)) / bandwidth**2
+    if kernel == "gaussian":
+        return math.exp(-0.5 * square)
+    if kernel == "epanechnikov":
+        return max(1.0 - square, 0.0)
+    return float(square <= 1.0)
+
+
+def exemplar_objective(objective, gamma, penalty):
+    """Objectives 1 to 4 of Nowozin and Bakir, with their signs turned."""
+    n, least, mean = len(gamma), min(gamma), sum(gamma) / len(gamma)
+    return {
+        "margin": least,
+        "log_likelihood": sum(math.log(g) for g in gamma) / n,
+        "margin_variance": least - penalty / n * sum((g - least) ** 2 for g in gamma),
+        "mean_variance": mean - penalty / n * sum((g - mean) ** 2 for g in gamma),
+    }[objective]
+
+
+def best_proportions(responses, objective, penalty):
+    """The master problem by cvxpy and Clarabel; its value."""
+    import cvxpy as cp
+
+    n, m = responses.shape
+    q, rho = cp.Variable(m, nonneg=True), cp.Variable()
+    gamma = responses @ q
+    value = {
+        "margin": lambda: rho,
+        "log_likelihood": lambda: cp.sum(cp.log(gamma)) / n,
+        "margin_variance": lambda: rho - penalty / n * cp.sum_squares(gamma - rho),
+        "mean_variance": lambda: (
+            cp.sum(gamma) / n - penalty / n * cp.sum_squares(gamma - cp.sum(gamma) / n)
+        ),
+    }[objective]()
+    limits = [cp.sum(q) == 1] + ([gamma >= rho] if objective.startswith("margin") else [])
+    problem = cp.Problem(cp.Maximize(value), limits)
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+    return problem.value
+
+
+def mean_shift(points, prices, z, steps=1000):
+    """Weighted mean shift with the Gaussian kernel, one start, to its end."""
+    for _ in range(steps):
+        weights = prices * np.exp(-0.5 * ((points - z) ** 2).sum(axis=1))
+        z = weights @ points / weights.sum()
+    return z

@@ -194,6 +194,21 @@ def test_vector_script(tmp_path):
     assert (tmp_path / "results" / "benchmark_vector.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_infex_script(tmp_path):
+    arguments = ("--seeds", "1", "--only", "toy", "refit")
+    printed = run_script("reproduce_infex.py", tmp_path, *arguments)
+    results = tmp_path / "results"
+    toy = {row["candidates"]: float(row["value"]) for row in read_rows(results / "infex_toy.csv")}
+    assert toy["0"] < toy["30"] < toy["-1"]  # samples, a dense grid, anywhere
+    assert float(read_rows(results / "infex_refit.csv")[0]["warm"]) > 0.0
+    assert "warm refit" in printed
+    assert (results / "infex_toy.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(AssertionError, match="there is no file .*usps.train.gz"):
+        run_script("reproduce_infex.py", tmp_path, "--data", str(tmp_path))
+    with pytest.raises(AssertionError, match="--only names .*nothing"):
+        run_script("reproduce_infex.py", tmp_path, "--only", "nothing")
+
+
 def test_figure5_script(tmp_path):
     arguments = ["--only", "2^4", "4 x 4", "T ≥ 0.45", "--draws", "2", "--tuning-seeds", "1"]
     arguments += ["--seeds", "2", "--steps", "3000", "--workers", "2"]

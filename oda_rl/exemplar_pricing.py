@@ -1,0 +1,395 @@
+"""Pricing of exemplars: the modes of Σ_i η_i k((x_i - z)/h).
+
+That is the subproblem of [INFEX], section 3.2. Points here are in units of the bandwidth and
+centred. A climb is a gradient ascent whose plain step, for η ≥ 0, is that of weighted mean shift
+(equation 14, whose weights there have the wrong sign, which cancels); steps are lengthened by
+Barzilai and Borwein's rule, and one that loses height is taken back. That works for η of both
+signs too, where mean shift does not.
+
+References
+----------
+[INFEX] S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
+International Conference on Machine Learning, 2008.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+from oda_rl._compile import compiled
+
+FloatArray = npt.NDArray[np.float64]
+AnyFloats = npt.NDArray[Any]
+BoolArray = npt.NDArray[np.bool_]
+
+_MERGED = 0.15  # bandwidths: climbs that meet so closely go on as one
+_MERGED_IF_ROUGH = 0.05  # where signs change or kernels have rims, maxima may lie closer together
+_SAME = 0.005  # modes this near are one
+_LONGEST_STEP = 12.0  # in plain steps
+_MOST_STEPS = 300
+_ROUGH, _FINE = 2e-3, 5e-5  # steps, in bandwidths, below which a climb has ended
+_CHUNK = 2_000_000  # responses computed at a time
+_SINGLE_RANGE = 300.0  # squared distance up to which single precision will do
+_LONG = 1e6  # squared norm from which the difference of squares loses too many digits
+_TOUCHING = 1e-9  # what is on the rim of a disc is inside
+
+
+class Kernel(NamedTuple):
+    """A radial kernel of unit bandwidth, by the squared distance y; [INFEX], section 4."""
+
+    name: str
+    response: Callable[[AnyFloats], AnyFloats]
+    """k(y), in [0, 1]."""
+    slope: Callable[[AnyFloats, AnyFloats], AnyFloats] | None
+    """-2 dk/dy, given y and k(y): the gradient of k in z is slope times (x - z). None: the same as
+    k."""
+    log_volume: Callable[[int], float]
+    """Logarithm of the integral of k over d dimensions."""
+    radius_exponent: float | None
+    """b: the squared radius of a draw is Beta(d/2, b); None: that of a Gaussian."""
+
+
+def _ball(d: int) -> float:
+    return 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1.0)
+
+
+def _soft(width: float) -> Kernel:
+    """Make a disc with a rim: 1/(1 + exp((y - 1)/width))."""
+
+    def response(squares: AnyFloats) -> AnyFloats:
+        return 1.0 / (1.0 + np.exp(np.minimum((squares - 1.0) / width, 80.0)))
+
+    def slope(squares: AnyFloats, values: AnyFloats) -> AnyFloats:
+        return (2.0 / width) * values * (1.0 - values)
+
+    return Kernel("soft", response, slope, lambda d: math.nan, None)
+
+
+KERNELS = {
+    "gaussian": Kernel(
+        "gaussian",
+        lambda squares: np.exp(-0.5 * squares),
+        None,
+        lambda d: 0.5 * d * math.log(2.0 * math.pi),
+        None,
+    ),
+    "epanechnikov": Kernel(
+        "epanechnikov",
+        lambda squares: np.maximum(1.0 - squares, 0.0),
+        lambda squares, values: 2.0 * (values > 0.0).astype(values.dtype),
+        lambda d: _ball(d) + math.log(2.0 / (d + 2.0)),
+        2.0,
+    ),
+    "disc": Kernel(
+        "disc",
+        lambda squares: (squares <= 1.0 + _TOUCHING).astype(np.float64),
+        None,
+        _ball,
+        1.0,
+    ),
+}
+_RIMS = tuple(_soft(width) for width in (0.4, 0.15, 0.05))
+
+
+def squared_distances(
+    points: AnyFloats, others: AnyFloats, squares: AnyFloats | None = None
+) -> AnyFloats:
+    """Squared Euclidean distances, shape (n, m); ``squares`` are the squared norms of ``others``.
+
+    Examples
+    --------
+    >>> squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]))
+    array([[25.]])
+    """
+    if squares is None:
+        squares = np.einsum("ij,ij->i", others, others)
+    own = np.einsum("ij,ij->i", points, points)
+    if points.dtype == np.float64 and max(squares.max(initial=0.0), own.max(initial=0.0)) > _LONG:
+        return np.asarray(cdist(points, others, "sqeuclidean"))
+    distances: AnyFloats = points @ others.T
+    distances *= -2.0
+    distances += own[:, None]
+    distances += squares
+    return np.maximum(distances, 0.0, out=distances)
+
+
+class Landscape(NamedTuple):
+    """Samples in the precision and the coordinates in which to climb."""
+
+    points: AnyFloats
+    squares: AnyFloats
+
+    @classmethod
+    def of(cls, points: AnyFloats) -> "Landscape":
+        """Precompute what every evaluation needs."""
+        return cls(points, np.einsum("ij,ij->i", points, points))
+
+    def chunks(self, n: int) -> Iterator[slice]:
+        """Slices of rows whose responses fit the cache."""
+        size = max(1, _CHUNK // len(self.points))
+        return (slice(begin, begin + size) for begin in range(0, n, size))
+
+    def evaluate(
+        self, at: AnyFloats, prices: AnyFloats, kernel: Kernel
+    ) -> tuple[AnyFloats, AnyFloats]:
+        """Heights Σ η k at points, shape (n,), and plain steps from there, shape (n, d)."""
+        heights = np.empty(len(at), dtype=at.dtype)
+        steps = np.empty_like(at)
+        tiny = np.finfo(at.dtype).tiny
+        signed = bool((prices < 0.0).any())
+        for rows in self.chunks(len(at)):
+            squares = squared_distances(at[rows], self.points, self.squares)
+            values = kernel.response(squares)
+            slopes = values if kernel.slope is None else kernel.slope(squares, values)
+            heights[rows] = values @ prices
+            slopes *= prices
+            total = slopes.sum(axis=1)
+            size = np.abs(slopes).sum(axis=1) if signed else total
+            steps[rows] = slopes @ self.points - total[:, None] * at[rows]
+            steps[rows] /= np.maximum(size, tiny)[:, None]
+        return heights, steps
+
+
+def climb(
+    landscape: Landscape,
+    prices: FloatArray,
+    starts: AnyFloats,
+    kernel: Kernel,
+    *,
+    known: FloatArray | None = None,
+    tolerance: float = _ROUGH,
+    merged: float,
+) -> AnyFloats:
+    """Climb from many starts at once; those that meet go on as one.
+
+    Parameters
+    ----------
+    landscape : Landscape
+        The samples, shape (N, d).
+    prices : ndarray, shape (N,)
+        η, of any sign.
+    starts : ndarray, shape (n, d)
+    kernel : Kernel
+        One with a gradient.
+    known : ndarray, shape (m, d), optional
+        Modes at which a climb that comes near need not end: they are not returned.
+    tolerance : float
+        Plain step, in bandwidths, below which a climb has ended.
+    merged : float
+        Distance, in bandwidths, below which two climbs are one; one ends that comes within twice
+        of where another has.
+
+    Returns
+    -------
+    ndarray, shape (≤ n, d)
+        Where the climbs ended.
+    """
+    dtype = landscape.points.dtype
+    weights = prices.astype(dtype)
+    at = starts.astype(dtype)
+    found = [] if known is None else [known.astype(dtype)]
+    n_known = len(found)
+    heights, steps = landscape.evaluate(at, weights, kernel)
+    lengths = np.ones(len(at), dtype=dtype)
+    noise = float(np.finfo(dtype).eps) * 50.0 * float(np.abs(weights).sum())
+    for count in range(1, _MOST_STEPS + 1):
+        trial = at + lengths[:, None] * steps
+        higher, onward = landscape.evaluate(trial, weights, kernel)
+        rising = higher >= heights - noise
+        change = steps - onward
+        moved = lengths * np.einsum("ij,ij->i", steps, steps)  # <Δz, step>
+        curved = np.einsum("ij,ij->i", steps, change)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            longer = np.where(curved > 0.0, moved / curved, 2.0 * lengths)
+        lengths = np.where(rising, np.clip(longer, 1.0, _LONGEST_STEP), 0.25 * lengths)
+        at = np.where(rising[:, None], trial, at)
+        steps = np.where(rising[:, None], onward, steps)
+        heights = np.where(rising, higher, heights)
+        reach = np.sqrt(np.einsum("ij,ij->i", steps, steps))
+        ended = (reach < tolerance) | (lengths < 1e-4)
+        if ended.any():
+            found.append(at[ended])
+        going = ~ended
+        if count % 2 == 0 and going.any():
+            keep = np.zeros(len(at), dtype=np.bool_)
+            order = np.flatnonzero(going)[np.argsort(-heights[going])]
+            keep[order[leaders(at[order], merged)]] = True
+            if found:
+                keep &= ~is_near(at, np.concatenate(found), 2.0 * merged)
+            going = keep
+        at, steps, heights, lengths = at[going], steps[going], heights[going], lengths[going]
+        if len(at) == 0:
+            break
+    modes = [*found[n_known:], at]
+    return np.concatenate(modes)
+
+
+class Samples:
+    """Samples in units of the bandwidth, and what can be asked about exemplars among them.
+
+    Parameters
+    ----------
+    points : ndarray, shape (N, d)
+        Finite, in units of the bandwidth.
+    """
+
+    def __init__(self, points: FloatArray) -> None:
+        self.origin = points.mean(axis=0)
+        self.points = points - self.origin
+        self.exact = Landscape.of(self.points)
+        self._single = bool(self.exact.squares.max() < _SINGLE_RANGE)
+        self._single_precision: Landscape | None = None
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def responses(self, exemplars: FloatArray, kernel: Kernel) -> FloatArray:
+        """K, shape (N, M)."""
+        squares = squared_distances(self.points, exemplars)
+        return np.asarray(kernel.response(squares))
+
+    def heights(self, exemplars: FloatArray, prices: FloatArray, kernel: Kernel) -> FloatArray:
+        """Σ_i η_i k_z(x_i) of each exemplar z, shape (M,), without keeping K."""
+        heights = np.empty(len(exemplars))
+        for rows in self.exact.chunks(len(exemplars)):
+            squares = squared_distances(exemplars[rows], self.points, self.exact.squares)
+            heights[rows] = kernel.response(squares) @ prices
+        return heights
+
+    def modes(
+        self,
+        prices: FloatArray,
+        kernel: Kernel,
+        starts: FloatArray,
+        known: FloatArray | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Modes of Σ η k to which climbs lead, the highest first, and their heights.
+
+        Parameters
+        ----------
+        prices : ndarray, shape (N,)
+            η.
+        kernel : Kernel
+            For a disc, whose response has no gradient, a disc with a rim takes its place that
+            becomes sharper; what comes out is measured with the disc itself.
+        starts : ndarray, shape (n, d)
+        known : ndarray, shape (m, d), optional
+            Modes found before, which are climbed on from as well.
+
+        Returns
+        -------
+        modes : ndarray, shape (n_modes, d)
+        heights : ndarray, shape (n_modes,)
+        """
+        if kernel.name == "disc":
+            begin = starts if known is None else np.concatenate([known, starts])
+            ends = [begin]
+            for rim in _RIMS:
+                begin = self._climbed(prices, rim, begin)
+                ends.append(begin)
+            return self._distinct(np.concatenate(ends), prices, kernel)
+        if known is not None and len(known):
+            known = self._climbed(prices, kernel, known)
+        modes = self._climbed(prices, kernel, starts, known)
+        if known is not None and len(known):
+            modes = np.concatenate([known, modes])
+        return self._distinct(modes, prices, kernel)
+
+    def finished(
+        self,
+        prices: FloatArray,
+        kernel: Kernel,
+        modes: FloatArray,
+        heights: FloatArray,
+        floor: float,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Climb from modes above a floor to their very end, in double precision."""
+        high = heights > floor
+        if kernel.name == "disc" or not high.any():
+            return modes, heights
+        ends = climb(self.exact, prices, modes[high], kernel, tolerance=_FINE, merged=_SAME)
+        return self._distinct(np.concatenate([ends, modes[~high]]), prices, kernel)
+
+    def _climbed(
+        self,
+        prices: FloatArray,
+        kernel: Kernel,
+        starts: FloatArray,
+        known: FloatArray | None = None,
+    ) -> FloatArray:
+        landscape = self._rounded() if self._single else self.exact
+        smooth = kernel.name == "gaussian" and prices.min() >= 0.0
+        merged = _MERGED if smooth else _MERGED_IF_ROUGH
+        ends = climb(landscape, prices, starts, kernel, known=known, merged=merged)
+        return np.asarray(ends, dtype=np.float64)
+
+    def _distinct(
+        self, modes: FloatArray, prices: FloatArray, kernel: Kernel
+    ) -> tuple[FloatArray, FloatArray]:
+        heights = self.heights(modes, prices, kernel)
+        order = np.argsort(-heights, kind="stable")
+        kept = order[leaders(modes[order], _SAME)]
+        return modes[kept], heights[kept]
+
+    def _rounded(self) -> Landscape:
+        if self._single_precision is None:
+            self._single_precision = Landscape.of(self.points.astype(np.float32))
+        return self._single_precision
+
+
+def leaders(points: AnyFloats, radius: float) -> npt.NDArray[np.int64]:
+    """Rows that have no earlier leader within a radius: one of each group, the first.
+
+    Examples
+    --------
+    >>> leaders(np.array([[0.0], [0.5], [2.0], [0.9]]), 0.6)
+    array([0, 2, 3])
+    """
+    chosen = np.zeros(len(points), dtype=np.int64)
+    return chosen[: _lead(points, radius * radius, chosen)]
+
+
+def is_near(points: AnyFloats, others: AnyFloats, radius: float) -> BoolArray:
+    """Whether each point has one of the others within a radius, shape (n,)."""
+    near = np.zeros(len(points), dtype=np.bool_)
+    _mark_near(points, others, radius * radius, near)
+    return near
+
+
+@compiled
+def _within(points: AnyFloats, i: int, others: AnyFloats, k: int, bound: float) -> bool:
+    total = 0.0
+    for j in range(points.shape[1]):
+        difference = points[i, j] - others[k, j]
+        total += difference * difference
+        if total > bound:
+            return False
+    return True
+
+
+@compiled
+def _lead(points: AnyFloats, bound: float, chosen: npt.NDArray[np.int64]) -> int:
+    n = 0
+    for i in range(points.shape[0]):
+        alone = True
+        for k in range(n):
+            if _within(points, i, points, chosen[k], bound):
+                alone = False
+                break
+        if alone:
+            chosen[n] = i
+            n += 1
+    return n
+
+
+@compiled
+def _mark_near(points: AnyFloats, others: AnyFloats, bound: float, near: BoolArray) -> None:
+    for i in range(points.shape[0]):
+        for k in range(others.shape[0]):
+            if _within(points, i, others, k, bound):
+                near[i] = True
+                break

@@ -1,0 +1,405 @@
+"""Master problems of exemplar selection: the best weights of finitely many exemplars.
+
+Given the responses K, shape (N, M), of N samples to M exemplars, they look for weights q on the
+simplex for which the combined responses γ = K q are best by one of the four objectives of [INFEX],
+section 3.1. Each solution comes with the weights η of the samples that price a further exemplar z:
+it is worth adding if Σ_i η_i k_z(x_i) exceeds σ, and if none does, q is optimal.
+
+The solvers are primal-dual interior points whose systems have M unknowns, however many samples
+there are. Their dual solutions lie inside the optimal face, not at one of its corners.
+
+References
+----------
+[INFEX] S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
+International Conference on Machine Learning, 2008. Its α are -η. Equation 13 and Algorithm 1 print
+the sign of Σ α k wrongly, and the η of objectives 3 and 4 have both signs, against section 3.3.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+FloatArray = npt.NDArray[np.float64]
+
+OBJECTIVES = ("log_likelihood", "margin", "margin_variance", "mean_variance")
+_MOST_STEPS = 200
+_TO_BOUNDARY = 0.995  # share of the way to the boundary that a step may go
+_TINY = 1e-300
+_ROUNDED = 1e-3
+_RIDGE = 1e-13  # of the mean diagonal: columns may be equal
+
+
+class NotConvergedError(RuntimeError):
+    """A solver ended before its tolerance was reached.
+
+    Attributes
+    ----------
+    solution : object
+        The best certified solution until then: feasible, with an honest gap.
+    """
+
+    def __init__(self, message: str, solution: object) -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
+class Proportions(NamedTuple):
+    """Weights of exemplars, and what prices others."""
+
+    weights: FloatArray
+    """q, shape (M,), ≥ 0 and of sum 1; exactly 0 for those that are not in the solution."""
+    value: float
+    """The objective at q, to be maximised."""
+    prices: FloatArray
+    """η, shape (N,)."""
+    bound: float
+    """What a price has to beat. By weak duality no weights of any exemplars in a set Z are better
+    than ``value + max over Z of Σ η_i k_z(x_i) - bound``."""
+
+
+def objective_value(objective: str, responses: FloatArray, penalty: float) -> float:
+    """Value of an objective, to be maximised, at combined responses γ, shape (N,).
+
+    Parameters
+    ----------
+    objective : {"log_likelihood", "margin", "margin_variance", "mean_variance"}
+        mean log γ; ρ = min γ; ρ - C mean (γ - ρ)²; mean γ - C var γ.
+    responses : ndarray, shape (N,)
+        γ ≥ 0; positive for the log-likelihood to be finite.
+    penalty : float
+        C ≥ 0, of the last two.
+
+    Examples
+    --------
+    >>> objective_value("mean_variance", np.array([1.0, 3.0]), 0.5)
+    1.5
+    """
+    if objective == "log_likelihood":
+        with np.errstate(divide="ignore"):
+            return float(np.log(responses).mean())
+    if objective == "mean_variance":
+        return float(responses.mean() - penalty * responses.var())
+    least = responses.min()
+    if objective == "margin":
+        return float(least)
+    return float(least - penalty * ((responses - least) ** 2).mean())
+
+
+def best_proportions(
+    responses: FloatArray,
+    objective: str = "log_likelihood",
+    *,
+    penalty: float = 1.0,
+    start: FloatArray | None = None,
+    tolerance: float = 1e-10,
+) -> Proportions:
+    """Weight exemplars optimally.
+
+    Parameters
+    ----------
+    responses : ndarray, shape (N, M)
+        K ≥ 0, at most 1 by order of magnitude. Every row has a positive entry.
+    objective : {"log_likelihood", "margin", "margin_variance", "mean_variance"}
+        See :func:`objective_value`.
+    penalty : float
+        C ≥ 0, of the last two.
+    start : ndarray, shape (M,), optional
+        Weights near the solution.
+    tolerance : float
+        Duality gap at which to stop, > 0; times the value where that is below 1 and positive (a
+        margin may be small).
+
+    Returns
+    -------
+    Proportions
+
+    Raises
+    ------
+    NotConvergedError
+        If 200 Newton steps don't suffice; its ``solution`` is the last one.
+
+    Examples
+    --------
+    >>> K = np.array([[1.0, 0.2], [1.0, 0.2], [0.2, 1.0]])
+    >>> found = best_proportions(K)
+    >>> found.weights.round(3)
+    array([0.75, 0.25])
+    >>> bool(np.allclose(found.prices @ K, 1.0))  # neither could be worth more
+    True
+    """
+    n_exemplars = responses.shape[1]
+    if start is None:
+        weights = np.full(n_exemplars, 1.0 / n_exemplars)
+    else:
+        weights = 0.9 * start / start.sum() + 0.1 / n_exemplars
+    if objective in ("margin", "margin_variance"):
+        curvature = 2.0 * penalty / len(responses) if objective == "margin_variance" else 0.0
+        solved = _margin(responses, weights, curvature, tolerance)
+    else:
+        solved = _smooth(responses, weights, objective, penalty, tolerance)
+    if not solved.converged:
+        found = _finished(responses, objective, penalty, solved)
+        raise NotConvergedError(
+            f"the proportions of {n_exemplars} exemplars did not converge to {tolerance:g} in "
+            f"{_MOST_STEPS} Newton steps: raise the tolerance",
+            found,
+        )
+    return _finished(responses, objective, penalty, solved)
+
+
+class _Solved(NamedTuple):
+    """Where an interior point ended."""
+
+    weights: FloatArray
+    costs: FloatArray
+    prices: FloatArray | None
+    converged: bool
+
+
+def _finished(
+    responses: FloatArray, objective: str, penalty: float, solved: _Solved
+) -> Proportions:
+    """Drop what is zero in the limit, and price at the rest."""
+    weights = np.where(solved.weights * 1e3 > solved.costs, solved.weights, 0.0)
+    weights = np.where(weights > 1e-12, weights, 0.0)
+    weights /= weights.sum()
+    combined = responses @ weights
+    if combined.min() <= 0.0 < (responses @ solved.weights).min():
+        weights = solved.weights / solved.weights.sum()
+        combined = responses @ weights
+    value = objective_value(objective, combined, penalty)
+    return Proportions(weights, value, *_prices(objective, combined, penalty, value, solved.prices))
+
+
+def _prices(
+    objective: str,
+    combined: FloatArray,
+    penalty: float,
+    value: float,
+    dual: FloatArray | None,
+) -> tuple[FloatArray, float]:
+    """Prices η and the bound that a price has to beat."""
+    n = len(combined)
+    if objective == "log_likelihood":
+        return 1.0 / (n * combined), 1.0
+    if objective == "mean_variance":
+        prices = (1.0 - 2.0 * penalty * (combined - combined.mean())) / n
+        return prices, float(prices @ combined)
+    assert dual is not None
+    prices = dual / dual.sum()
+    if objective == "margin":
+        return prices, value
+    # The dual function is -max_z Σ η k_z - Σ over η < 0 of N η²/(4 C).
+    lost = (
+        0.0 if penalty == 0.0 else n * float((np.minimum(prices, 0.0) ** 2).sum()) / 4.0 / penalty
+    )
+    return prices, value - lost
+
+
+def _newton_solver(hessian: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Solve H x = b by Cholesky's factors, with more and more of a ridge if it is not definite."""
+    ridge = _RIDGE * float(np.trace(hessian)) / len(hessian)
+    while True:
+        try:
+            regular = hessian.copy()
+            regular[np.diag_indices(len(hessian))] += ridge
+            factor = cho_factor(regular, lower=True, overwrite_a=True, check_finite=False)
+            return lambda b: np.asarray(cho_solve(factor, b, check_finite=False))
+        except LinAlgError:
+            ridge *= 100.0
+
+
+def _longest(values: FloatArray, direction: FloatArray) -> float:
+    """How far one may go until a positive value vanishes, at most 1."""
+    falling = direction < 0.0
+    if not falling.any():
+        return 1.0
+    return min(1.0, _TO_BOUNDARY * float((-values[falling] / direction[falling]).min()))
+
+
+def _is_small(complementarity: float, residual: float, tolerance: float) -> bool:
+    """Whether an iterate is good enough, or rounding keeps the residual from falling further."""
+    if complementarity >= tolerance:
+        return False
+    return residual < tolerance or complementarity < _ROUNDED * tolerance
+
+
+def _smooth(
+    responses: FloatArray, weights: FloatArray, objective: str, penalty: float, tolerance: float
+) -> _Solved:
+    """Minimise a smooth f(K q) over the simplex: -log-likelihood, or variance less mean.
+
+    ``costs`` are the multipliers of q ≥ 0, ``level`` that of Σ q = 1. Mehrotra's predictor gives
+    the centring.
+    """
+    n, m = responses.shape
+    likelihood = objective == "log_likelihood"
+    mean = responses.mean(axis=0)
+    centred = responses - mean
+    spread = None if likelihood else 2.0 * penalty / n * (centred.T @ centred)
+    costs = np.full(m, 1.0 if likelihood else max(float(mean.max()), _TINY))
+    level = 0.0
+    combined = responses @ weights
+    for _ in range(_MOST_STEPS):
+        if spread is None:
+            scaled = responses / combined[:, None]
+            gradient, hessian, scale = -scaled.sum(axis=0) / n, scaled.T @ scaled / n, 1.0
+        else:
+            gradient, hessian = spread @ weights - mean, spread.copy()
+            scale = max(float(np.abs(gradient).max()), _TINY)
+        residual = gradient + level - costs
+        gap = float(weights @ costs)
+        if _is_small(gap, float(np.abs(residual).max()), tolerance * scale):
+            return _Solved(weights, costs, None, True)
+        hessian[np.diag_indices(m)] += costs / weights
+        solve = _newton_solver(hessian)
+        by_level = solve(np.ones(m))
+        missing = 1.0 - float(weights.sum())
+        target: FloatArray = np.zeros(m)
+        for predicting in (True, False):
+            move = solve(target / weights - residual - costs)
+            up = (float(move.sum()) - missing) / float(by_level.sum())
+            move -= up * by_level
+            slope = (target - costs * move) / weights - costs
+            along, against = _longest(weights, move), _longest(costs, slope)
+            if predicting:
+                predicted = float((weights + along * move) @ (costs + against * slope))
+                target = np.full(m, gap / m * min(1.0, predicted / gap) ** 3)
+                if min(along, against) > 0.1:
+                    target -= move * slope
+        step = min(along, against)
+        change = responses @ move
+        if likelihood:
+            step = min(step, _longest(combined, change))
+        weights = weights + step * move
+        costs = costs + step * slope
+        level += step * up
+        combined = combined + step * change
+    return _Solved(weights, costs, None, False)
+
+
+class _Move(NamedTuple):
+    """A direction of all that :func:`_margin` iterates."""
+
+    weights: FloatArray
+    margin: float
+    slacks: FloatArray
+    level: float
+    pushes: FloatArray
+    costs: FloatArray
+
+
+class _MarginSystem:
+    """Newton's equations of :func:`_margin` at one iterate; unknowns are q, ρ and σ."""
+
+    def __init__(self, responses: FloatArray, at: _Move, curvature: float) -> None:
+        self.responses, self.at = responses, at
+        self.prices = at.pushes - curvature * at.slacks  # η
+        self.of_weights = at.level - responses.T @ self.prices - at.costs
+        self.of_margin = float(self.prices.sum()) - 1.0
+        self.combined = responses @ at.weights
+        self.of_slacks = self.combined - at.margin - at.slacks
+        self.complementarity = float(at.weights @ at.costs + at.slacks @ at.pushes)
+        self.curvature = curvature
+
+    def residual(self, scale: float) -> float:
+        """Largest violation of the equations."""
+        return max(
+            float(np.abs(self.of_weights).max()),
+            abs(self.of_margin) * scale,
+            float(np.abs(self.of_slacks).max()),
+        )
+
+    def factorise(self) -> None:
+        """Eliminate all unknowns but ρ and σ."""
+        at = self.at
+        self._stiffness = at.pushes / at.slacks + self.curvature
+        stiff = self.responses * self._stiffness[:, None]
+        hessian = self.responses.T @ stiff
+        hessian[np.diag_indices(len(hessian))] += at.costs / at.weights
+        self._solve = _newton_solver(hessian)
+        self._to_margin = -stiff.sum(axis=0)
+        self._by_margin = self._solve(self._to_margin)
+        self._by_level = self._solve(np.ones(len(hessian)))
+        to, by_margin, by_level = self._to_margin, self._by_margin, self._by_level
+        corner = float(self._stiffness.sum()) - float(to @ by_margin)
+        self._rest = np.array(
+            [[corner, -float(to @ by_level)], [-float(by_margin.sum()), -float(by_level.sum())]]
+        )
+
+    def towards(self, pushed: FloatArray, cost: FloatArray) -> _Move:
+        """Direction to where slacks times pushes, and weights times costs, are as given."""
+        at = self.at
+        # dη = pushed/s - ω - stiffness ds, and ds = K dq - dρ + of_slacks.
+        drive = pushed / at.slacks - at.pushes - self._stiffness * self.of_slacks
+        right = self.responses.T @ drive - self.of_weights + (cost / at.weights - at.costs)
+        own = self._solve(right)
+        missing = 1.0 - float(at.weights.sum())
+        sides = np.array(
+            [
+                -self.of_margin - float(drive.sum()) - float(self._to_margin @ own),
+                missing - float(own.sum()),
+            ]
+        )
+        margin, level = np.linalg.solve(self._rest, sides)
+        weights = own - margin * self._by_margin - level * self._by_level
+        slacks = self.responses @ weights - margin + self.of_slacks
+        pushes = (pushed - at.pushes * slacks) / at.slacks - at.pushes
+        costs = (cost - at.costs * weights) / at.weights - at.costs
+        return _Move(weights, float(margin), slacks, float(level), pushes, costs)
+
+
+def _margin(
+    responses: FloatArray, weights: FloatArray, curvature: float, tolerance: float
+) -> _Solved:
+    """Maximise ρ - (curvature / 2) Σ (γ - ρ)² under γ = K q ≥ ρ, q on the simplex.
+
+    The slacks γ - ρ and their multipliers ω, the ``pushes``, are iterates of their own.
+    """
+    n, m = responses.shape
+    combined = responses @ weights
+    margin = 0.5 * float(combined.min())
+    slacks = np.maximum(combined - margin, max(1e-3 * float((combined - margin).mean()), _TINY))
+    pushes = np.full(n, 1.0 / n)
+    level = 1.1 * float((pushes @ responses).max())
+    costs = np.maximum(level - pushes @ responses, 0.05 * level)
+    at = _Move(weights, margin, slacks, level, pushes, costs)
+    for _ in range(_MOST_STEPS):
+        system = _MarginSystem(responses, at, curvature)
+        # A penalised margin may be worth nothing; a plain one is the level.
+        floor = float(system.combined.mean()) if curvature > 0.0 else _TINY
+        scale = max(abs(at.level), floor)
+        small = tolerance * min(scale, 1.0)
+        if _is_small(system.complementarity, system.residual(scale), small):
+            return _Solved(at.weights, at.costs, system.prices, True)
+        system.factorise()
+        move = system.towards(np.zeros(n), np.zeros(m))
+        along = min(_longest(at.weights, move.weights), _longest(at.slacks, move.slacks))
+        against = min(_longest(at.costs, move.costs), _longest(at.pushes, move.pushes))
+        predicted = float(
+            (at.weights + along * move.weights) @ (at.costs + against * move.costs)
+            + (at.slacks + along * move.slacks) @ (at.pushes + against * move.pushes)
+        )
+        share = min(1.0, predicted / system.complementarity)
+        centring = system.complementarity / (n + m) * share**3
+        move = system.towards(
+            centring - move.slacks * move.pushes, centring - move.weights * move.costs
+        )
+        step = min(
+            _longest(at.weights, move.weights),
+            _longest(at.slacks, move.slacks),
+            _longest(at.costs, move.costs),
+            _longest(at.pushes, move.pushes),
+        )
+        at = _Move(
+            at.weights + step * move.weights,
+            at.margin + step * move.margin,
+            at.slacks + step * move.slacks,
+            at.level + step * move.level,
+            at.pushes + step * move.pushes,
+            at.costs + step * move.costs,
+        )
+    return _Solved(at.weights, at.costs, at.pushes - curvature * at.slacks, False)

@@ -1,0 +1,440 @@
+"""Exemplars anywhere against exemplars among the samples, EM and kernel density estimates.
+
+Parts, each of which can be left out with --only:
+
+table     Table 1 of the paper: mean log-likelihood (kernels of height 1) on 110 images of each
+          digit of USPS, pixels from 0 to 255, by convex clustering, INFEX, and EM with as many
+          components from 20 random starts. INFEX stops at a gap of 1e-6, priced from all samples.
+time      one INFEX fit of 1100 and of all 7291 images at sigma = 480, and the algorithm as the
+          paper prints it, on the first.
+codebook  Figures 3 and 4: margin and number of codebook vectors of INFEX and of kernel vector
+          quantization. INFEX ends after 40 rounds if it has not converged before.
+toy       Figures 1 and 2: a Gaussian and a ring; exemplars among the samples against a grid.
+penalty   the objectives with a variance, 500 points in 2 and in 10 dimensions.
+density   held-out log-density beside KernelDensity of the same bandwidth, and fit times beside
+          GaussianMixture with as many components; mixtures in 4 and in 16 dimensions.
+refit     the agent's partition: seconds of a warm refit to 2000 states in 4 dimensions.
+
+Run: python scripts/reproduce_infex.py --data FOLDER
+Takes zip.train.gz as usps.train.gz from the folder; without it the first three parts are left out.
+Runs are kept as they end in results/reproduce_infex.jsonl; writes results/infex_PART.csv and
+results/infex_codebook.png, results/infex_toy.png.
+"""
+
+import dataclasses
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from datasets import FloatArray, usps, write_rows
+from rich.console import Console
+from rich.table import Table
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import KernelDensity
+from threadpoolctl import threadpool_limits
+
+from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
+from oda_rl.agents import InfexPartition, Scaling, TwoTimescaleConfig
+from oda_rl.exemplar_pricing import squared_distances
+from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.infex import NotConvergedError, rule_of_thumb
+from oda_rl.infex_plots import plot_density
+from oda_rl.mixture_proportions import best_proportions
+from oda_rl.plotting import COLORS, new_axes
+from oda_rl.report import save_figure
+
+RESULTS = Path("results")
+PER_DIGIT = 110
+SIGMAS = (440.0, 460.0, 480.0, 500.0, 520.0, 540.0)
+RADII = (800.0, 1000.0, 1200.0, 1400.0, 1600.0, 1800.0, 2000.0)
+EM_RUNS = 20
+NEEDS_DATA = ("table", "time", "codebook")
+GRID_SIZES = (4, 6, 8, 10, 15, 20, 30)
+TOY_SIGMA = 2.5
+ROUNDS = 40
+# Of Silverman's bandwidth. At half of it, every sample in 16 dimensions is its own exemplar.
+FACTORS = {4: (0.5, 0.75, 1.0, 1.5, 2.0), 16: (0.75, 1.0, 1.5, 2.0)}
+Row = dict[str, Any]
+
+
+def images(folder: str, rng: np.random.Generator | None) -> FloatArray:
+    """All training images, or 110 of each digit."""
+    points, digits = usps(Path(folder, "usps.train.gz"))
+    points = 127.5 * points
+    if rng is None:
+        return points
+    rows = [rng.choice(np.flatnonzero(digits == c), PER_DIGIT, replace=False) for c in range(10)]
+    return points[np.concatenate(rows)]
+
+
+def fitted(model: Any, points: FloatArray) -> tuple[Any, float]:
+    """Fit, as far as it goes, and the seconds that took."""
+    begun = time.perf_counter()
+    try:
+        model.fit(points)
+    except NotConvergedError as error:
+        model = error.solution
+    return model, time.perf_counter() - begun
+
+
+def expectation_maximisation(
+    points: FloatArray, sigma: float, n: int, rng: np.random.Generator
+) -> float:
+    """Mean log-likelihood of n components of one width after EM from random samples."""
+    scaled = (points - points.mean(axis=0)) / sigma
+    squares = np.einsum("ij,ij->i", scaled, scaled)
+    exemplars = scaled[rng.choice(len(scaled), n, replace=False)]
+    weights, last = np.full(n, 1.0 / n), -np.inf
+    while True:
+        shares = np.exp(-0.5 * squared_distances(exemplars, scaled, squares).T) * weights
+        combined = shares.sum(axis=1, keepdims=True)
+        value = float(np.log(combined).mean())
+        if value - last < 1e-9:
+            return value
+        last = value
+        shares /= combined
+        sizes = np.maximum(shares.sum(axis=0), 1e-300)
+        weights, exemplars = sizes / len(scaled), shares.T @ scaled / sizes[:, None]
+
+
+def table(folder: str, seed: int, sigma: float) -> Row:
+    """One line of Table 1 on one subset."""
+    points = images(folder, np.random.default_rng(seed))
+    convex = ConvexClustering(bandwidth=sigma, tol=1e-7).fit(points)
+    infex, seconds = fitted(INFEX(bandwidth=sigma, random_state=seed), points)
+    n = len(infex.weights_)
+    begun = time.perf_counter()
+    runs = [
+        expectation_maximisation(points, sigma, n, np.random.default_rng([seed, run]))
+        for run in range(EM_RUNS)
+    ]
+    return {
+        "convex": convex.objective_value_, "convex_n": len(convex.weights_),
+        "infex": infex.objective_value_, "infex_n": n, "gap": infex.duality_gap_,
+        "certificate": infex.certificate_, "em_best": max(runs), "em_mean": float(np.mean(runs)),
+        "infex_seconds": seconds, "em_seconds": time.perf_counter() - begun,
+    }  # fmt: skip
+
+
+def as_printed(points: FloatArray, tolerance: float) -> tuple[float, int]:
+    """Algorithm 1 with mean shift from every sample in each round: likelihood, exemplars."""
+    points = points - points.mean(axis=0)
+    squares = np.einsum("ij,ij->i", points, points)
+    prices, bound = np.full(len(points), 1.0 / len(points)), 0.0
+    exemplars = points[:0]
+    weights, value = np.zeros(0), -np.inf
+    while True:
+        at, modes = points.copy(), []
+        while len(at):
+            shares = np.exp(-0.5 * squared_distances(at, points, squares)) * prices
+            onward = shares @ points / shares.sum(axis=1, keepdims=True)
+            ended = np.linalg.norm(onward - at, axis=1) < 1e-5
+            modes.append(onward[ended])
+            at = onward[~ended]
+        found = np.unique(np.concatenate(modes).round(2), axis=0)
+        heights = np.exp(-0.5 * squared_distances(found, points, squares)) @ prices
+        if heights.max() - bound < tolerance:
+            return value, int((weights > 0.0).sum())
+        exemplars = np.concatenate([exemplars[weights > 0.0], found[heights > bound]])
+        solved = best_proportions(np.exp(-0.5 * squared_distances(points, exemplars)))
+        weights, value, prices, bound = solved.weights, solved.value, solved.prices, 1.0
+
+
+def timing(folder: str, seed: int, images_used: str) -> Row:
+    """Seconds of INFEX on a subset, on all, and of the algorithm as printed on the subset."""
+    whole = images_used == "all"
+    points = images(folder, None if whole else np.random.default_rng(seed))
+    if images_used == "as printed":
+        begun = time.perf_counter()
+        value, n = as_printed(points / 480.0, 1e-4)
+        return {"seconds": time.perf_counter() - begun, "value": value,
+                "n": n, "gap": float("nan")}  # fmt: skip
+    runs = [fitted(INFEX(bandwidth=480.0, random_state=s), points) for s in range(3)]
+    model = runs[0][0]
+    return {
+        "seconds": float(np.median([seconds for _, seconds in runs])),
+        "value": model.objective_value_, "n": len(model.weights_), "gap": model.duality_gap_,
+    }  # fmt: skip
+
+
+def codebook(folder: str, seed: int, radius: float) -> Row:
+    """Margins and sizes at one distortion."""
+    points = images(folder, np.random.default_rng(seed))
+    fixed = KernelVectorQuantization(max_distortion=radius).fit(points)
+    model = INFEX(
+        "margin", kernel="disc", bandwidth=radius, tol=1e-3, max_rounds=ROUNDS, random_state=seed
+    )
+    infex, seconds = fitted(model, points)
+    return {
+        "kvq": fixed.objective_value_, "kvq_n": len(fixed.weights_),
+        "infex": infex.objective_value_, "infex_n": len(infex.weights_),
+        "ratio": infex.objective_value_ / fixed.objective_value_, "gap": infex.duality_gap_,
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def ring_and_gaussian(rng: np.random.Generator) -> FloatArray:
+    """66 points: 33 of a Gaussian at (5, 5), 33 of a ring around (0, 0)."""
+    angles = rng.uniform(0.0, 2.0 * np.pi, 33)
+    radius = rng.uniform(1.6, 2.0, 33)
+    ring = radius[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
+    return np.concatenate([ring, 5.0 + 0.5 * rng.normal(size=(33, 2))])
+
+
+def grid(n: int) -> FloatArray:
+    """Candidates in [-2, 7]²."""
+    axis = np.linspace(-2.0, 7.0, n)
+    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+
+def toy(seed: int, candidates: int) -> Row:
+    """Likelihood with a grid of n² candidates; 0: the samples; -1: anywhere."""
+    points = ring_and_gaussian(np.random.default_rng(seed))
+    if candidates < 0:
+        model: Any = INFEX(bandwidth=TOY_SIGMA, random_state=seed).fit(points)
+    else:
+        given = None if candidates == 0 else grid(candidates)
+        model = ConvexClustering(TOY_SIGMA, candidates=given).fit(points)
+    return {"value": model.objective_value_, "n": len(model.weights_)}
+
+
+def penalty(seed: int, objective: str, d: int, c: float) -> Row:
+    """Gap that an objective with a variance is brought to."""
+    rng = np.random.default_rng(seed)
+    centres = 2.0 * rng.normal(size=(5, d))
+    points = centres[rng.integers(5, size=500)] + rng.normal(size=(500, d))
+    model = INFEX(objective, C=c, bandwidth=1.0 if d == 2 else 2.5, tol=1e-4, random_state=seed)
+    model, seconds = fitted(model, points)
+    return {
+        "value": model.objective_value_,
+        "gap": model.duality_gap_, "n": len(model.weights_), "rounds": model.n_iter_,
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def density(seed: int, d: int, factor: float) -> Row:
+    """Held-out log-density at a multiple of Silverman's bandwidth."""
+    rng = np.random.default_rng(seed)
+    centres = 3.0 * rng.normal(size=(5, d))
+    spreads = rng.uniform(0.5, 1.5, size=(5, d))
+    labels = rng.integers(5, size=4000)
+    points = centres[labels] + spreads[labels] * rng.normal(size=(4000, d))
+    train, held = points[:2000], points[2000:]
+    bandwidth = factor * rule_of_thumb(train, "silverman")
+    kernels = KernelDensity(bandwidth=bandwidth).fit(train)
+    infex, seconds = fitted(INFEX(bandwidth=bandwidth, random_state=seed), train)
+    begun = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its EM may not have converged
+        GaussianMixture(len(infex.weights_), random_state=seed).fit(train)
+    return {
+        "bandwidth": bandwidth, "infex": infex.score(held),
+        "kernels": float(kernels.score_samples(held).mean()),
+        "share": len(infex.weights_) / len(train), "gap": infex.duality_gap_,
+        "seconds": seconds, "mixture_seconds": time.perf_counter() - begun,
+    }  # fmt: skip
+
+
+def refit(seed: int) -> Row:
+    """Seconds of the partition's refits: the first to 2000 states, and after every 200 others."""
+    rng = np.random.default_rng(seed)
+    cells = InfexPartition(4, TwoTimescaleConfig(infex_first_refit=10**6), rng)
+    cells.start(Scaling(np.eye(4) / np.sqrt(2.0), np.zeros(4), np.ones(4)))
+    centres = 1.5 * rng.normal(size=(6, 4))
+    seconds = []
+    for drift in range(12):
+        for _ in range(200 if drift else 2000):
+            cells.observe(centres[rng.integers(6)] + 0.05 * drift + 0.5 * rng.normal(size=4))
+        begun = time.perf_counter()
+        cells.reshape()
+        seconds.append(time.perf_counter() - begun)
+    return {"cold": seconds[0], "warm": float(np.median(seconds[1:])), "n": cells.n_cells}
+
+
+PARTS: dict[str, Callable[..., Row]] = {
+    "table": table, "time": timing, "codebook": codebook, "toy": toy, "penalty": penalty,
+    "density": density, "refit": refit,
+}  # fmt: skip
+
+
+def run(*, part: str, threads: int, **setting: Any) -> Row:
+    """One run of one part."""
+    with threadpool_limits(threads):
+        # Compiles; once is enough for a process, but no run knows whether it is the first.
+        INFEX(bandwidth=1.0).fit(np.random.default_rng(0).normal(size=(40, 3)))
+        return PARTS[part](**setting)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to do, and where."""
+
+    data: Path | None = None
+    """Folder of usps.train.gz."""
+    seeds: int = 3
+    """Subsets of the images, and draws of everything else."""
+    first_seed: int = 100
+    """The others follow it."""
+    only: tuple[str, ...] = ()
+    """Names of the parts to do; all by default."""
+    execution: Execution = dataclasses.field(default_factory=lambda: Execution(workers=1))
+    """Where to run; by default nothing runs beside a fit that is timed."""
+
+
+def settings(options: Options) -> list[dict[str, Any]]:
+    """Arguments of :func:`run`; stops if the file is missing, which is no matter of one run."""
+    unknown = set(options.only) - set(PARTS)
+    if unknown:
+        sys.exit(f"--only names {sorted(unknown)}: the parts are {list(PARTS)}")
+    folder = None if options.data is None else str(options.data.resolve())
+    if folder is not None:
+        usps(Path(folder, "usps.train.gz"))
+    varied: dict[str, list[dict[str, Any]]] = {
+        "table": [{"sigma": sigma} for sigma in SIGMAS],
+        "time": [{"images_used": name} for name in ("subset", "all", "as printed")],
+        "codebook": [{"radius": radius} for radius in RADII],
+        "toy": [{"candidates": n} for n in (-1, 0, *GRID_SIZES)],
+        "penalty": [
+            {"objective": objective, "d": d, "c": c}
+            for objective in ("margin_variance", "mean_variance")
+            for d in (2, 10)
+            for c in (1.0, 10.0)
+        ],
+        "density": [{"d": d, "factor": factor} for d in FACTORS for factor in FACTORS[d]],
+        "refit": [{}],
+    }
+    chosen = []
+    for part, variants in varied.items():
+        if (options.only and part not in options.only) or (folder is None and part in NEEDS_DATA):
+            continue
+        seeds = 1 if part == "time" else options.seeds
+        where = {"folder": folder} if part in NEEDS_DATA else {}
+        chosen += [
+            {"part": part, "threads": 1, "seed": seed, **where, **variant}
+            for variant in variants
+            for seed in range(options.first_seed, options.first_seed + seeds)
+        ]
+    return chosen
+
+
+def column(rows: list[Row], key: str) -> FloatArray:
+    """One figure of some rows."""
+    return np.array([row[key] for row in rows])
+
+
+def report(console: Console, part: str, rows: list[Row]) -> None:
+    """Print medians over the seeds, a line for each variant."""
+    numbers = [key for key, value in rows[0].items() if isinstance(value, float | int)]
+    numbers = [key for key in numbers if key not in ("seed", "threads")]
+    varied = ("images_used", "objective", "sigma", "radius", "candidates", "d", "c", "factor")
+    by = [key for key in varied if key in rows[0]]
+    shown = Table(*by, *(key for key in numbers if key not in by), title=part, box=None)
+    variants: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        variants.setdefault(tuple(row[key] for key in by), []).append(row)
+    for variant, own in variants.items():
+        medians = [np.median(column(own, key)) for key in numbers if key not in by]
+        shown.add_row(*map(str, variant), *(f"{value:.5g}" for value in medians))
+    console.print(shown)
+
+
+def verdicts(part: str, rows: list[Row]) -> list[str]:
+    """Say what was claimed, and in how many runs it holds."""
+    claims: dict[str, Callable[[Row], bool]] = {}
+    if part == "table":
+        claims["INFEX >= EM best >= EM mean >= convex clustering"] = lambda row: (
+            row["infex"] >= row["em_best"] - 1e-9
+            and row["em_best"] >= row["em_mean"] >= row["convex"]
+        )
+        claims["gap <= 1e-6, priced from all samples"] = lambda row: (
+            row["gap"] <= 1e-6 and row["certificate"] == "all samples"
+        )
+        claims["time <= 1/5 of 20 EM runs, at sigma = 480"] = lambda row: (
+            row["infex_seconds"] <= 0.2 * row["em_seconds"] or row["sigma"] != 480.0
+        )
+    elif part == "codebook":
+        claims["margin >= KVQ's"] = lambda row: row["infex"] >= row["kvq"] * (1.0 - 1e-9)
+        claims["margin >= twice KVQ's from 1200 to 1600"] = lambda row: (
+            row["ratio"] >= 2.0 or not 1200.0 <= row["radius"] <= 1600.0
+        )
+        claims["fewer codebook vectors from 1000 on"] = lambda row: (
+            row["infex_n"] < row["kvq_n"] or row["radius"] < 1000.0
+        )
+    elif part == "penalty":
+        claims["gap <= 1e-4"] = lambda row: row["gap"] <= 1e-4
+    elif part == "density":
+        claims["held-out density >= KernelDensity's"] = lambda row: row["infex"] >= row["kernels"]
+        claims["at most 10 % of its exemplars"] = lambda row: row["share"] <= 0.1
+    elif part == "refit":
+        claims["warm refit <= 50 ms"] = lambda row: row["warm"] <= 0.05
+    return [
+        f"{part}: {text}: {sum(map(claim, rows))} of {len(rows)}" for text, claim in claims.items()
+    ]
+
+
+def draw_codebook(rows: list[Row]) -> Path:
+    """Draw Figures 3 and 4."""
+    left, right = new_axes(9.0, 4.0, columns=2)
+    for color, name, label in zip(COLORS, ("infex", "kvq"), ("INFEX", "KVQ"), strict=False):
+        for ax, key in ((left, name), (right, f"{name}_n")):
+            ax.plot(column(rows, "radius"), column(rows, key), "o", color=color, label=label,
+                    markersize=4, alpha=0.7)  # fmt: skip
+    left.set(xlabel="maximum distortion h", ylabel="margin", yscale="log")
+    right.set(xlabel="maximum distortion h", ylabel="codebook vectors")
+    left.legend(frameon=False)
+    return save_figure(left, RESULTS / "infex_codebook.png")
+
+
+def draw_toy(rows: list[Row], seed: int) -> Path:
+    """Draw Figures 1 and 2 for one draw."""
+    axes = new_axes(12.5, 4.0, columns=3)
+    points = ring_and_gaussian(np.random.default_rng(seed))
+    fixed = ConvexClustering(TOY_SIGMA).fit(points)
+    infex = INFEX(bandwidth=TOY_SIGMA, random_state=seed).fit(points)
+    for ax, model, title in zip(axes, (fixed, infex), ("samples", "anywhere"), strict=False):
+        plot_density(model, points, ax)
+        ax.set_title(f"exemplars: {title}", loc="left")
+    own = [row for row in rows if row["seed"] == seed]
+    on_grid = [row for row in own if row["candidates"] > 0]
+    axes[2].plot(column(on_grid, "candidates"), column(on_grid, "value"), "o-", color=COLORS[0],
+                 label="grid")  # fmt: skip
+    for row, color, label in zip(own, COLORS[1:], ("anywhere", "samples"), strict=False):
+        axes[2].axhline(row["value"], color=color, label=label)
+    axes[2].set(xlabel="candidates along each side", ylabel="mean log-likelihood")
+    axes[2].legend(frameon=False)
+    return save_figure(axes[0], RESULTS / "infex_toy.png")
+
+
+def main(options: Options) -> None:
+    """Run all parts, print what came out, and draw."""
+    console = Console()
+    path = RESULTS / "reproduce_infex.jsonl"
+    runs = run_all(run, settings(options), path, options.execution, title="runs")
+    for line in failures(runs):
+        console.print(line, markup=False)
+    rows = rows_of(runs)
+    if not rows:
+        sys.exit("there is nothing to show: no run has succeeded")
+    for part in dict.fromkeys(row["part"] for row in rows):
+        own = [
+            {key: value for key, value in row.items() if key not in ("part", "folder")}
+            for row in rows
+            if row["part"] == part
+        ]
+        write_rows(RESULTS / f"infex_{part}.csv", own)
+        report(console, part, own)
+        for line in verdicts(part, own):
+            console.print(line, markup=False)
+        if part == "codebook":
+            console.print(f"written: {draw_codebook(own)}")
+        if part == "toy":
+            console.print(f"written: {draw_toy(own, options.first_seed)}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))

@@ -1,0 +1,461 @@
+"""Exemplars anywhere: estimators, masters, pricing, certificates."""
+
+import re
+import warnings
+
+import numpy as np
+import oracles
+import pytest
+from matplotlib.axes import Axes
+from scipy.integrate import dblquad
+from sklearn.datasets import load_digits
+from sklearn.neighbors import KernelDensity
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
+from oda_rl.column_generation import Problem, generate
+from oda_rl.exemplar_pricing import KERNELS, Samples, leaders
+from oda_rl.infex import NotConvergedError, rule_of_thumb
+from oda_rl.infex_plots import plot_density, plot_images, plot_rounds
+from oda_rl.mixture_proportions import OBJECTIVES, best_proportions, objective_value
+
+KERNEL_NAMES = ("gaussian", "epanechnikov", "disc")
+
+
+def blobs(n, d, seed, spread=2.0):
+    rng = np.random.default_rng(seed)
+    centres = spread * rng.normal(size=(5, d))
+    return centres[rng.integers(5, size=n)] + rng.normal(size=(n, d))
+
+
+def fitted(model, points):
+    """Fit, and take what there is if it does not converge."""
+    try:
+        return model.fit(points)
+    except NotConvergedError as error:
+        return error.solution
+
+
+@parametrize_with_checks(
+    [
+        INFEX(),
+        INFEX("mean_variance", tol=1e-4),
+        ConvexClustering(),
+        KernelVectorQuantization(max_distortion=2.0),
+    ]
+)
+def test_they_are_scikit_learn_estimators(estimator, check):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "bandwidth=.* is so small", UserWarning)
+        check(estimator)
+
+
+# Master problems.
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(("n", "m"), [(60, 20), (120, 150)])
+def test_weights_are_those_of_clarabel(objective, n, m):
+    rng = np.random.default_rng(n)
+    points, exemplars = rng.normal(size=(n, 3)), rng.normal(size=(m, 3))
+    responses = np.exp(-((points[:, None] - exemplars) ** 2).sum(axis=2))
+    for penalty in (0.5, 30.0):
+        found = best_proportions(responses, objective, penalty=penalty)
+        assert found.weights.min() >= 0.0
+        assert found.weights.sum() == pytest.approx(1.0)
+        gamma = responses @ found.weights
+        expected = oracles.exemplar_objective(objective, gamma.tolist(), penalty)
+        assert found.value == pytest.approx(expected, abs=1e-12)
+        reference = oracles.best_proportions(responses, objective, penalty)
+        assert found.value == pytest.approx(reference, abs=2e-7)
+        # No column is worth more than the bound: the certificate of the finite problem.
+        assert (found.prices @ responses).max() - found.bound < 1e-7
+        if not objective.endswith("variance"):
+            assert found.prices.min() >= 0.0
+        elif penalty > 1.0:
+            assert found.prices.min() < 0.0
+
+
+def test_equal_and_useless_columns_do_no_harm():
+    responses = np.array([[1.0, 1.0, 0.1, 0.0], [0.2, 0.2, 1.0, 0.0]])
+    for objective in OBJECTIVES:
+        found = best_proportions(responses, objective)
+        assert found.weights[3] == 0.0
+        half = best_proportions(responses[:, [0, 2]], objective)
+        assert found.value == pytest.approx(half.value, abs=1e-9)
+
+
+def test_weights_that_do_not_converge_are_attached(monkeypatch):
+    monkeypatch.setattr("oda_rl.mixture_proportions._MOST_STEPS", 2)
+    responses = np.random.default_rng(0).random((30, 10))
+    with pytest.raises(NotConvergedError, match="raise the tolerance") as caught:
+        best_proportions(responses)
+    assert caught.value.solution.weights.sum() == pytest.approx(1.0)
+
+
+# Pricing.
+
+
+def test_climbs_end_where_mean_shift_ends():
+    points = blobs(100, 3, 0)
+    samples = Samples(points)
+    prices = np.random.default_rng(1).random(100)
+    modes, heights = samples.modes(prices, KERNELS["gaussian"], samples.points)
+    modes, heights = samples.finished(prices, KERNELS["gaussian"], modes, heights, 0.0)
+    ends = np.array([oracles.mean_shift(samples.points, prices, x) for x in samples.points])
+    ends = ends[leaders(ends, 0.05)]
+    tops = samples.heights(ends, prices, KERNELS["gaussian"])
+    assert len(modes) == len(ends)
+    np.testing.assert_allclose(np.sort(heights), np.sort(tops), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "epanechnikov"])
+def test_climbs_with_prices_of_both_signs_end_at_maxima(kernel):
+    points = blobs(100, 2, 3)
+    samples, chosen = Samples(points), KERNELS[kernel]
+    prices = np.random.default_rng(2).normal(size=100)
+    modes, heights = samples.modes(prices, chosen, samples.points)
+    modes, heights = samples.finished(prices, chosen, modes, heights, -np.inf)
+    grid = np.stack(np.meshgrid(*[np.linspace(-7.0, 7.0, 200)] * 2), axis=-1).reshape(-1, 2)
+    best = samples.heights(grid, prices, chosen).max()
+    assert heights[0] >= best - 1e-3 * abs(best)
+    around = modes[0] + 0.02 * np.random.default_rng(3).normal(size=(200, 2))
+    assert samples.heights(around, prices, chosen).max() <= heights[0] + 1e-9
+
+
+def test_leaders_are_apart_and_all_are_near_one():
+    points = np.random.default_rng(0).random((300, 2))
+    chosen = points[leaders(points, 0.2)]
+    distances = np.linalg.norm(points[:, None] - chosen, axis=2)
+    assert distances.min(axis=1).max() <= 0.2
+    between = np.linalg.norm(chosen[:, None] - chosen, axis=2)
+    assert between[~np.eye(len(chosen), dtype=bool)].min() > 0.2
+
+
+# What the estimators find.
+
+
+def test_it_is_a_weighted_kernel_density_estimate():
+    points = blobs(200, 3, 0)
+    model = INFEX(bandwidth=1.1, random_state=0).fit(points)
+    reference = KernelDensity(bandwidth=1.1).fit(model.exemplars_, sample_weight=model.weights_)
+    held = blobs(50, 3, 1)
+    np.testing.assert_allclose(model.score_samples(held), reference.score_samples(held), rtol=1e-9)
+    assert model.score(held) == pytest.approx(reference.score(held) / 50)
+    far = np.full((1, 3), 1e4)  # where responses underflow
+    assert np.isfinite(model.score_samples(far)).all()
+    assert model.predict_proba(far).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_density_responses_and_samples_agree(kernel):
+    points = blobs(60, 2, 4)
+    model = fitted(INFEX(kernel=kernel, bandwidth=2.5, tol=1e-2, random_state=0), points)
+    total, _ = dblquad(
+        lambda y, x: np.exp(model.score_samples([[x, y]])[0]), -9, 9, -9, 9, epsabs=0.02
+    ) if kernel == "gaussian" else (1.0, 0.0)  # fmt: skip
+    assert total == pytest.approx(1.0, abs=0.02)
+    weighted = [
+        [w * oracles.exemplar_response(kernel, x, z, 2.5)
+         for z, w in zip(model.exemplars_, model.weights_, strict=True)]
+        for x in points
+    ]  # fmt: skip
+    shares = np.array(weighted) / np.sum(weighted, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(points), shares, atol=1e-9)
+    np.testing.assert_array_equal(model.predict(points), shares.argmax(axis=1))
+    np.testing.assert_array_equal(model.labels_, shares.argmax(axis=1))
+    drawn, labels = model.sample(20_000, random_state=0)
+    np.testing.assert_allclose(
+        np.bincount(labels, minlength=len(model.weights_)) / 20_000, model.weights_, atol=0.02
+    )
+    offsets = (drawn - model.exemplars_[labels]) / 2.5
+    # E r² in the plane: 2 of a Gaussian, d/(d + 4) of Epanechnikov's, d/(d + 2) of the disc.
+    expected = {"gaussian": 2.0, "epanechnikov": 1 / 3, "disc": 0.5}[kernel]
+    assert (offsets**2).sum(axis=1).mean() == pytest.approx(expected, rel=0.03)
+    if kernel != "gaussian":
+        assert np.isfinite(model.score_samples(drawn)).all()
+        # A uniform draw over the discs' box integrates to 1 within its error.
+        low, high = drawn.min(axis=0), drawn.max(axis=0)
+        box = np.random.default_rng(1).uniform(low, high, size=(40_000, 2))
+        mass = np.exp(model.score_samples(box)).mean() * np.prod(high - low)
+        assert mass == pytest.approx(1.0, abs=0.03)
+
+
+def test_the_likelihood_is_certified():
+    points = blobs(150, 2, 5)
+    model = INFEX(bandwidth=0.8, random_state=0).fit(points)
+    assert model.duality_gap_ <= 1e-6
+    assert model.certificate_ == "all samples"
+    # Whatever weights of whatever exemplars: here a grid far finer than the bandwidth.
+    axis = np.linspace(-7.0, 7.0, 36)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    dense = ConvexClustering(0.8, candidates=grid).fit(points)
+    assert dense.objective_value_ <= model.objective_value_ + model.duality_gap_
+    assert dense.objective_value_ == pytest.approx(model.objective_value_, abs=5e-3)
+    values = [entry.objective for entry in model.history_]
+    assert (np.diff(values) >= -1e-9).all()
+    assert model.history_[-1].gap == model.duality_gap_
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_it_is_never_worse_than_the_exemplars_it_began_with(objective, kernel):
+    # Theorem 2, on random sets that hold the samples or not, whatever else may go wrong.
+    for seed in range(3):
+        points = blobs(60, 3, seed)
+        rng = np.random.default_rng(seed)
+        start = points[rng.permutation(60)[:30]] if seed % 2 else points
+        start = start + (0.2 * rng.normal(size=start.shape) if seed == 2 else 0.0)
+        bandwidth, penalty = 3.5, 2.0
+        samples = Samples(points / bandwidth)
+        responses = samples.responses(start / bandwidth - samples.origin, KERNELS[kernel])
+        if responses.max(axis=1).min() <= 0.0:
+            continue  # these alone are infeasible
+        fixed = best_proportions(responses, objective, penalty=penalty)
+        model = INFEX(
+            objective, kernel=kernel, bandwidth=bandwidth, C=penalty, init=start, tol=1e-3,
+            max_rounds=5, random_state=0,
+        )  # fmt: skip
+        model = fitted(model, points)
+        assert model.objective_value_ >= fixed.value - 1e-8
+        gamma = samples.responses(model.exemplars_ / bandwidth - samples.origin, KERNELS[kernel])
+        own = objective_value(objective, gamma @ model.weights_, penalty)
+        assert model.objective_value_ == pytest.approx(own, abs=1e-9)
+
+
+@pytest.mark.parametrize("objective", ["margin", "margin_variance", "mean_variance"])
+def test_other_objectives_converge_too(objective):
+    points = blobs(200, 2, 6)
+    model = INFEX(objective, bandwidth=1.0, C=5.0, tol=1e-4, random_state=0).fit(points)
+    assert model.duality_gap_ <= 1e-4
+    assert model.certificate_ == ("all samples" if objective == "margin" else "local")
+    axis = np.linspace(-7.0, 7.0, 30)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    samples = Samples(points)
+    responses = samples.responses(grid - samples.origin, KERNELS["gaussian"])
+    fixed = best_proportions(responses, objective, penalty=5.0)
+    assert fixed.value <= model.objective_value_ + model.duality_gap_ + 1e-9
+
+
+def test_free_codevectors_cover_better_than_samples():
+    # Opposite corners of squares: a ball around the middle covers what no ball around a corner can.
+    corners = np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
+    points = np.concatenate([corners, corners, corners + 10.0])
+    with pytest.warns(UserWarning, match="max_distortion|every sample"):
+        fixed = KernelVectorQuantization(max_distortion=1.5).fit(points)
+    assert fixed.objective_value_ == pytest.approx(1 / 8)
+    model = INFEX("margin", kernel="disc", bandwidth=1.5, random_state=0).fit(points)
+    assert model.objective_value_ == pytest.approx(1 / 2)
+    np.testing.assert_allclose(np.sort(model.exemplars_[:, 0]), [0.0, 10.0], atol=0.07)
+    assert model.certificate_ == "local"
+
+
+def test_quantization_covers_with_few_samples():
+    points = np.random.default_rng(0).random((150, 2))
+    model = KernelVectorQuantization(max_distortion=0.25).fit(points)
+    distances = np.linalg.norm(points[:, None] - model.exemplars_, axis=2)
+    assert distances.min(axis=1).max() <= 0.25
+    covered = (distances <= 0.25 * (1 + 1e-9)) @ model.weights_
+    assert covered.min() == pytest.approx(model.objective_value_, abs=1e-9)
+    assert model.duality_gap_ < 1e-8
+    assert model.certificate_ == "exact"
+    assert len(model.weights_) < 40
+
+
+def test_convex_clustering_is_lashkari_and_gollands_fixed_point():
+    points = blobs(80, 2, 7)
+    model = ConvexClustering(bandwidth=1.0).fit(points)
+    responses = np.exp(-0.5 * ((points[:, None] - points) ** 2).sum(axis=2))
+    weights = np.full(80, 1 / 80)
+    for _ in range(5000):  # their multiplicative update
+        weights = weights * (responses.T @ (1.0 / (responses @ weights))) / 80
+    value = np.log(responses @ weights).mean()
+    assert model.objective_value_ == pytest.approx(value, abs=1e-4)
+    assert model.objective_value_ >= value - 1e-9
+    better = INFEX(bandwidth=1.0, random_state=0).fit(points)
+    assert better.objective_value_ > model.objective_value_
+
+
+def test_warm_start_goes_on_where_it_was():
+    points = load_digits().data
+    model = INFEX(bandwidth=14.0, warm_start=True, random_state=0).fit(points[:500])
+    moved = np.concatenate([points[:450], points[500:550]])
+    again = len(model.fit(moved).history_)
+    cold = INFEX(bandwidth=14.0, random_state=0).fit(moved)
+    assert model.objective_value_ == pytest.approx(cold.objective_value_, abs=2e-6)
+    assert again <= len(cold.history_)
+    with pytest.raises(ValueError, match="warm_start needs 64 features"):
+        model.fit(points[:, :10])
+
+
+def test_same_seed_same_bits():
+    points = blobs(100, 2, 8)
+    one, other = (INFEX(bandwidth=0.7, random_state=3).fit(points) for _ in range(2))
+    np.testing.assert_array_equal(one.exemplars_, other.exemplars_)
+    np.testing.assert_array_equal(one.weights_, other.weights_)
+
+
+def test_scale_and_place_do_not_matter():
+    points = blobs(100, 2, 9)
+    one = INFEX(bandwidth=1.0, random_state=0).fit(points)
+    other = INFEX(bandwidth=1e6, random_state=0).fit(1e6 * points + 1e9)
+    np.testing.assert_allclose(other.exemplars_ / 1e6 - 1e3, one.exemplars_, atol=1e-3)
+    assert other.objective_value_ == pytest.approx(one.objective_value_, abs=1e-5)
+
+
+def test_bandwidth_rules():
+    points = blobs(300, 2, 10, spread=4.0)
+    scott, silverman = (
+        INFEX(bandwidth=rule, tol=1e-3).fit(points) for rule in ("scott", "silverman")
+    )
+    assert scott.bandwidth_ == rule_of_thumb(points, "scott")
+    assert silverman.bandwidth_ == pytest.approx(scott.bandwidth_)  # they agree in the plane
+    chosen = INFEX(bandwidth="cv", tol=1e-3, random_state=0).fit(points)
+    assert 0.6 < chosen.bandwidth_ < 1.6  # the blobs' own deviation is 1
+    held = blobs(300, 2, 10, spread=4.0)[150:]
+    assert chosen.score(held) > scott.score(held) - 0.05
+    with pytest.raises(ValueError, match="n_samples"):
+        INFEX(bandwidth="cv").fit(points[:2])
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, -1.0, np.nan, "wide"])
+def test_bandwidths_that_are_none(bandwidth):
+    for model in (INFEX(bandwidth=bandwidth), ConvexClustering(bandwidth=bandwidth)):
+        with pytest.raises(ValueError, match="'bandwidth' parameter"):
+            model.fit([[0.0], [1.0]])
+
+
+@pytest.mark.parametrize("bandwidth", [1e-3, 1e-9, 1e-60])
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_a_bandwidth_may_be_tiny(bandwidth, kernel):
+    points = blobs(40, 2, 11)
+    with pytest.warns(UserWarning, match="every sample is its own exemplar"):
+        model = INFEX(kernel=kernel, bandwidth=bandwidth).fit(points)
+    np.testing.assert_allclose(model.weights_, 1 / 40)
+    np.testing.assert_array_equal(np.sort(model.labels_), np.arange(40))
+    assert model.duality_gap_ <= 1e-6
+    with pytest.raises(ValueError, match="bandwidth is 1e-200: it must be at least"):
+        INFEX(kernel=kernel, bandwidth=1e-200).fit(points)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_one_sample_and_equal_samples(objective, kernel):
+    for n in (1, 7):
+        model = INFEX(objective, kernel=kernel).fit([[3.0, 4.0]] * n)
+        np.testing.assert_allclose(model.exemplars_, [[3.0, 4.0]], atol=1e-6)
+        assert model.weights_.tolist() == [1.0]
+        best = 0.0 if objective == "log_likelihood" else 1.0
+        assert model.objective_value_ == pytest.approx(best, abs=1e-9)
+
+
+def test_duplicates_count_as_often_as_they_are():
+    points = np.array([[0.0], [5.0]])
+    with pytest.warns(UserWarning, match="every sample"):
+        model = INFEX(bandwidth=0.5, random_state=0).fit(np.repeat(points, [1, 3], axis=0))
+    order = model.exemplars_[:, 0].argsort()
+    np.testing.assert_allclose(model.weights_[order], [0.25, 0.75], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "reach"),
+    [
+        (KernelVectorQuantization(1.0, candidates=[[0.0], [1.0]]), "of at least 4"),
+        (ConvexClustering(1.0, kernel="epanechnikov", candidates=[[0.0], [1.0]]), "above 4"),
+        (ConvexClustering(0.01, candidates=[[0.0], [1.0]]), "of at least 0.105"),
+    ],
+)
+def test_uncovered_samples_are_named(model, reach):
+    message = rf"2 of 4 samples \(rows 2, 3\) have no candidate within reach .* {reach}"
+    with pytest.raises(ValueError, match=message):
+        model.fit([[0.0], [1.0], [3.0], [5.0]])
+
+
+@pytest.mark.parametrize("kernel", ["epanechnikov", "disc"])
+def test_samples_out_of_reach_of_the_start_are_taken(kernel):
+    points = np.array([[0.0], [0.1], [9.0]])
+    model = fitted(INFEX("margin", kernel=kernel, bandwidth=1.0, init=[[0.0]]), points)
+    assert model.exemplars_.min() < 1.0 < 8.0 < model.exemplars_.max()
+    assert np.isneginf(model.score_samples([[5.0]])).all()
+    assert model.predict([[5.0]]) == model.exemplars_[:, 0].argmax()  # the nearest
+    assert model.predict_proba([[5.0]]).max() == 1.0
+
+
+def test_what_did_not_converge_is_attached():
+    points = blobs(100, 2, 12)
+    model = INFEX(bandwidth=0.4, max_rounds=1, random_state=0)
+    with pytest.raises(NotConvergedError, match="max_rounds=1 rounds, above tol=1e-06") as caught:
+        model.fit(points)
+    assert caught.value.solution is model
+    best = INFEX(bandwidth=0.4, random_state=0).fit(points)
+    assert model.objective_value_ <= best.objective_value_ + 1e-9
+    assert best.objective_value_ <= model.objective_value_ + model.duality_gap_ + 1e-9
+    assert model.score_samples(points).shape == (100,)
+
+
+def test_a_master_that_fails_leaves_the_round_before(monkeypatch):
+    calls = []
+
+    def failing(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) > 2:
+            raise NotConvergedError("no", None)
+        return best_proportions(*arguments, **options)
+
+    monkeypatch.setattr("oda_rl.column_generation.best_proportions", failing)
+    points = blobs(60, 2, 15)
+    model = INFEX("mean_variance", bandwidth=0.5, C=50.0, random_state=0)
+    with pytest.raises(NotConvergedError, match="no") as caught:
+        model.fit(points)
+    assert caught.value.solution is model
+    assert len(model.history_) == 2
+    assert model.weights_.sum() == pytest.approx(1.0)
+    assert model.duality_gap_ > 0.0
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (INFEX(init=[[0.0, 1.0]]), "init has 2 features: it must have 1"),
+        (INFEX(init=[[np.nan]]), "init contains NaN"),
+        (ConvexClustering(candidates=[[0.0, 1.0]]), "candidates has 2 features"),
+        (INFEX("likelihood"), "'objective' parameter"),
+        (INFEX(kernel="box"), "'kernel' parameter"),
+        (INFEX(C=-1.0), "'C' parameter"),
+        (INFEX(tol=0.0), "'tol' parameter"),
+        (KernelVectorQuantization(0.0), "'max_distortion' parameter"),
+    ],
+)
+def test_bad_parameters(model, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.fit([[0.0], [1.0]])
+    with pytest.raises(ValueError, match="n_samples is 0: it must be at least 1"):
+        INFEX(bandwidth=9.0).fit([[0.0], [1.0]]).sample(0)
+
+
+def test_without_a_certificate_it_is_called_local():
+    rng = np.random.default_rng(0)
+    points = blobs(100, 2, 13)
+    found = generate(points, Problem(), rng, tolerance=1e-3, certified=False)
+    assert found.certificate == "local"
+    assert found.gap <= 1e-3
+
+
+# Figures.
+
+
+def test_figures_can_be_drawn(tmp_path):
+    points = blobs(80, 2, 14)
+    model = INFEX(bandwidth=1.0, random_state=0).fit(points)
+    digits = INFEX(bandwidth=20.0, tol=1e-3, random_state=0).fit(load_digits().data[:200])
+    drawn = [plot_density(model, points), plot_rounds(model.history_), plot_images(digits, (8, 8))]
+    for i, ax in enumerate(drawn):
+        assert isinstance(ax, Axes)
+        ax.figure.savefig(tmp_path / f"{i}.png")
+    with pytest.raises(ValueError, match="shape is"):
+        plot_images(digits, (7, 9))
+    with pytest.raises(ValueError, match="it is of a plane|picture is of a plane"):
+        plot_density(model, points[:, :1])
