@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint benchmark benchmark-suite benchmark-continuous benchmark-vector benchmark-oda compare figure5 clean
+.PHONY: train test lint benchmark benchmark-suite benchmark-continuous benchmark-vector \
+	benchmark-oda compare figure5 infex clean
 
 train: .venv/installed
 	$(BIN)/python scripts/train_cartpole.py
@@ -38,6 +39,10 @@ compare: .venv/developing
 # About a quarter of an hour on two cores.
 figure5: .venv/developing
 	$(BIN)/python scripts/reproduce_figure5.py
+
+# About half an hour on one core with DATA, a folder with usps.train.gz; minutes without.
+infex: .venv/developing
+	$(BIN)/python scripts/reproduce_infex.py $(if $(DATA),--data $(DATA))
 
 # DATA: a folder with the files that scripts/datasets.py names; what needs them is left out without.
 benchmark-oda: .venv/developing
