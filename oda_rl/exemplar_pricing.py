@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
 
     name: str
     response: Callable[[AnyFloats], AnyFloats]
-    """k(y), in [0, 1]."""
+    """k(y), in [0, 1]; without a slope it may take the place of y."""
     slope: Callable[[AnyFloats, AnyFloats], AnyFloats] | None
     """-2 dk/dy, given y and k(y): the gradient of k in z is slope times (x - z). None: the same as
     k."""
@@ -72,7 +72,7 @@ def _soft(width: float) -> Kernel:
 KERNELS = {
     "gaussian": Kernel(
         "gaussian",
-        lambda squares: np.exp(-0.5 * squares),
+        lambda squares: np.exp(np.multiply(squares, -0.5, out=squares), out=squares),
         None,
         lambda d: 0.5 * d * math.log(2.0 * math.pi),
         None,
@@ -110,8 +110,7 @@ def squared_distances(
     own = np.einsum("ij,ij->i", points, points)
     if points.dtype == np.float64 and max(squares.max(initial=0.0), own.max(initial=0.0)) > _LONG:
         return np.asarray(cdist(points, others, "sqeuclidean"))
-    distances: AnyFloats = points @ others.T
-    distances *= -2.0
+    distances: AnyFloats = (-2.0 * points) @ others.T
     distances += own[:, None]
     distances += squares
     return np.maximum(distances, 0.0, out=distances)
@@ -145,9 +144,12 @@ class Landscape(NamedTuple):
             squares = squared_distances(at[rows], self.points, self.squares)
             values = kernel.response(squares)
             slopes = values if kernel.slope is None else kernel.slope(squares, values)
-            heights[rows] = values @ prices
+            if slopes is not values:
+                heights[rows] = values @ prices
             slopes *= prices
             total = slopes.sum(axis=1)
+            if slopes is values:
+                heights[rows] = total
             size = np.abs(slopes).sum(axis=1) if signed else total
             steps[rows] = slopes @ self.points - total[:, None] * at[rows]
             steps[rows] /= np.maximum(size, tiny)[:, None]
@@ -214,7 +216,7 @@ def climb(
         if ended.any():
             found.append(at[ended])
         going = ~ended
-        if count % 2 == 0 and going.any():
+        if count > 1 and going.any():
             keep = np.zeros(len(at), dtype=np.bool_)
             order = np.flatnonzero(going)[np.argsort(-heights[going])]
             keep[order[leaders(at[order], merged)]] = True
