@@ -354,3 +354,12 @@ def test_codevectors_of_actions_take_one_environment():
     agent = CodevectorAgent("Pendulum-v1", seed=0).learn(300)
     with pytest.raises(TypeError, match="must be one environment"):
         agent.evaluate(1, env=env)
+
+
+@pytest.mark.parametrize("partition", ["gmm", "grid", "infex", "som"])
+def test_policies_of_any_partition_are_kept(partition):
+    agent = TwoTimescaleAgent(cartpoles(8), seed=1, partition=partition, solved_return=60.0)
+    kept = []
+    agent.learn(20_000, callback=lambda one: kept.append(one.frozen))
+    assert any(kept)
+    assert agent.evaluate(50, seed=0).mean() > 60.0
