@@ -763,15 +763,16 @@ class StochasticEMGaussianMixture(StreamingMixture):
         n_steps = math.ceil(len(order) / size)
         t = self._seen / size + np.arange(n_steps)
         steps = np.maximum(self.first_step * (t + 1.0) ** (self.step_decay - 0.5), self.last_step)
-        logs = np.empty((size, self.n_components))
         bound = float(self.max_precision)
         model, statistics = self._mixture, self._statistics
         if size == 1:
+            logs = np.empty((1, self.n_components))
             updates.follow_em(points, order, logs, steps, bound, model, statistics)
         else:
+            blocks = learning.Blocks(model, size)
             for s in range(n_steps):
                 rows = order[s * size : (s + 1) * size]
-                learning.block_logs(model, points[rows], logs, densities=True)
+                logs = blocks.logs(model, points, rows, densities=True)
                 updates.responsibilities(logs, len(rows))
                 updates.absorb(points, rows, logs, float(steps[s]), bound, statistics)
         self._seen += len(order)
