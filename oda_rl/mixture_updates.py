@@ -50,6 +50,7 @@ _LEAST_SHARE = 1e-3  # likewise of responsibilities
 _LARGEST_STEP = 0.5
 _CROWDING = 0.1  # relocate what saves less than this share of the largest error
 _LEAST_PRECISION = 1e-30
+_LEAST_PRODUCT = 1e-100
 _CHUNK = 64  # features, after which a component may be seen to be too far away
 _LEAST_LOG = 25.0  # e^-25 is lost beside 1
 
@@ -167,17 +168,38 @@ def mahalanobis(
 
 @internal
 def half_log_det(precisions: Array, k: int) -> float:
-    """½ Σ_j log p_kj, of four factors at a time: logarithms are dear."""
-    total = 0.0
+    """½ Σ_j log p_kj, of as many factors at a time as do not overflow: logarithms are dear."""
+    total, product = 0.0, 1.0
     d = precisions.shape[1]
     whole = d - d % 4
     for j in range(0, whole, 4):
         pair = np.float64(precisions[k, j]) * np.float64(precisions[k, j + 1])
-        other = np.float64(precisions[k, j + 2]) * np.float64(precisions[k, j + 3])
-        total += math.log(pair * other)
+        product *= pair * (np.float64(precisions[k, j + 2]) * np.float64(precisions[k, j + 3]))
+        if not _LEAST_PRODUCT < product < 1.0 / _LEAST_PRODUCT:
+            total += math.log(product)
+            product = 1.0
     for j in range(whole, d):
         total += math.log(np.float64(precisions[k, j]))
-    return 0.5 * total
+    return 0.5 * (total + math.log(product))
+
+
+@compiled
+def centre(points: Array, rows: IntArray, means: Array, out: Array, squares: Array) -> None:
+    """Write x - μ_0 of some rows of points to ``out``, shape (B, d), and |x - μ_0|².
+
+    Examples
+    --------
+    >>> out, squares = np.empty((1, 2)), np.empty(1)
+    >>> centre(np.array([[9.0, 9.0], [4.0, 5.0]]), np.array([1]), np.ones((1, 2)), out, squares)
+    >>> out, squares
+    (array([[3., 4.]]), array([25.]))
+    """
+    d = points.shape[1]
+    for b in range(rows.shape[0]):
+        i = rows[b]
+        for j in range(d):
+            out[b, j] = points[i, j] - means[0, j]
+        squares[b] = squared_distance(points, i, means, 0, 0, d)
 
 
 @compiled
@@ -362,6 +384,7 @@ def quantize(
     """
     means, control, weights = mixture.means, mixture.control, mixture.weights
     n, d = means.shape
+    keep = 1.0 - 1.0 / rules.period
     for b in range(rows.shape[0]):
         winner, second = _best(logs, b)
         if winner < 0:
@@ -373,7 +396,7 @@ def quantize(
         if second >= 0:
             mixture.savings[winner] -= logs[b, second] + distance
         for k in range(n):
-            weights[k] -= weights[k] / rules.period
+            weights[k] *= keep
         weights[winner] += 1.0 / rules.period
         control[SEEN] += 1.0
         if control[CROWDED] == winner:
