@@ -126,7 +126,8 @@ def _learn_singly(
     if phase == QUANTIZING:
         return updates.quantize_singly(points, order, logs, mixture, rules)
     n = len(order)
-    steps = _em_steps(mixture, rules, n, 1)
+    steps = _em_steps(mixture, rules, np.arange(n), 1)
+    _count_shown(mixture, n)
     mixture.control[updates.LOSS] += updates.follow_em(
         points, order, logs, steps, rules.max_precision, mixture, mixture
     )
@@ -148,8 +149,9 @@ def _learn_block(
     elif phase == QUANTIZING:
         updates.quantize(points, rows, logs, mixture, rules)
     else:
-        (step,) = _em_steps(mixture, rules, 1, len(rows)).tolist()
-        mixture.control[updates.LOSS] += updates.responsibilities(logs, len(rows))
+        step = float(_em_steps(mixture, rules, 0, len(rows)))
+        _count_shown(mixture, len(rows))
+        mixture.control[updates.LOSS] += updates.responsibilities(logs)
         updates.absorb(points, rows, logs, step, rules.max_precision, mixture)
 
 
@@ -171,18 +173,21 @@ def _pull_neighbours(mixture: Mixture) -> None:
     mixture.counts[won], mixture.sums[won] = 0.0, 0.0
 
 
-def _em_steps(mixture: Mixture, rules: Rules, n: int, size: int) -> FloatArray:
-    """ρ of the next n blocks of a size, which count as shown.
+def _em_steps(mixture: Mixture, rules: Rules, later: IntArray | int, size: int) -> FloatArray:
+    """ρ of blocks of a size, so many samples later.
 
     Of a component, from ε on, with its samples' number to the power -.6.
     """
-    control, n_components = mixture.control, len(mixture.weights)
-    shown = control[updates.SHOWN] + size * np.arange(n)
-    control[updates.SHOWN] += n * size
-    control[updates.LOSSES] += n * size
+    n_components = len(mixture.weights)
+    shown = mixture.control[updates.SHOWN] + later
     first = 1.0 / rules.rate
     rates = rules.rate * (first / (first + shown / n_components)) ** _DECAY
-    return np.asarray(-np.expm1(size * np.log1p(-rates / n_components)))
+    return -np.expm1(size * np.log1p(-rates / n_components))  # type: ignore[no-any-return]
+
+
+def _count_shown(mixture: Mixture, n: int) -> None:
+    mixture.control[updates.SHOWN] += n
+    mixture.control[updates.LOSSES] += n
 
 
 def _end_stage(mixture: Mixture, rules: Rules, width: float) -> None:
@@ -294,13 +299,13 @@ def mean_score(mixture: Mixture, points: Array) -> float:
             rows = np.arange(begin, min(begin + _CHUNK, n))
             total += _sum_logs(blocks.logs(mixture, points, rows, densities=True))
         if math.isfinite(total):
-            return total / n - 0.5 * d * math.log(2.0 * math.pi)
+            return float(total / n - 0.5 * d * math.log(2.0 * math.pi))
     return float(logsumexp(score(mixture, points), axis=1).mean())
 
 
 def _sum_logs(logs: FloatArray) -> float:
     """Σ log p(x), NaN unless all log densities are finite."""
-    return updates.responsibilities(logs, len(logs)) if np.isfinite(logs).all() else math.nan
+    return float(updates.responsibilities(logs)) if np.isfinite(logs).all() else math.nan
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:

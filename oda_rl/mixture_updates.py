@@ -443,13 +443,13 @@ def _end_period(control: FloatArray, errors: FloatArray, savings: FloatArray, ru
 
 
 @compiled
-def responsibilities(logs: FloatArray, n: int) -> float:
-    """Turn log densities, shape (≥ n, K), into responsibilities; returns Σ log p(x).
+def responsibilities(logs: FloatArray) -> float:
+    """Turn log densities, shape (B, K), into responsibilities; returns Σ log p(x).
 
     A sample whose density is no number gets none.
     """
     total = 0.0
-    for b in range(n):
+    for b in range(logs.shape[0]):
         winner, _ = _best(logs, b)
         highest = logs[b, winner] if winner >= 0 else -np.inf
         if not highest > -np.inf:
@@ -804,6 +804,6 @@ def follow_em(
     total = 0.0
     for t in range(order.shape[0]):
         write_likely(points, order[t], model, logs)
-        total += responsibilities(logs, 1)
+        total += responsibilities(logs)
         absorb(points, order[t : t + 1], logs, steps[t], max_precision, statistics)
     return total

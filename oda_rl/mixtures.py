@@ -780,6 +780,6 @@ class StochasticEMGaussianMixture(StreamingMixture):
             for s in range(n_steps):
                 rows = order[s * size : (s + 1) * size]
                 logs = blocks.logs(model, points, rows, densities=True)
-                updates.responsibilities(logs, len(rows))
+                updates.responsibilities(logs)
                 updates.absorb(points, rows, logs, float(steps[s]), bound, statistics)
         self._seen += len(order)

@@ -140,7 +140,7 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     covariances = np.tile(np.eye(3) / 1.3, (4, 1, 1))
     blocks = learning.Blocks(mixture, size)
     logs = blocks.logs(mixture, block, np.arange(size), densities=True)
-    updates.responsibilities(logs, size)
+    updates.responsibilities(logs)
     updates.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture)
     weights, expected, full = oracles.stochastic_em_step(
         block, np.full(4, 0.25), means, covariances, 0.05
