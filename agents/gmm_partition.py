@@ -71,7 +71,6 @@ class GMMPartition:
         self._transform: FloatArray = np.eye(n_features)
         self._inverse: FloatArray = np.eye(n_features)
         self._samples = config.mixture_samples_per_cell * n
-        self._shape = learning.near_square(n)
         forgetting = min(config.mixture_forgetting, _RATE)
         self._rules = updates.Rules(
             rate=_RATE,
@@ -85,7 +84,6 @@ class GMMPartition:
         )
         self._mixture = self._new_mixture()
         self._rng = rng
-        self._scratch = np.zeros((1, n))
 
     @property
     def active(self) -> bool:
@@ -116,10 +114,9 @@ class GMMPartition:
             control[slot] for slot in (updates.WIDTH, updates.MOVED, updates.CROWDED)
         )
         freed = int(control[updates.FREED])
-        updates.learn_singly(
-            (self._transform @ point)[None], np.zeros(1, dtype=np.int64), self._scratch,
-            *self._shape, self._mixture, self._rules,
-        )  # fmt: skip
+        order = np.zeros(1, dtype=np.int64)
+        points = (self._transform @ point)[None]
+        learning.learn(self._mixture, self._rules, points, order, 1, plain=False)
         self.codevectors[:] = self._mixture.means @ self._inverse.T
         self._draw()
         if control[updates.MOVED] > moved:
@@ -151,7 +148,7 @@ class GMMPartition:
             array[:] = state[name]
 
     def _new_mixture(self) -> updates.Mixture:
-        width = sum(self._shape) / 4.0
+        width = sum(learning.near_square(self.n_cells)) / 4.0
         return learning.new_mixture(
             np.zeros_like(self.codevectors), "tied_spherical", _MAX_PRECISION, width, _RATE
         )

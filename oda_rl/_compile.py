@@ -40,10 +40,19 @@ def inlined(function: F) -> F:
     return cast(F, _njit(forceinline=True, **_NO_ALLOCATION)(function))
 
 
+def internal(function: F) -> F:
+    """Compile as :func:`inlined` does, for compiled callers only: Python cannot call it.
+
+    Saves the time to compile what takes a tuple of arrays apart.
+    """
+    return cast(F, _njit(forceinline=True, no_cpython_wrapper=True, **_NO_ALLOCATION)(function))
+
+
 def reordered(function: F) -> F:
-    """Compile as :func:`inlined` does, and let LLVM reorder sums, for vector instructions.
+    """Compile as :func:`internal` does, and let LLVM reorder sums, for vector instructions.
 
     For sums over many features. The same machine still gives the same bits; another may not.
     """
     fast = {"reassoc", "contract", "nsz"}
-    return cast(F, _njit(forceinline=True, fastmath=fast, **_NO_ALLOCATION)(function))
+    options = {"no_cpython_wrapper": True, "forceinline": True, "fastmath": fast}
+    return cast(F, _njit(**options, **_NO_ALLOCATION)(function))

@@ -5,15 +5,27 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import logsumexp
 
 from oda_rl import mixture_updates as updates
-from oda_rl.mixture_updates import ANNEALING, RELEASED, Mixture, Rules
+from oda_rl.mixture_updates import ANNEALING, QUANTIZING, RELEASED, Mixture, Rules
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
 _CHUNK = 1024  # samples that are scored at once
+_CACHE_LINE = 64  # bytes
+_DECAY = 0.6
+_LEAST_WEIGHT = 1e-9  # of a component at release
+
+
+def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """Make an array of zeros that begins where a line of the cache does: vectors are faster."""
+    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(n_bytes + _CACHE_LINE, dtype=np.uint8)
+    begin = -raw.ctypes.data % _CACHE_LINE
+    return raw[begin : begin + n_bytes].view(dtype).reshape(shape)
 
 
 def near_square(n: int) -> tuple[int, int]:
@@ -44,21 +56,43 @@ def new_mixture(
     control[updates.VARIANCE] = 1.0 / max_precision
     control[updates.FREED] = control[updates.CROWDED] = -1.0
     grid = np.empty((n, n))
-    updates.write_grid(*near_square(n), width, grid)
+    write_grid(*near_square(n), width, grid)
+    places, precisions = aligned((n, d), means.dtype), aligned((n, 1 if held else d), means.dtype)
+    places[:], precisions[:] = means, max_precision
     return Mixture(
         spherical=held,
-        means=np.ascontiguousarray(means),
-        precisions=np.full((n, 1 if held else d), max_precision, dtype=means.dtype),
+        means=places,
+        precisions=precisions,
         axes=axes,
         weights=np.full(n, 1.0 / n),
         half_log_dets=np.full(n, 0.5 * d * math.log(max_precision)),
         grid=grid,
         control=control,
         counts=np.zeros(n),
-        sums=np.zeros((n, d), dtype=means.dtype),
+        sums=aligned((n, d), means.dtype),
         errors=np.zeros(n),
         savings=np.zeros(n),
     )
+
+
+def write_grid(n_rows: int, n_columns: int, width: float, out: FloatArray) -> None:
+    """Write g, shape (K, K): a periodic Gaussian around each place, whose rows sum to 1.
+
+    Examples
+    --------
+    >>> out = np.empty((4, 4))
+    >>> write_grid(2, 2, 1.0, out)
+    >>> out[0].round(2)
+    array([0.39, 0.24, 0.24, 0.14])
+    """
+    out[:] = np.kron(_ring(n_rows, width), _ring(n_columns, width))
+    out /= out.sum(axis=1, keepdims=True)
+
+
+def _ring(n: int, width: float) -> FloatArray:
+    steps = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(-0.5 * (np.minimum(steps, n - steps) / width) ** 2))
 
 
 def learn(
@@ -68,50 +102,182 @@ def learn(
 
     ``plain`` is whether by gradients as printed.
     """
-    shape = near_square(len(mixture.weights))
-    logs = np.empty((batch, len(mixture.weights)))
-    if batch == 1:
-        singly = updates.ascend_singly if plain else updates.learn_singly
-        singly(points, order, logs, *shape, mixture, rules)
-        return
-    for begin in range(0, len(order), batch):
-        rows = order[begin : begin + batch]
-        block_logs(mixture, points[rows], logs, densities=plain)
-        step = updates.ascend if plain else updates.learn_block
-        step(points, rows, logs, *shape, mixture, rules)
-
-
-def block_logs(mixture: Mixture, block: Array, out: FloatArray, *, densities: bool) -> None:
-    """Write what the mixture's phase asks for, shape (≥ B, K), by products of matrices.
-
-    -|x - μ_k|² while covariances are held, unless ``densities`` are asked for; then
-    log π_k + log N(x; k) + (d/2) log 2π.
-    """
-    held = not densities and mixture.control[updates.PHASE] != RELEASED
-    origin = mixture.means.mean(axis=0)  # far from 0 the products would cancel
-    points, means = block - origin, mixture.means - origin
-    n, d = points.shape
-    if held or mixture.spherical:
-        distances = (points**2).sum(axis=1)[:, None] - 2.0 * (points @ means.T)
-        distances += (means**2).sum(axis=1)
-        np.maximum(distances, 0.0, out=distances)
-        if held:
-            np.negative(distances, out=out[:n])
-            return
-        variance = mixture.control[updates.VARIANCE]
-        out[:n] = -0.5 * (distances / variance + d * math.log(variance))
-    else:
-        precisions = mixture.precisions
-        if mixture.axes is None:
-            weighted = precisions * means
-            out[:n] = points @ weighted.T
-            out[:n] -= 0.5 * ((points**2) @ precisions.T + (weighted * means).sum(axis=1))
+    blocks, logs = Blocks(mixture, batch), np.empty((1, len(mixture.weights)))
+    while len(order) > 0:
+        width = mixture.control[updates.WIDTH]
+        if batch == 1:
+            order = order[_learn_singly(mixture, rules, points, order, logs, plain=plain) :]
         else:
-            for k, axes in enumerate(mixture.axes[:-1]):
-                along = (points - means[k]) @ axes.T
-                out[:n, k] = -0.5 * (along**2 @ precisions[k])
-        out[:n] += mixture.half_log_dets
-    out[:n] += np.log(mixture.weights)
+            _learn_block(mixture, rules, points, order[:batch], blocks, plain=plain)
+            order = order[batch:]
+        _end_stage(mixture, rules, width)
+
+
+def _learn_singly(
+    mixture: Mixture, rules: Rules, points: Array, order: IntArray, logs: FloatArray, *,
+    plain: bool,
+) -> int:  # fmt: skip
+    """Learn until the stage ends, or all samples are shown; returns how many were."""
+    phase = mixture.control[updates.PHASE]
+    if plain:
+        return updates.ascend_singly(points, order, logs, mixture, rules)
+    if phase == ANNEALING:
+        return updates.anneal_singly(points, order, logs, mixture, rules)
+    if phase == QUANTIZING:
+        return updates.quantize_singly(points, order, logs, mixture, rules)
+    n = len(order)
+    steps = _em_steps(mixture, rules, np.arange(n), 1)
+    _count_shown(mixture, n)
+    mixture.control[updates.LOSS] += updates.follow_em(
+        points, order, logs, steps, rules.max_precision, mixture, mixture
+    )
+    return n
+
+
+def _learn_block(
+    mixture: Mixture, rules: Rules, points: Array, rows: IntArray, blocks: "Blocks", *,
+    plain: bool,
+) -> None:  # fmt: skip
+    phase = mixture.control[updates.PHASE]
+    logs = blocks.logs(mixture, points, rows, densities=plain)
+    if plain:
+        updates.ascend(points, rows, logs, mixture, rules)
+    elif phase == ANNEALING:
+        updates.count_winners(points, rows, logs, mixture, rules)
+        _pull_neighbours(mixture)
+        updates.watch_losses(mixture.control, rules)
+    elif phase == QUANTIZING:
+        updates.quantize(points, rows, logs, mixture, rules)
+    else:
+        step = float(_em_steps(mixture, rules, 0, len(rows)))
+        _count_shown(mixture, len(rows))
+        mixture.control[updates.LOSS] += updates.responsibilities(logs)
+        updates.absorb(points, rows, logs, step, rules.max_precision, mixture)
+
+
+def _pull_neighbours(mixture: Mixture) -> None:
+    """Let what a block's winners have won pull them and their neighbours on the grid.
+
+    It has the effect, to first order, of its samples one after another: μ_k moves to the mean of
+    what pulls it by 1 - Π (1 - ε g) over all pulls.
+    """
+    won = np.flatnonzero(mixture.counts)
+    counts, grid = mixture.counts[won], mixture.grid[won]
+    grid[grid <= updates.LEAST_PULL * grid[np.arange(len(won)), won][:, None]] = 0.0
+    pulls = counts @ grid
+    steps = -np.expm1(counts @ np.log1p(-mixture.control[updates.RATE] * grid))
+    shares = grid * np.divide(steps, pulls, out=np.zeros_like(steps), where=pulls > 0.0)
+    dtype = mixture.means.dtype
+    np.multiply(mixture.means, (1.0 - steps).astype(dtype)[:, None], out=mixture.means)
+    np.add(mixture.means, shares.T.astype(dtype) @ mixture.sums[won], out=mixture.means)
+    mixture.counts[won], mixture.sums[won] = 0.0, 0.0
+
+
+def _em_steps(mixture: Mixture, rules: Rules, later: IntArray | int, size: int) -> FloatArray:
+    """ρ of blocks of a size, so many samples later.
+
+    Of a component, from ε on, with its samples' number to the power -.6.
+    """
+    n_components = len(mixture.weights)
+    shown = mixture.control[updates.SHOWN] + later
+    first = 1.0 / rules.rate
+    rates = rules.rate * (first / (first + shown / n_components)) ** _DECAY
+    return -np.expm1(size * np.log1p(-rates / n_components))  # type: ignore[no-any-return]
+
+
+def _count_shown(mixture: Mixture, n: int) -> None:
+    mixture.control[updates.SHOWN] += n
+    mixture.control[updates.LOSSES] += n
+
+
+def _end_stage(mixture: Mixture, rules: Rules, width: float) -> None:
+    """Write the grid anew if the width was another, and release covariances when it is time."""
+    control = mixture.control
+    if control[updates.WIDTH] != width:
+        shape = near_square(len(mixture.weights))
+        write_grid(*shape, control[updates.WIDTH], mixture.grid)
+    if control[updates.PHASE] == QUANTIZING and 0 <= rules.periods <= control[updates.PERIODS]:
+        _release(mixture)
+
+
+def _release(mixture: Mixture) -> None:
+    """Give each component the covariance that all have had, and let it go its own way."""
+    control = mixture.control
+    variance = control[updates.VARIANCE]
+    mixture.half_log_dets[:] = -0.5 * mixture.means.shape[1] * math.log(variance)
+    np.maximum(mixture.weights, _LEAST_WEIGHT, out=mixture.weights)
+    mixture.precisions[:] = 1.0 / variance
+    control[updates.PHASE] = RELEASED
+    control[updates.SHOWN] = 0.0
+
+
+class Blocks:
+    """What products of matrices say about blocks of up to ``batch`` samples, in buffers."""
+
+    def __init__(self, mixture: Mixture, batch: int) -> None:
+        (n, d), dtype = mixture.means.shape, mixture.means.dtype
+        self._logs = np.empty((batch, n))
+        self._products = aligned((batch, n), dtype)
+        self._points = aligned((batch, d), dtype)
+        self._squares, self._norms = aligned((batch,), dtype), aligned((n,), dtype)
+        self._means, self._weighted = aligned((n, d), dtype), aligned((n, d), dtype)
+        self._all = np.arange(n)
+
+    def logs(
+        self, mixture: Mixture, points: Array, rows: IntArray, *, densities: bool
+    ) -> FloatArray:
+        """Measure what the mixture's phase asks for, shape (B, K), valid until the next call.
+
+        -|x - μ_k|² while covariances are held, unless ``densities`` are asked for; then
+        log π_k + log N(x; k) + (d/2) log 2π.
+        """
+        control = mixture.control
+        held = not densities and control[updates.PHASE] != RELEASED
+        block, logs = self._points[: len(rows)], self._logs[: len(rows)]
+        # Around a mean, because far from 0 the products would cancel.
+        updates.centre(points, rows, mixture.means, block, self._squares)
+        updates.centre(mixture.means, self._all, mixture.means, self._means, self._norms)
+        if held or mixture.spherical:
+            self._write_distances(block, logs)
+        elif mixture.axes is None:
+            self._write_diagonal(mixture, block, logs)
+        else:
+            self._write_full(mixture, block, logs)
+        if held:
+            return logs
+        if mixture.spherical:
+            logs *= 0.5 / control[updates.VARIANCE]
+            logs -= 0.5 * points.shape[1] * math.log(control[updates.VARIANCE])
+        else:
+            logs += mixture.half_log_dets
+        logs += np.log(mixture.weights)
+        return logs
+
+    def _write_distances(self, block: Array, out: FloatArray) -> None:
+        """Write -|x - μ_k|²."""
+        products = self._products[: len(block)]
+        np.matmul(block, self._means.T, out=products)
+        np.multiply(products, 2.0, out=out)
+        out -= self._squares[: len(block), None]
+        out -= self._norms
+        np.minimum(out, 0.0, out=out)
+
+    def _write_diagonal(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
+        """Write -(x - μ_k)ᵀ P_k (x - μ_k) / 2, of diagonals P; the block is no more."""
+        products, means = self._products[: len(block)], self._means
+        weighted = np.multiply(mixture.precisions, means, out=self._weighted)
+        out[:] = np.matmul(block, weighted.T, out=products)
+        out -= 0.5 * np.einsum("ij,ij->i", weighted, means)
+        np.square(block, out=block)
+        np.matmul(block, mixture.precisions.T, out=products)
+        products *= 0.5
+        out -= products
+
+    def _write_full(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
+        assert mixture.axes is not None
+        for k, axes in enumerate(mixture.axes[:-1]):
+            along = (block - self._means[k]) @ axes.T
+            out[:, k] = -0.5 * (along**2 @ mixture.precisions[k])
 
 
 def score(mixture: Mixture, points: Array) -> FloatArray:
@@ -122,6 +288,24 @@ def score(mixture: Mixture, points: Array) -> FloatArray:
         updates.log_densities(points[rows], mixture, logs[rows])
     logs -= 0.5 * points.shape[1] * math.log(2.0 * math.pi)
     return np.maximum(logs, float(np.finfo(points.dtype).min) / 8.0, out=logs)
+
+
+def mean_score(mixture: Mixture, points: Array) -> float:
+    """Mean log-likelihood of samples, shape (n, d), by products of matrices if that will do."""
+    n, d = points.shape
+    if mixture.control[updates.PHASE] == RELEASED:
+        blocks, total = Blocks(mixture, min(n, _CHUNK)), 0.0
+        for begin in range(0, n, _CHUNK):
+            rows = np.arange(begin, min(begin + _CHUNK, n))
+            total += _sum_logs(blocks.logs(mixture, points, rows, densities=True))
+        if math.isfinite(total):
+            return float(total / n - 0.5 * d * math.log(2.0 * math.pi))
+    return float(logsumexp(score(mixture, points), axis=1).mean())
+
+
+def _sum_logs(logs: FloatArray) -> float:
+    """Σ log p(x), NaN unless all log densities are finite."""
+    return float(updates.responsibilities(logs)) if np.isfinite(logs).all() else math.nan
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:

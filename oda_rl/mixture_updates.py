@@ -4,7 +4,7 @@ A mixture has K components on a periodic grid, near to square. Samples come in b
 the caller says how near every component is to every sample, and one of these functions moves the
 components:
 
-:func:`anneal`, while all have one spherical covariance
+:func:`anneal_singly`, while all have one spherical covariance
     The winner k* of a sample is the component whose neighbourhood on the grid is nearest,
     argmax_k -Σ_j g_kj |x - μ_j|², and μ_j ← μ_j + ε g_k*j (x - μ_j): the natural gradient of the
     smoothed max-component log-likelihood (eq. 5) with P and π held. Once the loss is stationary
@@ -29,8 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined, reordered
-from oda_rl.neighbourhood import write_pulls
+from oda_rl._compile import compiled, internal, reordered
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -46,12 +45,12 @@ N_CONTROL = 15
 NARROW = 0.25  # a narrower neighbourhood is none: e^(-1/(2σ²)) < 4e-4
 COOLING = 0.9
 _REFERENCE_SAMPLES = 100
-_LEAST_PULL = 1e-3  # of the winner's: a weaker pull is left out
+LEAST_PULL = 1e-3  # of the winner's: a weaker pull is left out
 _LEAST_SHARE = 1e-3  # likewise of responsibilities
 _LARGEST_STEP = 0.5
 _CROWDING = 0.1  # relocate what saves less than this share of the largest error
 _LEAST_PRECISION = 1e-30
-_DECAY = 0.6
+_LEAST_PRODUCT = 1e-100
 _CHUNK = 64  # features, after which a component may be seen to be too far away
 _LEAST_LOG = 25.0  # e^-25 is lost beside 1
 
@@ -135,7 +134,7 @@ def _along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) 
     return total  # type: ignore[no-any-return]
 
 
-@inlined
+@internal
 def nearness(points: Array, i: int, means: Array, k: int, limit: float) -> float:
     """|x_i - μ_k|², or infinity as soon as it is seen to exceed a limit."""
     total = 0.0
@@ -147,7 +146,7 @@ def nearness(points: Array, i: int, means: Array, k: int, limit: float) -> float
     return total
 
 
-@inlined
+@internal
 def mahalanobis(
     points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int, limit: float
 ) -> float:
@@ -167,40 +166,40 @@ def mahalanobis(
     return total
 
 
-@inlined
+@internal
 def half_log_det(precisions: Array, k: int) -> float:
-    """½ Σ_j log p_kj, of four factors at a time: logarithms are dear."""
-    total = 0.0
+    """½ Σ_j log p_kj, of as many factors at a time as do not overflow: logarithms are dear."""
+    total, product = 0.0, 1.0
     d = precisions.shape[1]
     whole = d - d % 4
     for j in range(0, whole, 4):
         pair = np.float64(precisions[k, j]) * np.float64(precisions[k, j + 1])
-        other = np.float64(precisions[k, j + 2]) * np.float64(precisions[k, j + 3])
-        total += math.log(pair * other)
+        product *= pair * (np.float64(precisions[k, j + 2]) * np.float64(precisions[k, j + 3]))
+        if not _LEAST_PRODUCT < product < 1.0 / _LEAST_PRODUCT:
+            total += math.log(product)
+            product = 1.0
     for j in range(whole, d):
         total += math.log(np.float64(precisions[k, j]))
-    return 0.5 * total
+    return 0.5 * (total + math.log(product))
 
 
 @compiled
-def write_grid(n_rows: int, n_columns: int, width: float, out: FloatArray) -> None:
-    """Write g, shape (K, K): a periodic Gaussian around each place, whose rows sum to 1.
+def centre(points: Array, rows: IntArray, means: Array, out: Array, squares: Array) -> None:
+    """Write x - μ_0 of some rows of points to ``out``, shape (B, d), and |x - μ_0|².
 
     Examples
     --------
-    >>> out = np.empty((4, 4))
-    >>> write_grid(2, 2, 1.0, out)
-    >>> out[0].round(2)
-    array([0.39, 0.24, 0.24, 0.14])
+    >>> out, squares = np.empty((1, 2)), np.empty(1)
+    >>> centre(np.array([[9.0, 9.0], [4.0, 5.0]]), np.array([1]), np.ones((1, 2)), out, squares)
+    >>> out, squares
+    (array([[3., 4.]]), array([25.]))
     """
-    for k in range(out.shape[0]):
-        row = out[k]
-        write_pulls(k, n_rows, n_columns, True, width, row)
-        total = 0.0
-        for j in range(out.shape[0]):
-            total += row[j]
-        for j in range(out.shape[0]):
-            row[j] /= total
+    d = points.shape[1]
+    for b in range(rows.shape[0]):
+        i = rows[b]
+        for j in range(d):
+            out[b, j] = points[i, j] - means[0, j]
+        squares[b] = squared_distance(points, i, means, 0, 0, d)
 
 
 @compiled
@@ -249,7 +248,7 @@ def write_likely(points: Array, i: int, mixture: Mixture, out: FloatArray) -> No
         best = max(best, log)
 
 
-@inlined
+@internal
 def _best(logs: FloatArray, b: int) -> tuple[int, int]:
     # The nearest component and the next; (-1, ·) if no distance is a number.
     winner, second = -1, -1
@@ -271,7 +270,7 @@ def _smoothed(logs: FloatArray, b: int, grid: FloatArray, k: int) -> float:
     return total
 
 
-@inlined
+@internal
 def _smoothed_best(logs: FloatArray, b: int, grid: FloatArray) -> tuple[int, float]:
     # argmax_k Σ_j g_kj log p_j, and the maximum (eq. 5); -1 if none is a number.
     winner, highest = -1, -np.inf
@@ -282,27 +281,24 @@ def _smoothed_best(logs: FloatArray, b: int, grid: FloatArray) -> tuple[int, flo
     return winner, highest
 
 
-@inlined
-def _count(mixture: Mixture, points: Array, i: int, winner: int) -> None:
-    mixture.counts[winner] += 1.0
+@internal
+def _count(counts: FloatArray, sums: Array, points: Array, i: int, winner: int) -> None:
+    counts[winner] += 1.0
     for j in range(points.shape[1]):
-        mixture.sums[winner, j] += points[i, j]
+        sums[winner, j] += points[i, j]
 
 
-@inlined
-def _learn_variance(mixture: Mixture, distance: float, rules: Rules) -> None:
+@internal
+def _learn_variance(control: FloatArray, distance: float, rules: Rules) -> None:
     # Per feature, around the winner: a plain mean at first, then an exponential one.
-    control = mixture.control
     control[SHOWN] += 1.0
     step = max(1.0 / control[SHOWN], 1.0 / rules.period)
-    control[VARIANCE] += step * (distance / mixture.means.shape[1] - control[VARIANCE])
+    control[VARIANCE] += step * (distance - control[VARIANCE])
     control[VARIANCE] = max(control[VARIANCE], 1.0 / rules.max_precision)
 
 
-@inlined
-def _watch_loss(
-    control: FloatArray, grid: FloatArray, n_rows: int, n_columns: int, loss: float, rules: Rules
-) -> None:
+@internal
+def _watch_loss(control: FloatArray, loss: float, rules: Rules) -> None:
     # Annealing control (section 2.4). Eq. 6 is 0/0 at its first check: the reference is the mean
     # loss of the first samples, and what is smoothed begins as that of the first period.
     control[SEEN] += 1.0
@@ -322,18 +318,13 @@ def _watch_loss(
     if increase < rules.delta * max(since_start, 0.0):  # worse than at first if data drift
         control[WIDTH] = max(COOLING * control[WIDTH], rules.last_width)
         control[RATE] = max(COOLING * control[RATE], rules.least_rate)
-        write_grid(n_rows, n_columns, control[WIDTH], grid)
 
 
 @compiled
-def anneal(
-    points: Array, rows: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
-    mixture: Mixture, rules: Rules,
-) -> None:  # fmt: skip
-    """Let a block pull winners and their neighbours.
-
-    A block of B samples has the effect, to first order, of its samples one after another: μ_k moves
-    to the mean of what pulls it by 1 - Π (1 - ε g) over all pulls.
+def count_winners(
+    points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
+) -> None:
+    """Count the samples of a block that each component wins, and sum them, during annealing.
 
     Parameters
     ----------
@@ -342,60 +333,45 @@ def anneal(
         Those of the block.
     logs : ndarray, shape (≥ B, K)
         -|x - μ_k|² for each sample of the block.
-    n_rows, n_columns : int
-        Of the grid.
     mixture, rules : Mixture, Rules
     """
-    means, grid, control = mixture.means, mixture.grid, mixture.control
-    counts, sums = mixture.counts, mixture.sums
-    n, d = means.shape
-    rate = control[RATE]
+    control, d = mixture.control, points.shape[1]
     for b in range(rows.shape[0]):
-        winner, loss = _smoothed_best(logs, b, grid)
+        winner, loss = _smoothed_best(logs, b, mixture.grid)
         if winner < 0:
             continue  # too far away for its distance to be a number
-        _count(mixture, points, rows[b], winner)
-        _learn_variance(mixture, -logs[b, winner], rules)
+        _count(mixture.counts, mixture.sums, points, rows[b], winner)
+        _learn_variance(control, -logs[b, winner] / d, rules)
         control[LOSS] += loss
         control[LOSSES] += 1.0
-    for k in range(n):
-        pull, log_rest = 0.0, 0.0
-        alone = rows.shape[0] == 1  # and needs no logarithms
-        for j in range(n):
-            if counts[j] > 0.0 and grid[j, k] > _LEAST_PULL * grid[j, j]:
-                pull += counts[j] * grid[j, k]
-                if not alone:
-                    log_rest += counts[j] * math.log1p(-rate * grid[j, k])
-        if pull == 0.0:
-            continue
-        step = rate * pull if alone else -math.expm1(log_rest)
-        rest, first = means.dtype.type(1.0 - step), True
-        for j in range(n):
-            if counts[j] > 0.0 and grid[j, k] > _LEAST_PULL * grid[j, j]:
-                share = means.dtype.type(step / pull * grid[j, k])
-                if first:
-                    for i in range(d):
-                        means[k, i] = rest * means[k, i] + share * sums[j, i]
-                    first = False
-                else:
-                    for i in range(d):
-                        means[k, i] += share * sums[j, i]
-    _forget_block(mixture)
+
+
+@compiled
+def watch_losses(control: FloatArray, rules: Rules) -> None:
+    """Let the width of the neighbourhood fall if the block's losses say so, and forget them.
+
+    If it falls, the caller writes the grid anew.
+    """
     for _ in range(int(control[LOSSES])):
-        _watch_loss(control, grid, n_rows, n_columns, control[LOSS] / control[LOSSES], rules)
+        _watch_loss(control, control[LOSS] / control[LOSSES], rules)
     control[LOSS] = control[LOSSES] = 0.0
+    _end_annealing(control)
+
+
+@internal
+def _end_annealing(control: FloatArray) -> None:
     if control[WIDTH] < NARROW:
         control[PHASE] = QUANTIZING
         control[SEEN] = 0.0
 
 
-@inlined
-def _forget_block(mixture: Mixture) -> None:
-    for k in range(mixture.counts.shape[0]):
-        if mixture.counts[k] > 0.0:
-            mixture.counts[k] = 0.0
-            for j in range(mixture.sums.shape[1]):
-                mixture.sums[k, j] = 0
+@internal
+def _forget_block(counts: FloatArray, sums: Array) -> None:
+    for k in range(counts.shape[0]):
+        if counts[k] > 0.0:
+            counts[k] = 0.0
+            for j in range(sums.shape[1]):
+                sums[k, j] = 0
 
 
 @compiled
@@ -404,22 +380,23 @@ def quantize(
 ) -> None:
     """Let a block pull its winners only, and relocate one component a period.
 
-    Parameters as for :func:`anneal`.
+    Parameters as for :func:`count_winners`.
     """
     means, control, weights = mixture.means, mixture.control, mixture.weights
     n, d = means.shape
+    keep = 1.0 - 1.0 / rules.period
     for b in range(rows.shape[0]):
         winner, second = _best(logs, b)
         if winner < 0:
             continue
         i = rows[b]
         distance = -logs[b, winner]
-        _learn_variance(mixture, distance, rules)
+        _learn_variance(control, distance / d, rules)
         mixture.errors[winner] += distance
         if second >= 0:
             mixture.savings[winner] -= logs[b, second] + distance
         for k in range(n):
-            weights[k] -= weights[k] / rules.period
+            weights[k] *= keep
         weights[winner] += 1.0 / rules.period
         control[SEEN] += 1.0
         if control[CROWDED] == winner:
@@ -434,9 +411,9 @@ def quantize(
             control[CROWDED] = -1.0
             control[MOVED] += 1.0
         else:
-            _count(mixture, points, i, winner)
+            _count(mixture.counts, mixture.sums, points, i, winner)
         if control[SEEN] % rules.period == 0.0:
-            _end_period(mixture, rules)
+            _end_period(control, mixture.errors, mixture.savings, rules)
     for k in range(n):
         count = mixture.counts[k]
         if count > 0.0:
@@ -444,13 +421,12 @@ def quantize(
             rest, share = means.dtype.type(1.0 - step), means.dtype.type(step / count)
             for j in range(d):
                 means[k, j] = rest * means[k, j] + share * mixture.sums[k, j]
-    _forget_block(mixture)
+    _forget_block(mixture.counts, mixture.sums)
 
 
-@inlined
-def _end_period(mixture: Mixture, rules: Rules) -> None:
+@internal
+def _end_period(control: FloatArray, errors: FloatArray, savings: FloatArray, rules: Rules) -> None:
     # The least needed is to be put where a sample of the one that errs most will be.
-    control, errors, savings = mixture.control, mixture.errors, mixture.savings
     control[PERIODS] += 1.0
     control[RATE] = max(COOLING * control[RATE], rules.least_rate)
     least, most = 0, 0
@@ -467,28 +443,13 @@ def _end_period(mixture: Mixture, rules: Rules) -> None:
 
 
 @compiled
-def release(mixture: Mixture) -> None:
-    """Give each component the covariance that all have had, and let it go its own way."""
-    control = mixture.control
-    variance = control[VARIANCE]
-    n, d = mixture.means.shape
-    for k in range(n):
-        mixture.half_log_dets[k] = -0.5 * d * math.log(variance)
-        mixture.weights[k] = max(mixture.weights[k], 1e-9)
-        for j in range(mixture.precisions.shape[1]):
-            mixture.precisions[k, j] = 1.0 / variance
-    control[PHASE] = RELEASED
-    control[SHOWN] = 0.0
-
-
-@compiled
-def responsibilities(logs: FloatArray, n: int) -> float:
-    """Turn log densities, shape (≥ n, K), into responsibilities; returns Σ log p(x).
+def responsibilities(logs: FloatArray) -> float:
+    """Turn log densities, shape (B, K), into responsibilities; returns Σ log p(x).
 
     A sample whose density is no number gets none.
     """
     total = 0.0
-    for b in range(n):
+    for b in range(logs.shape[0]):
         winner, _ = _best(logs, b)
         highest = logs[b, winner] if winner >= 0 else -np.inf
         if not highest > -np.inf:
@@ -564,14 +525,14 @@ def absorb(
             mixture.half_log_dets[k] = half_log_det(mixture.precisions, k)
 
 
-@inlined
+@internal
 def _pull(points: Array, i: int, means: Array, k: int, step: float) -> None:
     a = means.dtype.type(step)
     for j in range(points.shape[1]):
         means[k, j] += a * (points[i, j] - means[k, j])
 
 
-@inlined
+@internal
 def _absorb_into(
     points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
     max_precision: float,
@@ -664,21 +625,18 @@ def orthonormalize(axes: Array) -> None:
 
 
 @compiled
-def ascend(
-    points: Array, rows: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
-    mixture: Mixture, rules: Rules,
-) -> None:  # fmt: skip
+def ascend(points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules) -> None:
     """Take gradient steps on the smoothed max-component log-likelihood (eq. 4 and 5).
 
     ∂μ = g P (x - μ), ∂D = g (1/D - D (x - μ)²) with P = D², ∂ξ = g - π: of each sample of a block
     of B in turn, with ε/B. A full P has the eigenvalues D², and its eigenvectors v get
     ∂v = -g D² vᵀ(x - μ) (x - μ) and are made orthonormal again; a spherical one has a single D,
-    whose gradient is the mean over features. The width of g falls as in :func:`anneal`.
+    whose gradient is the mean over features. The width of g falls as in annealing.
 
     Parameters
     ----------
-    points, rows, n_rows, n_columns, mixture, rules
-        As for :func:`anneal`.
+    points, rows, mixture, rules
+        As for :func:`count_winners`.
     logs : ndarray, shape (≥ B, K)
         log π_k + log N(x; k) for each sample of the block, up to a constant.
     """
@@ -686,19 +644,20 @@ def ascend(
     d = points.shape[1]
     each = control[RATE] / rows.shape[0]
     root = 1.0 / math.sqrt(control[VARIANCE])
+    losses, n_losses = 0.0, 0
     for b in range(rows.shape[0]):
         winner, loss = _smoothed_best(logs, b, grid)
         if winner < 0:
             continue
         i = rows[b]
-        control[LOSS] += loss
-        control[LOSSES] += 1.0
+        losses += loss
+        n_losses += 1
         slope, total = 0.0, 0.0
         for k in range(weights.shape[0]):
             g = grid[winner, k]
             weights[k] = max(weights[k] * math.exp(each * (g - weights[k])), 1e-30)
             total += weights[k]
-            if g <= _LEAST_PULL * grid[winner, winner]:
+            if g <= LEAST_PULL * grid[winner, winner]:
                 continue
             if mixture.spherical:
                 distance = nearness(points, i, mixture.means, k, np.inf)
@@ -711,15 +670,18 @@ def ascend(
         if mixture.spherical:
             root = _clipped(root + each * slope, rules.max_precision)
             control[VARIANCE] = 1.0 / (root * root)
-        _watch_loss(control, grid, n_rows, n_columns, loss, rules)
+    control[LOSS] += losses
+    control[LOSSES] += n_losses
+    for _ in range(n_losses):
+        _watch_loss(control, losses / n_losses, rules)
 
 
-@inlined
+@internal
 def _clipped(root: float, max_precision: float) -> float:
     return min(max(root, math.sqrt(_LEAST_PRECISION)), math.sqrt(max_precision))
 
 
-@inlined
+@internal
 def _ascend_one(
     points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
     max_precision: float,
@@ -774,72 +736,74 @@ def log_densities(points: Array, mixture: Mixture, out: FloatArray) -> None:
 
 
 @compiled
-def learn_singly(
-    points: Array, order: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
-    mixture: Mixture, rules: Rules,
-) -> None:  # fmt: skip
-    """Let samples, shape (n, d), teach a mixture one by one in an order, shape (m,).
+def anneal_singly(
+    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
+) -> int:
+    """Let samples, shape (n, d), pull winners and neighbours one by one in an order, shape (m,).
 
-    ``logs`` (1, K) is scratch.
+    ``logs`` (1, K) is scratch. Returns how many were shown before the width fell.
     """
-    control = mixture.control
-    for t in range(order.shape[0]):
-        if control[PHASE] == ANNEALING:
-            write_distances(points, order[t], mixture.means, logs)
-        elif control[PHASE] == QUANTIZING:
-            write_nearest(points, order[t], mixture.means, logs)
-        else:
-            write_likely(points, order[t], mixture, logs)
-        learn_block(points, order[t : t + 1], logs, n_rows, n_columns, mixture, rules)
+    means, grid, control = mixture.means, mixture.grid, mixture.control
+    width = control[WIDTH]
+    n: int = order.shape[0]
+    for t in range(n):
+        i = order[t]
+        write_distances(points, i, means, logs)
+        winner, loss = _smoothed_best(logs, 0, grid)
+        if winner >= 0:  # else too far away for its distance to be a number
+            _learn_variance(control, -logs[0, winner] / points.shape[1], rules)
+            for k in range(means.shape[0]):
+                if grid[winner, k] > LEAST_PULL * grid[winner, winner]:
+                    _pull(points, i, means, k, control[RATE] * grid[winner, k])
+            _watch_loss(control, loss, rules)
+        _end_annealing(control)
+        if control[PHASE] != ANNEALING or control[WIDTH] != width:
+            return t + 1
+    return n
 
 
 @compiled
-def learn_block(
-    points: Array, rows: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
-    mixture: Mixture, rules: Rules,
-) -> None:  # fmt: skip
-    """Let one block teach a mixture; ``logs``, shape (≥ B, K), is what its phase asks for."""
-    control = mixture.control
-    if control[PHASE] == ANNEALING:
-        anneal(points, rows, logs, n_rows, n_columns, mixture, rules)
-    elif control[PHASE] == QUANTIZING:
-        quantize(points, rows, logs, mixture, rules)
-        if 0 <= rules.periods <= control[PERIODS]:
-            release(mixture)
-    else:
-        n, n_components = rows.shape[0], mixture.means.shape[0]
-        control[LOSS] += responsibilities(logs, n)
-        control[LOSSES] += n
-        # Of a component, from ε on, with its samples' number to the power -.6.
-        first = 1.0 / rules.rate
-        decay = (first / (first + control[SHOWN] / n_components)) ** _DECAY
-        step = -math.expm1(n * math.log1p(-decay * rules.rate / n_components))
-        control[SHOWN] += n
-        absorb(points, rows, logs, step, rules.max_precision, mixture)
+def quantize_singly(
+    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
+) -> int:
+    """Do likewise by :func:`quantize`, until all periods are over."""
+    n: int = order.shape[0]
+    for t in range(n):
+        write_nearest(points, order[t], mixture.means, logs)
+        quantize(points, order[t : t + 1], logs, mixture, rules)
+        if 0 <= rules.periods <= mixture.control[PERIODS]:
+            return t + 1
+    return n
 
 
 @compiled
 def ascend_singly(
-    points: Array, order: IntArray, logs: FloatArray, n_rows: int, n_columns: int,
-    mixture: Mixture, rules: Rules,
-) -> None:  # fmt: skip
-    """Do as :func:`learn_singly`, by :func:`ascend`."""
-    for t in range(order.shape[0]):
+    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
+) -> int:
+    """Do as :func:`anneal_singly`, by :func:`ascend`."""
+    width = mixture.control[WIDTH]
+    n: int = order.shape[0]
+    for t in range(n):
         log_densities(points[order[t] : order[t] + 1], mixture, logs)
-        ascend(points, order[t : t + 1], logs, n_rows, n_columns, mixture, rules)
+        ascend(points, order[t : t + 1], logs, mixture, rules)
+        if mixture.control[WIDTH] != width:
+            return t + 1
+    return n
 
 
 @compiled
 def follow_em(
     points: Array, order: IntArray, logs: FloatArray, steps: FloatArray, max_precision: float,
     model: Mixture, statistics: Mixture,
-) -> None:  # fmt: skip
-    """Stochastic EM, one sample at a time.
+) -> float:  # fmt: skip
+    """Stochastic EM, one sample at a time; returns the sum of their log densities.
 
     ``steps``, shape (m,), are ρ; responsibilities are those of ``model``, and go into
-    ``statistics``, which are the same object once enough of them is accumulated.
+    ``statistics``, which may be the same object.
     """
+    total = 0.0
     for t in range(order.shape[0]):
         write_likely(points, order[t], model, logs)
-        responsibilities(logs, 1)
+        total += responsibilities(logs)
         absorb(points, order[t : t + 1], logs, steps[t], max_precision, statistics)
+    return total

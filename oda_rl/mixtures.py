@@ -26,9 +26,16 @@ Array = npt.NDArray[Any]
 
 _DTYPES = [np.float64, np.float32]
 _SCALE_SAMPLES = 100  # after which the data's scale is known
+_VARIANCE_SAMPLES = 1000
 _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
 _STATIONARY = 0.05  # δ of eq. 6
 _LEAST_PERIOD = 100
+
+
+def _mean_variance(points: Array) -> float:
+    """Mean variance of the features, of at most about 1000 of the samples."""
+    some = points[:: max(1, len(points) // _VARIANCE_SAMPLES)]
+    return float(some.var(axis=0, dtype=np.float64).mean())
 
 
 class StreamingMixture(DensityMixin, BaseEstimator):
@@ -417,7 +424,7 @@ class SGDGaussianMixture(StreamingMixture):
         """
         points = validate_data(self, X, dtype=_DTYPES, order="C")
         self._check_many(points)
-        self._check_scale(float(points.var(axis=0, dtype=np.float64).mean()))
+        self._check_scale(_mean_variance(points))
         rng = check_random_state(self.random_state)
         order = rng.permutation(len(points))
         self._start(points[order[0]], points, rng)
@@ -437,7 +444,7 @@ class SGDGaussianMixture(StreamingMixture):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.lower_bound_ = self.score(points)
+        self.lower_bound_ = learning.mean_score(self._mixture, points)
         return self
 
     @validated
@@ -680,7 +687,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         """
         points = validate_data(self, X, dtype=_DTYPES, order="C")
         self._check_many(points)
-        self._check_scale(float(points.var(axis=0, dtype=np.float64).mean()))
+        self._check_scale(_mean_variance(points))
         rng = check_random_state(self.random_state)
         self._start(points, rng)
         for _ in range(self.max_iter):
@@ -763,15 +770,16 @@ class StochasticEMGaussianMixture(StreamingMixture):
         n_steps = math.ceil(len(order) / size)
         t = self._seen / size + np.arange(n_steps)
         steps = np.maximum(self.first_step * (t + 1.0) ** (self.step_decay - 0.5), self.last_step)
-        logs = np.empty((size, self.n_components))
         bound = float(self.max_precision)
         model, statistics = self._mixture, self._statistics
         if size == 1:
+            logs = np.empty((1, self.n_components))
             updates.follow_em(points, order, logs, steps, bound, model, statistics)
         else:
+            blocks = learning.Blocks(model, size)
             for s in range(n_steps):
                 rows = order[s * size : (s + 1) * size]
-                learning.block_logs(model, points[rows], logs, densities=True)
-                updates.responsibilities(logs, len(rows))
+                logs = blocks.logs(model, points, rows, densities=True)
+                updates.responsibilities(logs)
                 updates.absorb(points, rows, logs, float(steps[s]), bound, statistics)
         self._seen += len(order)

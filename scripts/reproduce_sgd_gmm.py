@@ -221,7 +221,7 @@ def speed(data: str, folder: str | None, method: str, seed: int) -> Row:
     row: Row = {"d": d}
     with threadpool_limits(1):
         for batch in (1, 100):
-            estimator("SGD", seed, batch_size=batch, max_iter=1).fit(points[:200])  # compiles
+            estimator("SGD", seed, n=1, batch_size=batch).fit(points[:200])  # compiles all phases
             model = estimator("SGD", seed, batch_size=batch)
             begun = time.perf_counter()
             model.fit(points)

@@ -47,7 +47,7 @@ def rules(**changed):
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (3, 4)])
 def test_the_grid_is_a_periodic_gaussian(shape):
     out = np.empty((np.prod(shape), np.prod(shape)))
-    updates.write_grid(*shape, 0.8, out)
+    learning.write_grid(*shape, 0.8, out)
     np.testing.assert_allclose(out, oracles.grid_neighbourhood(*shape, 0.8), rtol=1e-12)
 
 
@@ -138,9 +138,9 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     mixture.precisions[:] = 1.3
     mixture.half_log_dets[:] = 1.5 * np.log(1.3)
     covariances = np.tile(np.eye(3) / 1.3, (4, 1, 1))
-    logs = np.empty((size, 4))
-    learning.block_logs(mixture, block, logs, densities=True)
-    updates.responsibilities(logs, size)
+    blocks = learning.Blocks(mixture, size)
+    logs = blocks.logs(mixture, block, np.arange(size), densities=True)
+    updates.responsibilities(logs)
     updates.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture)
     weights, expected, full = oracles.stochastic_em_step(
         block, np.full(4, 0.25), means, covariances, 0.05
