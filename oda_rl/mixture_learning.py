@@ -18,6 +18,9 @@ _CHUNK = 1024  # samples that are scored at once
 _CACHE_LINE = 64  # bytes
 _DECAY = 0.6
 _LEAST_WEIGHT = 1e-9  # of a component at release
+# β at release is the larger of two: so much by the number of features, and that at which the odds
+# of the nearest component to the next are e to the power so much. Lower ones merge components.
+_FIRST_BETA_FEATURES, _FIRST_LOG_ODDS = 13.0, 2.5
 
 
 def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
@@ -126,11 +129,13 @@ def _learn_singly(
     if phase == QUANTIZING:
         return updates.quantize_singly(points, order, logs, mixture, rules)
     n = len(order)
-    steps = _em_steps(mixture, rules, np.arange(n), 1)
-    _count_shown(mixture, n)
-    mixture.control[updates.LOSS] += updates.follow_em(
-        points, order, logs, steps, rules.max_precision, mixture, mixture
+    later = np.arange(n)
+    steps = _em_steps(mixture, rules, later, 1)
+    betas = _inverse_temperatures(mixture, rules, later)
+    total = updates.follow_em(
+        points, order, logs, steps, betas, rules.max_precision, mixture, mixture
     )
+    _count_shown(mixture, n, total, float(betas[0]))
     return n
 
 
@@ -150,8 +155,10 @@ def _learn_block(
         updates.quantize(points, rows, logs, mixture, rules)
     else:
         step = float(_em_steps(mixture, rules, 0, len(rows)))
-        _count_shown(mixture, len(rows))
-        mixture.control[updates.LOSS] += updates.responsibilities(logs)
+        beta = float(_inverse_temperatures(mixture, rules, 0))
+        if beta < 1.0:
+            logs *= beta
+        _count_shown(mixture, len(rows), updates.responsibilities(logs), beta)
         updates.absorb(points, rows, logs, step, rules.max_precision, mixture)
 
 
@@ -185,9 +192,19 @@ def _em_steps(mixture: Mixture, rules: Rules, later: IntArray | int, size: int) 
     return -np.expm1(size * np.log1p(-rates / n_components))  # type: ignore[no-any-return]
 
 
-def _count_shown(mixture: Mixture, n: int) -> None:
+def _inverse_temperatures(mixture: Mixture, rules: Rules, later: IntArray | int) -> FloatArray:
+    """β so many samples later: geometrically from its first value to 1, in as many as it takes."""
+    shown = mixture.control[updates.SHOWN] + later
+    rest = np.maximum(1.0 - shown / (rules.periods * rules.period), 0.0)
+    return mixture.control[updates.FIRST_BETA] ** rest  # type: ignore[no-any-return]
+
+
+def _count_shown(mixture: Mixture, n: int, total: float, beta: float) -> None:
+    """Count samples, and their log densities unless they were tempered."""
     mixture.control[updates.SHOWN] += n
-    mixture.control[updates.LOSSES] += n
+    if beta == 1.0:
+        mixture.control[updates.LOSS] += total
+        mixture.control[updates.LOSSES] += n
 
 
 def _end_stage(mixture: Mixture, rules: Rules, width: float) -> None:
@@ -207,6 +224,9 @@ def _release(mixture: Mixture) -> None:
     mixture.half_log_dets[:] = -0.5 * mixture.means.shape[1] * math.log(variance)
     np.maximum(mixture.weights, _LEAST_WEIGHT, out=mixture.weights)
     mixture.precisions[:] = 1.0 / variance
+    log_odds = max(control[updates.GAP], 1e-9 * variance) / (2.0 * variance)
+    beta = max(_FIRST_LOG_ODDS / log_odds, _FIRST_BETA_FEATURES / mixture.means.shape[1])
+    control[updates.FIRST_BETA] = min(beta, 1.0)
     control[updates.PHASE] = RELEASED
     control[updates.SHOWN] = 0.0
 

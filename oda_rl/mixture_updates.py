@@ -13,7 +13,9 @@ components:
     Only the winner moves. Every K/ε samples the component that is needed least takes the place of
     a sample of the one that errs most.
 :func:`absorb`, when covariances are released
-    Every component takes its share of the sample's responsibility (eq. 13) into its moments.
+    Every component takes its share of the sample's responsibility (eq. 13) into its moments. At
+    first responsibilities are tempered (Ueda and Nakano, 1998): of log densities times β, which
+    rises to 1.
 :func:`ascend`
     All that as printed in algorithm 1 instead: plain gradients of eq. 5 for μ, D and ξ.
 
@@ -21,6 +23,7 @@ References
 ----------
 A. Gepperth, B. Pfülb, "Gradient-based training of Gaussian mixture models for high-dimensional
 streaming data", Neural Processing Letters, 2021.
+N. Ueda, R. Nakano, "Deterministic annealing EM algorithm", Neural Networks 11, 1998.
 """
 
 import math
@@ -39,8 +42,8 @@ ANNEALING, QUANTIZING, RELEASED = 0.0, 1.0, 2.0
 
 # Slots of the control array.
 PHASE, WIDTH, RATE, SEEN, SHOWN, PERIODS, SMOOTHED, PREVIOUS, REFERENCE = range(9)
-VARIANCE, FREED, CROWDED, MOVED, LOSS, LOSSES = range(9, 15)
-N_CONTROL = 15
+VARIANCE, FREED, CROWDED, MOVED, LOSS, LOSSES, GAP, FIRST_BETA = range(9, 17)
+N_CONTROL = 17
 
 NARROW = 0.25  # a narrower neighbourhood is none: e^(-1/(2σ²)) < 4e-4
 COOLING = 0.9
@@ -100,7 +103,8 @@ class Rules(NamedTuple):
     max_precision: float
     """Bound of P."""
     periods: int
-    """How many to quantize before covariances are released; -1: they never are."""
+    """How many to quantize before covariances are released, and as many tempered ones after that;
+    -1: they never are."""
     memory: float
     """Share of what is known of errors that outlives a period of quantizing."""
 
@@ -223,28 +227,29 @@ def write_nearest(points: Array, i: int, means: Array, out: FloatArray) -> None:
 
 
 @compiled
-def write_likely(points: Array, i: int, mixture: Mixture, out: FloatArray) -> None:
-    """Write log π_k + log N(x_i; k) to the first row of ``out``, shape (≥ 1, K).
+def write_likely(points: Array, i: int, mixture: Mixture, beta: float, out: FloatArray) -> None:
+    """Write β (log π_k + log N(x_i; k)) to the first row of ``out``, shape (≥ 1, K).
 
-    It is without -(d/2) log 2π, and may be -∞ where a component is e^25 times less likely than
-    another. Of released covariances.
+    It is without -(d/2) log 2π, and may be -∞ where it is less than another's by 25. Of released
+    covariances.
     """
     best = -np.inf
+    margin = _LEAST_LOG / beta
     variance = mixture.control[VARIANCE]
     d = points.shape[1]
     for k in range(mixture.means.shape[0]):
         log = math.log(mixture.weights[k])
         if mixture.spherical:
             log -= 0.5 * d * math.log(variance)
-            limit = 2.0 * variance * (log + _LEAST_LOG - best)
+            limit = 2.0 * variance * (log + margin - best)
             log -= 0.5 * nearness(points, i, mixture.means, k, limit) / variance
         else:
             log += mixture.half_log_dets[k]
-            limit = 2.0 * (log + _LEAST_LOG - best)
+            limit = 2.0 * (log + margin - best)
             log -= 0.5 * mahalanobis(
                 points, i, mixture.means, mixture.precisions, mixture.axes, k, limit
             )
-        out[0, k] = log
+        out[0, k] = beta * log
         best = max(best, log)
 
 
@@ -394,7 +399,9 @@ def quantize(
         _learn_variance(control, distance / d, rules)
         mixture.errors[winner] += distance
         if second >= 0:
-            mixture.savings[winner] -= logs[b, second] + distance
+            gap = -logs[b, second] - distance
+            mixture.savings[winner] += gap
+            control[GAP] += (gap - control[GAP]) / rules.period
         for k in range(n):
             weights[k] *= keep
         weights[winner] += 1.0 / rules.period
@@ -793,17 +800,17 @@ def ascend_singly(
 
 @compiled
 def follow_em(
-    points: Array, order: IntArray, logs: FloatArray, steps: FloatArray, max_precision: float,
-    model: Mixture, statistics: Mixture,
+    points: Array, order: IntArray, logs: FloatArray, steps: FloatArray, betas: FloatArray,
+    max_precision: float, model: Mixture, statistics: Mixture,
 ) -> float:  # fmt: skip
-    """Stochastic EM, one sample at a time; returns the sum of their log densities.
+    """Stochastic EM, one sample at a time; returns the sum of their log densities where β = 1.
 
-    ``steps``, shape (m,), are ρ; responsibilities are those of ``model``, and go into
-    ``statistics``, which may be the same object.
+    ``steps`` and ``betas``, shape (m,), are ρ and β; responsibilities are those of ``model``, and
+    go into ``statistics``, which may be the same object.
     """
     total = 0.0
     for t in range(order.shape[0]):
-        write_likely(points, order[t], model, logs)
+        write_likely(points, order[t], model, betas[t], logs)
         total += responsibilities(logs)
         absorb(points, order[t : t + 1], logs, steps[t], max_precision, statistics)
     return total

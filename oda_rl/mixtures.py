@@ -28,6 +28,7 @@ _DTYPES = [np.float64, np.float32]
 _SCALE_SAMPLES = 100  # after which the data's scale is known
 _VARIANCE_SAMPLES = 1000
 _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
+_WIDTH, _DRIFTING_WIDTH = 1 / 4, 1 / 16  # of the neighbourhood at first, of the sides' sum
 _STATIONARY = 0.05  # δ of eq. 6
 _LEAST_PERIOD = 100
 
@@ -264,10 +265,11 @@ class SGDGaussianMixture(StreamingMixture):
     component is left behind, and no k-means is needed.
 
     With ``update="natural"`` steps are natural gradients, which know no scale. Covariances are held
-    equal and spherical during annealing and for 2 n_components more periods, in each of which the
+    equal and spherical during annealing and for n_components more periods, in each of which the
     component that is needed least is moved to where it helps; then every component learns from its
-    responsibilities with steps that fall with its number of samples to the power -.6.
-    ``update="sgd"`` is the algorithm as printed.
+    responsibilities with steps that fall with its number of samples to the power -.6. For as many
+    periods responsibilities are tempered, less and less: components overlap at first, and find
+    better places. ``update="sgd"`` is the algorithm as printed.
 
     Parameters
     ----------
@@ -292,7 +294,7 @@ class SGDGaussianMixture(StreamingMixture):
         that always come from the same distribution.
     width : float or None, default=None
         First width σ of the neighbourhood, positive, in steps of the grid; None: half of its mean
-        side. Below .25 there is no annealing.
+        side, an eighth with ``forgetting``. Below .25 there is no annealing.
     max_precision : float, default=20.0
         Bound of the eigenvalues of the precisions P = D² (the paper's D_max²); should be well above
         the inverse of the data's variance.
@@ -327,7 +329,8 @@ class SGDGaussianMixture(StreamingMixture):
     References
     ----------
     A. Gepperth, B. Pfülb, "Gradient-based training of Gaussian mixture models for high-dimensional
-    streaming data", Neural Processing Letters, 2021: eq. 1-6 and algorithm 1.
+    streaming data", Neural Processing Letters, 2021: eq. 1-6 and algorithm 1. Tempering is that of
+    N. Ueda, R. Nakano, "Deterministic annealing EM algorithm", Neural Networks 11, 1998.
 
     Examples
     --------
@@ -513,7 +516,8 @@ class SGDGaussianMixture(StreamingMixture):
             means = self._checked_means(self.means_init, points)
         else:
             means = centre + rng.uniform(-self.init_range, self.init_range, (n, d))
-        width = sum(learning.near_square(n)) / 4.0 if self.width is None else self.width
+        widest = _DRIFTING_WIDTH if drifts else _WIDTH
+        width = widest * sum(learning.near_square(n)) if self.width is None else self.width
         self._rules = updates.Rules(
             rate=float(rate),
             least_rate=float(least),
@@ -521,7 +525,7 @@ class SGDGaussianMixture(StreamingMixture):
             delta=_STATIONARY,
             last_width=0.01,
             max_precision=float(self.max_precision),
-            periods=-1 if drifts else 2 * n,
+            periods=-1 if drifts else n,
             memory=1.0 - least / rate,
         )
         self._mixture = learning.new_mixture(
@@ -774,7 +778,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
         model, statistics = self._mixture, self._statistics
         if size == 1:
             logs = np.empty((1, self.n_components))
-            updates.follow_em(points, order, logs, steps, bound, model, statistics)
+            ones = np.ones(n_steps)
+            updates.follow_em(points, order, logs, steps, ones, bound, model, statistics)
         else:
             blocks = learning.Blocks(model, size)
             for s in range(n_steps):

@@ -156,6 +156,39 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     np.testing.assert_allclose(mixture.half_log_dets, 0.5 * np.log(values).sum(axis=1))
 
 
+def test_responsibilities_are_tempered_until_components_have_found_their_places():
+    points = load_digits().data[:640] / 16.0
+    model = SGDGaussianMixture(64, random_state=0, width=0.01)
+    model.partial_fit(points)
+    mixture, shown, betas = model._mixture, [], []
+    while len(betas) < 100:
+        model.partial_fit(points)
+        if mixture.control[updates.PHASE] == updates.RELEASED:
+            shown.append(mixture.control[updates.SHOWN])
+            betas.append(float(learning._inverse_temperatures(mixture, model._rules, 0)))
+    first = mixture.control[updates.FIRST_BETA]
+    assert 13.0 / 64 <= first < 0.5  # the digits' components overlap
+    whole = 64 * 640  # as many periods as components, of 1/ε samples for each component
+    expected = [first ** (1.0 - n / whole) if n < whole else 1.0 for n in shown]
+    np.testing.assert_allclose(betas, expected)
+    assert betas[-1] == 1.0
+
+    logs, plain = np.empty((1, 64)), np.empty((1, 64))
+    learning.updates.log_densities(points[:1], mixture, plain)
+    for beta in (1.0, 0.3):
+        updates.write_likely(points, 0, mixture, beta, logs)
+        near = plain[0] > plain.max() - 20.0 / beta
+        np.testing.assert_allclose(logs[0, near], beta * plain[0, near])
+
+
+def test_tempering_does_not_merge_what_lies_apart():
+    for n_features in (2, 64):
+        points, _ = make_blobs(600, n_features=n_features, centers=8, random_state=3)
+        model = SGDGaussianMixture(8, random_state=0).fit(points)
+        theirs = GaussianMixture(8, covariance_type="diag", n_init=5, random_state=0).fit(points)
+        assert model.score(points) > theirs.score(points) - 0.02
+
+
 @pytest.mark.parametrize("covariance_type", COVARIANCES)
 def test_densities_are_those_of_scipy(covariance_type):
     points = np.random.default_rng(0).normal(size=(400, 3)) * [1.0, 0.5, 2.0]
