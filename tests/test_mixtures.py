@@ -167,7 +167,7 @@ def test_responsibilities_are_tempered_until_components_have_found_their_places(
             shown.append(mixture.control[updates.SHOWN])
             betas.append(float(learning._inverse_temperatures(mixture, model._rules, 0)))
     first = mixture.control[updates.FIRST_BETA]
-    assert 13.0 / 64 <= first < 0.5  # the digits' components overlap
+    assert 10.0 / 64 <= first < 0.5  # the digits' components overlap
     whole = 64 * 640  # as many periods as components, of 1/ε samples for each component
     expected = [first ** (1.0 - n / whole) if n < whole else 1.0 for n in shown]
     np.testing.assert_allclose(betas, expected)
