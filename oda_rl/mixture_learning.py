@@ -20,7 +20,7 @@ _DECAY = 0.6
 _LEAST_WEIGHT = 1e-9  # of a component at release
 # β at release is the larger of two: so much by the number of features, and that at which the odds
 # of the nearest component to the next are e to the power so much. Lower ones merge components.
-_FIRST_BETA_FEATURES, _FIRST_LOG_ODDS = 10.0, 2.0
+_FIRST_BETA_FEATURES, _FIRST_LOG_ODDS = 10.0, 1.6
 
 
 def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
