@@ -23,6 +23,10 @@ _MASTER_TOLERANCE = 1e-9
 _CONTENDING = 0.01  # of the best mode's height: modes that are lower by more are not finished
 
 
+class TooFewExemplarsError(ValueError):
+    """So few exemplars leave samples without a response."""
+
+
 def generate_within(
     limit: int,
     points: FloatArray,
@@ -49,7 +53,7 @@ def generate_within(
     ------
     NotConvergedError
         If the gap stays above the tolerance although ``limit`` is not reached.
-    ValueError
+    TooFewExemplarsError
         If the heaviest ``limit`` exemplars leave samples without a response.
     """
     if problem.slides:
@@ -97,7 +101,7 @@ def _heaviest(
             history = [*found.history, Round(value, gap, int(used.sum()))]
             best = Exemplars(positions[used], weights[used], value, gap, found.certificate, history)
     if best is None:
-        raise ValueError(
+        raise TooFewExemplarsError(
             f"max_exemplars is {limit}: the heaviest {limit} of {len(found.weights)} exemplars "
             f"leave samples without a response; {len(found.weights)} are enough at this bandwidth"
         )

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from oda_rl.column_generation import Exemplars, Problem, Round, generate, select
 from oda_rl.estimators import chunks, validated
-from oda_rl.exemplar_budget import generate_within
+from oda_rl.exemplar_budget import TooFewExemplarsError, generate_within
 from oda_rl.exemplar_pricing import KERNELS, squared_distances
 from oda_rl.mixture_proportions import OBJECTIVES, NotConvergedError
 from oda_rl.quantization import RandomState, fitted_points
@@ -484,6 +484,8 @@ class INFEX(ExemplarMixture):
                 model.fit(points[~held])
             except NotConvergedError as error:
                 model = error.solution  # type: ignore[assignment]
+            except TooFewExemplarsError:
+                return -math.inf
         return float(model.score_samples(points[held]).sum())
 
 

@@ -8,6 +8,7 @@ import oracles
 import pytest
 from matplotlib.axes import Axes
 from scipy.integrate import dblquad
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KernelDensity
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -424,6 +425,15 @@ def test_fewer_discs_than_cover_the_samples_are_refused():
     message = "max_exemplars is 2: the heaviest 2 of 3 exemplars leave samples without a response"
     with pytest.raises(ValueError, match=message):
         INFEX("margin", kernel="disc", bandwidth=1.0, max_exemplars=2).fit(points)
+
+
+def test_a_bandwidth_for_which_the_bound_is_too_low_is_not_chosen():
+    points = np.random.default_rng(23).normal(size=(60, 1))
+    model = INFEX("margin", kernel="disc", bandwidth="cv", max_exemplars=4, random_state=0)
+    with pytest.raises(ValueError, match="max_exemplars is 4"):
+        clone(model).set_params(bandwidth=0.3).fit(points)
+    assert model.fit(points).bandwidth_ > 0.3
+    assert len(model.weights_) <= 4
 
 
 # Bad input.
