@@ -3,7 +3,7 @@
 That bound makes a convex problem a combinatorial one, whose optimum nothing here certifies: the
 certificate says how much better any number of exemplars could be. For the log-likelihood with the
 Gaussian kernel, column generation goes on until it takes more than are allowed. From there on the
-best modes come in, those leave that the likelihood misses least, and EM steps move all, until that
+best modes come in, those go that the likelihood misses least, and EM steps move all, until that
 gains no more. For other objectives and kernels the heaviest of the unbounded solution stay.
 """
 
@@ -18,7 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _SLOW = 1e-2  # of the mean log-likelihood: an EM step or a round that gains less is the last
 _EM_STEPS = 200
-_TURNOVER = 0.25  # of the exemplars: so many come at most in a round, and leave at a time
+_TURNOVER = 0.25  # of the exemplars: so many come at most in a round, and go at a time
 _MASTER_TOLERANCE = 1e-9
 _CONTENDING = 0.01  # of the best mode's height: modes that are lower by more are not finished
 
@@ -60,11 +60,11 @@ def generate_within(
         search = Search(points, problem, rng, tolerance, certified=True)
         if search.begin(start, limit) and search.run(max_rounds, limit):
             return search.solution()
-        crowd = _Crowd(search, limit, start)
+        mixture = _BoundedMixture(search, limit, start)
         for _ in range(max(max_rounds - len(search.history), 1)):
-            if not crowd.advance():
+            if not mixture.advance():
                 break
-        return crowd.solution()
+        return mixture.solution()
     try:
         found = generate(
             points, problem, rng, start=start, tolerance=tolerance, max_rounds=max_rounds
@@ -108,7 +108,7 @@ def _heaviest(
     return best
 
 
-class _Crowd:
+class _BoundedMixture:
     """A Gaussian mixture that has reached its bound.
 
     All of few exemplars may be so far from a sample that their responses underflow: responses here
@@ -131,7 +131,7 @@ class _Crowd:
 
     def advance(self) -> bool:
         """Make one round; whether it has gained enough for another."""
-        self._leave()
+        self._drop()
         self._slide()
         self._weigh(self.weights)
         logs = self._log_densities()
@@ -204,7 +204,7 @@ class _Crowd:
             self.weights = sizes / len(shares)
             self._place(shares.T @ self.samples.points / sizes[:, None])
 
-    def _leave(self) -> None:
+    def _drop(self) -> None:
         """Drop the exemplars without which the likelihood would lose least."""
         while len(self.weights) > self.limit:
             shares = np.minimum(self._shares(), 1.0 - 1e-12)
