@@ -63,6 +63,11 @@ class Problem(NamedTuple):
         """Whether prices may have both signs."""
         return self.objective in ("margin_variance", "mean_variance")
 
+    @property
+    def slides(self) -> bool:
+        """Whether EM steps move exemplars without ever lowering the objective."""
+        return self.objective == "log_likelihood" and self.kernel.name == "gaussian"
+
 
 class Round(NamedTuple):
     """What one round of column generation had come to."""
@@ -175,26 +180,13 @@ def generate(
     NotConvergedError
         If the gap is larger after so many rounds; its ``solution`` is the best :class:`Exemplars`.
     """
-    search = _Search(points, problem, rng, tolerance, certified)
+    search = Search(points, problem, rng, tolerance, certified)
     search.begin(start)
-    for _ in range(max_rounds):
-        try:
-            ended = search.advance()
-        except NotConvergedError as error:
-            if not search.history:
-                raise
-            raise NotConvergedError(str(error), search.solution()) from error
-        if ended:
-            return search.solution()
-    last = search.history[-1]
-    raise NotConvergedError(
-        f"the duality gap was {last.gap:.3g} after max_rounds={max_rounds} rounds, above "
-        f"tol={tolerance:g}: raise max_rounds or tol, or take the solution that is attached",
-        search.solution(),
-    )
+    search.run(max_rounds)
+    return search.solution()
 
 
-class _Search:
+class Search:
     """Column generation under way."""
 
     def __init__(
@@ -213,10 +205,15 @@ class _Search:
         self.history: list[Round] = []
         self._modes: FloatArray = self.samples.points[:0]
         self._best = -math.inf
-        self._slides = problem.objective == "log_likelihood" and problem.kernel.name == "gaussian"
 
-    def begin(self, start: FloatArray | None) -> None:
-        """Take exemplars to begin with, and samples that would have no response to them."""
+    def begin(self, start: FloatArray | None, most: float = math.inf) -> bool:
+        """Take exemplars to begin with, and samples that would have no response to them.
+
+        Returns
+        -------
+        bool
+            Whether there are at most ``most``; otherwise none is taken.
+        """
         samples, kernel = self.samples, self.problem.kernel
         if start is not None:
             chosen = start - samples.origin
@@ -227,7 +224,7 @@ class _Search:
                 chosen = samples.points[leaders(samples.points, 0.0)]  # each once
         else:
             even = np.full(len(samples), 1.0 / len(samples))
-            chosen, _ = samples.modes(even, kernel, self._starts())
+            chosen, _ = samples.modes(even, kernel, self.starts())
         far = _FAR if kernel.name == "gaussian" else _REACH[kernel.name]
         nearest = np.full(len(samples), np.inf)
         for rows in samples.exact.chunks(len(chosen)):
@@ -235,9 +232,43 @@ class _Search:
             nearest = np.minimum(nearest, squares.min(axis=0))
         alone = samples.points[nearest > far * far]
         chosen = np.concatenate([chosen, alone[leaders(alone, _REACH[kernel.name])]])
+        if len(chosen) > most:
+            return False
         self.exemplars = chosen
         self.responses = samples.responses(chosen, kernel)
         self.weights = np.full(len(chosen), 1.0 / len(chosen))
+        return True
+
+    def run(self, max_rounds: int, most: float = math.inf) -> bool:
+        """Make rounds until the gap is small enough.
+
+        Returns
+        -------
+        bool
+            False if more than ``most`` exemplars got a weight before.
+
+        Raises
+        ------
+        NotConvergedError
+            If neither comes in so many rounds.
+        """
+        for _ in range(max_rounds):
+            try:
+                ended = self.advance()
+            except NotConvergedError as error:
+                if not self.history:
+                    raise
+                raise NotConvergedError(str(error), self.solution()) from error
+            if self.history[-1].n_exemplars > most:
+                return False
+            if ended:
+                return True
+        raise NotConvergedError(
+            f"the duality gap was {self.history[-1].gap:.3g} after max_rounds={max_rounds} rounds, "
+            f"above tol={self.tolerance:g}: raise max_rounds or tol, or take the solution that is "
+            "attached",
+            self.solution(),
+        )
 
     def advance(self) -> bool:
         """Make one round; whether the gap is small enough, by pricing from all samples."""
@@ -246,8 +277,11 @@ class _Search:
         limit = self.tolerance * self.problem.relative(self.responses @ self.weights, found.value)
         floor = found.bound - _CONTENDING * abs(found.bound)
         known = np.concatenate([self._modes, self.exemplars])
-        modes, heights = samples.modes(prices, kernel, self._starts(prices), known)
-        if not self._slides or price_gap(self.problem, heights[0], found) <= _ROUGHLY * limit:
+        modes, heights = samples.modes(prices, kernel, self.starts(prices), known)
+        if (
+            not self.problem.slides
+            or price_gap(self.problem, heights[0], found) <= _ROUGHLY * limit
+        ):
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
         if self.certified and price_gap(self.problem, heights[0], found) <= limit:
             modes, heights = samples.modes(prices, kernel, samples.points, modes)
@@ -279,7 +313,7 @@ class _Search:
         return Exemplars(positions, weights[used], value, gap, certificate, self.history)
 
     def _master(self) -> Proportions:
-        if not self._slides:
+        if not self.problem.slides:
             return self._weigh(_MASTER_TOLERANCE)
         self._weigh(1e-7)
         self._slide()
@@ -319,7 +353,9 @@ class _Search:
             start=self.weights, tolerance=tolerance,
         )  # fmt: skip
         used = found.weights > 0.0
-        if not self._slides:  # exemplars that cannot move take the places of others again and again
+        if (
+            not self.problem.slides
+        ):  # exemplars that cannot move take the places of others again and again
             prices = found.prices @ self.responses
             used |= prices > found.bound - _KEPT * abs(found.bound)
             if found.value - self._best <= _PROGRESS * abs(found.value):
@@ -335,7 +371,7 @@ class _Search:
         self.exemplars = np.concatenate([self.exemplars, modes])
         self.weights = np.concatenate([self.weights, np.full(len(modes), 1e-3 / len(modes))])
 
-    def _starts(self, prices: FloatArray | None = None) -> FloatArray:
+    def starts(self, prices: FloatArray | None = None) -> FloatArray:
         """Take samples to climb from: some at random, and those with the highest prices."""
         n = min(_RANDOM_STARTS, len(self.samples))
         chosen = self.rng.choice(len(self.samples), n, replace=False)

@@ -4,6 +4,7 @@
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from oda_rl.column_generation import Exemplars, Problem, Round, generate, select
 from oda_rl.estimators import chunks, validated
+from oda_rl.exemplar_budget import TooFewExemplarsError, generate_within
 from oda_rl.exemplar_pricing import KERNELS, squared_distances
 from oda_rl.mixture_proportions import OBJECTIVES, NotConvergedError
 from oda_rl.quantization import RandomState, fitted_points
@@ -280,9 +282,14 @@ class INFEX(ExemplarMixture):
         shares of it, of the others in shares of the mean response.
     max_rounds : int, default=300
         Most rounds of column generation, ≥ 1.
+    max_exemplars : int or None, default=None
+        Most exemplars, ≥ 1: for bandwidths so small that the optimum has one for every few samples.
+        If it would take more, what comes out is the best that was found with so many; that is no
+        failure to converge. Of the log-likelihood with the Gaussian kernel it is found much sooner
+        than the optimum; otherwise the heaviest exemplars of the optimum are weighted again.
     init : array-like, shape (n, n_features), or None, default=None
-        Exemplars to begin with. What comes out is at least as good as the best weights of these
-        alone. Samples out of their reach are taken in addition.
+        Exemplars to begin with, at most ``max_exemplars``. What comes out is at least as good as
+        the best weights of these alone. Samples out of their reach are taken in addition.
     warm_start : bool, default=False
         Whether ``fit`` begins with the exemplars of the last one; ``init`` is then for the first.
     random_state : int, RandomState instance or None, default=None
@@ -299,10 +306,10 @@ class INFEX(ExemplarMixture):
     objective_value_ : float
         The objective, with responses that are not normalised (of height 1).
     duality_gap_ : float
-        The certificate: no weights of any exemplars have an objective better by more than this, as
-        far as pricing saw. ``certificate_`` says how far.
+        The certificate: no weights of any exemplars, however many, have an objective better by more
+        than this, as far as pricing saw. ``certificate_`` says how far.
     certificate_ : str
-        "all samples": no hill climb from any sample led to an exemplar that would improve on these.
+        "all samples": no hill climb from any sample led to an exemplar that would allow for more.
         "local": the same, but with the disc kernel, which has no gradient, or with objectives whose
         prices have both signs, the climbs are only a heuristic.
     history_ : list of Round
@@ -317,8 +324,8 @@ class INFEX(ExemplarMixture):
     Raises
     ------
     NotConvergedError
-        By ``fit``, if the gap stays above ``tol``; its ``solution`` is the estimator, fitted with
-        the best exemplars until then and their gap.
+        By ``fit``, if the gap stays above ``tol`` although ``max_exemplars`` is not reached; its
+        ``solution`` is the estimator, fitted with the best exemplars until then and their gap.
 
     References
     ----------
@@ -350,6 +357,7 @@ class INFEX(ExemplarMixture):
         "C": [Interval(Real, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_rounds": [Interval(Integral, 1, None, closed="left")],
+        "max_exemplars": [Interval(Integral, 1, None, closed="left"), None],
         "init": ["array-like", None],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
@@ -364,6 +372,7 @@ class INFEX(ExemplarMixture):
         C: float = 1.0,
         tol: float = 1e-6,
         max_rounds: int = 300,
+        max_exemplars: int | None = None,
         init: npt.ArrayLike | None = None,
         warm_start: bool = False,
         random_state: RandomState = None,
@@ -374,6 +383,7 @@ class INFEX(ExemplarMixture):
         self.C = C
         self.tol = tol
         self.max_rounds = max_rounds
+        self.max_exemplars = max_exemplars
         self.init = init
         self.warm_start = warm_start
         self.random_state = random_state
@@ -394,9 +404,10 @@ class INFEX(ExemplarMixture):
         Raises
         ------
         ValueError
-            If ``init`` does not fit the data.
+            If ``init`` does not fit the data or exceeds ``max_exemplars``, or if with so few a
+            sample would have no response.
         NotConvergedError
-            If the duality gap stays above ``tol``.
+            If the duality gap stays above ``tol`` although ``max_exemplars`` is not reached.
         """
         points = self._checked(X)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -404,8 +415,12 @@ class INFEX(ExemplarMixture):
         start = self._start(points.shape[1])
         problem = Problem(self.objective, KERNELS[self.kernel], float(self.C))
 
+        search = generate
+        if self.max_exemplars is not None:
+            search = partial(generate_within, int(self.max_exemplars))
+
         def find() -> Exemplars:
-            return generate(
+            return search(
                 points / bandwidth,
                 problem,
                 np.random.default_rng(seed),
@@ -420,11 +435,19 @@ class INFEX(ExemplarMixture):
     def _start(self, n_features: int) -> FloatArray | None:
         if self.warm_start and hasattr(self, "exemplars_"):
             if self.exemplars_.shape[1] == n_features:
-                return self.exemplars_
+                # The heaviest, if there may be fewer now, in their order.
+                heaviest = np.argsort(-self.weights_, kind="stable")[: self.max_exemplars]
+                return self.exemplars_[np.sort(heaviest)]
             raise ValueError(
                 f"warm_start needs {self.exemplars_.shape[1]} features as before, got {n_features}"
             )
-        return _checked_exemplars(self.init, n_features, "init")
+        start = _checked_exemplars(self.init, n_features, "init")
+        if start is not None and self.max_exemplars is not None and len(start) > self.max_exemplars:
+            raise ValueError(
+                f"init has {len(start)} exemplars: it must have at most "
+                f"max_exemplars={self.max_exemplars}"
+            )
+        return start
 
     def _resolved(self, points: FloatArray) -> float:
         if not isinstance(self.bandwidth, str):
@@ -452,7 +475,8 @@ class INFEX(ExemplarMixture):
     def _held_out(self, points: FloatArray, held: npt.NDArray[np.bool_], bandwidth: float) -> float:
         model = INFEX(
             self.objective, kernel=self.kernel, bandwidth=bandwidth, C=self.C,
-            tol=max(self.tol, _CV_TOLERANCE), max_rounds=self.max_rounds, random_state=0,
+            tol=max(self.tol, _CV_TOLERANCE), max_rounds=self.max_rounds,
+            max_exemplars=self.max_exemplars, random_state=0,
         )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a bandwidth too small is not chosen
@@ -460,6 +484,8 @@ class INFEX(ExemplarMixture):
                 model.fit(points[~held])
             except NotConvergedError as error:
                 model = error.solution  # type: ignore[assignment]
+            except TooFewExemplarsError:
+                return -math.inf
         return float(model.score_samples(points[held]).sum())
 
 

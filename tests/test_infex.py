@@ -8,6 +8,7 @@ import oracles
 import pytest
 from matplotlib.axes import Axes
 from scipy.integrate import dblquad
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KernelDensity
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -40,6 +41,7 @@ def fitted(model, points):
     [
         INFEX(),
         INFEX("mean_variance", tol=1e-4),
+        INFEX(bandwidth=0.5, max_exemplars=3),
         ConvexClustering(),
         KernelVectorQuantization(max_distortion=2.0),
     ]
@@ -318,6 +320,122 @@ def test_bandwidth_rules():
         INFEX(bandwidth="cv").fit(points[:2])
 
 
+# A bound on their number.
+
+
+def test_a_bound_that_is_not_reached_changes_nothing():
+    points = blobs(300, 2, 16)
+    free = INFEX(bandwidth=0.8, random_state=0).fit(points)
+    bounded = INFEX(bandwidth=0.8, max_exemplars=60, random_state=0).fit(points)
+    np.testing.assert_array_equal(bounded.exemplars_, free.exemplars_)
+    np.testing.assert_array_equal(bounded.weights_, free.weights_)
+    assert bounded.duality_gap_ == free.duality_gap_
+
+
+@pytest.mark.parametrize(("d", "limit"), [(1, 2), (2, 1), (2, 25), (5, 30)])
+def test_a_bound_is_kept_and_the_gap_is_honest(d, limit):
+    points = blobs(300, d, 17)
+    free = INFEX(bandwidth=0.5, random_state=0).fit(points)
+    assert len(free.weights_) > limit
+    model = INFEX(bandwidth=0.5, max_exemplars=limit, random_state=0).fit(points)
+    assert len(model.weights_) <= limit
+    assert model.weights_.sum() == pytest.approx(1.0)
+    assert model.certificate_ == "all samples"
+    assert model.history_[-1] == (model.objective_value_, model.duality_gap_, len(model.weights_))
+    missed = free.objective_value_ - model.objective_value_
+    assert -1e-6 <= missed <= model.duality_gap_
+    logs = model.score_samples(points) + d * np.log(np.sqrt(2.0 * np.pi) * 0.5)
+    assert model.objective_value_ == pytest.approx(logs.mean(), abs=1e-9)
+    again = INFEX(bandwidth=0.5, max_exemplars=limit, random_state=0).fit(points)
+    np.testing.assert_array_equal(again.exemplars_, model.exemplars_)
+    np.testing.assert_array_equal(again.weights_, model.weights_)
+
+
+def test_many_samples_far_from_all_of_few_exemplars():
+    points = np.concatenate([blobs(100, 2, 18), [[1e5, 0.0], [0.0, -1e7]]])
+    for bandwidth in (1e-60, 1e-3, 0.5):
+        model = INFEX(bandwidth=bandwidth, max_exemplars=3, random_state=0).fit(points)
+        assert len(model.weights_) == 3
+        assert np.isfinite([model.objective_value_, model.duality_gap_]).all()
+    np.testing.assert_allclose(model.exemplars_[np.argmin(model.exemplars_[:, 1])], [0.0, -1e7])
+
+
+def test_a_tenth_of_the_samples_is_a_better_density_than_all():
+    points = blobs(1000, 16, 19)
+    train, held = points[:500], points[500:]
+    bandwidth = 0.75 * rule_of_thumb(train, "silverman")
+    kernels = KernelDensity(bandwidth=bandwidth).fit(train)
+    model = INFEX(bandwidth=bandwidth, max_exemplars=50, random_state=0).fit(train)
+    assert len(model.weights_) == 50
+    assert model.score(held) > kernels.score_samples(held).mean()
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_with_a_bound_too_it_is_never_worse_than_what_it_began_with(objective, kernel):
+    points = blobs(60, 2, 20)
+    start = points[leaders(points, 0.8)]
+    samples = Samples(points)
+    responses = samples.responses(start - samples.origin, KERNELS[kernel])
+    fixed = best_proportions(responses, objective, penalty=2.0)
+    model = INFEX(
+        objective, kernel=kernel, bandwidth=1.0, C=2.0, init=start, max_exemplars=len(start),
+        tol=1e-3, max_rounds=20, random_state=0,
+    )  # fmt: skip
+    model = fitted(model, points)
+    assert len(model.weights_) <= len(start)
+    assert model.objective_value_ >= fixed.value - 1e-8
+
+
+@pytest.mark.parametrize("objective", ["margin", "margin_variance", "mean_variance"])
+def test_a_bound_is_kept_for_other_objectives(objective):
+    points = blobs(150, 2, 21)
+    free = INFEX(objective, C=5.0, bandwidth=1.0, tol=1e-3, random_state=0)
+    fitted(free, points)
+    limit = len(free.weights_) - 1
+    model = INFEX(
+        objective, C=5.0, bandwidth=1.0, tol=1e-3, max_exemplars=limit, random_state=0
+    ).fit(points)
+    assert len(model.weights_) <= limit
+    assert model.objective_value_ <= free.objective_value_ + free.duality_gap_
+    assert free.objective_value_ <= model.objective_value_ + model.duality_gap_
+
+
+def test_warm_start_keeps_the_heaviest_if_there_may_be_fewer():
+    points = blobs(200, 2, 22)
+    model = INFEX(bandwidth=0.5, warm_start=True, random_state=0).fit(points)
+    heaviest = model.exemplars_[np.argsort(-model.weights_)[:5]]
+    responses = np.exp(-2.0 * ((points[:, None] - heaviest) ** 2).sum(axis=2))
+    model.set_params(max_exemplars=5).fit(points)
+    assert len(model.weights_) <= 5
+    assert model.objective_value_ >= best_proportions(responses).value
+    assert len(model.fit(points[10:]).weights_) <= 5
+
+
+def test_rounds_that_end_before_the_bound_is_reached_are_a_failure():
+    points = blobs(100, 2, 12)
+    with pytest.raises(NotConvergedError, match="max_rounds=1 rounds"):
+        INFEX(bandwidth=0.4, max_rounds=1, max_exemplars=99, random_state=0).fit(points)
+    model = INFEX(bandwidth=0.4, max_rounds=1, max_exemplars=5, random_state=0).fit(points)
+    assert len(model.weights_) == 5
+
+
+def test_fewer_discs_than_cover_the_samples_are_refused():
+    points = np.array([[0.0], [5.0], [10.0]])
+    message = "max_exemplars is 2: the heaviest 2 of 3 exemplars leave samples without a response"
+    with pytest.raises(ValueError, match=message):
+        INFEX("margin", kernel="disc", bandwidth=1.0, max_exemplars=2).fit(points)
+
+
+def test_a_bandwidth_for_which_the_bound_is_too_low_is_not_chosen():
+    points = np.random.default_rng(23).normal(size=(60, 1))
+    model = INFEX("margin", kernel="disc", bandwidth="cv", max_exemplars=4, random_state=0)
+    with pytest.raises(ValueError, match="max_exemplars is 4"):
+        clone(model).set_params(bandwidth=0.3).fit(points)
+    assert model.fit(points).bandwidth_ > 0.3
+    assert len(model.weights_) <= 4
+
+
 # Bad input.
 
 
@@ -426,6 +544,12 @@ def test_a_master_that_fails_leaves_the_round_before(monkeypatch):
         (INFEX(kernel="box"), "'kernel' parameter"),
         (INFEX(C=-1.0), "'C' parameter"),
         (INFEX(tol=0.0), "'tol' parameter"),
+        (INFEX(max_exemplars=0), "'max_exemplars' parameter"),
+        (INFEX(max_exemplars=2.0), "'max_exemplars' parameter"),
+        (
+            INFEX(max_exemplars=1, init=[[0.0], [1.0]]),
+            "init has 2 exemplars: it must have at most max_exemplars=1",
+        ),
         (KernelVectorQuantization(0.0), "'max_distortion' parameter"),
     ],
 )
