@@ -12,8 +12,8 @@ Prints a table for each of the paper's questions:
 - speed: samples/s, of whole runs, in one thread, float32; torch's autograd is as printed;
 - 30 000 made-up images of 3072 features.
 
-Stochastic EM has the steps that were best for it on USPS with seeds 0 to 7, of five settings; on the
-digits it is as good with any of them.
+Stochastic EM has the steps that were best for it on USPS with seeds 0 to 7, of five settings; on
+the digits it is as good with any of them.
 
 Run: python scripts/reproduce_sgd_gmm.py --data FOLDER
 Without --data it takes the digits that come with scikit-learn. Runs are kept as they end in
