@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
+from oda_rl import mixture_distances as distances
 from oda_rl import mixture_updates as updates
 from oda_rl.mixture_updates import ANNEALING, QUANTIZING, RELEASED, Mixture, Rules
 
@@ -16,6 +17,7 @@ Array = npt.NDArray[Any]
 
 _CHUNK = 1024  # samples that are scored at once
 _CACHE_LINE = 64  # bytes
+_MANY, _USED, _STEP = 512, 48, 144  # features
 _DECAY = 0.6
 _LEAST_WEIGHT = 1e-9  # of a component at release
 
@@ -139,20 +141,21 @@ def _learn_block(
     plain: bool,
 ) -> None:  # fmt: skip
     phase = mixture.control[updates.PHASE]
-    logs = blocks.logs(mixture, points, rows, densities=plain)
+    block, rows = blocks.take(points, rows)
+    logs = blocks.logs(mixture, block, densities=plain)
     if plain:
-        updates.ascend(points, rows, logs, mixture, rules)
+        updates.ascend(block, rows, logs, mixture, rules)
     elif phase == ANNEALING:
-        updates.count_winners(points, rows, logs, mixture, rules)
+        updates.count_winners(block, rows, logs, mixture, rules)
         _pull_neighbours(mixture)
         updates.watch_losses(mixture.control, rules)
     elif phase == QUANTIZING:
-        updates.quantize(points, rows, logs, mixture, rules)
+        updates.quantize(block, rows, logs, mixture, rules)
     else:
         step = float(_em_steps(mixture, rules, 0, len(rows)))
         _count_shown(mixture, len(rows))
-        mixture.control[updates.LOSS] += updates.responsibilities(logs)
-        updates.absorb(points, rows, logs, step, rules.max_precision, mixture)
+        mixture.control[updates.LOSS] += distances.responsibilities(logs)
+        updates.absorb(block, rows, logs, step, rules.max_precision, mixture)
 
 
 def _pull_neighbours(mixture: Mixture) -> None:
@@ -216,68 +219,81 @@ class Blocks:
 
     def __init__(self, mixture: Mixture, batch: int) -> None:
         (n, d), dtype = mixture.means.shape, mixture.means.dtype
-        self._logs = np.empty((batch, n))
-        self._products = aligned((batch, n), dtype)
-        self._points = aligned((batch, d), dtype)
+        self._block, self._rows = aligned((batch, d), dtype), np.arange(batch)
+        self._logs, self._products = np.empty((batch, n)), aligned((batch, n), dtype)
+        # Of samples and components.
+        self._left, self._right = aligned((batch * 2 * d,), dtype), aligned((n * 2 * d,), dtype)
+        self._likely = np.empty(n, dtype=np.int64)
         self._squares, self._norms = aligned((batch,), dtype), aligned((n,), dtype)
-        self._means, self._weighted = aligned((n, d), dtype), aligned((n, d), dtype)
-        self._all = np.arange(n)
 
-    def logs(
-        self, mixture: Mixture, points: Array, rows: IntArray, *, densities: bool
-    ) -> FloatArray:
+    def take(self, points: Array, rows: IntArray) -> tuple[Array, IntArray]:
+        """Copy some rows of points, to have them near; returns the block and its own rows."""
+        block = self._block[: len(rows)]
+        np.take(points, rows, axis=0, out=block, mode="clip")  # "raise" would copy twice
+        return block, self._rows[: len(rows)]
+
+    def logs(self, mixture: Mixture, block: Array, *, densities: bool) -> FloatArray:
         """Measure what the mixture's phase asks for, shape (B, K), valid until the next call.
 
         -|x - μ_k|² while covariances are held, unless ``densities`` are asked for; then
-        log π_k + log N(x; k) + (d/2) log 2π.
+        log π_k + log N(x; k) + (d/2) log 2π, or -∞ where it is e^25 times smaller than another.
         """
         control = mixture.control
         held = not densities and control[updates.PHASE] != RELEASED
-        block, logs = self._points[: len(rows)], self._logs[: len(rows)]
-        # Around a mean, because far from 0 the products would cancel.
-        updates.centre(points, rows, mixture.means, block, self._squares)
-        updates.centre(mixture.means, self._all, mixture.means, self._means, self._norms)
+        logs = self._logs[: len(block)]
         if held or mixture.spherical:
-            self._write_distances(block, logs)
+            self._write_distances(mixture, block, logs)
+            if held:
+                return logs
+            logs *= 0.5 / control[updates.VARIANCE]
+            offsets = -0.5 * block.shape[1] * math.log(control[updates.VARIANCE])
+            logs += offsets + np.log(mixture.weights)
         elif mixture.axes is None:
             self._write_diagonal(mixture, block, logs)
         else:
             self._write_full(mixture, block, logs)
-        if held:
-            return logs
-        if mixture.spherical:
-            logs *= 0.5 / control[updates.VARIANCE]
-            logs -= 0.5 * points.shape[1] * math.log(control[updates.VARIANCE])
-        else:
-            logs += mixture.half_log_dets
-        logs += np.log(mixture.weights)
+            logs += mixture.half_log_dets + np.log(mixture.weights)
         return logs
 
-    def _write_distances(self, block: Array, out: FloatArray) -> None:
+    def _multiply(self, left: Array, right: Array) -> Array:
+        return np.matmul(left, right.T, out=self._products[: len(left)])
+
+    def _write_distances(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
         """Write -|x - μ_k|²."""
-        products = self._products[: len(block)]
-        np.matmul(block, self._means.T, out=products)
-        np.multiply(products, 2.0, out=out)
-        out -= self._squares[: len(block), None]
-        out -= self._norms
-        np.minimum(out, 0.0, out=out)
+        means = mixture.means
+        n, d = means.shape
+        left, right = _first(self._left, len(block), d), _first(self._right, n, d)
+        # Around a mean, because far from 0 the products would cancel.
+        distances.centre(block, means, left, self._squares)
+        distances.centre(means, means, right, self._norms)
+        products = self._multiply(left, right)
+        products += products
+        products -= self._norms
+        products -= self._squares[: len(block), None]
+        np.minimum(products, 0.0, out=out)
 
     def _write_diagonal(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
-        """Write -(x - μ_k)ᵀ P_k (x - μ_k) / 2, of diagonals P; the block is no more."""
-        products, means = self._products[: len(block)], self._means
-        weighted = np.multiply(mixture.precisions, means, out=self._weighted)
-        out[:] = np.matmul(block, weighted.T, out=products)
-        out -= 0.5 * np.einsum("ij,ij->i", weighted, means)
-        np.square(block, out=block)
-        np.matmul(block, mixture.precisions.T, out=products)
-        products *= 0.5
-        out -= products
+        means, precisions = mixture.means, mixture.precisions
+        n, d = means.shape
+        # Of many features some say which components are too far away.
+        used, step = (_USED, _STEP) if d >= _MANY else (d, d)
+        m = d // step * used + min(d % step, used)
+        left, right = _first(self._left, len(block), 2 * m), _first(self._right, n, 2 * m)
+        distances.write_factors(block, means, precisions, used, step, left, right, self._norms)
+        offsets = self._norms + mixture.half_log_dets + np.log(mixture.weights)
+        np.add(self._multiply(left, right), offsets, out=out)
+        if m < d:
+            distances.measure_rest(block, means, precisions, used, step, out, self._likely)
 
     def _write_full(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
         assert mixture.axes is not None
         for k, axes in enumerate(mixture.axes[:-1]):
-            along = (block - self._means[k]) @ axes.T
+            along = (block - mixture.means[k]) @ axes.T
             out[:, k] = -0.5 * (along**2 @ mixture.precisions[k])
+
+
+def _first(buffer: Array, n_rows: int, n_columns: int) -> Array:
+    return buffer[: n_rows * n_columns].reshape(n_rows, n_columns)
 
 
 def score(mixture: Mixture, points: Array) -> FloatArray:
@@ -296,16 +312,17 @@ def mean_score(mixture: Mixture, points: Array) -> float:
     if mixture.control[updates.PHASE] == RELEASED:
         blocks, total = Blocks(mixture, min(n, _CHUNK)), 0.0
         for begin in range(0, n, _CHUNK):
-            rows = np.arange(begin, min(begin + _CHUNK, n))
-            total += _sum_logs(blocks.logs(mixture, points, rows, densities=True))
+            block = points[begin : begin + _CHUNK]
+            total += _sum_logs(blocks.logs(mixture, block, densities=True))
         if math.isfinite(total):
             return float(total / n - 0.5 * d * math.log(2.0 * math.pi))
     return float(logsumexp(score(mixture, points), axis=1).mean())
 
 
 def _sum_logs(logs: FloatArray) -> float:
-    """Σ log p(x), NaN unless all log densities are finite."""
-    return float(updates.responsibilities(logs)) if np.isfinite(logs).all() else math.nan
+    """Σ log p(x), NaN unless each sample has a finite density."""
+    finite = np.isfinite(logs.max(axis=1)).all()
+    return float(distances.responsibilities(logs)) if finite else math.nan
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:

@@ -30,6 +30,17 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, internal, reordered
+from oda_rl.mixture_distances import (
+    LEAST_LOG,
+    along,
+    half_log_det,
+    mahalanobis,
+    nearness,
+    responsibilities,
+    two_best,
+    write_distances,
+    write_nearest,
+)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -50,9 +61,6 @@ _LEAST_SHARE = 1e-3  # likewise of responsibilities
 _LARGEST_STEP = 0.5
 _CROWDING = 0.1  # relocate what saves less than this share of the largest error
 _LEAST_PRECISION = 1e-30
-_LEAST_PRODUCT = 1e-100
-_CHUNK = 64  # features, after which a component may be seen to be too far away
-_LEAST_LOG = 25.0  # e^-25 is lost beside 1
 
 
 class Mixture(NamedTuple):
@@ -105,123 +113,6 @@ class Rules(NamedTuple):
     """Share of what is known of errors that outlives a period of quantizing."""
 
 
-@reordered
-def squared_distance(points: Array, i: int, means: Array, k: int, begin: int, end: int) -> float:
-    """|x_i - μ_k|², of the features from ``begin`` to ``end``."""
-    total = points[i, 0] * 0
-    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
-        gap = points[i, j] - means[k, j]
-        total += gap * gap
-    return total  # type: ignore[no-any-return]
-
-
-@reordered
-def _weighted_distance(
-    points: Array, i: int, means: Array, precisions: Array, k: int, begin: int, end: int
-) -> float:
-    total = points[i, 0] * 0
-    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
-        gap = points[i, j] - means[k, j]
-        total += precisions[k, j] * (gap * gap)
-    return total  # type: ignore[no-any-return]
-
-
-@reordered
-def _along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) -> float:
-    total = points[i, 0] * 0
-    for j in range(points.shape[1]):
-        total += axes[k, axis, j] * (points[i, j] - means[k, j])
-    return total  # type: ignore[no-any-return]
-
-
-@internal
-def nearness(points: Array, i: int, means: Array, k: int, limit: float) -> float:
-    """|x_i - μ_k|², or infinity as soon as it is seen to exceed a limit."""
-    total = 0.0
-    d = points.shape[1]
-    for begin in range(0, d, _CHUNK):
-        total += squared_distance(points, i, means, k, begin, min(begin + _CHUNK, d))
-        if not total <= limit:
-            return np.inf
-    return total
-
-
-@internal
-def mahalanobis(
-    points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int, limit: float
-) -> float:
-    """(x_i - μ_k)ᵀ P_k (x_i - μ_k), or infinity as soon as it is seen to exceed a limit."""
-    total = 0.0
-    d = points.shape[1]
-    if axes is None:
-        for begin in range(0, d, _CHUNK):
-            end = min(begin + _CHUNK, d)
-            total += _weighted_distance(points, i, means, precisions, k, begin, end)
-            if not total <= limit:
-                return np.inf
-    else:
-        for axis in range(d):
-            y = _along(points, i, means, axes, k, axis)
-            total += precisions[k, axis] * y * y
-    return total
-
-
-@internal
-def half_log_det(precisions: Array, k: int) -> float:
-    """½ Σ_j log p_kj, of as many factors at a time as do not overflow: logarithms are dear."""
-    total, product = 0.0, 1.0
-    d = precisions.shape[1]
-    whole = d - d % 4
-    for j in range(0, whole, 4):
-        pair = np.float64(precisions[k, j]) * np.float64(precisions[k, j + 1])
-        product *= pair * (np.float64(precisions[k, j + 2]) * np.float64(precisions[k, j + 3]))
-        if not _LEAST_PRODUCT < product < 1.0 / _LEAST_PRODUCT:
-            total += math.log(product)
-            product = 1.0
-    for j in range(whole, d):
-        total += math.log(np.float64(precisions[k, j]))
-    return 0.5 * (total + math.log(product))
-
-
-@compiled
-def centre(points: Array, rows: IntArray, means: Array, out: Array, squares: Array) -> None:
-    """Write x - μ_0 of some rows of points to ``out``, shape (B, d), and |x - μ_0|².
-
-    Examples
-    --------
-    >>> out, squares = np.empty((1, 2)), np.empty(1)
-    >>> centre(np.array([[9.0, 9.0], [4.0, 5.0]]), np.array([1]), np.ones((1, 2)), out, squares)
-    >>> out, squares
-    (array([[3., 4.]]), array([25.]))
-    """
-    d = points.shape[1]
-    for b in range(rows.shape[0]):
-        i = rows[b]
-        for j in range(d):
-            out[b, j] = points[i, j] - means[0, j]
-        squares[b] = squared_distance(points, i, means, 0, 0, d)
-
-
-@compiled
-def write_distances(points: Array, i: int, means: Array, out: FloatArray) -> None:
-    """Write -|x_i - μ_k|² to the first row of ``out``, shape (≥ 1, K)."""
-    for k in range(means.shape[0]):
-        out[0, k] = -nearness(points, i, means, k, np.inf)
-
-
-@compiled
-def write_nearest(points: Array, i: int, means: Array, out: FloatArray) -> None:
-    """Write the same of the two nearest components, and of the others -∞ where that is quicker."""
-    nearest, second = np.inf, np.inf
-    for k in range(means.shape[0]):
-        distance = nearness(points, i, means, k, second)
-        out[0, k] = -distance
-        if distance < nearest:
-            nearest, second = distance, nearest
-        elif distance < second:
-            second = distance
-
-
 @compiled
 def write_likely(points: Array, i: int, mixture: Mixture, out: FloatArray) -> None:
     """Write log π_k + log N(x_i; k) to the first row of ``out``, shape (≥ 1, K).
@@ -236,30 +127,16 @@ def write_likely(points: Array, i: int, mixture: Mixture, out: FloatArray) -> No
         log = math.log(mixture.weights[k])
         if mixture.spherical:
             log -= 0.5 * d * math.log(variance)
-            limit = 2.0 * variance * (log + _LEAST_LOG - best)
+            limit = 2.0 * variance * (log + LEAST_LOG - best)
             log -= 0.5 * nearness(points, i, mixture.means, k, limit) / variance
         else:
             log += mixture.half_log_dets[k]
-            limit = 2.0 * (log + _LEAST_LOG - best)
+            limit = 2.0 * (log + LEAST_LOG - best)
             log -= 0.5 * mahalanobis(
                 points, i, mixture.means, mixture.precisions, mixture.axes, k, limit
             )
         out[0, k] = log
         best = max(best, log)
-
-
-@internal
-def _best(logs: FloatArray, b: int) -> tuple[int, int]:
-    # The nearest component and the next; (-1, ·) if no distance is a number.
-    winner, second = -1, -1
-    highest, next_highest = -np.inf, -np.inf
-    for k in range(logs.shape[1]):
-        if logs[b, k] > highest:
-            second, next_highest = winner, highest
-            winner, highest = k, logs[b, k]
-        elif logs[b, k] > next_highest:
-            second, next_highest = k, logs[b, k]
-    return winner, second
 
 
 @reordered
@@ -386,7 +263,7 @@ def quantize(
     n, d = means.shape
     keep = 1.0 - 1.0 / rules.period
     for b in range(rows.shape[0]):
-        winner, second = _best(logs, b)
+        winner, second = two_best(logs, b)
         if winner < 0:
             continue
         i = rows[b]
@@ -420,7 +297,7 @@ def quantize(
             step = -math.expm1(count * math.log1p(-control[RATE]))
             rest, share = means.dtype.type(1.0 - step), means.dtype.type(step / count)
             for j in range(d):
-                means[k, j] = rest * means[k, j] + share * mixture.sums[k, j]
+                means[k, j] = _flushed(rest * means[k, j] + share * mixture.sums[k, j])
     _forget_block(mixture.counts, mixture.sums)
 
 
@@ -440,30 +317,6 @@ def _end_period(control: FloatArray, errors: FloatArray, savings: FloatArray, ru
     for k in range(errors.shape[0]):
         errors[k] *= rules.memory
         savings[k] *= rules.memory
-
-
-@compiled
-def responsibilities(logs: FloatArray) -> float:
-    """Turn log densities, shape (B, K), into responsibilities; returns Σ log p(x).
-
-    A sample whose density is no number gets none.
-    """
-    total = 0.0
-    for b in range(logs.shape[0]):
-        winner, _ = _best(logs, b)
-        highest = logs[b, winner] if winner >= 0 else -np.inf
-        if not highest > -np.inf:
-            logs[b, :] = 0.0
-            continue
-        evidence = 0.0
-        for k in range(logs.shape[1]):
-            log = logs[b, k] - highest
-            logs[b, k] = math.exp(log) if log > -_LEAST_LOG else 0.0
-            evidence += logs[b, k]
-        for k in range(logs.shape[1]):
-            logs[b, k] /= evidence
-        total += highest + math.log(evidence)
-    return total
 
 
 @compiled
@@ -529,7 +382,13 @@ def absorb(
 def _pull(points: Array, i: int, means: Array, k: int, step: float) -> None:
     a = means.dtype.type(step)
     for j in range(points.shape[1]):
-        means[k, j] += a * (points[i, j] - means[k, j])
+        means[k, j] = _flushed(means[k, j] + a * (points[i, j] - means[k, j]))
+
+
+@internal
+def _flushed(mean: Any) -> Any:
+    # 0 if its cube is: where a feature is 0, means would get denormal, and their squares: slow.
+    return mean if abs(mean * mean * mean) > 0 else mean * 0
 
 
 @internal
@@ -546,7 +405,7 @@ def _absorb_into(
         for j in range(d):
             gap = points[i, j] - means[k, j]
             p = precisions[k, j]
-            means[k, j] += a * gap
+            means[k, j] = _flushed(means[k, j] + a * gap)
             p /= (one - a) * (one + a * p * (gap * gap))
             precisions[k, j] = min(max(p, low), high)
     else:
@@ -554,7 +413,7 @@ def _absorb_into(
         # form is found by rotating them.
         scatter, projections = axes[means.shape[0]], mixture.sums
         for u in range(d):
-            projections[0, u] = _along(points, i, means, axes, k, u)
+            projections[0, u] = along(points, i, means, axes, k, u)
         for u in range(d):
             for v in range(d):
                 scatter[u, v] = (1.0 - step) * step * projections[0, u] * projections[0, v]
