@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, internal, reordered
+from oda_rl._compile import compiled, internal, reordered, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -174,24 +174,24 @@ def _weigh(right: Array, k: int, m: Any) -> float:
     return total  # type: ignore[no-any-return]
 
 
-@compiled
+@spliced
 def write_distances(points: Array, i: int, means: Array, out: FloatArray) -> None:
     """Write -|x_i - μ_k|² to the first row of ``out``, shape (≥ 1, K)."""
     for k in range(means.shape[0]):
         out[0, k] = -nearness(points, i, means, k, np.inf)
 
 
-@compiled
-def write_nearest(points: Array, i: int, means: Array, out: FloatArray) -> None:
-    """Write the same of the two nearest components, and of the others -∞ where that is quicker."""
-    nearest, second = np.inf, np.inf
+@internal
+def two_nearest(points: Array, i: int, means: Array) -> tuple[int, float, float]:
+    """Find the nearest component, its squared distance and the next one; -1 if there is none."""
+    winner, nearest, second = -1, np.inf, np.inf
     for k in range(means.shape[0]):
         distance = nearness(points, i, means, k, second)
-        out[0, k] = -distance
         if distance < nearest:
-            nearest, second = distance, nearest
+            winner, nearest, second = k, distance, nearest
         elif distance < second:
             second = distance
+    return winner, nearest, second
 
 
 @internal
@@ -208,7 +208,7 @@ def two_best(logs: FloatArray, b: int) -> tuple[int, int]:
     return winner, second
 
 
-@compiled
+@spliced
 def responsibilities(logs: FloatArray) -> float:
     """Turn log densities, shape (B, K), into responsibilities; returns Σ log p(x).
 

@@ -126,7 +126,7 @@ def _learn_singly(
     if phase == ANNEALING:
         return updates.anneal_singly(points, order, logs, mixture, rules)
     if phase == QUANTIZING:
-        return updates.quantize_singly(points, order, logs, mixture, rules)
+        return updates.quantize_singly(points, order, mixture, rules)
     n = len(order)
     steps = _em_steps(mixture, rules, np.arange(n), 1)
     _count_shown(mixture, n)
@@ -251,7 +251,7 @@ class Blocks:
         elif mixture.axes is None:
             self._write_diagonal(mixture, block, logs)
         else:
-            self._write_full(mixture, block, logs)
+            _write_full(mixture, block, logs)
             logs += mixture.half_log_dets + np.log(mixture.weights)
         return logs
 
@@ -285,15 +285,16 @@ class Blocks:
         if m < d:
             distances.measure_rest(block, means, precisions, used, step, out, self._likely)
 
-    def _write_full(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
-        assert mixture.axes is not None
-        for k, axes in enumerate(mixture.axes[:-1]):
-            along = (block - mixture.means[k]) @ axes.T
-            out[:, k] = -0.5 * (along**2 @ mixture.precisions[k])
-
 
 def _first(buffer: Array, n_rows: int, n_columns: int) -> Array:
     return buffer[: n_rows * n_columns].reshape(n_rows, n_columns)
+
+
+def _write_full(mixture: Mixture, block: Array, out: FloatArray) -> None:
+    assert mixture.axes is not None
+    for k, axes in enumerate(mixture.axes[:-1]):
+        along = (block - mixture.means[k]) @ axes.T
+        out[:, k] = -0.5 * (along**2 @ mixture.precisions[k])
 
 
 def score(mixture: Mixture, points: Array) -> FloatArray:
@@ -310,19 +311,33 @@ def mean_score(mixture: Mixture, points: Array) -> float:
     """Mean log-likelihood of samples, shape (n, d), by products of matrices if that will do."""
     n, d = points.shape
     if mixture.control[updates.PHASE] == RELEASED:
-        blocks, total = Blocks(mixture, min(n, _CHUNK)), 0.0
+        total = 0.0
         for begin in range(0, n, _CHUNK):
-            block = points[begin : begin + _CHUNK]
-            total += _sum_logs(blocks.logs(mixture, block, densities=True))
+            with np.errstate(over="ignore", invalid="ignore"):
+                logs = _densities(mixture, points[begin : begin + _CHUNK])
+            total += float(logsumexp(logs, axis=1).sum())
         if math.isfinite(total):
             return float(total / n - 0.5 * d * math.log(2.0 * math.pi))
     return float(logsumexp(score(mixture, points), axis=1).mean())
 
 
-def _sum_logs(logs: FloatArray) -> float:
-    """Σ log p(x), NaN unless each sample has a finite density."""
-    finite = np.isfinite(logs.max(axis=1)).all()
-    return float(distances.responsibilities(logs)) if finite else math.nan
+def _densities(mixture: Mixture, points: Array) -> FloatArray:
+    """Measure log π_k + log N(x; k) + (d/2) log 2π of released covariances: nothing is compiled."""
+    offsets = mixture.half_log_dets + np.log(mixture.weights)
+    if mixture.axes is not None:
+        logs = np.empty((len(points), len(offsets)))
+        _write_full(mixture, points, logs)
+        return logs + offsets
+    precisions = mixture.precisions
+    if mixture.spherical:
+        variance = mixture.control[updates.VARIANCE]
+        offsets = np.log(mixture.weights) - 0.5 * points.shape[1] * math.log(variance)
+        precisions = np.full_like(mixture.means, 1.0 / variance)
+    gaps, means = points - mixture.means[0], mixture.means - mixture.means[0]
+    pulls = precisions * means
+    offsets = offsets - 0.5 * np.einsum("ij,ij->i", pulls, means)
+    logs = gaps @ pulls.T + offsets
+    return np.asarray(logs - 0.5 * (np.square(gaps, out=gaps) @ precisions.T))
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:

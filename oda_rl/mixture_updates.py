@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, internal, reordered
+from oda_rl._compile import compiled, internal, reordered, spliced
 from oda_rl.mixture_distances import (
     LEAST_LOG,
     along,
@@ -38,8 +38,8 @@ from oda_rl.mixture_distances import (
     nearness,
     responsibilities,
     two_best,
+    two_nearest,
     write_distances,
-    write_nearest,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -113,7 +113,7 @@ class Rules(NamedTuple):
     """Share of what is known of errors that outlives a period of quantizing."""
 
 
-@compiled
+@spliced
 def write_likely(points: Array, i: int, mixture: Mixture, out: FloatArray) -> None:
     """Write log π_k + log N(x_i; k) to the first row of ``out``, shape (≥ 1, K).
 
@@ -259,38 +259,18 @@ def quantize(
 
     Parameters as for :func:`count_winners`.
     """
-    means, control, weights = mixture.means, mixture.control, mixture.weights
+    means, control = mixture.means, mixture.control
     n, d = means.shape
-    keep = 1.0 - 1.0 / rules.period
     for b in range(rows.shape[0]):
         winner, second = two_best(logs, b)
         if winner < 0:
             continue
-        i = rows[b]
-        distance = -logs[b, winner]
-        _learn_variance(control, distance / d, rules)
-        mixture.errors[winner] += distance
-        if second >= 0:
-            mixture.savings[winner] -= logs[b, second] + distance
-        for k in range(n):
-            weights[k] *= keep
-        weights[winner] += 1.0 / rules.period
-        control[SEEN] += 1.0
-        if control[CROWDED] == winner:
-            freed = int(control[FREED])
-            for j in range(d):
-                means[freed, j] = points[i, j]
-            weights[winner] *= 0.5
-            weights[freed] += weights[winner]
-            mixture.errors[winner] *= 0.5
-            mixture.errors[freed] = mixture.errors[winner]
-            mixture.savings[freed] = _CROWDING * mixture.errors[winner]  # a trial
-            control[CROWDED] = -1.0
-            control[MOVED] += 1.0
+        next_distance = -logs[b, second] if second >= 0 else np.inf
+        freed = _account(mixture, winner, -logs[b, winner], next_distance, rules)
+        if freed >= 0:
+            _pull(points, rows[b], means, freed, 1.0)
         else:
-            _count(mixture.counts, mixture.sums, points, i, winner)
-        if control[SEEN] % rules.period == 0.0:
-            _end_period(control, mixture.errors, mixture.savings, rules)
+            _count(mixture.counts, mixture.sums, points, rows[b], winner)
     for k in range(n):
         count = mixture.counts[k]
         if count > 0.0:
@@ -299,6 +279,36 @@ def quantize(
             for j in range(d):
                 means[k, j] = _flushed(rest * means[k, j] + share * mixture.sums[k, j])
     _forget_block(mixture.counts, mixture.sums)
+
+
+@internal
+def _account(
+    mixture: Mixture, winner: int, distance: float, next_distance: float, rules: Rules
+) -> int:
+    # Returns the component that is to take the place of the sample, or -1.
+    control, weights = mixture.control, mixture.weights
+    _learn_variance(control, distance / mixture.means.shape[1], rules)
+    mixture.errors[winner] += distance
+    if next_distance < np.inf:
+        mixture.savings[winner] += next_distance - distance
+    keep = 1.0 - 1.0 / rules.period
+    for k in range(weights.shape[0]):
+        weights[k] *= keep
+    weights[winner] += 1.0 / rules.period
+    control[SEEN] += 1.0
+    freed = -1
+    if control[CROWDED] == winner:
+        freed = int(control[FREED])
+        weights[winner] *= 0.5
+        weights[freed] += weights[winner]
+        mixture.errors[winner] *= 0.5
+        mixture.errors[freed] = mixture.errors[winner]
+        mixture.savings[freed] = _CROWDING * mixture.errors[winner]  # a trial
+        control[CROWDED] = -1.0
+        control[MOVED] += 1.0
+    if control[SEEN] % rules.period == 0.0:
+        _end_period(control, mixture.errors, mixture.savings, rules)
+    return freed
 
 
 @internal
@@ -319,7 +329,7 @@ def _end_period(control: FloatArray, errors: FloatArray, savings: FloatArray, ru
         savings[k] *= rules.memory
 
 
-@compiled
+@spliced
 def absorb(
     points: Array, rows: IntArray, shares: FloatArray, step: float, max_precision: float,
     mixture: Mixture,
@@ -427,7 +437,7 @@ def _absorb_into(
         _pull(points, i, means, k, step)
 
 
-@compiled
+@spliced
 def diagonalize(matrix: Array, axes: Array) -> None:
     """Rotate a symmetric matrix, shape (d, d), to (nearly) a diagonal one, and ``axes`` with it.
 
@@ -464,7 +474,7 @@ def diagonalize(matrix: Array, axes: Array) -> None:
                     axes[u, w], axes[v, w] = c * left - s * right, s * left + c * right
 
 
-@compiled
+@spliced
 def orthonormalize(axes: Array) -> None:
     """Make rows, shape (d, d), orthonormal again, by Gram and Schmidt."""
     d = axes.shape[0]
@@ -483,7 +493,7 @@ def orthonormalize(axes: Array) -> None:
             axes[u, w] /= norm
 
 
-@compiled
+@spliced
 def ascend(points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules) -> None:
     """Take gradient steps on the smoothed max-component log-likelihood (eq. 4 and 5).
 
@@ -576,7 +586,7 @@ def _ascend_one(
     mixture.half_log_dets[k] = half_log_det(precisions, k)
 
 
-@compiled
+@spliced
 def log_densities(points: Array, mixture: Mixture, out: FloatArray) -> None:
     """Write log π_k + log N(x; k), without -(d/2) log 2π, to ``out``, shape (n, K)."""
     control, d = mixture.control, points.shape[1]
@@ -622,15 +632,17 @@ def anneal_singly(
 
 
 @compiled
-def quantize_singly(
-    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
-) -> int:
-    """Do likewise by :func:`quantize`, until all periods are over."""
+def quantize_singly(points: Array, order: IntArray, mixture: Mixture, rules: Rules) -> int:
+    """Do likewise as :func:`quantize`, until all periods are over."""
+    control = mixture.control
     n: int = order.shape[0]
     for t in range(n):
-        write_nearest(points, order[t], mixture.means, logs)
-        quantize(points, order[t : t + 1], logs, mixture, rules)
-        if 0 <= rules.periods <= mixture.control[PERIODS]:
+        winner, distance, next_distance = two_nearest(points, order[t], mixture.means)
+        if winner >= 0:
+            freed = _account(mixture, winner, distance, next_distance, rules)
+            moved, step = (freed, 1.0) if freed >= 0 else (winner, control[RATE])
+            _pull(points, order[t], mixture.means, moved, step)
+        if 0 <= rules.periods <= control[PERIODS]:
             return t + 1
     return n
 
