@@ -209,6 +209,7 @@ def test_densities_are_those_of_scipy(covariance_type):
     np.testing.assert_allclose(model.predict_proba(points), shares, atol=1e-9)
     np.testing.assert_array_equal(model.predict(points), shares.argmax(axis=1))
     np.testing.assert_allclose(model.outlier_scores(points), -model.score_samples(points))
+    assert model.lower_bound_ == pytest.approx(model.score(points), rel=1e-9)
     drawn, labels = model.sample(20_000)
     np.testing.assert_allclose(np.bincount(labels) / 20_000, model.weights_, atol=0.02)
     spread = np.diag(np.cov(drawn.T)) - np.var(points, axis=0)
