@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 _CHUNK = 1024  # samples that are scored at once
 _CACHE_LINE = 64  # bytes
 _MANY, _USED, _STEP = 512, 48, 144  # features
+_EVERY = 10  # samples: these tell whether many components are likely
 _DECAY = 0.6
 _LEAST_WEIGHT = 1e-9  # of a component at release
 
@@ -273,17 +274,28 @@ class Blocks:
         np.minimum(products, 0.0, out=out)
 
     def _write_diagonal(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
+        d = block.shape[1]
+        if d >= _MANY:  # some features say which components are too far away
+            self._write_of_some(mixture, block, _USED, _STEP, out)
+            some = out[::_EVERY]
+            likely = some > some.max(axis=1, keepdims=True) - distances.LEAST_LOG
+            if np.count_nonzero(likely) < 0.5 * likely.size:
+                means, precisions = mixture.means, mixture.precisions
+                distances.measure_rest(block, means, precisions, _USED, _STEP, out, self._likely)
+                return
+        self._write_of_some(mixture, block, d, d, out)
+
+    def _write_of_some(
+        self, mixture: Mixture, block: Array, used: int, step: int, out: FloatArray
+    ) -> None:
+        """Write log densities of the first ``used`` of each ``step`` features."""
         means, precisions = mixture.means, mixture.precisions
         n, d = means.shape
-        # Of many features some say which components are too far away.
-        used, step = (_USED, _STEP) if d >= _MANY else (d, d)
         m = d // step * used + min(d % step, used)
         left, right = _first(self._left, len(block), 2 * m), _first(self._right, n, 2 * m)
         distances.write_factors(block, means, precisions, used, step, left, right, self._norms)
         offsets = self._norms + mixture.half_log_dets + np.log(mixture.weights)
         np.add(self._multiply(left, right), offsets, out=out)
-        if m < d:
-            distances.measure_rest(block, means, precisions, used, step, out, self._likely)
 
 
 def _first(buffer: Array, n_rows: int, n_columns: int) -> Array:
