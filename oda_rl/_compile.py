@@ -48,6 +48,15 @@ def internal(function: F) -> F:
     return cast(F, _njit(forceinline=True, no_cpython_wrapper=True, **_NO_ALLOCATION)(function))
 
 
+def spliced(function: F) -> F:
+    """Compile as :func:`compiled` does; numba puts the code in place of each compiled call.
+
+    For what has few such callers: LLVM works on a function anew in all that call it, and in all
+    that call those. Not for code that depends on whether an argument is None.
+    """
+    return cast(F, _njit(inline="always", **_NO_ALLOCATION)(function))
+
+
 def reordered(function: F) -> F:
     """Compile as :func:`internal` does, and let LLVM reorder sums, for vector instructions.
 

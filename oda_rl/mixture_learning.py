@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
+from oda_rl import mixture_distances as distances
 from oda_rl import mixture_updates as updates
 from oda_rl.mixture_updates import ANNEALING, QUANTIZING, RELEASED, Mixture, Rules
 
@@ -16,6 +17,8 @@ Array = npt.NDArray[Any]
 
 _CHUNK = 1024  # samples that are scored at once
 _CACHE_LINE = 64  # bytes
+_MANY, _USED, _STEP = 512, 48, 144  # features
+_EVERY = 10  # samples: these tell whether many components are likely
 _DECAY = 0.6
 _LEAST_WEIGHT = 1e-9  # of a component at release
 # β at release is the larger of two: so much by the number of features, and that at which the odds
@@ -127,7 +130,7 @@ def _learn_singly(
     if phase == ANNEALING:
         return updates.anneal_singly(points, order, logs, mixture, rules)
     if phase == QUANTIZING:
-        return updates.quantize_singly(points, order, logs, mixture, rules)
+        return updates.quantize_singly(points, order, mixture, rules)
     n = len(order)
     later = np.arange(n)
     steps = _em_steps(mixture, rules, later, 1)
@@ -144,22 +147,22 @@ def _learn_block(
     plain: bool,
 ) -> None:  # fmt: skip
     phase = mixture.control[updates.PHASE]
-    logs = blocks.logs(mixture, points, rows, densities=plain)
+    block, rows = blocks.take(points, rows)
+    tempered = phase == RELEASED and not plain
+    beta = float(_inverse_temperatures(mixture, rules, 0)) if tempered else 1.0
+    logs = blocks.logs(mixture, block, densities=plain, beta=beta)
     if plain:
-        updates.ascend(points, rows, logs, mixture, rules)
+        updates.ascend(block, rows, logs, mixture, rules)
     elif phase == ANNEALING:
-        updates.count_winners(points, rows, logs, mixture, rules)
+        updates.count_winners(block, rows, logs, mixture, rules)
         _pull_neighbours(mixture)
         updates.watch_losses(mixture.control, rules)
     elif phase == QUANTIZING:
-        updates.quantize(points, rows, logs, mixture, rules)
+        updates.quantize(block, rows, logs, mixture, rules)
     else:
         step = float(_em_steps(mixture, rules, 0, len(rows)))
-        beta = float(_inverse_temperatures(mixture, rules, 0))
-        if beta < 1.0:
-            logs *= beta
-        _count_shown(mixture, len(rows), updates.responsibilities(logs), beta)
-        updates.absorb(points, rows, logs, step, rules.max_precision, mixture)
+        _count_shown(mixture, len(rows), distances.responsibilities(logs), beta)
+        updates.absorb(block, rows, logs, step, rules.max_precision, mixture)
 
 
 def _pull_neighbours(mixture: Mixture) -> None:
@@ -236,68 +239,101 @@ class Blocks:
 
     def __init__(self, mixture: Mixture, batch: int) -> None:
         (n, d), dtype = mixture.means.shape, mixture.means.dtype
-        self._logs = np.empty((batch, n))
-        self._products = aligned((batch, n), dtype)
-        self._points = aligned((batch, d), dtype)
+        self._block, self._rows = aligned((batch, d), dtype), np.arange(batch)
+        self._logs, self._products = np.empty((batch, n)), aligned((batch, n), dtype)
+        # Of samples and components.
+        self._left, self._right = aligned((batch * 2 * d,), dtype), aligned((n * 2 * d,), dtype)
+        self._likely = np.empty(n, dtype=np.int64)
         self._squares, self._norms = aligned((batch,), dtype), aligned((n,), dtype)
-        self._means, self._weighted = aligned((n, d), dtype), aligned((n, d), dtype)
-        self._all = np.arange(n)
+
+    def take(self, points: Array, rows: IntArray) -> tuple[Array, IntArray]:
+        """Copy some rows of points, to have them near; returns the block and its own rows."""
+        block = self._block[: len(rows)]
+        np.take(points, rows, axis=0, out=block, mode="clip")  # "raise" would copy twice
+        return block, self._rows[: len(rows)]
 
     def logs(
-        self, mixture: Mixture, points: Array, rows: IntArray, *, densities: bool
+        self, mixture: Mixture, block: Array, *, densities: bool, beta: float = 1.0
     ) -> FloatArray:
         """Measure what the mixture's phase asks for, shape (B, K), valid until the next call.
 
         -|x - μ_k|² while covariances are held, unless ``densities`` are asked for; then
-        log π_k + log N(x; k) + (d/2) log 2π.
+        β (log π_k + log N(x; k) + (d/2) log 2π), or -∞ where it is less than another's by 25.
         """
         control = mixture.control
         held = not densities and control[updates.PHASE] != RELEASED
-        block, logs = self._points[: len(rows)], self._logs[: len(rows)]
-        # Around a mean, because far from 0 the products would cancel.
-        updates.centre(points, rows, mixture.means, block, self._squares)
-        updates.centre(mixture.means, self._all, mixture.means, self._means, self._norms)
+        logs = self._logs[: len(block)]
         if held or mixture.spherical:
-            self._write_distances(block, logs)
-        elif mixture.axes is None:
-            self._write_diagonal(mixture, block, logs)
-        else:
-            self._write_full(mixture, block, logs)
-        if held:
-            return logs
-        if mixture.spherical:
+            self._write_distances(mixture, block, logs)
+            if held:
+                return logs
             logs *= 0.5 / control[updates.VARIANCE]
-            logs -= 0.5 * points.shape[1] * math.log(control[updates.VARIANCE])
+            offsets = -0.5 * block.shape[1] * math.log(control[updates.VARIANCE])
+            logs += offsets + np.log(mixture.weights)
+        elif mixture.axes is None:
+            self._write_diagonal(mixture, block, distances.LEAST_LOG / beta, logs)
         else:
-            logs += mixture.half_log_dets
-        logs += np.log(mixture.weights)
+            _write_full(mixture, block, logs)
+            logs += mixture.half_log_dets + np.log(mixture.weights)
+        if beta < 1.0:
+            logs *= beta
         return logs
 
-    def _write_distances(self, block: Array, out: FloatArray) -> None:
+    def _multiply(self, left: Array, right: Array) -> Array:
+        return np.matmul(left, right.T, out=self._products[: len(left)])
+
+    def _write_distances(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
         """Write -|x - μ_k|²."""
-        products = self._products[: len(block)]
-        np.matmul(block, self._means.T, out=products)
-        np.multiply(products, 2.0, out=out)
-        out -= self._squares[: len(block), None]
-        out -= self._norms
-        np.minimum(out, 0.0, out=out)
+        means = mixture.means
+        n, d = means.shape
+        left, right = _first(self._left, len(block), d), _first(self._right, n, d)
+        # Around a mean, because far from 0 the products would cancel.
+        distances.centre(block, means, left, self._squares)
+        distances.centre(means, means, right, self._norms)
+        products = self._multiply(left, right)
+        products += products
+        products -= self._norms
+        products -= self._squares[: len(block), None]
+        np.minimum(products, 0.0, out=out)
 
-    def _write_diagonal(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
-        """Write -(x - μ_k)ᵀ P_k (x - μ_k) / 2, of diagonals P; the block is no more."""
-        products, means = self._products[: len(block)], self._means
-        weighted = np.multiply(mixture.precisions, means, out=self._weighted)
-        out[:] = np.matmul(block, weighted.T, out=products)
-        out -= 0.5 * np.einsum("ij,ij->i", weighted, means)
-        np.square(block, out=block)
-        np.matmul(block, mixture.precisions.T, out=products)
-        products *= 0.5
-        out -= products
+    def _write_diagonal(
+        self, mixture: Mixture, block: Array, margin: float, out: FloatArray
+    ) -> None:
+        d = block.shape[1]
+        if d >= _MANY:  # some features say which components are too far away
+            self._write_of_some(mixture, block, _USED, _STEP, out)
+            some = out[::_EVERY]
+            likely = some > some.max(axis=1, keepdims=True) - margin
+            if np.count_nonzero(likely) < 0.5 * likely.size:
+                means, precisions = mixture.means, mixture.precisions
+                distances.measure_rest(
+                    block, means, precisions, _USED, _STEP, margin, out, self._likely
+                )
+                return
+        self._write_of_some(mixture, block, d, d, out)
 
-    def _write_full(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
-        assert mixture.axes is not None
-        for k, axes in enumerate(mixture.axes[:-1]):
-            along = (block - self._means[k]) @ axes.T
-            out[:, k] = -0.5 * (along**2 @ mixture.precisions[k])
+    def _write_of_some(
+        self, mixture: Mixture, block: Array, used: int, step: int, out: FloatArray
+    ) -> None:
+        """Write log densities of the first ``used`` of each ``step`` features."""
+        means, precisions = mixture.means, mixture.precisions
+        n, d = means.shape
+        m = d // step * used + min(d % step, used)
+        left, right = _first(self._left, len(block), 2 * m), _first(self._right, n, 2 * m)
+        distances.write_factors(block, means, precisions, used, step, left, right, self._norms)
+        offsets = self._norms + mixture.half_log_dets + np.log(mixture.weights)
+        np.add(self._multiply(left, right), offsets, out=out)
+
+
+def _first(buffer: Array, n_rows: int, n_columns: int) -> Array:
+    return buffer[: n_rows * n_columns].reshape(n_rows, n_columns)
+
+
+def _write_full(mixture: Mixture, block: Array, out: FloatArray) -> None:
+    assert mixture.axes is not None
+    for k, axes in enumerate(mixture.axes[:-1]):
+        along = (block - mixture.means[k]) @ axes.T
+        out[:, k] = -0.5 * (along**2 @ mixture.precisions[k])
 
 
 def score(mixture: Mixture, points: Array) -> FloatArray:
@@ -314,18 +350,33 @@ def mean_score(mixture: Mixture, points: Array) -> float:
     """Mean log-likelihood of samples, shape (n, d), by products of matrices if that will do."""
     n, d = points.shape
     if mixture.control[updates.PHASE] == RELEASED:
-        blocks, total = Blocks(mixture, min(n, _CHUNK)), 0.0
+        total = 0.0
         for begin in range(0, n, _CHUNK):
-            rows = np.arange(begin, min(begin + _CHUNK, n))
-            total += _sum_logs(blocks.logs(mixture, points, rows, densities=True))
+            with np.errstate(over="ignore", invalid="ignore"):
+                logs = _densities(mixture, points[begin : begin + _CHUNK])
+            total += float(logsumexp(logs, axis=1).sum())
         if math.isfinite(total):
             return float(total / n - 0.5 * d * math.log(2.0 * math.pi))
     return float(logsumexp(score(mixture, points), axis=1).mean())
 
 
-def _sum_logs(logs: FloatArray) -> float:
-    """Σ log p(x), NaN unless all log densities are finite."""
-    return float(updates.responsibilities(logs)) if np.isfinite(logs).all() else math.nan
+def _densities(mixture: Mixture, points: Array) -> FloatArray:
+    """Measure log π_k + log N(x; k) + (d/2) log 2π of released covariances: nothing is compiled."""
+    offsets = mixture.half_log_dets + np.log(mixture.weights)
+    if mixture.axes is not None:
+        logs = np.empty((len(points), len(offsets)))
+        _write_full(mixture, points, logs)
+        return logs + offsets
+    precisions = mixture.precisions
+    if mixture.spherical:
+        variance = mixture.control[updates.VARIANCE]
+        offsets = np.log(mixture.weights) - 0.5 * points.shape[1] * math.log(variance)
+        precisions = np.full_like(mixture.means, 1.0 / variance)
+    gaps, means = points - mixture.means[0], mixture.means - mixture.means[0]
+    pulls = precisions * means
+    offsets = offsets - 0.5 * np.einsum("ij,ij->i", pulls, means)
+    logs = gaps @ pulls.T + offsets
+    return np.asarray(logs - 0.5 * (np.square(gaps, out=gaps) @ precisions.T))
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:

@@ -32,7 +32,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, internal, reordered
+from oda_rl._compile import compiled, internal, reordered, spliced
+from oda_rl.mixture_distances import (
+    LEAST_LOG,
+    along,
+    half_log_det,
+    mahalanobis,
+    nearness,
+    responsibilities,
+    two_best,
+    two_nearest,
+    write_distances,
+)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -53,9 +64,6 @@ _LEAST_SHARE = 1e-3  # likewise of responsibilities
 _LARGEST_STEP = 0.5
 _CROWDING = 0.1  # relocate what saves less than this share of the largest error
 _LEAST_PRECISION = 1e-30
-_LEAST_PRODUCT = 1e-100
-_CHUNK = 64  # features, after which a component may be seen to be too far away
-_LEAST_LOG = 25.0  # e^-25 is lost beside 1
 
 
 class Mixture(NamedTuple):
@@ -109,124 +117,7 @@ class Rules(NamedTuple):
     """Share of what is known of errors that outlives a period of quantizing."""
 
 
-@reordered
-def squared_distance(points: Array, i: int, means: Array, k: int, begin: int, end: int) -> float:
-    """|x_i - μ_k|², of the features from ``begin`` to ``end``."""
-    total = points[i, 0] * 0
-    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
-        gap = points[i, j] - means[k, j]
-        total += gap * gap
-    return total  # type: ignore[no-any-return]
-
-
-@reordered
-def _weighted_distance(
-    points: Array, i: int, means: Array, precisions: Array, k: int, begin: int, end: int
-) -> float:
-    total = points[i, 0] * 0
-    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
-        gap = points[i, j] - means[k, j]
-        total += precisions[k, j] * (gap * gap)
-    return total  # type: ignore[no-any-return]
-
-
-@reordered
-def _along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) -> float:
-    total = points[i, 0] * 0
-    for j in range(points.shape[1]):
-        total += axes[k, axis, j] * (points[i, j] - means[k, j])
-    return total  # type: ignore[no-any-return]
-
-
-@internal
-def nearness(points: Array, i: int, means: Array, k: int, limit: float) -> float:
-    """|x_i - μ_k|², or infinity as soon as it is seen to exceed a limit."""
-    total = 0.0
-    d = points.shape[1]
-    for begin in range(0, d, _CHUNK):
-        total += squared_distance(points, i, means, k, begin, min(begin + _CHUNK, d))
-        if not total <= limit:
-            return np.inf
-    return total
-
-
-@internal
-def mahalanobis(
-    points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int, limit: float
-) -> float:
-    """(x_i - μ_k)ᵀ P_k (x_i - μ_k), or infinity as soon as it is seen to exceed a limit."""
-    total = 0.0
-    d = points.shape[1]
-    if axes is None:
-        for begin in range(0, d, _CHUNK):
-            end = min(begin + _CHUNK, d)
-            total += _weighted_distance(points, i, means, precisions, k, begin, end)
-            if not total <= limit:
-                return np.inf
-    else:
-        for axis in range(d):
-            y = _along(points, i, means, axes, k, axis)
-            total += precisions[k, axis] * y * y
-    return total
-
-
-@internal
-def half_log_det(precisions: Array, k: int) -> float:
-    """½ Σ_j log p_kj, of as many factors at a time as do not overflow: logarithms are dear."""
-    total, product = 0.0, 1.0
-    d = precisions.shape[1]
-    whole = d - d % 4
-    for j in range(0, whole, 4):
-        pair = np.float64(precisions[k, j]) * np.float64(precisions[k, j + 1])
-        product *= pair * (np.float64(precisions[k, j + 2]) * np.float64(precisions[k, j + 3]))
-        if not _LEAST_PRODUCT < product < 1.0 / _LEAST_PRODUCT:
-            total += math.log(product)
-            product = 1.0
-    for j in range(whole, d):
-        total += math.log(np.float64(precisions[k, j]))
-    return 0.5 * (total + math.log(product))
-
-
-@compiled
-def centre(points: Array, rows: IntArray, means: Array, out: Array, squares: Array) -> None:
-    """Write x - μ_0 of some rows of points to ``out``, shape (B, d), and |x - μ_0|².
-
-    Examples
-    --------
-    >>> out, squares = np.empty((1, 2)), np.empty(1)
-    >>> centre(np.array([[9.0, 9.0], [4.0, 5.0]]), np.array([1]), np.ones((1, 2)), out, squares)
-    >>> out, squares
-    (array([[3., 4.]]), array([25.]))
-    """
-    d = points.shape[1]
-    for b in range(rows.shape[0]):
-        i = rows[b]
-        for j in range(d):
-            out[b, j] = points[i, j] - means[0, j]
-        squares[b] = squared_distance(points, i, means, 0, 0, d)
-
-
-@compiled
-def write_distances(points: Array, i: int, means: Array, out: FloatArray) -> None:
-    """Write -|x_i - μ_k|² to the first row of ``out``, shape (≥ 1, K)."""
-    for k in range(means.shape[0]):
-        out[0, k] = -nearness(points, i, means, k, np.inf)
-
-
-@compiled
-def write_nearest(points: Array, i: int, means: Array, out: FloatArray) -> None:
-    """Write the same of the two nearest components, and of the others -∞ where that is quicker."""
-    nearest, second = np.inf, np.inf
-    for k in range(means.shape[0]):
-        distance = nearness(points, i, means, k, second)
-        out[0, k] = -distance
-        if distance < nearest:
-            nearest, second = distance, nearest
-        elif distance < second:
-            second = distance
-
-
-@compiled
+@spliced
 def write_likely(points: Array, i: int, mixture: Mixture, beta: float, out: FloatArray) -> None:
     """Write β (log π_k + log N(x_i; k)) to the first row of ``out``, shape (≥ 1, K).
 
@@ -234,7 +125,7 @@ def write_likely(points: Array, i: int, mixture: Mixture, beta: float, out: Floa
     covariances.
     """
     best = -np.inf
-    margin = _LEAST_LOG / beta
+    margin = LEAST_LOG / beta
     variance = mixture.control[VARIANCE]
     d = points.shape[1]
     for k in range(mixture.means.shape[0]):
@@ -251,20 +142,6 @@ def write_likely(points: Array, i: int, mixture: Mixture, beta: float, out: Floa
             )
         out[0, k] = beta * log
         best = max(best, log)
-
-
-@internal
-def _best(logs: FloatArray, b: int) -> tuple[int, int]:
-    # The nearest component and the next; (-1, ·) if no distance is a number.
-    winner, second = -1, -1
-    highest, next_highest = -np.inf, -np.inf
-    for k in range(logs.shape[1]):
-        if logs[b, k] > highest:
-            second, next_highest = winner, highest
-            winner, highest = k, logs[b, k]
-        elif logs[b, k] > next_highest:
-            second, next_highest = k, logs[b, k]
-    return winner, second
 
 
 @reordered
@@ -387,48 +264,58 @@ def quantize(
 
     Parameters as for :func:`count_winners`.
     """
-    means, control, weights = mixture.means, mixture.control, mixture.weights
+    means, control = mixture.means, mixture.control
     n, d = means.shape
-    keep = 1.0 - 1.0 / rules.period
     for b in range(rows.shape[0]):
-        winner, second = _best(logs, b)
+        winner, second = two_best(logs, b)
         if winner < 0:
             continue
-        i = rows[b]
-        distance = -logs[b, winner]
-        _learn_variance(control, distance / d, rules)
-        mixture.errors[winner] += distance
-        if second >= 0:
-            gap = -logs[b, second] - distance
-            mixture.savings[winner] += gap
-            control[GAP] += (gap - control[GAP]) / rules.period
-        for k in range(n):
-            weights[k] *= keep
-        weights[winner] += 1.0 / rules.period
-        control[SEEN] += 1.0
-        if control[CROWDED] == winner:
-            freed = int(control[FREED])
-            for j in range(d):
-                means[freed, j] = points[i, j]
-            weights[winner] *= 0.5
-            weights[freed] += weights[winner]
-            mixture.errors[winner] *= 0.5
-            mixture.errors[freed] = mixture.errors[winner]
-            mixture.savings[freed] = _CROWDING * mixture.errors[winner]  # a trial
-            control[CROWDED] = -1.0
-            control[MOVED] += 1.0
+        next_distance = -logs[b, second] if second >= 0 else np.inf
+        freed = _account(mixture, winner, -logs[b, winner], next_distance, rules)
+        if freed >= 0:
+            _pull(points, rows[b], means, freed, 1.0)
         else:
-            _count(mixture.counts, mixture.sums, points, i, winner)
-        if control[SEEN] % rules.period == 0.0:
-            _end_period(control, mixture.errors, mixture.savings, rules)
+            _count(mixture.counts, mixture.sums, points, rows[b], winner)
     for k in range(n):
         count = mixture.counts[k]
         if count > 0.0:
             step = -math.expm1(count * math.log1p(-control[RATE]))
             rest, share = means.dtype.type(1.0 - step), means.dtype.type(step / count)
             for j in range(d):
-                means[k, j] = rest * means[k, j] + share * mixture.sums[k, j]
+                means[k, j] = _flushed(rest * means[k, j] + share * mixture.sums[k, j])
     _forget_block(mixture.counts, mixture.sums)
+
+
+@internal
+def _account(
+    mixture: Mixture, winner: int, distance: float, next_distance: float, rules: Rules
+) -> int:
+    # Returns the component that is to take the place of the sample, or -1.
+    control, weights = mixture.control, mixture.weights
+    _learn_variance(control, distance / mixture.means.shape[1], rules)
+    mixture.errors[winner] += distance
+    if next_distance < np.inf:
+        gap = next_distance - distance
+        mixture.savings[winner] += gap
+        control[GAP] += (gap - control[GAP]) / rules.period
+    keep = 1.0 - 1.0 / rules.period
+    for k in range(weights.shape[0]):
+        weights[k] *= keep
+    weights[winner] += 1.0 / rules.period
+    control[SEEN] += 1.0
+    freed = -1
+    if control[CROWDED] == winner:
+        freed = int(control[FREED])
+        weights[winner] *= 0.5
+        weights[freed] += weights[winner]
+        mixture.errors[winner] *= 0.5
+        mixture.errors[freed] = mixture.errors[winner]
+        mixture.savings[freed] = _CROWDING * mixture.errors[winner]  # a trial
+        control[CROWDED] = -1.0
+        control[MOVED] += 1.0
+    if control[SEEN] % rules.period == 0.0:
+        _end_period(control, mixture.errors, mixture.savings, rules)
+    return freed
 
 
 @internal
@@ -449,31 +336,7 @@ def _end_period(control: FloatArray, errors: FloatArray, savings: FloatArray, ru
         savings[k] *= rules.memory
 
 
-@compiled
-def responsibilities(logs: FloatArray) -> float:
-    """Turn log densities, shape (B, K), into responsibilities; returns Σ log p(x).
-
-    A sample whose density is no number gets none.
-    """
-    total = 0.0
-    for b in range(logs.shape[0]):
-        winner, _ = _best(logs, b)
-        highest = logs[b, winner] if winner >= 0 else -np.inf
-        if not highest > -np.inf:
-            logs[b, :] = 0.0
-            continue
-        evidence = 0.0
-        for k in range(logs.shape[1]):
-            log = logs[b, k] - highest
-            logs[b, k] = math.exp(log) if log > -_LEAST_LOG else 0.0
-            evidence += logs[b, k]
-        for k in range(logs.shape[1]):
-            logs[b, k] /= evidence
-        total += highest + math.log(evidence)
-    return total
-
-
-@compiled
+@spliced
 def absorb(
     points: Array, rows: IntArray, shares: FloatArray, step: float, max_precision: float,
     mixture: Mixture,
@@ -536,7 +399,13 @@ def absorb(
 def _pull(points: Array, i: int, means: Array, k: int, step: float) -> None:
     a = means.dtype.type(step)
     for j in range(points.shape[1]):
-        means[k, j] += a * (points[i, j] - means[k, j])
+        means[k, j] = _flushed(means[k, j] + a * (points[i, j] - means[k, j]))
+
+
+@internal
+def _flushed(mean: Any) -> Any:
+    # 0 if its cube is: where a feature is 0, means would get denormal, and their squares: slow.
+    return mean if abs(mean * mean * mean) > 0 else mean * 0
 
 
 @internal
@@ -553,7 +422,7 @@ def _absorb_into(
         for j in range(d):
             gap = points[i, j] - means[k, j]
             p = precisions[k, j]
-            means[k, j] += a * gap
+            means[k, j] = _flushed(means[k, j] + a * gap)
             p /= (one - a) * (one + a * p * (gap * gap))
             precisions[k, j] = min(max(p, low), high)
     else:
@@ -561,7 +430,7 @@ def _absorb_into(
         # form is found by rotating them.
         scatter, projections = axes[means.shape[0]], mixture.sums
         for u in range(d):
-            projections[0, u] = _along(points, i, means, axes, k, u)
+            projections[0, u] = along(points, i, means, axes, k, u)
         for u in range(d):
             for v in range(d):
                 scatter[u, v] = (1.0 - step) * step * projections[0, u] * projections[0, v]
@@ -575,7 +444,7 @@ def _absorb_into(
         _pull(points, i, means, k, step)
 
 
-@compiled
+@spliced
 def diagonalize(matrix: Array, axes: Array) -> None:
     """Rotate a symmetric matrix, shape (d, d), to (nearly) a diagonal one, and ``axes`` with it.
 
@@ -612,7 +481,7 @@ def diagonalize(matrix: Array, axes: Array) -> None:
                     axes[u, w], axes[v, w] = c * left - s * right, s * left + c * right
 
 
-@compiled
+@spliced
 def orthonormalize(axes: Array) -> None:
     """Make rows, shape (d, d), orthonormal again, by Gram and Schmidt."""
     d = axes.shape[0]
@@ -631,7 +500,7 @@ def orthonormalize(axes: Array) -> None:
             axes[u, w] /= norm
 
 
-@compiled
+@spliced
 def ascend(points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules) -> None:
     """Take gradient steps on the smoothed max-component log-likelihood (eq. 4 and 5).
 
@@ -724,7 +593,7 @@ def _ascend_one(
     mixture.half_log_dets[k] = half_log_det(precisions, k)
 
 
-@compiled
+@spliced
 def log_densities(points: Array, mixture: Mixture, out: FloatArray) -> None:
     """Write log π_k + log N(x; k), without -(d/2) log 2π, to ``out``, shape (n, K)."""
     control, d = mixture.control, points.shape[1]
@@ -770,15 +639,17 @@ def anneal_singly(
 
 
 @compiled
-def quantize_singly(
-    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
-) -> int:
-    """Do likewise by :func:`quantize`, until all periods are over."""
+def quantize_singly(points: Array, order: IntArray, mixture: Mixture, rules: Rules) -> int:
+    """Do likewise as :func:`quantize`, until all periods are over."""
+    control = mixture.control
     n: int = order.shape[0]
     for t in range(n):
-        write_nearest(points, order[t], mixture.means, logs)
-        quantize(points, order[t : t + 1], logs, mixture, rules)
-        if 0 <= rules.periods <= mixture.control[PERIODS]:
+        winner, distance, next_distance = two_nearest(points, order[t], mixture.means)
+        if winner >= 0:
+            freed = _account(mixture, winner, distance, next_distance, rules)
+            moved, step = (freed, 1.0) if freed >= 0 else (winner, control[RATE])
+            _pull(points, order[t], mixture.means, moved, step)
+        if 0 <= rules.periods <= control[PERIODS]:
             return t + 1
     return n
 

@@ -15,6 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from oda_rl import mixture_distances as distances
 from oda_rl import mixture_learning as learning
 from oda_rl import mixture_updates as updates
 from oda_rl.estimators import validated
@@ -783,8 +784,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
         else:
             blocks = learning.Blocks(model, size)
             for s in range(n_steps):
-                rows = order[s * size : (s + 1) * size]
-                logs = blocks.logs(model, points, rows, densities=True)
-                updates.responsibilities(logs)
-                updates.absorb(points, rows, logs, float(steps[s]), bound, statistics)
+                block, rows = blocks.take(points, order[s * size : (s + 1) * size])
+                logs = blocks.logs(model, block, densities=True)
+                distances.responsibilities(logs)
+                updates.absorb(block, rows, logs, float(steps[s]), bound, statistics)
         self._seen += len(order)

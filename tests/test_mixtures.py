@@ -12,6 +12,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+from oda_rl import mixture_distances as distances
 from oda_rl import mixture_learning as learning
 from oda_rl import mixture_updates as updates
 from oda_rl.mixture_plots import plot_component_grid, plot_density
@@ -139,8 +140,8 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     mixture.half_log_dets[:] = 1.5 * np.log(1.3)
     covariances = np.tile(np.eye(3) / 1.3, (4, 1, 1))
     blocks = learning.Blocks(mixture, size)
-    logs = blocks.logs(mixture, block, np.arange(size), densities=True)
-    updates.responsibilities(logs)
+    logs = blocks.logs(mixture, block, densities=True)
+    distances.responsibilities(logs)
     updates.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture)
     weights, expected, full = oracles.stochastic_em_step(
         block, np.full(4, 0.25), means, covariances, 0.05
@@ -154,6 +155,44 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
         found = np.einsum("kui,ku,kuj->kij", axes, 1 / values, axes)
         np.testing.assert_allclose(found, full, atol=2e-3)
     np.testing.assert_allclose(mixture.half_log_dets, 0.5 * np.log(values).sum(axis=1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("beta", [1.0, 0.1])
+@pytest.mark.parametrize(("d", "apart"), [(3, 1.0), (600, 1.0), (600, 0.01)])
+def test_blocks_measure_every_component_that_is_likely(d, apart, beta, dtype):
+    rng = np.random.default_rng(4)
+    means = 10.0 + apart * rng.normal(size=(7, d))
+    means[2:5] = means[1] + rng.normal(scale=0.02, size=(3, d))
+    means[6] = 1e3
+    points = (means[rng.integers(6, size=8)] + rng.normal(size=(8, d))).astype(dtype)
+    mixture = mixture_at(means.astype(dtype), released=True)
+    mixture.precisions[:] = rng.uniform(0.99, 1.01, (7, d))
+    mixture.half_log_dets[:] = 0.5 * np.log(mixture.precisions.astype(float)).sum(axis=1)
+    mixture.weights[:] = rng.dirichlet(np.ones(7))
+    full = [np.diag(p) for p in mixture.precisions.astype(float)]
+    expected = np.array(
+        [oracles.gaussian_logs(x, mixture.weights, mixture.means, full) for x in points]
+    )
+    logs = learning.Blocks(mixture, 8).logs(mixture, points, densities=True, beta=beta)
+    found = logs / beta - 0.5 * d * np.log(2.0 * np.pi)
+    least = expected.max(axis=1, keepdims=True) - 25.0 / beta
+    likely = expected > least
+    assert likely.sum(axis=1).max() >= 4  # so that this says something
+    tolerance = 0.2 if dtype == np.float32 else 1e-7
+    np.testing.assert_allclose(found[likely], expected[likely], rtol=0, atol=tolerance)
+    assert (found < least + tolerance)[~likely].all()
+
+
+@pytest.mark.parametrize("batch_size", [1, 50])
+def test_means_of_a_feature_that_is_zero_are_no_denormal_numbers(batch_size):
+    points = np.random.default_rng(0).normal(size=(2000, 3)).astype(np.float32)
+    points[:, 1] = 0.0
+    model = SGDGaussianMixture(4, batch_size=batch_size, random_state=0)
+    for _ in range(20):
+        model.partial_fit(points)
+    sizes = abs(model.means_[:, 1])
+    assert ((sizes == 0.0) | (sizes > 1e-18)).all()
 
 
 def test_responsibilities_are_tempered_until_components_have_found_their_places():
@@ -204,6 +243,7 @@ def test_densities_are_those_of_scipy(covariance_type):
     np.testing.assert_allclose(model.predict_proba(points), shares, atol=1e-9)
     np.testing.assert_array_equal(model.predict(points), shares.argmax(axis=1))
     np.testing.assert_allclose(model.outlier_scores(points), -model.score_samples(points))
+    assert model.lower_bound_ == pytest.approx(model.score(points), rel=1e-9)
     drawn, labels = model.sample(20_000)
     np.testing.assert_allclose(np.bincount(labels) / 20_000, model.weights_, atol=0.02)
     spread = np.diag(np.cov(drawn.T)) - np.var(points, axis=0)
