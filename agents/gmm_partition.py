@@ -80,6 +80,7 @@ class GMMPartition:
             last_width=0.01,
             max_precision=_MAX_PRECISION,
             periods=-1,
+            tempered=0,
             memory=1.0 - forgetting / _RATE,
         )
         self._mixture = self._new_mixture()

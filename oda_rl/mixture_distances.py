@@ -234,13 +234,13 @@ def responsibilities(logs: FloatArray) -> float:
 
 @compiled
 def measure_rest(
-    points: Array, means: Array, precisions: Array, used: int, step: int, margin: float,
-    logs: FloatArray, likely: IntArray,
+    points: Array, means: Array, precisions: Array, used: int, step: int, logs: FloatArray,
+    likely: IntArray,
 ) -> None:  # fmt: skip
     """Let log densities, shape (B, K), be of all features, not of some as in `write_factors`.
 
-    Those that are seen to be less than another by more than ``margin`` become -∞. ``likely``, shape
-    (K,), is scratch.
+    Those that are seen to be e^25 times smaller than another become -∞. ``likely``, shape (K,), is
+    scratch.
     """
     d = means.shape[1]
     for b in range(points.shape[0]):
@@ -251,7 +251,7 @@ def measure_rest(
         for begin in range(used, d, step):
             end = min(begin + step - used, d)
             best -= 0.5 * _weighted_distance(points, b, means, precisions, first, begin, end)
-        least = best - margin
+        least = best - LEAST_LOG
         n = _keep_likely(logs, b, least, likely, means.shape[0], True)
         for begin in range(used, d, step):
             end = min(begin + step - used, d)

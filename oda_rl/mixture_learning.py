@@ -196,9 +196,9 @@ def _em_steps(mixture: Mixture, rules: Rules, later: IntArray | int, size: int) 
 
 
 def _inverse_temperatures(mixture: Mixture, rules: Rules, later: IntArray | int) -> FloatArray:
-    """β so many samples later: geometrically from its first value to 1, in as many as it takes."""
+    """β so many samples later: geometrically from its first value to 1."""
     shown = mixture.control[updates.SHOWN] + later
-    rest = np.maximum(1.0 - shown / (rules.periods * rules.period), 0.0)
+    rest = np.maximum(1.0 - shown / max(rules.tempered * rules.period, 1), 0.0)
     return mixture.control[updates.FIRST_BETA] ** rest  # type: ignore[no-any-return]
 
 
@@ -271,7 +271,7 @@ class Blocks:
             offsets = -0.5 * block.shape[1] * math.log(control[updates.VARIANCE])
             logs += offsets + np.log(mixture.weights)
         elif mixture.axes is None:
-            self._write_diagonal(mixture, block, distances.LEAST_LOG / beta, logs)
+            self._write_diagonal(mixture, block, beta, logs)
         else:
             _write_full(mixture, block, logs)
             logs += mixture.half_log_dets + np.log(mixture.weights)
@@ -296,19 +296,16 @@ class Blocks:
         products -= self._squares[: len(block), None]
         np.minimum(products, 0.0, out=out)
 
-    def _write_diagonal(
-        self, mixture: Mixture, block: Array, margin: float, out: FloatArray
-    ) -> None:
+    def _write_diagonal(self, mixture: Mixture, block: Array, beta: float, out: FloatArray) -> None:
         d = block.shape[1]
-        if d >= _MANY:  # some features say which components are too far away
+        # Some features say which components are too far away; tempered, few are.
+        if d >= _MANY and beta == 1.0:
             self._write_of_some(mixture, block, _USED, _STEP, out)
             some = out[::_EVERY]
-            likely = some > some.max(axis=1, keepdims=True) - margin
+            likely = some > some.max(axis=1, keepdims=True) - distances.LEAST_LOG
             if np.count_nonzero(likely) < 0.5 * likely.size:
                 means, precisions = mixture.means, mixture.precisions
-                distances.measure_rest(
-                    block, means, precisions, _USED, _STEP, margin, out, self._likely
-                )
+                distances.measure_rest(block, means, precisions, _USED, _STEP, out, self._likely)
                 return
         self._write_of_some(mixture, block, d, d, out)
 

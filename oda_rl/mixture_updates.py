@@ -111,8 +111,9 @@ class Rules(NamedTuple):
     max_precision: float
     """Bound of P."""
     periods: int
-    """How many to quantize before covariances are released, and as many tempered ones after that;
-    -1: they never are."""
+    """How many to quantize before covariances are released; -1: they never are."""
+    tempered: int
+    """How many after that with tempered responsibilities."""
     memory: float
     """Share of what is known of errors that outlives a period of quantizing."""
 

@@ -266,11 +266,11 @@ class SGDGaussianMixture(StreamingMixture):
     component is left behind, and no k-means is needed.
 
     With ``update="natural"`` steps are natural gradients, which know no scale. Covariances are held
-    equal and spherical during annealing and for n_components more periods, in each of which the
+    equal and spherical during annealing and for 1.5 n_components more periods, in each of which the
     component that is needed least is moved to where it helps; then every component learns from its
-    responsibilities with steps that fall with its number of samples to the power -.6. For as many
-    periods responsibilities are tempered, less and less: components overlap at first, and find
-    better places. ``update="sgd"`` is the algorithm as printed.
+    responsibilities with steps that fall with its number of samples to the power -.6. At first, for
+    n_components / 2 periods, responsibilities are tempered, less and less: components that overlap
+    find better places. ``update="sgd"`` is the algorithm as printed.
 
     Parameters
     ----------
@@ -526,7 +526,8 @@ class SGDGaussianMixture(StreamingMixture):
             delta=_STATIONARY,
             last_width=0.01,
             max_precision=float(self.max_precision),
-            periods=-1 if drifts else n,
+            periods=-1 if drifts else n + n // 2,
+            tempered=n // 2,
             memory=1.0 - least / rate,
         )
         self._mixture = learning.new_mixture(

@@ -41,7 +41,7 @@ def mixture_at(means, covariance_type="diag", width=1.0, rate=0.05, released=Fal
 
 
 def rules(**changed):
-    usual = updates.Rules(0.05, 0.05, 100, 0.05, 0.01, 100.0, 10, 0.0)
+    usual = updates.Rules(0.05, 0.05, 100, 0.05, 0.01, 100.0, 10, 0, 0.0)
     return usual._replace(**changed)
 
 
@@ -207,7 +207,7 @@ def test_responsibilities_are_tempered_until_components_have_found_their_places(
             betas.append(float(learning._inverse_temperatures(mixture, model._rules, 0)))
     first = mixture.control[updates.FIRST_BETA]
     assert 10.0 / 64 <= first < 0.5  # the digits' components overlap
-    whole = 64 * 640  # as many periods as components, of 1/ε samples for each component
+    whole = 32 * 640  # half as many periods as components, of 1/ε samples for each component
     expected = [first ** (1.0 - n / whole) if n < whole else 1.0 for n in shown]
     np.testing.assert_allclose(betas, expected)
     assert betas[-1] == 1.0
