@@ -43,7 +43,7 @@ def _weighted_distance(
 
 
 @reordered
-def along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) -> float:
+def _along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) -> float:
     """Measure x_i - μ_k along an axis of component k."""
     total = points[i, 0] * 0
     for j in range(points.shape[1]):
@@ -78,7 +78,7 @@ def mahalanobis(
                 return np.inf
     else:
         for axis in range(d):
-            y = along(points, i, means, axes, k, axis)
+            y = _along(points, i, means, axes, k, axis)
             total += precisions[k, axis] * y * y
     return total
 

@@ -35,7 +35,6 @@ import numpy.typing as npt
 from oda_rl._compile import compiled, internal, reordered, spliced
 from oda_rl.mixture_distances import (
     LEAST_LOG,
-    along,
     half_log_det,
     mahalanobis,
     nearness,
@@ -427,59 +426,69 @@ def _absorb_into(
             p /= (one - a) * (one + a * p * (gap * gap))
             precisions[k, j] = min(max(p, low), high)
     else:
-        # In the coordinates of the eigenvectors it is a diagonal and one product, whose spectral
-        # form is found by rotating them.
-        scatter, projections = axes[means.shape[0]], mixture.sums
+        # Σ is the sum of r rᵀ over roots r, the eigenvectors times standard deviations. So is Σ + a
+        # (x - μ)(x - μ)ᵀ, with one more root.
+        last = means.shape[0]
+        gain = math.sqrt(step)
         for u in range(d):
-            projections[0, u] = along(points, i, means, axes, k, u)
+            deviation = 1.0 / math.sqrt(np.float64(precisions[k, u]))
+            for j in range(d):
+                axes[k, u, j] *= deviation
+        for j in range(d):
+            axes[last, 0, j] = gain * (points[i, j] - means[k, j])
+        rotate_apart(axes, k)
         for u in range(d):
-            for v in range(d):
-                scatter[u, v] = (1.0 - step) * step * projections[0, u] * projections[0, v]
-            scatter[u, u] += (1.0 - step) / precisions[k, u]
-        diagonalize(scatter, axes[k])
-        orthonormalize(axes[k])
-        for u in range(d):
-            projections[0, u] = 0
-            p = 1.0 / max(scatter[u, u], 1.0 / max_precision)
+            variance = 0.0
+            for j in range(d):
+                variance += axes[k, u, j] * axes[k, u, j]
+            deviation = math.sqrt(variance)
+            for j in range(d):
+                axes[k, u, j] /= deviation
+            p = 1.0 / max((1.0 - step) * variance, 1.0 / max_precision)
             precisions[k, u] = max(p, _LEAST_PRECISION)
         _pull(points, i, means, k, step)
 
 
 @spliced
-def diagonalize(matrix: Array, axes: Array) -> None:
-    """Rotate a symmetric matrix, shape (d, d), to (nearly) a diagonal one, and ``axes`` with it.
+def rotate_apart(axes: Array, k: int) -> None:
+    """Make the d rows of axes[k] and the first of axes[-1], of d features, orthogonal.
 
-    Three sweeps of Jacobi's method: it converges quadratically, and begins near to its end.
+    Rotations leave the sum of their outer products as it is; of d + 1 orthogonal rows one is 0: the
+    last. Three sweeps of Hestenes' one-sided variant of Jacobi's method, which converges
+    quadratically, and begins near to its end.
 
     Examples
     --------
-    >>> matrix, axes = np.array([[2.0, 1.0], [1.0, 2.0]]), np.eye(2)
-    >>> diagonalize(matrix, axes)
-    >>> np.sort(np.diag(matrix)).round(6)
-    array([1., 3.])
+    >>> axes = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]]])
+    >>> rotate_apart(axes, 0)
+    >>> (axes[0] @ axes[0].T).round(6) + 0.0
+    array([[3., 0.],
+           [0., 1.]])
     """
-    d = matrix.shape[0]
+    d, last = axes.shape[2], axes.shape[0] - 1
     for _ in range(3):
-        for u in range(d - 1):
-            for v in range(u + 1, d):
-                off = np.float64(matrix[u, v])
+        for u in range(d):
+            for place in range(u + 1, d + 1):
+                m, v = (k, place) if place < d else (last, 0)
+                first, second, off = 0.0, 0.0, 0.0
+                for w in range(d):
+                    left, right = axes[k, u, w], axes[m, v, w]
+                    first += left * left
+                    second += right * right
+                    off += left * right
                 if off == 0.0:
                     continue
-                theta = 0.5 * (np.float64(matrix[v, v]) - matrix[u, u]) / off
+                theta = 0.5 * (second - first) / off
                 t = 1.0 / (abs(theta) + math.sqrt(1.0 + theta * theta))
                 if theta < 0.0:
                     t = -t
                 c = 1.0 / math.sqrt(1.0 + t * t)
                 s = t * c
+                if second + t * off > first - t * off:  # the longer one comes first
+                    c, s = s, -c
                 for w in range(d):
-                    left, right = matrix[u, w], matrix[v, w]
-                    matrix[u, w], matrix[v, w] = c * left - s * right, s * left + c * right
-                for w in range(d):
-                    left, right = matrix[w, u], matrix[w, v]
-                    matrix[w, u], matrix[w, v] = c * left - s * right, s * left + c * right
-                for w in range(d):
-                    left, right = axes[u, w], axes[v, w]
-                    axes[u, w], axes[v, w] = c * left - s * right, s * left + c * right
+                    left, right = axes[k, u, w], axes[m, v, w]
+                    axes[k, u, w], axes[m, v, w] = c * left - s * right, s * left + c * right
 
 
 @spliced

@@ -157,6 +157,25 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     np.testing.assert_allclose(mixture.half_log_dets, 0.5 * np.log(values).sum(axis=1))
 
 
+def test_the_spectral_form_follows_a_covariance_through_many_steps():
+    rng = np.random.default_rng(6)
+    points = rng.normal(size=(300, 6)) @ (rng.normal(size=(6, 6)) * [3.0, 1.0, 1.0, 0.3, 0.1, 0.03])
+    mixture = mixture_at(np.zeros((1, 6)), "full", released=True)
+    mixture.precisions[:] = 1.0
+    ones, mean, covariance = np.ones((1, 1)), np.zeros(6), np.eye(6)
+    for i, step in enumerate(1.0 / np.arange(3.0, 303.0)):
+        updates.absorb(points, np.array([i]), ones, step, 1e9, mixture)
+        gap = points[i] - mean
+        mean = mean + step * gap
+        covariance = (1.0 - step) * (covariance + step * np.outer(gap, gap))
+    values, axes = learning.covariance_parts(mixture)
+    np.testing.assert_allclose(mixture.means[0], mean)
+    np.testing.assert_allclose(axes[0] @ axes[0].T, np.eye(6), atol=1e-4)
+    found = axes[0].T @ np.diag(1.0 / values[0]) @ axes[0]
+    np.testing.assert_allclose(found, covariance, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(np.sort(1.0 / values[0]), np.linalg.eigvalsh(covariance), rtol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("beta", [1.0, 0.1])
 @pytest.mark.parametrize(("d", "apart"), [(3, 1.0), (600, 1.0), (600, 0.01)])
