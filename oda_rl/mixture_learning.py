@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
 
 from oda_rl import mixture_distances as distances
 from oda_rl import mixture_updates as updates
@@ -23,7 +22,7 @@ _DECAY = 0.6
 _LEAST_WEIGHT = 1e-9  # of a component at release
 # β at release is the larger of two: so much by the number of features, and that at which the odds
 # of the nearest component to the next are e to the power so much. Lower ones merge components.
-_FIRST_BETA_FEATURES, _FIRST_LOG_ODDS = 10.0, 1.6
+_FIRST_BETA_FEATURES, _FIRST_LOG_ODDS = 8.0, 1.25
 
 
 def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
@@ -341,39 +340,6 @@ def score(mixture: Mixture, points: Array) -> FloatArray:
         updates.log_densities(points[rows], mixture, logs[rows])
     logs -= 0.5 * points.shape[1] * math.log(2.0 * math.pi)
     return np.maximum(logs, float(np.finfo(points.dtype).min) / 8.0, out=logs)
-
-
-def mean_score(mixture: Mixture, points: Array) -> float:
-    """Mean log-likelihood of samples, shape (n, d), by products of matrices if that will do."""
-    n, d = points.shape
-    if mixture.control[updates.PHASE] == RELEASED:
-        total = 0.0
-        for begin in range(0, n, _CHUNK):
-            with np.errstate(over="ignore", invalid="ignore"):
-                logs = _densities(mixture, points[begin : begin + _CHUNK])
-            total += float(logsumexp(logs, axis=1).sum())
-        if math.isfinite(total):
-            return float(total / n - 0.5 * d * math.log(2.0 * math.pi))
-    return float(logsumexp(score(mixture, points), axis=1).mean())
-
-
-def _densities(mixture: Mixture, points: Array) -> FloatArray:
-    """Measure log π_k + log N(x; k) + (d/2) log 2π of released covariances: nothing is compiled."""
-    offsets = mixture.half_log_dets + np.log(mixture.weights)
-    if mixture.axes is not None:
-        logs = np.empty((len(points), len(offsets)))
-        _write_full(mixture, points, logs)
-        return logs + offsets
-    precisions = mixture.precisions
-    if mixture.spherical:
-        variance = mixture.control[updates.VARIANCE]
-        offsets = np.log(mixture.weights) - 0.5 * points.shape[1] * math.log(variance)
-        precisions = np.full_like(mixture.means, 1.0 / variance)
-    gaps, means = points - mixture.means[0], mixture.means - mixture.means[0]
-    pulls = precisions * means
-    offsets = offsets - 0.5 * np.einsum("ij,ij->i", pulls, means)
-    logs = gaps @ pulls.T + offsets
-    return np.asarray(logs - 0.5 * (np.square(gaps, out=gaps) @ precisions.T))
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:

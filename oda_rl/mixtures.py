@@ -266,10 +266,10 @@ class SGDGaussianMixture(StreamingMixture):
     component is left behind, and no k-means is needed.
 
     With ``update="natural"`` steps are natural gradients, which know no scale. Covariances are held
-    equal and spherical during annealing and for 1.5 n_components more periods, in each of which the
+    equal and spherical during annealing and for n_components more periods, in each of which the
     component that is needed least is moved to where it helps; then every component learns from its
     responsibilities with steps that fall with its number of samples to the power -.6. At first, for
-    n_components / 2 periods, responsibilities are tempered, less and less: components that overlap
+    .75 n_components periods, responsibilities are tempered, less and less: components that overlap
     find better places. ``update="sgd"`` is the algorithm as printed.
 
     Parameters
@@ -323,7 +323,8 @@ class SGDGaussianMixture(StreamingMixture):
     n_iter_ : int
         Passes made; each ``partial_fit`` is one.
     lower_bound_ : float
-        Mean log-likelihood of the training samples at the end of ``fit``.
+        Mean log-likelihood of the training samples when they were shown in the last pass of
+        ``fit`` (with ``update="sgd"`` of their best component); at its end if it has not settled.
     n_features_in_ : int
         Number of features.
 
@@ -448,7 +449,7 @@ class SGDGaussianMixture(StreamingMixture):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.lower_bound_ = learning.mean_score(self._mixture, points)
+        self.lower_bound_ = now if now > -math.inf else self.score(points)
         return self
 
     @validated
@@ -526,8 +527,8 @@ class SGDGaussianMixture(StreamingMixture):
             delta=_STATIONARY,
             last_width=0.01,
             max_precision=float(self.max_precision),
-            periods=-1 if drifts else n + n // 2,
-            tempered=n // 2,
+            periods=-1 if drifts else n,
+            tempered=3 * n // 4,
             memory=1.0 - least / rate,
         )
         self._mixture = learning.new_mixture(

@@ -212,8 +212,18 @@ def made_images(n: int, d: int, seed: int) -> Array:
     return np.clip(out, 0.0, 1.0)
 
 
+def rate(model: Any, points: Array) -> float:
+    """Measure samples a second of a fit, all phases included: the median of three."""
+    rates = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        model.fit(points)
+        rates.append(model.n_iter_ * len(points) / (time.perf_counter() - begun))
+    return float(np.median(rates))
+
+
 def speed(data: str, folder: str | None, method: str, seed: int) -> Row:
-    """Measure samples a second, of all phases; the method is d."""
+    """Measure samples a second; the method is d."""
     d = int(method)
     if d == 256 and folder is not None and "USPS" in images(Path(folder)):
         points = load("USPS", folder, seed)[0][0].astype(np.float32)
@@ -222,20 +232,13 @@ def speed(data: str, folder: str | None, method: str, seed: int) -> Row:
     row: Row = {"d": d}
     with threadpool_limits(1):
         for batch in (1, 100):
-            estimator("SGD", seed, n=1, batch_size=batch).fit(points[:200])  # compiles all phases
-            model = estimator("SGD", seed, batch_size=batch)
-            begun = time.perf_counter()
-            model.fit(points)
-            row[f"batch {batch}"] = model.n_iter_ * len(points) / (time.perf_counter() - begun)
+            row[f"batch {batch}"] = rate(estimator("SGD", seed, batch_size=batch), points)
         for name, dtype in (("EM, float32", np.float32), ("EM, float64", np.float64)):
-            cast = points.astype(dtype)
             other = GaussianMixture(
                 K, covariance_type="diag", max_iter=8, tol=0.0, reg_covar=1e-2,
                 init_params="random_from_data", random_state=seed,
             )  # fmt: skip
-            begun = time.perf_counter()
-            other.fit(cast)
-            row[name] = other.n_iter_ * len(cast) / (time.perf_counter() - begun)
+            row[name] = rate(other, points.astype(dtype))
         row["torch"] = torch_rate(points, seed)
     return row
 
@@ -279,7 +282,7 @@ class Options:
     """Folder with usps.train.gz and usps.test.gz, or sets in MNIST's format, or *.npz."""
     seeds: int = 20
     """Runs of each method."""
-    first_seed: int = 340
+    first_seed: int = 360
     """The others follow it."""
     samples: int = 30_000
     """Made-up images of 3072 features."""
