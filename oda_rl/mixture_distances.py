@@ -17,6 +17,7 @@ IntArray = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]  # float32 or float64, as the data
 
 LEAST_LOG = 25.0  # e^-25 is lost beside 1
+_LEAST_TEMPERED_LOG = 5.0  # tempered responsibilities are rough anyway
 _LEAST_PRODUCT = 1e-100
 _CHUNK = 64  # features, after which a component may be seen to be too far away
 
@@ -208,13 +209,20 @@ def two_best(logs: FloatArray, b: int) -> tuple[int, int]:
     return winner, second
 
 
+@internal
+def least_log(beta: float) -> float:
+    """Logarithm of the share of the highest density below which a component has no part."""
+    return LEAST_LOG if beta == 1.0 else _LEAST_TEMPERED_LOG
+
+
 @spliced
-def responsibilities(logs: FloatArray) -> float:
-    """Turn log densities, shape (B, K), into responsibilities; returns Σ log p(x).
+def responsibilities(logs: FloatArray, beta: float) -> float:
+    """Turn log densities times β, shape (B, K), into responsibilities; returns their Σ log Σ exp.
 
     A sample whose density is no number gets none.
     """
     total = 0.0
+    margin = least_log(beta)
     for b in range(logs.shape[0]):
         winner, _ = two_best(logs, b)
         highest = logs[b, winner] if winner >= 0 else -np.inf
@@ -224,7 +232,7 @@ def responsibilities(logs: FloatArray) -> float:
         evidence = 0.0
         for k in range(logs.shape[1]):
             log = logs[b, k] - highest
-            logs[b, k] = math.exp(log) if log > -LEAST_LOG else 0.0
+            logs[b, k] = math.exp(log) if log > -margin else 0.0
             evidence += logs[b, k]
         for k in range(logs.shape[1]):
             logs[b, k] /= evidence

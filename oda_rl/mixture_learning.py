@@ -160,7 +160,7 @@ def _learn_block(
         updates.quantize(block, rows, logs, mixture, rules)
     else:
         step = float(_em_steps(mixture, rules, 0, len(rows)))
-        _count_shown(mixture, len(rows), distances.responsibilities(logs), beta)
+        _count_shown(mixture, len(rows), distances.responsibilities(logs, beta), beta)
         updates.absorb(block, rows, logs, step, rules.max_precision, mixture)
 
 
@@ -176,10 +176,10 @@ def _pull_neighbours(mixture: Mixture) -> None:
     pulls = counts @ grid
     steps = -np.expm1(counts @ np.log1p(-mixture.control[updates.RATE] * grid))
     shares = grid * np.divide(steps, pulls, out=np.zeros_like(steps), where=pulls > 0.0)
-    dtype = mixture.means.dtype
-    np.multiply(mixture.means, (1.0 - steps).astype(dtype)[:, None], out=mixture.means)
-    np.add(mixture.means, shares.T.astype(dtype) @ mixture.sums[won], out=mixture.means)
-    mixture.counts[won], mixture.sums[won] = 0.0, 0.0
+    means, sums = mixture.means, mixture.sums
+    means *= (1.0 - steps).astype(means.dtype)[:, None]
+    means += shares.T.astype(means.dtype) @ sums[won]
+    mixture.counts[won], sums[won] = 0.0, 0.0
 
 
 def _em_steps(mixture: Mixture, rules: Rules, later: IntArray | int, size: int) -> FloatArray:

@@ -34,8 +34,8 @@ import numpy.typing as npt
 
 from oda_rl._compile import compiled, internal, reordered, spliced
 from oda_rl.mixture_distances import (
-    LEAST_LOG,
     half_log_det,
+    least_log,
     mahalanobis,
     nearness,
     responsibilities,
@@ -121,11 +121,11 @@ class Rules(NamedTuple):
 def write_likely(points: Array, i: int, mixture: Mixture, beta: float, out: FloatArray) -> None:
     """Write β (log π_k + log N(x_i; k)) to the first row of ``out``, shape (≥ 1, K).
 
-    It is without -(d/2) log 2π, and may be -∞ where it is less than another's by 25. Of released
-    covariances.
+    It is without -(d/2) log 2π, and may be -∞ where it is less than another's by 25, or by 5 if
+    β < 1. Of released covariances.
     """
     best = -np.inf
-    margin = LEAST_LOG / beta
+    margin = least_log(beta) / beta
     variance = mixture.control[VARIANCE]
     d = points.shape[1]
     for k in range(mixture.means.shape[0]):
@@ -692,6 +692,6 @@ def follow_em(
     total = 0.0
     for t in range(order.shape[0]):
         write_likely(points, order[t], model, betas[t], logs)
-        total += responsibilities(logs)
+        total += responsibilities(logs, betas[t])
         absorb(points, order[t : t + 1], logs, steps[t], max_precision, statistics)
     return total

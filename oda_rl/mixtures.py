@@ -788,6 +788,6 @@ class StochasticEMGaussianMixture(StreamingMixture):
             for s in range(n_steps):
                 block, rows = blocks.take(points, order[s * size : (s + 1) * size])
                 logs = blocks.logs(model, block, densities=True)
-                distances.responsibilities(logs)
+                distances.responsibilities(logs, 1.0)
                 updates.absorb(block, rows, logs, float(steps[s]), bound, statistics)
         self._seen += len(order)
