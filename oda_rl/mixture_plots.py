@@ -62,7 +62,9 @@ def plot_component_grid(
     for k, mean in enumerate(means):
         top, left = (k // columns) * (height + 1), (k % columns) * (width + 1)
         picture[top : top + height, left : left + width] = mean.reshape(height, width)
-    ax = ax or new_axes(4.8, 4.8 * rows / columns + 0.4)[0]
+    if ax is None:
+        ax = new_axes(4.8, 4.8 * rows / columns + 0.4)[0]
+        ax.figure.subplots_adjust(left=0.02, bottom=0.02, right=0.98, top=0.92)  # no labels
     ax.imshow(picture, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     ax.set_title(f"Means of {len(means)} components on their grid", loc="left")
