@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+from scipy.special import logsumexp, xlogy
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
@@ -324,7 +324,8 @@ class SGDGaussianMixture(StreamingMixture):
         Passes made; each ``partial_fit`` is one.
     lower_bound_ : float
         Mean log-likelihood of the training samples when they were shown in the last pass of
-        ``fit`` (with ``update="sgd"`` of their best component); at its end if it has not settled.
+        ``fit`` (of their best component with ``update="sgd"`` or ``forgetting``); at its end if it
+        has not settled.
     n_features_in_ : int
         Number of features.
 
@@ -550,9 +551,18 @@ class SGDGaussianMixture(StreamingMixture):
         control[updates.LOSS] = control[updates.LOSSES] = 0.0
         learning.learn(self._mixture, self._rules, points, order, self.batch_size, plain=plain)
         total, n = control[updates.LOSS], control[updates.LOSSES]
-        if n < len(order) or not self._settled():
+        features = points.shape[1]
+        if not self._settled():
             return -math.inf
-        return float(total / n - 0.5 * points.shape[1] * math.log(2.0 * math.pi))
+        if (
+            self.forgetting > 0.0 and not plain
+        ):  # of the nearest components, whose variance is known
+            weights = self._mixture.weights
+            scale = 1.0 + math.log(2.0 * math.pi * control[updates.VARIANCE])
+            return float(xlogy(weights, weights).sum() - 0.5 * features * scale)
+        if n < len(order):
+            return -math.inf
+        return float(total / n - 0.5 * features * math.log(2.0 * math.pi))
 
     def _settled(self) -> bool:
         """Whether what remains is to converge."""

@@ -333,6 +333,17 @@ def test_a_drifting_stream_keeps_all_components():
     assert np.ptp(model.covariances_) == 0.0
 
 
+def test_passes_with_forgetting_end_when_the_variance_is_stationary():
+    points = np.random.default_rng(0).normal(size=(3000, 4))
+    model = SGDGaussianMixture(16, forgetting=0.005, random_state=0).fit(points)
+    assert model.converged_
+    assert model.n_iter_ < 50
+    labels = model.predict(points)
+    best = model._logs(points)[np.arange(3000), labels].mean()
+    assert model.lower_bound_ == pytest.approx(best, abs=0.2)  # constant steps leave noise
+    assert model.lower_bound_ < model.score(points)
+
+
 def test_a_sample_far_outside_everything():
     points = np.random.default_rng(0).normal(size=(400, 2))
     model = SGDGaussianMixture(4, random_state=0).fit(points)
