@@ -278,10 +278,8 @@ class Search:
         floor = found.bound - _CONTENDING * abs(found.bound)
         known = np.concatenate([self._modes, self.exemplars])
         modes, heights = samples.modes(prices, kernel, self.starts(prices), known)
-        if (
-            not self.problem.slides
-            or price_gap(self.problem, heights[0], found) <= _ROUGHLY * limit
-        ):
+        roughly = price_gap(self.problem, heights[0], found) <= _ROUGHLY * limit
+        if roughly or not self.problem.slides:
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
         if self.certified and price_gap(self.problem, heights[0], found) <= limit:
             modes, heights = samples.modes(prices, kernel, samples.points, modes)
@@ -353,9 +351,8 @@ class Search:
             start=self.weights, tolerance=tolerance,
         )  # fmt: skip
         used = found.weights > 0.0
-        if (
-            not self.problem.slides
-        ):  # exemplars that cannot move take the places of others again and again
+        # Exemplars that cannot move take the places of others again and again.
+        if not self.problem.slides:
             prices = found.prices @ self.responses
             used |= prices > found.bound - _KEPT * abs(found.bound)
             if found.value - self._best <= _PROGRESS * abs(found.value):
