@@ -1,8 +1,9 @@
 """Many runs of one function: on this machine's cores or on a cluster, resumable, nothing lost.
 
 :func:`run_all` calls a function once for each setting and appends every result to a file as soon as
-that run ends. Started again with the same file it makes only the runs that are not there yet. A run
-that raises, or whose process dies, is recorded with its error, and the others go on.
+that run ends. Started again with the same file it makes only the runs that are not there yet, or
+that other code of this package made. A run that raises, or whose process dies, is recorded with its
+error, and the others go on.
 
 Processes are joblib's: its own pool, or through it a Dask cluster. (joblib's backend for Ray can't
 hand over results one by one.)
@@ -12,9 +13,9 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ import joblib
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from oda_rl.results import Origin, code_digest, origin, store_rows
 
 Setting = Mapping[str, Any]
 Rows = list[dict[str, Any]]
@@ -62,6 +65,8 @@ class Run:
     """Traceback of a run that failed."""
     seconds: float
     """Wall time."""
+    made: Origin | None = None
+    """What made it."""
 
 
 def run_all(
@@ -82,7 +87,8 @@ def run_all(
     settings : iterable of mapping
         Keyword arguments: numbers, text, None, and lists of those. All different.
     path : str or Path
-        File of the results, a JSON object a line. What is there is not run again.
+        File of the results, a JSON object a line. What is there is not run again if the code of
+        this package (:func:`oda_rl.results.code_digest`) is still the same.
     execution : Execution, optional
         Where; by default on all cores.
     title : str
@@ -120,14 +126,19 @@ def run_all(
     done = {
         key: run
         for key, run in _read(path).items()
-        if key in wanted and not (execution.retry_failed and run.error is not None)
+        if key in wanted
+        and run.made is not None
+        and run.made.code == code_digest()
+        and not (execution.retry_failed and run.error is not None)
     }
     pending = [setting for key, setting in wanted.items() if key not in done]
     if pending:
         path.parent.mkdir(parents=True, exist_ok=True)
+        made = origin()
         with path.open("a", encoding="utf-8") as file, _bar(title, len(wanted)) as advance:
             advance(done.values())
-            for run in _execute(function, pending, execution):
+            for unsigned in _execute(function, pending, execution):
+                run = replace(unsigned, made=made)
                 file.write(_to_line(run))
                 file.flush()
                 done[_key(run.setting)] = run
@@ -136,14 +147,49 @@ def run_all(
 
 
 def rows_of(runs: Sequence[Run]) -> Rows:
-    """Return the rows of all runs, each with the setting it belongs to.
+    """Return the rows of all runs, each with the setting it belongs to and the label of its origin.
 
     Examples
     --------
     >>> rows_of([Run({"seed": 1}, [{"mean": 5.0}], None, 0.1)])
     [{'seed': 1, 'mean': 5.0}]
     """
-    return [{**run.setting, **row} for run in runs for row in run.rows]
+    return [
+        {**run.setting, **row, **({} if run.made is None else {"made": run.made.label})}
+        for run in runs
+        for row in run.rows
+    ]
+
+
+def origins_of(runs: Sequence[Run]) -> list[Origin]:
+    """Return what made the runs, each origin once: what the labels in their rows stand for."""
+    return list({run.made.label: run.made for run in runs if run.made is not None}.values())
+
+
+def store_runs(path: str | Path, runs: Sequence[Run], leave_out: Collection[str] = ()) -> Rows:
+    """Write the rows of runs to a CSV file, where they replace those of the same settings.
+
+    Parameters
+    ----------
+    path : str or Path
+        As :func:`oda_rl.results.store_rows` has it.
+    runs : sequence of Run
+        Of one call of :func:`run_all`.
+    leave_out : collection of str
+        Names of what is not written.
+
+    Returns
+    -------
+    list of dict
+        The rows that were written.
+    """
+    rows = [
+        {name: value for name, value in row.items() if name not in leave_out}
+        for row in rows_of(runs)
+    ]
+    key = [name for name in runs[0].setting if name not in leave_out]
+    store_rows(path, rows, key, origins_of(runs))
+    return rows
 
 
 def failures(runs: Sequence[Run]) -> list[str]:
@@ -302,7 +348,7 @@ def _plain(value: Any) -> Any:
 
 
 def _to_line(run: Run) -> str:
-    return json.dumps(vars(run), default=_plain) + "\n"
+    return json.dumps(asdict(run), default=_plain) + "\n"
 
 
 def _read(path: Path) -> dict[str, Run]:
@@ -314,7 +360,9 @@ def _read(path: Path) -> dict[str, Run]:
     runs = {}
     for number, line in enumerate(whole.decode("utf-8").splitlines(), start=1):
         try:
-            run = Run(**json.loads(line))
+            found = json.loads(line)
+            made = found.pop("made", None)  # which files of earlier code do not have
+            run = Run(**found, made=None if made is None else Origin(**made))
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"path is {str(path)!r}, whose line {number} is not the result of a run: {error}"

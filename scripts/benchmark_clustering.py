@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import tyro
-from datasets import FloatArray, adult, gaussians, pima, usps, write_rows
+from datasets import FloatArray, adult, gaussians, pima, usps
 from rich.console import Console
 from rich.table import Table
 from sklearn.cluster import KMeans
@@ -31,7 +31,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from oda_rl import ODAClusterer
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
 
@@ -40,10 +40,7 @@ N_CLUSTERS = 100
 N_GAUSSIANS, N_ADULT = 1500, 15_000
 N_LARGE = 200_000, 16
 TARGETS = {"distortion": 1.0, "time": 0.2}
-COLUMNS = (
-    "data", "seed", "n", "d", "oda_seconds", "oda_distortion", "kmeans_seconds",
-    "kmeans_distortion", "distortion", "time",
-)  # fmt: skip
+LEFT_OUT = ("folder", "n_samples", "n_clusters")
 
 
 def large(rng: np.random.Generator, n: int) -> FloatArray:
@@ -205,11 +202,9 @@ def main(options: Options) -> None:
     runs = run_all(compare, settings(options), path, options.execution, title="fits of both")
     for line in failures(runs):
         console.print(line, markup=False)
-    rows = rows_of(runs)
-    if not rows:
+    if not any(run.rows for run in runs):
         sys.exit("there is nothing to show: no run has succeeded")
-    table = [{name: row[name] for name in COLUMNS} for row in rows]
-    write_rows(RESULTS / "benchmark_clustering.csv", table)
+    rows = store_runs(RESULTS / "benchmark_clustering.csv", runs, LEFT_OUT)
     report(console, rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_clustering.csv'}")
 

@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 import tyro
-from datasets import write_rows
 from rich.console import Console
 from rich.table import Table
 
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.statistics import summarize
 
 RESULTS = Path("results")
@@ -179,10 +178,9 @@ def main(options: Options) -> None:
         for actions in (CODEVECTORS, GRID)
     ]
     runs = run_all(train, settings, RESULTS / "benchmark_continuous.jsonl", options.execution)
-    rows = rows_of(runs)
+    rows = store_runs(RESULTS / "benchmark_continuous.csv", runs, ("longest",))
     report(console, rows)
     console.print(*failures(runs), sep="\n")
-    write_rows(RESULTS / "benchmark_continuous.csv", rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_continuous.csv'}")
 
 

@@ -20,14 +20,13 @@ from typing import Any
 
 import numpy as np
 import tyro
-from datasets import write_rows
 from numba import njit
 from rich.console import Console
 from rich.table import Table
 
 from oda_rl.agents import FittedQAgent
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
 
@@ -101,7 +100,7 @@ def report(console: Console, rows: list[dict[str, Any]]) -> None:
     for memory, steps in dict.fromkeys((row["memory"], row["steps"]) for row in rows):
         at = [row for row in rows if (row["memory"], row["steps"]) == (memory, steps)]
         middle = {key: float(np.median([row[key] for row in at])) for key in at[0]
-                  if key not in ("memory", "seed", "steps")}  # fmt: skip
+                  if key not in ("memory", "bound", "seed", "steps", "made")}  # fmt: skip
         solved = np.mean([row["mean"] >= 950.0 for row in at])
         table.add_row(
             memory, f"{steps:,}", f"{middle['us_per_step']:.1f}",
@@ -155,9 +154,7 @@ def main(seeds: int = 3, longest: int = CHECKPOINTS[-1], bound: int = BOUND) -> 
     path = RESULTS / "benchmark_fitting.jsonl"
     runs = run_all(measure, settings, path, Execution(1))  # one at a time: it is timed
     console.print(*failures(runs), sep="\n")
-    shown = ("checkpoints", "bound")
-    rows = [{k: v for k, v in row.items() if k not in shown} for row in rows_of(runs)]
-    write_rows(RESULTS / "benchmark_fitting.csv", rows)
+    rows = store_runs(RESULTS / "benchmark_fitting.csv", runs, ("checkpoints",))
     report(console, rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_fitting.csv'}")
 

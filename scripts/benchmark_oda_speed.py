@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tyro
-from datasets import write_rows
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -31,6 +30,7 @@ from sklearn.cluster import MiniBatchKMeans
 from oda_rl import ODAClusterer, codebook
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
+from oda_rl.results import store_rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -186,7 +186,7 @@ def main(
     console = Console()
     cases = [(size, d) for d in dimensions for size in sizes]
     rows = [measure(*case, repetitions, samples) for case in track(cases, console=console)]
-    write_rows(RESULTS / "benchmark_oda_speed.csv", rows)
+    store_rows(RESULTS / "benchmark_oda_speed.csv", rows, ("K", "d"))
     report(console, rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_oda_speed.csv'}")
 

@@ -24,13 +24,12 @@ from typing import Any
 
 import numpy as np
 import tyro
-from datasets import write_rows
 from rich.console import Console
 from rich.table import Table
 from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
 
 from oda_rl.agents.sb3_settings import settings_for
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.statistics import summarize
 
 RESULTS = Path("results")
@@ -288,10 +287,9 @@ def main(options: Options) -> None:
     console = Console(highlight=False, width=max(Console().width, 150))
     settings = planned(options.only, options.seeds, options.baselines)
     runs = run_all(train, settings, RESULTS / "benchmark_suite.jsonl", options.execution)
-    rows = rows_of(runs)
+    rows = store_runs(RESULTS / "benchmark_suite.csv", runs)
     report(console, rows)
     console.print(*failures(runs), sep="\n")
-    write_rows(RESULTS / "benchmark_suite.csv", rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_suite.csv'}")
 
 

@@ -19,12 +19,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import tyro
-from datasets import write_rows
 from rich.console import Console
 from rich.table import Table
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
 
@@ -172,10 +171,9 @@ def main(options: Options) -> None:
         for i in range(options.seeds)
     ]
     runs = run_all(train, settings, RESULTS / "benchmark_vector.jsonl", options.execution)
-    rows = rows_of(runs)
+    rows = store_runs(RESULTS / "benchmark_vector.csv", runs)
     report_learning(console, rows)
     console.print(*failures(runs), sep="\n")
-    write_rows(RESULTS / "benchmark_vector.csv", rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_vector.csv'}")
 
 

@@ -5,17 +5,12 @@ UCI machine learning repository and of "The Elements of Statistical Learning"; n
 package.
 """
 
-import csv
 import gzip
-import io
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from oda_rl.persistence import write_text
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -118,15 +113,6 @@ def _idx(path: Path) -> npt.NDArray[np.uint8]:
     n_sides = content[3]
     shape = np.frombuffer(content, dtype=">i4", count=n_sides, offset=4)
     return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * n_sides).reshape(shape)
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write results, which all have the same keys, as a CSV file."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
 
 
 def _lines(path: Path) -> list[str]:

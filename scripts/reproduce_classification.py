@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import tyro
-from datasets import Sample, gaussians, pima, wbcd, write_rows
+from datasets import Sample, gaussians, pima, wbcd
 from rich.console import Console
 from rich.table import Table
 from sklearn.base import ClassifierMixin
@@ -45,7 +45,7 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClassifier
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
 
@@ -55,7 +55,7 @@ N_SAMPLES = 1500  # of each set that is drawn here
 N_RARE = 10_000
 RARE = "rare class (F1)"
 STANDARDISED = ("PIMA", "WDBC", RARE)
-COLUMNS = ("data", "method", "seed", "fold", "score", "seconds", "chosen")
+LEFT_OUT = ("folder", "n_samples", "n_folds")
 
 # What the papers print for their own method (table I); they have no figure for the other sets.
 PUBLISHED = {"Gaussians": 0.989, "WBCD": 0.907, "PIMA": 0.705}
@@ -226,10 +226,9 @@ def main(options: Options) -> None:
     runs = run_all(measure, settings(options), path, options.execution, title="folds")
     for line in failures(runs):
         console.print(line, markup=False)
-    rows = [{name: row[name] for name in COLUMNS} for row in rows_of(runs)]
-    if not rows:
+    if not any(run.rows for run in runs):
         sys.exit("there is nothing to show: no run has succeeded")
-    write_rows(RESULTS / "reproduce_classification.csv", rows)
+    rows = store_runs(RESULTS / "reproduce_classification.csv", runs, LEFT_OUT)
     report(console, rows)
     console.print(f"written: {draw(rows)}, {RESULTS / 'reproduce_classification.csv'}")
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tyro
-from datasets import FloatArray, adult, gaussians, pima, wbcd, write_rows
+from datasets import FloatArray, adult, gaussians, pima, wbcd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
@@ -43,7 +43,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
 from oda_rl.batch_annealing import BatchDeterministicAnnealing
-from oda_rl.experiments import Execution, Run, failures, rows_of, run_all
+from oda_rl.experiments import Execution, Run, failures, run_all, store_runs
 from oda_rl.plotting import COLORS
 from oda_rl.quantization import StochasticVQ
 from oda_rl.report import save_figure
@@ -51,7 +51,7 @@ from oda_rl.report import save_figure
 GAUSSIAN_POINTS, ADULT_POINTS = 1500, 15_000
 MARKED = (2, 4, 8, 16, np.inf)  # numbers of clusters in the figure; the last is the largest
 RESULTS = Path("results")
-COLUMNS = ("data", "method", "seed", "seconds", "samples", "clusters", "distortion")
+LEFT_OUT = ("folder", "n_points", "max_clusters")
 
 
 class Reached(NamedTuple):
@@ -310,8 +310,7 @@ def main(options: Options) -> None:
         sys.exit("there is nothing to show: no run has succeeded")
     for name, curves in results.items():
         console.print(result_table(name, curves), "")
-    rows = [{name: row[name] for name in COLUMNS} for row in rows_of(runs)]
-    write_rows(RESULTS / "reproduce_clustering.csv", rows)
+    store_runs(RESULTS / "reproduce_clustering.csv", runs, LEFT_OUT)
     save_figure(figure(results), RESULTS / "reproduce_clustering.png")
     console.print(f"written to {RESULTS}: reproduce_clustering.csv, reproduce_clustering.png")
 

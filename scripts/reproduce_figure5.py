@@ -16,22 +16,20 @@ result is the mean length of 100 greedy episodes after --steps steps of training
 Run: python scripts/reproduce_figure5.py [--workers 2]
      python scripts/reproduce_figure5.py --backend dask --address tcp://...:8786
 Runs are kept as they end in results/figure5_tuning.jsonl and results/figure5.jsonl; writes
-results/figure5.csv (every run, tuning included), results/figure5_table.csv and results/figure5.png.
+results/figure5.csv, results/figure5_tuning.csv and results/figure5.png.
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tyro
-from datasets import write_rows
 from rich.console import Console
 from rich.table import Table
 
-from oda_rl.experiments import Execution, Run, failures, rows_of, run_all
+from oda_rl.experiments import Execution, Run, failures, rows_of, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
 from oda_rl.statistics import Summary, summarize
@@ -302,19 +300,10 @@ def main(options: Options) -> None:
     )
     tell(console, results)
     console.print(*verdict(results), *failures([*tuning, *runs]), sep="\n")
-    every = [
-        {"stage": stage, **row}
-        for stage, some in (("tuning", tuning), ("fresh", runs))
-        for row in rows_of(some)
-    ]
-    write_rows(folder / "figure5.csv", every)
-    table = [
-        {**point.name, "cells": cells, **dataclasses.asdict(found), "settings": json.dumps(drawn)}
-        for point, cells, found, drawn in results
-    ]
-    write_rows(folder / "figure5_table.csv", table)
+    store_runs(folder / "figure5_tuning.csv", tuning, ("config", "partition"))
+    store_runs(folder / "figure5.csv", runs, ("config", "partition", "drawn"))
     save_figure(draw(results, runs), folder / "figure5.png")
-    console.print(f"written: {folder}/figure5.csv, figure5_table.csv, figure5.png")
+    console.print(f"written: {folder}/figure5.csv, figure5_tuning.csv, figure5.png")
 
 
 if __name__ == "__main__":

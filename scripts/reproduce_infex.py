@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 import tyro
-from datasets import FloatArray, usps, write_rows
+from datasets import FloatArray, usps
 from rich.console import Console
 from rich.table import Table
 from sklearn.mixture import GaussianMixture
@@ -42,7 +42,7 @@ from threadpoolctl import threadpool_limits
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.agents import InfexPartition, Scaling, TwoTimescaleConfig
 from oda_rl.exemplar_pricing import squared_distances
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.infex import NotConvergedError, rule_of_thumb
 from oda_rl.infex_plots import plot_density
 from oda_rl.mixture_proportions import best_proportions
@@ -433,16 +433,12 @@ def main(options: Options) -> None:
     runs = run_all(run, settings(options), path, options.execution, title="runs")
     for line in failures(runs):
         console.print(line, markup=False)
-    rows = rows_of(runs)
-    if not rows:
+    succeeded = [run for run in runs if run.rows]
+    if not succeeded:
         sys.exit("there is nothing to show: no run has succeeded")
-    for part in dict.fromkeys(row["part"] for row in rows):
-        own = [
-            {key: value for key, value in row.items() if key not in ("part", "folder")}
-            for row in rows
-            if row["part"] == part
-        ]
-        write_rows(RESULTS / f"infex_{part}.csv", own)
+    for part in dict.fromkeys(run.setting["part"] for run in succeeded):
+        of_part = [run for run in succeeded if run.setting["part"] == part]
+        own = store_runs(RESULTS / f"infex_{part}.csv", of_part, ("part", "folder"))
         report(console, part, own)
         for line in verdicts(part, own):
             console.print(line, markup=False)

@@ -33,7 +33,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import tyro
-from datasets import FloatArray, Sample, images, write_rows
+from datasets import FloatArray, Sample, images
 from rich.console import Console
 from rich.table import Table
 from scipy.spatial.distance import cdist
@@ -45,7 +45,7 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.mixture_plots import plot_component_grid, plot_density
 from oda_rl.report import save_figure
 
@@ -326,7 +326,7 @@ def report(console: Console, rows: list[Row]) -> None:
     """Print a table for each experiment and data set: mean and standard deviation over seeds."""
     for key in dict.fromkeys((row["experiment"], row["data"]) for row in rows):
         own = [row for row in rows if (row["experiment"], row["data"]) == key]
-        setting = ("experiment", "data", "folder", "method", "seed")
+        setting = ("experiment", "data", "method", "seed", "made")
         columns = [name for name in own[0] if name not in setting]
         table = Table("method", *columns, title=": ".join(key))
         for method in dict.fromkeys(row["method"] for row in own):
@@ -368,14 +368,9 @@ def main(options: Options) -> None:
     runs = run_all(run, settings(options), path, options.execution)
     for line in failures(runs):
         console.print(line, markup=False)
-    rows = rows_of(runs)
-    if not rows:
+    if not any(run.rows for run in runs):
         sys.exit("there is nothing to show: no run has succeeded")
-    report(console, rows)
-    setting = ("experiment", "data", "method", "seed")
-    names = dict.fromkeys(name for row in rows for name in row if name not in (*setting, "folder"))
-    table = [{name: row.get(name, "") for name in (*setting, *names)} for row in rows]
-    write_rows(RESULTS / "reproduce_sgd_gmm.csv", table)
+    report(console, store_runs(RESULTS / "reproduce_sgd_gmm.csv", runs, ("folder",)))
     console.print("written:", *map(str, draw(options.data)), str(path.with_suffix(".csv")))
 
 

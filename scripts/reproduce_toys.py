@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tyro
-from datasets import FloatArray, Sample, gaussians, write_rows
+from datasets import FloatArray, Sample, gaussians
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -30,7 +30,7 @@ from sklearn.datasets import make_circles, make_moons
 
 from oda_rl import ODAClassifier
 from oda_rl.annealing_plots import animate_annealing, plot_decision_regions
-from oda_rl.experiments import Execution, Run, failures, rows_of, run_all
+from oda_rl.experiments import Execution, Run, failures, run_all, store_runs
 from oda_rl.quantization import LVQ
 from oda_rl.report import save_figure
 
@@ -41,7 +41,7 @@ CODEVECTORS = 40
 HELD_OUT = 5000
 ENOUGH = 0.95  # of the accuracy after a good start
 RESULTS = Path("results")
-COLUMNS = ("data", "start", "seed", "stage", "T", "K", "accuracy")
+LEFT_OUT = ("n_samples", "n_held_out", "n_codevectors")
 PANELS = (*((name, "well") for name in DATA), ("Gaussians", "poorly"))
 ANIMATED = ("half moons", "well")
 
@@ -249,12 +249,11 @@ def main(options: Options) -> None:
     runs = run_all(run, settings(options), path, options.execution)
     for line in failures(runs):
         console.print(line, markup=False)
-    rows = [{name: row[name] for name in COLUMNS} for row in rows_of(runs)]
-    if not rows:
+    if not any(run.rows for run in runs):
         sys.exit("there is nothing to show: no run has succeeded")
+    rows = store_runs(RESULTS / "reproduce_toys.csv", runs, LEFT_OUT)
     rows.sort(key=lambda row: (DATA.index(row["data"]), STARTS.index(row["start"])))
     console.print(stage_table(rows), "", start_table(rows), "")
-    write_rows(RESULTS / "reproduce_toys.csv", rows)
     with console.status("figures"):
         written = ["reproduce_toys.csv", *draw_figures(runs)]
     console.print(f"written to {RESULTS}: {', '.join(written)}")

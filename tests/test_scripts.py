@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -25,7 +26,7 @@ def run_script(name, folder, *arguments):
 
 def read_rows(path):
     with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        return list(csv.DictReader(line for line in file if not line.startswith("# made")))
 
 
 def test_toys_script(tmp_path):
@@ -215,17 +216,16 @@ def test_figure5_script(tmp_path):
     printed = run_script("reproduce_figure5.py", tmp_path, *arguments)
     results = tmp_path / "results"
     rows = read_rows(results / "figure5.csv")
-    fresh = [row for row in rows if row["stage"] == "fresh"]
-    assert len(rows) - len(fresh) == len(fresh) == 12 * 2  # six partitions, without and with traces
-    tuning = [row for row in rows if row["stage"] == "tuning"]
-    assert {row["seed"] for row in fresh}.isdisjoint(row["seed"] for row in tuning)
-    table = read_rows(results / "figure5_table.csv")
-    for point in table:  # with the settings that did best in tuning
-        name = {key: point[key] for key in ("method", "scaling", "size", "traces")}
-        own = [row for row in rows if name.items() <= row.items()]
-        tried = {r["drawn"]: float(r["mean"]) for r in own if r["stage"] == "tuning"}
-        assert {r["drawn"] for r in own if r["stage"] == "fresh"} == {max(tried, key=tried.get)}
-    assert {row["cells"] for row in fresh if row["method"] != "ODA"} == {"16"}
+    tuning = read_rows(results / "figure5_tuning.csv")
+    assert len(rows) == len(tuning) == 12 * 2  # six partitions, without and with traces
+    assert {row["seed"] for row in rows}.isdisjoint(row["seed"] for row in tuning)
+    runs = [json.loads(line) for line in (results / "figure5.jsonl").read_text().splitlines()]
+    for run in runs:  # with the settings that did best in tuning
+        names = ("method", "scaling", "size", "traces")
+        own = [row for row in tuning if all(row[n] == str(run["setting"][n]) for n in names)]
+        tried = {row["drawn"]: float(row["mean"]) for row in own}
+        assert run["setting"]["drawn"] == json.loads(max(tried, key=tried.get))
+    assert {row["cells"] for row in rows if row["method"] != "ODA"} == {"16"}
     assert "6 of" not in printed  # there are few ODA points here
     assert "12 points, each tuned by 2 settings x 1 seeds" in printed
     assert (results / "figure5.png").read_bytes().startswith(b"\x89PNG")

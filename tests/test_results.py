@@ -1,0 +1,143 @@
+"""Results keep what made them, and rows of earlier code are not taken for today's."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from oda_rl import results
+from oda_rl.experiments import Execution, run_all, store_runs
+from oda_rl.results import code_digest, origin, read_origins, read_rows, store_rows
+
+
+def square(x):
+    return {"y": x * x}
+
+
+def fails(x):
+    raise AssertionError("it is run again")
+
+
+def test_runs_of_other_code_are_made_again(tmp_path, monkeypatch):
+    path, settings = tmp_path / "runs.jsonl", [{"x": x} for x in range(3)]
+    first = run_all(square, settings, path, Execution(1))
+    assert run_all(fails, settings, path, Execution(1)) == first
+    lines = path.read_text().splitlines()
+    changed = [line.replace(code_digest(), "0" * 12) for line in lines]
+    path.write_text("\n".join(changed) + "\n")
+    again = run_all(square, settings, path, Execution(1))
+    assert [run.rows for run in again] == [run.rows for run in first]
+    assert len(path.read_text().splitlines()) == 6  # those of the other code stay in the file
+    assert {run.made.code for run in again} == {code_digest()}
+
+
+def test_runs_without_an_origin_are_of_earlier_code(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    run = {"setting": {"x": 3}, "rows": [{"y": 10}], "error": None, "seconds": 1.0}
+    path.write_text(json.dumps(run) + "\n")
+    assert run_all(square, [{"x": 3}], path, Execution(1))[0].rows == [{"y": 9}]
+
+
+def test_the_digest_is_of_code_and_not_of_comments(tmp_path):
+    texts = {
+        "plain": "def f(x):\n    return x + 1\n",
+        "told": '"""About."""\n\n\ndef f(x):\n    """Add."""\n    return (x + 1)  # one\n',
+        "other": "def f(x):\n    return x + 2\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    plain, told, other = (results._code(tmp_path / name) for name in texts)
+    assert plain == told != other
+
+
+def test_the_digest_covers_all_packages():
+    names = {path.name for folder in results._folders() for path in folder.rglob("*.py")}
+    assert {"annealer.py", "fitted.py", "cartpole.py"} <= names
+
+
+def test_an_origin_says_commit_versions_and_command(root):
+    made = origin()
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True
+    ).stdout.strip()
+    assert made.commit.removesuffix("+") == head
+    assert made.versions["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert made.versions["numpy"] == np.__version__
+    assert {"numba", "gymnasium"} <= set(made.versions)
+    assert "/" not in made.command.split()[0]
+
+
+@pytest.mark.parametrize(
+    ("argv", "threads", "command"),
+    [
+        (["/somewhere/scripts/benchmark_suite.py", "--seeds", "2"], None,
+         "python scripts/benchmark_suite.py --seeds 2"),
+        (["scripts/a b.py"], "1", "OMP_NUM_THREADS=1 python 'scripts/a b.py'"),
+        (["/usr/bin/oda-rl", "compare"], None, "oda-rl compare"),
+    ],
+)  # fmt: skip
+def test_commands_are_written_as_one_types_them(monkeypatch, argv, threads, command):
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if threads is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    assert origin().command == command
+
+
+def test_rows_come_back_as_they_were(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = [
+        {"seed": 1, "mean": np.float64(1 / 3), "name": "Gaussians, 4 x 3", "whole": True},
+        {"seed": 2, "mean": -2.5e-9, "name": "5", "whole": False, "note": None},
+    ]
+    stored = store_rows(path, rows, ["seed"])
+    label = origin().label
+    assert stored == [
+        {"seed": 1, "mean": 0.3333333, "name": "Gaussians, 4 x 3", "whole": True, "note": None,
+         "made": label},
+        {"seed": 2, "mean": -2.5e-9, "name": 5, "whole": False, "note": None, "made": label},
+    ]  # fmt: skip
+    assert read_rows(path) == stored
+    assert read_origins(path) == {label: origin()}
+
+
+def test_rows_replace_those_of_the_same_key(tmp_path):
+    path = tmp_path / "rows.csv"
+    earlier = dataclasses.replace(origin(), commit="1234567890", code="abc")
+    rows = [{"seed": seed, "steps": n, "made": earlier.label} for seed in (1, 2) for n in (10, 20)]
+    store_rows(path, rows, ["seed"], [earlier])
+    store_rows(path, [{"seed": 2, "steps": 30}], ["seed"])
+    assert [(row["seed"], row["steps"], row["made"]) for row in read_rows(path)] == [
+        (1, 10, earlier.label), (1, 20, earlier.label), (2, 30, origin().label)
+    ]  # fmt: skip
+    assert read_origins(path) == {earlier.label: earlier, origin().label: origin()}
+    store_rows(path, [{"seed": 1, "steps": 5}], ["seed"])
+    assert earlier.label not in read_origins(path)  # nothing in the file is of it any more
+    store_rows(path, [{"seed": 3, "steps": 5}], [])
+    assert [row["seed"] for row in read_rows(path)] == [3]
+
+
+def test_rows_of_an_unknown_origin_are_refused(tmp_path):
+    path = tmp_path / "rows.csv"
+    with pytest.raises(ValueError, match="rows has a row made by 'nobody'"):
+        store_rows(path, [{"seed": 1, "made": "nobody"}], ["seed"])
+    with pytest.raises(ValueError, match="rows has a row made by None"):
+        store_rows(path, [{"seed": 1}], ["seed"], [origin()])
+    assert not path.exists()
+
+
+def test_runs_are_stored_with_what_made_them(tmp_path):
+    path = tmp_path / "rows.csv"
+    settings = [{"x": x, "folder": "somewhere"} for x in range(2)]
+    runs = run_all(square_in, settings, tmp_path / "runs.jsonl", Execution(1))
+    rows = store_runs(path, runs, ("folder",))
+    assert rows == read_rows(path) == [
+        {"x": 0, "y": 0, "made": origin().label}, {"x": 1, "y": 1, "made": origin().label}
+    ]  # fmt: skip
+
+
+def square_in(x, folder):
+    return {"y": x * x}
