@@ -10,7 +10,8 @@ paper           components divided by the paper's ranges, x and angle ±1, veloc
 random play     within some standard deviations of the states of random play (grid)
 
 For every point of the figure --draws settings are drawn from one space, with one more that is the
-partition's own, and tried on the same tuning seeds; the best mean is then run on fresh seeds. A
+partition's own, and tried on the same tuning seeds; those with the best means are tried on more
+tuning seeds, and the best mean over all of them is then run on fresh seeds. A
 result is the mean length of 100 greedy episodes after --steps steps of training.
 
 Run: python scripts/reproduce_figure5.py [--workers 2]
@@ -149,19 +150,36 @@ def setting(point: Point, drawn: Mapping[str, Any], seed: int, steps: int) -> di
 def tune(
     all_points: list[Point], options: "Options", folder: Path
 ) -> tuple[list[Run], list[dict[str, Any]]]:
-    """Try the drawn settings of every point; returns the runs, and each point's best."""
-    tried = [draws(point, options.draws) for point in all_points]
-    seeds = range(TUNING_SEED, TUNING_SEED + options.tuning_seeds)
-    settings = [
-        setting(point, drawn, seed, options.steps)
-        for point, candidates in zip(all_points, tried, strict=True)
-        for drawn in candidates
-        for seed in seeds
-    ]
+    """Try the drawn settings of every point; returns the runs, and each point's best.
+
+    A few seeds choose badly among many settings, and many seeds for all would take long: so those
+    that do best on a few are tried on more.
+    """
     path = folder / "figure5_tuning.jsonl"
-    runs = run_all(train, settings, path, options.execution, title="tuning")
-    means = np.array([run.rows[0]["mean"] if run.rows else 0.0 for run in runs])
-    best = means.reshape(len(all_points), options.draws, len(seeds)).mean(axis=2).argmax(axis=1)
+    first = range(TUNING_SEED, TUNING_SEED + options.tuning_seeds)
+    more = range(first.stop, first.stop + options.final_seeds)
+    tried = [draws(point, options.draws) for point in all_points]
+    runs: list[Run] = []
+    totals: list[dict[int, float]] = [dict.fromkeys(range(options.draws), 0.0) for _ in all_points]
+    for seeds, most, title in (
+        (first, options.draws, "tuning"),
+        (more, options.finalists, "tuning, finals"),
+    ):
+        left = [sorted(sorted(total, key=total.__getitem__)[-most:]) for total in totals]
+        begun = [(point, i) for point, still in enumerate(left) for i in still]
+        settings = [
+            setting(all_points[point], tried[point][i], seed, options.steps)
+            for point, i in begun
+            for seed in seeds
+        ]
+        made = run_all(train, settings, path, options.execution, title=title)
+        returns = np.array([run.rows[0]["mean"] if run.rows else 0.0 for run in made])
+        sums = returns.reshape(len(begun), len(seeds)).sum(axis=1)
+        totals = [{i: total[i] for i in still} for total, still in zip(totals, left, strict=True)]
+        for (point, i), added in zip(begun, sums, strict=True):
+            totals[point][i] += float(added)
+        runs += made
+    best = [max(total, key=total.__getitem__) for total in totals]
     return runs, [candidates[i] for candidates, i in zip(tried, best, strict=True)]
 
 
@@ -263,6 +281,10 @@ class Options:
     """Settings tried for each point."""
     tuning_seeds: int = 4
     """Seeds on which each is tried."""
+    finalists: int = 4
+    """Settings of each point that are tried on more seeds."""
+    final_seeds: int = 8
+    """Seeds on which they are tried in addition."""
     seeds: int = 20
     """Fresh seeds of the figure."""
     steps: int = 100_000
@@ -296,7 +318,8 @@ def main(options: Options) -> None:
             results.append((point, cells, summary, drawn))
     console.print(
         f"{len(chosen)} points, each tuned by {options.draws} settings x {options.tuning_seeds} "
-        f"seeds (from {TUNING_SEED:,} on) x {options.steps:,} steps"
+        f"seeds (from {TUNING_SEED:,} on), and the best {options.finalists} x "
+        f"{options.final_seeds} more, {options.steps:,} steps each"
     )
     tell(console, results)
     console.print(*verdict(results), *failures([*tuning, *runs]), sep="\n")
