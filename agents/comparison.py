@@ -4,6 +4,9 @@ Every run is a process of its own, at one thread, so that its memory is its own.
 starts it has loaded its compiled code, or torch, and learned for a moment with something else;
 how long all that took is reported as ``startup``. At each checkpoint the clock stops, and the
 policy plays 100 greedy episodes in the real environment, which begin alike for all.
+
+Where an environment has compiled dynamics our agents train in one compiled loop with it, which
+those of Stable-Baselines3 cannot do. So ours are timed in a Python loop, too, over the same steps.
 """
 
 import importlib.util
@@ -14,11 +17,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -27,7 +31,9 @@ from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.base import Agent, checked_count
 from oda_rl.agents.environments import make_env
 from oda_rl.agents.sb3_settings import ALGORITHMS, settings_for
-from oda_rl.experiments import Execution, Rows, Run, failures, rows_of, run_all
+from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.experiments import Execution, Rows, Run, failures, origins_of, rows_of, run_all
+from oda_rl.results import Origin
 
 OWN = {"FittedQAgent": FittedQAgent, "TwoTimescaleAgent": TwoTimescaleAgent}
 COMPETITORS = (*OWN, *ALGORITHMS)
@@ -120,10 +126,10 @@ class Plan:
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
     seeds: int = 5
-    """Runs of each algorithm of Stable-Baselines3."""
+    """Runs of DQN and of A2C."""
 
     own_seeds: int = 20
-    """Runs of each of our agents."""
+    """Runs of each of our agents, and of PPO, whose seconds theirs are compared with."""
 
     total_timesteps: int = 50_000
     """Environment steps of each run."""
@@ -145,7 +151,8 @@ class Plan:
 
     def counts(self) -> dict[str, int]:
         """Return how many seeds each competitor gets."""
-        return {name: self.own_seeds if name in OWN else self.seeds for name in COMPETITORS}
+        compared = (*OWN, "PPO")
+        return {name: self.own_seeds if name in compared else self.seeds for name in COMPETITORS}
 
     def settings(self) -> list[dict[str, Any]]:
         """Return the arguments of :func:`measure` for all runs, the first seeds of all first."""
@@ -166,6 +173,8 @@ class Solved:
     """The first checkpoint at which they were."""
     seconds: float
     """Of training until then, median over the seeds."""
+    loop_seconds: float
+    """The same in a Python loop."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +186,8 @@ class Comparison:
     rows: Rows
     failed: list[str]
     """A line for each run that failed."""
+    origins: list[Origin] = field(default_factory=list)
+    """What made the rows."""
 
 
 def compare(plan: Plan, path: str | Path, execution: Execution | None = None) -> Comparison:
@@ -203,7 +214,7 @@ def compare(plan: Plan, path: str | Path, execution: Execution | None = None) ->
     threshold = _checked(plan)
     execution = execution or Execution(workers=1)
     runs = run_all(measure, plan.settings(), path, execution, title=plan.env_id)
-    return Comparison(plan, threshold, _rows(runs, threshold), failures(runs))
+    return Comparison(plan, threshold, _rows(runs, threshold), failures(runs), origins_of(runs))
 
 
 def solved_at(
@@ -214,7 +225,7 @@ def solved_at(
     Parameters
     ----------
     rows : list of dict
-        With ``algorithm``, ``steps``, ``seconds`` and ``solved`` (0 or 1).
+        With ``algorithm``, ``steps``, ``seconds``, ``loop_seconds`` and ``solved`` (0 or 1).
     counts : mapping
         Seeds of each competitor, those of runs that failed included: they are not solved.
     share : float
@@ -222,9 +233,9 @@ def solved_at(
 
     Examples
     --------
-    >>> row = {"algorithm": "PPO", "steps": 1000, "seconds": 2.0, "solved": 1}
-    >>> solved_at([row], {"PPO": 1, "DQN": 1})
-    {'PPO': Solved(steps=1000, seconds=2.0), 'DQN': None}
+    >>> row = {"steps": 1000, "seconds": 2.0, "loop_seconds": 2.0, "solved": 1}
+    >>> solved_at([{"algorithm": "PPO", **row}], {"PPO": 1, "DQN": 1})
+    {'PPO': Solved(steps=1000, seconds=2.0, loop_seconds=2.0), 'DQN': None}
     """
     found: dict[str, Solved | None] = dict.fromkeys(counts)
     for name, count in counts.items():
@@ -232,10 +243,13 @@ def solved_at(
         for steps in sorted({row["steps"] for row in own}):
             at = [row for row in own if row["steps"] == steps]
             if sum(row["solved"] for row in at) >= share * count:
-                seconds = float(np.median([row["seconds"] for row in at]))
-                found[name] = Solved(steps, seconds)
+                found[name] = Solved(steps, _median(at, "seconds"), _median(at, "loop_seconds"))
                 break
     return found
+
+
+def _median(rows: Rows, key: str) -> float:
+    return float(np.median([row[key] for row in rows]))
 
 
 def headline(comparison: Comparison) -> list[str]:
@@ -254,6 +268,8 @@ def headline(comparison: Comparison) -> list[str]:
             text = f"not within {plan.total_timesteps:,} steps"
         else:
             text = f"{when.seconds:.3g} s, {when.steps:,} steps"
+            if when.loop_seconds != when.seconds:
+                text += f"; {when.loop_seconds:.3g} s in a Python loop"
         lines.append(f"{name}: {text} ({seeds_text(counts[name])})")
     return lines + [_ratio(comparison.rows, name, found) for name in OWN]
 
@@ -265,12 +281,13 @@ def _ratio(rows: Rows, name: str, found: Mapping[str, Solved | None]) -> str:
     if own is None:
         return f"{label}: unknown, because {name} is not solved"
     if other is not None:
-        return f"{label}: {other.seconds / own.seconds:,.0f}"
+        ratio, looped = other.seconds / own.seconds, other.seconds / own.loop_seconds
+        return f"{label}: {ratio:,.0f}; in a Python loop {looped:,.0f}"
     last = [row for row in rows if row["algorithm"] == "PPO"]
     if not last:
         return f"{label}: unknown, because no run of PPO has succeeded"
     most = max(row["steps"] for row in last)
-    seconds = float(np.median([row["seconds"] for row in last if row["steps"] == most]))
+    seconds = _median([row for row in last if row["steps"] == most], "seconds")
     return f"{label}: more than {seconds / own.seconds:,.0f}, because PPO is not solved"
 
 
@@ -336,7 +353,30 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
         "predict_us": _predict_microseconds(competitor, envs[0]),
         "startup": startup,
     }
-    return [{**row, **about} for row in rows]
+    looped = [row["seconds"] for row in rows]
+    if algorithm in OWN and compiled_dynamics(make_env(env_id)) is not None:
+        looped = loop_seconds(algorithm, env_id, seed, checkpoints)
+    return [
+        {**row, "loop_seconds": seconds, **about} for row, seconds in zip(rows, looped, strict=True)
+    ]
+
+
+def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[int]) -> list[float]:
+    """Return the seconds of training at each checkpoint without compiled dynamics.
+
+    The steps are the same: with the same seed both loops learn the same bits.
+    """
+    OWN[algorithm](_Stepped(make_env(env_id)), seed=0).learn(_WARM_UP_STEPS)
+    agent: Agent = OWN[algorithm](_Stepped(make_env(env_id)), seed=seed)
+    seconds = []
+    for steps in checkpoints:
+        agent.learn(steps - agent.num_timesteps)
+        seconds.append(agent.training_seconds)
+    return seconds
+
+
+class _Stepped(gym.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that changes nothing, under which nobody looks for compiled dynamics."""
 
 
 def greedy_returns(

@@ -174,10 +174,10 @@ class Compare:
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
     seeds: int = 5
-    """Runs of each algorithm of Stable-Baselines3."""
+    """Runs of DQN and of A2C."""
 
     own_seeds: int = 20
-    """Runs of each of our agents."""
+    """Runs of each of our agents, and of PPO, whose seconds theirs are compared with."""
 
     total_timesteps: int = 50_000
     """Environment steps of each run."""

@@ -1,14 +1,12 @@
 """What a comparison looks like: a figure, a table in Markdown, all rows as CSV."""
 
-import csv
-import io
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from oda_rl.persistence import write_text
+from oda_rl.results import markdown_table, store_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,17 +19,18 @@ _NOTES = """\
 Return, seconds, numbers, memory, bytes and µs are medians over the seeds; "least" is the seed with
 the least return. A seed is solved if the mean return of 100 greedy episodes reaches the threshold.
 Seconds are those of training, without evaluations and without the start of the process (imports,
-loading code, first calls), which has a column of its own. Numbers are the entries of the delivered
-policy's tables, or the parameters of all networks of a model (without target copies). Bytes are
-those of the policy, and of the file that `save` writes, for `FittedQAgent` with all the transitions
-that it remembers. µs are those of `predict` with one observation. rl-zoo's hyper-parameters are
-those of rl-baselines3-zoo's dqn.yml at commit ce95481b, ppo.yml at 208b6fdf and a2c.yml at
-c6c209e7. Every run was a process of its own, at one thread.
+loading code, first calls), which has a column of its own; ours train in one compiled loop with an
+environment that has compiled dynamics, and are timed in a Python loop as well. Numbers are the
+entries of the delivered policy's tables, or the parameters of all networks of a model (without
+target copies). Bytes are those of the policy, and of the file that `save` writes, for
+`FittedQAgent` with all the transitions that it remembers. µs are those of `predict` with one
+observation. rl-zoo's hyper-parameters are those of rl-baselines3-zoo's dqn.yml at commit ce95481b,
+ppo.yml at 208b6fdf and a2c.yml at c6c209e7. Every run was a process of its own, at one thread.
 """
 _HEADINGS = (
     "", "hyper-parameters", "seeds", "steps", "return", "least", "solved", "s to 95 % solved",
-    "s for all steps", "numbers", "peak MB", "policy bytes", "saved bytes", "start, s",
-    "µs a decision",
+    "in a Python loop", "s for all steps", "in a Python loop", "numbers", "peak MB", "policy bytes",
+    "saved bytes", "start, s", "µs a decision",
 )  # fmt: skip
 
 
@@ -50,7 +49,7 @@ def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]
         raise ValueError(f"no run has succeeded, so there is nothing to compare: {reasons}")
     paths = [Path(folder) / f"comparison.{kind}" for kind in ("png", "csv", "md")]
     save_figure(plot_comparison([comparison])[0], paths[0])
-    write_text(paths[1], _csv([comparison]))
+    store_rows(paths[1], comparison.rows, (), comparison.origins)
     write_text(paths[2], markdown(comparison))
     return paths
 
@@ -61,7 +60,7 @@ def markdown(comparison: "Comparison") -> str:
 
     first, *lines = headline(comparison)
     parts = [f"# {comparison.plan.env_id}", first, "\n".join(f"- {line}" for line in lines),
-             table(comparison), _NOTES.rstrip(), f"Versions: {_versions()}."]  # fmt: skip
+             table(comparison), _NOTES.rstrip(), _origins(comparison)]  # fmt: skip
     if comparison.failed:
         failed = "\n".join(f"- {line}" for line in comparison.failed)
         parts.append(f"Runs that failed, which count as not solved:\n\n{failed}")
@@ -70,9 +69,7 @@ def markdown(comparison: "Comparison") -> str:
 
 def table(comparison: "Comparison") -> str:
     """Return a table in Markdown with a row for each competitor."""
-    rows = [_HEADINGS, ("---",) * len(_HEADINGS)]
-    rows += [tuple(_cells(comparison, name)) for name in comparison.plan.counts()]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(_HEADINGS, [_cells(comparison, n) for n in comparison.plan.counts()])
 
 
 def _cells(comparison: "Comparison", name: str) -> list[str]:
@@ -87,7 +84,7 @@ def _cells(comparison: "Comparison", name: str) -> list[str]:
     if not last:
         return [*begin, "failed", *("" for _ in _HEADINGS[5:])]
     middle = {key: float(np.median([row[key] for row in last])) for key in last[0]
-              if key not in ("env_id", "algorithm")}  # fmt: skip
+              if key not in ("env_id", "algorithm", "made")}  # fmt: skip
     when = solved_at(own, {name: count})[name]
     known = comparison.threshold is not None
     share = sum(row["solved"] for row in last) / count
@@ -97,7 +94,9 @@ def _cells(comparison: "Comparison", name: str) -> list[str]:
         f"{min(row['mean'] for row in last):.1f}",
         f"{share:.2f}" if known else "-",
         (f"{when.seconds:.3g} ({when.steps:,} steps)" if when else "not") if known else "-",
+        f"{when.loop_seconds:.3g}" if when and known else "-",
         f"{middle['seconds']:.3g}",
+        f"{middle['loop_seconds']:.3g}",
         f"{middle['parameters']:,.0f}",
         f"{middle['peak_mb']:.0f}",
         f"{middle['policy_bytes']:,.0f}",
@@ -163,22 +162,10 @@ def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
     left.set_title(comparison.plan.env_id, loc="left")
 
 
-def _csv(comparisons: "Sequence[Comparison]") -> str:
-    """Return all rows as CSV."""
-    rows: list[dict[str, Any]] = [row for comparison in comparisons for row in comparison.rows]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _versions() -> str:
-    """Return the versions of what the result depends on."""
-    found = []
-    for name in ("oda-rl", "stable-baselines3", "torch", "gymnasium", "numpy"):
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(found)
+def _origins(comparison: "Comparison") -> str:
+    """Say what made the rows."""
+    return "\n".join(
+        f"Made by `{one.command}`, commit {one.commit or 'unknown'}: "
+        + ", ".join(f"{name} {number}" for name, number in one.versions.items())
+        for one in comparison.origins
+    )

@@ -158,6 +158,20 @@ def read_origins(path: str | Path) -> dict[str, Origin]:
     return {label: Origin(**json.loads(head)) for label, head in _read(Path(path))[0].items()}
 
 
+def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown.
+
+    Examples
+    --------
+    >>> print(markdown_table(["task", "mean"], [["cart-pole", "500"]]))
+    | task | mean |
+    |---|---|
+    | cart-pole | 500 |
+    """
+    rows = [f"| {' | '.join(line)} |" for line in (heads, *lines)]
+    return "\n".join([rows[0], f"|{'---|' * len(heads)}", *rows[1:]])
+
+
 def _read(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
     """Return the origins by label, and the rows as text."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -29,9 +29,9 @@ class Options:
     """What to run, and where."""
 
     seeds: int = Plan.seeds
-    """Runs of each algorithm of Stable-Baselines3."""
+    """Runs of DQN and of A2C."""
     own_seeds: int = Plan.own_seeds
-    """Runs of each of our agents."""
+    """Runs of each of our agents, and of PPO."""
     total_timesteps: int = Plan.total_timesteps
     """Environment steps of each run."""
     execution: Execution = dataclasses.field(default_factory=lambda: Execution(workers=1))

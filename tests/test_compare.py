@@ -38,8 +38,8 @@ ABOUT = {"parameters": 10, "peak_mb": 50.0, "policy_bytes": 80, "saved_bytes": 9
 
 def row(algorithm, seed, steps, seconds, mean, threshold=475.0):
     return {"env_id": "CartPole-v1", "algorithm": algorithm, "seed": seed, "steps": steps,
-            "seconds": seconds, "mean": mean, "least": mean - 1.0, **ABOUT,
-            "solved": int(mean >= threshold)}  # fmt: skip
+            "seconds": seconds, "loop_seconds": 3.0 * seconds, "mean": mean,
+            "least": mean - 1.0, **ABOUT, "solved": int(mean >= threshold)}  # fmt: skip
 
 
 def by_hand(plan, times, threshold=475.0):
@@ -62,7 +62,7 @@ def folder(tmp_path_factory):
 
 def read_rows(folder):
     with open(folder / "comparison.csv", newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        return list(csv.DictReader(line for line in file if not line.startswith("# made")))
 
 
 def test_files(folder):
@@ -82,6 +82,8 @@ def test_what_is_measured(folder):
         assert 8.0 <= float(row["least"]) <= float(row["mean"]) <= 500.0
         assert int(row["solved"]) == (float(row["mean"]) >= 475.0)
         assert 0.0 < float(row["seconds"]) < 60.0
+        looped = row["algorithm"] in ("FittedQAgent", "TwoTimescaleAgent")
+        assert (float(row["loop_seconds"]) > float(row["seconds"])) == looped
         assert float(row["startup"]) > 0.1
         assert 20.0 < float(row["peak_mb"]) < 2000.0
         assert 1.0 < float(row["predict_us"]) < 10_000.0
@@ -198,16 +200,16 @@ def test_checkpoints():
     assert Plan().checkpoints[-3:] == [20_000, 30_000, 50_000]
     plan = Plan(seeds=2, own_seeds=3)
     settings = plan.settings()
-    assert len(settings) == 2 * 3 + 3 * 2
+    assert len(settings) == 2 * 2 + 3 * 3  # of PPO as many as of ours
     assert len({setting["seed"] for setting in settings}) == 3
     assert [setting["algorithm"] for setting in settings[:5]] == list(COMPETITORS)
 
 
 def test_solved_at_counts_seeds_that_are_missing():
     rows = [row("PPO", seed, 1000, 1.0 + seed, 480.0) for seed in range(19)]
-    assert solved_at(rows, {"PPO": 20}) == {"PPO": Solved(1000, 10.0)}
+    assert solved_at(rows, {"PPO": 20}) == {"PPO": Solved(1000, 10.0, 30.0)}
     assert solved_at(rows, {"PPO": 21}) == {"PPO": None}
-    assert solved_at(rows, {"PPO": 38}, share=0.5) == {"PPO": Solved(1000, 10.0)}
+    assert solved_at(rows, {"PPO": 38}, share=0.5) == {"PPO": Solved(1000, 10.0, 30.0)}
     rows.append(row("PPO", 19, 1000, 99.0, 474.0))
     assert solved_at(rows, {"PPO": 20})["PPO"].seconds == 10.5  # of all seeds, at 19 of 20
 
@@ -216,16 +218,20 @@ def test_headline():
     plan = Plan(seeds=5, own_seeds=20, total_timesteps=3000)
     times = {"FittedQAgent": (1000, 1e-5), "TwoTimescaleAgent": (2000, 1e-6), "DQN": (9999, 1e-3),
              "PPO": (3000, 1e-3), "A2C": (2000, 1e-3)}  # fmt: skip
-    lines = headline(by_hand(plan, times))
+    found = by_hand(plan, times)
+    for one in found.rows:
+        if one["algorithm"] not in COMPETITORS[:2]:
+            one["loop_seconds"] = one["seconds"]
+    lines = headline(found)
     assert "mean return of 100 greedy episodes ≥ 475" in lines[0]
     assert lines[1:] == [
-        "FittedQAgent: 0.01 s, 1,000 steps (20 seeds)",
-        "TwoTimescaleAgent: 0.002 s, 2,000 steps (20 seeds)",
+        "FittedQAgent: 0.01 s, 1,000 steps; 0.03 s in a Python loop (20 seeds)",
+        "TwoTimescaleAgent: 0.002 s, 2,000 steps; 0.006 s in a Python loop (20 seeds)",
         "DQN: not within 3,000 steps (5 seeds)",
-        "PPO: 3 s, 3,000 steps (5 seeds)",
+        "PPO: 3 s, 3,000 steps (20 seeds)",
         "A2C: 2 s, 2,000 steps (5 seeds)",
-        "PPO's seconds / FittedQAgent's: 300",
-        "PPO's seconds / TwoTimescaleAgent's: 1,500",
+        "PPO's seconds / FittedQAgent's: 300; in a Python loop 100",
+        "PPO's seconds / TwoTimescaleAgent's: 1,500; in a Python loop 500",
     ]
     never = headline(by_hand(plan, {**times, "PPO": (9999, 1e-3), "FittedQAgent": (9999, 1.0)}))
     assert (
@@ -241,7 +247,7 @@ def test_without_a_threshold():
     found = by_hand(plan, dict.fromkeys(COMPETITORS, (1000, 1e-3)), threshold=None)
     assert headline(found) == ["CartPole-v1 has no threshold from which it is solved: "
                                "--threshold gives one"]  # fmt: skip
-    assert "| PPO | rl-zoo's | 1 | 2,000 | 500.0 | 500.0 | - | - | 2 |" in markdown(found)
+    assert "| PPO | rl-zoo's | 1 | 2,000 | 500.0 | 500.0 | - | - | - | 2 | 6 |" in markdown(found)
     left, right = plot_comparison([found])
     assert len(left.lines) == len(right.lines) == len(COMPETITORS)
 
