@@ -1,9 +1,10 @@
-"""The oda-rl command: train, evaluate, plot, explain, export, compare."""
+"""The oda-rl command: train, evaluate, plot, explain, export, compare, warm."""
 
 import gc
 import io
 import re
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
@@ -195,7 +196,12 @@ class Compare:
     """Make those runs again that failed the last time."""
 
 
-Options = TrainFitted | Evaluate | Plot | Explain | Export | Compare
+@dataclass(frozen=True)
+class Warm:
+    """Compile everything once, so that no later call has to: for images and classrooms."""
+
+
+Options = TrainFitted | Evaluate | Plot | Explain | Export | Compare | Warm
 
 
 def train(options: TrainFitted, console: Console) -> int:
@@ -281,6 +287,16 @@ def compare(options: Compare, console: Console) -> int:
     return 0
 
 
+def warm(console: Console) -> int:
+    """Compile everything, with a bar; say how long it took."""
+    from oda_rl import warming
+
+    begun = time.perf_counter()
+    warming.warm(console=console)
+    console.print(f"compiled in {time.perf_counter() - begun:.0f} s")
+    return 0
+
+
 def _require_folder(run: Path) -> None:
     if not run.is_dir():
         raise FileNotFoundError(f"run is {str(run)!r}: it must be a run folder")
@@ -303,6 +319,7 @@ def parse(arguments: Sequence[str]) -> Options:
         | Annotated[Explain, tyro.conf.subcommand("explain")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Compare, tyro.conf.subcommand("compare")]
+        | Annotated[Warm, tyro.conf.subcommand("warm")]
     )
     complaint = io.StringIO()
     try:
@@ -353,6 +370,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return export(options, console)
         if isinstance(options, Compare):
             return compare(options, console)
+        if isinstance(options, Warm):
+            return warm(console)
         return plot(options, console)
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oda_rl.experiments import Execution, failures, run_all, store_runs
+from oda_rl.results import markdown_table, read_rows
 from oda_rl.statistics import summarize
 
 RESULTS = Path("results")
@@ -119,6 +120,36 @@ def report(console: Console, rows: list[Row]) -> None:
             f"{name} {mean:g} ({steps:,} steps)" for name, mean, steps in task.published
         )
         console.print(f"published by rl-zoo, one run each: {known}")
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the tables of the README, one for each environment."""
+    rows = read_rows(results / "benchmark_continuous.csv")
+    found = {}
+    for task in TASKS:
+        lines = []
+        for actions in (CODEVECTORS, GRID):
+            own = [row for row in rows if (row["task"], row["actions"]) == (task.env_id, actions)]
+            for i, steps in enumerate(sorted({row["steps"] for row in own})):
+                at = [row for row in own if row["steps"] == steps]
+                means = np.array([row["mean"] for row in at])
+                numbers, size, seconds = (
+                    np.median([row[name] for row in at]) for name in ("numbers", "bytes", "seconds")
+                )
+                lines.append([
+                    "" if i else actions, "" if i else str(len(at)), f"{steps:,}",
+                    *(f"{(means >= level).mean():.2f}" for level in task.levels),
+                    f"{means.mean():.1f}", f"{np.median(means):.1f}", f"{means.min():.1f}",
+                    f"{numbers:,.0f}", f"{size:,.0f}", f"{seconds:.1f}",
+                ])  # fmt: skip
+        heads = [task.env_id, "seeds", "steps", *(f"≥ {level:g}" for level in task.levels), "mean",
+                 "median", "least", "numbers", "bytes", "seconds"]  # fmt: skip
+        published = ", ".join(
+            f"{name} {mean:.1f} ({steps // 1000}k)" for name, mean, steps in task.published
+        )
+        text = f"{markdown_table(heads, lines)}\n\nrl-zoo publishes {published}."
+        found[f"continuous {task.env_id}"] = text
+    return found
 
 
 def draw(rows: list[Row]) -> Path:

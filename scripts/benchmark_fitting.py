@@ -29,6 +29,7 @@ from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole
 from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
+from oda_rl.results import markdown_table, read_rows
 
 RESULTS = Path("results")
 BARTO = "oda_rl/BartoCartPole-v0"
@@ -112,6 +113,29 @@ def report(console: Console, rows: list[dict[str, Any]]) -> None:
         if memory == "all" and middle["us_per_step"] > target:
             console.print(f"{steps:,} steps: {middle['us_per_step']:.1f} µs a step > {target}")
     console.print(table)
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the table of the README."""
+    rows = read_rows(results / "benchmark_fitting.csv")
+    lines = []
+    for steps in (50_000, 200_000, 1_000_000):
+        line = [f"{steps:,}"]
+        for bounded in (False, True):
+            at = [row for row in rows
+                  if row["steps"] == steps and (row["bound"] is not None) == bounded]  # fmt: skip
+            cost, bare, size = (
+                np.median([row[key] for row in at])
+                for key in ("us_per_step", "bare_us", "megabytes")
+            )
+            line += [f"{cost:.1f}", f"{cost / bare:.0f}", f"{size:.0f} MB",
+                     f"{min(row['mean'] for row in at):.0f}"]  # fmt: skip
+        lines.append(line)
+    heads = ["µs a step", "times the bare dynamics", "memory", "least mean return"]
+    bound = f"with `max_transitions={BOUND:_}`"
+    return {"fitting": markdown_table(
+        ["BartoCartPole, steps", *heads, f"{heads[0]} {bound}", *heads[1:]], lines
+    )}  # fmt: skip
 
 
 def draw(rows: list[dict[str, Any]]) -> Path:

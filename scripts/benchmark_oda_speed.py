@@ -30,7 +30,7 @@ from sklearn.cluster import MiniBatchKMeans
 from oda_rl import ODAClusterer, codebook
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
-from oda_rl.results import store_rows
+from oda_rl.results import markdown_table, read_rows, store_rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -141,6 +141,24 @@ def report(console: Console, rows: list[dict[str, Any]]) -> None:
             console.print(f"K=1000, d={row['d']}: segments are {gain:.1f} times as fast as none")
             if row["d"] <= 30 and gain < SEGMENTS_TARGET:
                 console.print(f"  below the target of {SEGMENTS_TARGET}")
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the table of the README."""
+    rows = read_rows(results / "benchmark_oda_speed.csv")
+    shown = ("kernel", "hot", "plain", "partial_fit", "MBK 1024", "MBK 1")
+    lines = [
+        [f"{row['K']}, {row['d']}", *(f"{row[name]:.2g}" for name in shown)]
+        for row in rows
+        if row["K"] in (100, 1000)
+    ]
+    labels = {
+        "plain": "kernel without segments",
+        "partial_fit": f"`partial_fit` in blocks of {BLOCK}",
+        "MBK 1024": f"`MiniBatchKMeans` in blocks of {BLOCK}", "MBK 1": "one by one",
+    }  # fmt: skip
+    heads = ["codevectors, dimensions", *(labels.get(name, name) for name in shown)]
+    return {"oda speed": markdown_table(heads, lines)}
 
 
 def draw(rows: list[dict[str, Any]]) -> Path:

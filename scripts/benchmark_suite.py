@@ -30,6 +30,7 @@ from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
 
 from oda_rl.agents.sb3_settings import settings_for
 from oda_rl.experiments import Execution, failures, run_all, store_runs
+from oda_rl.results import markdown_table, read_rows
 from oda_rl.statistics import summarize
 
 RESULTS = Path("results")
@@ -215,6 +216,63 @@ def compare(console: Console, rows: list[Row]) -> None:
                 f"{np.median([row['bytes'] for row in at]):,.0f}", task.published,
             )  # fmt: skip
     console.print(table)
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the tables of the README."""
+    rows = read_rows(results / "benchmark_suite.csv")
+    heads = ["seeds", "steps", "solved", "mean", "median", "least"]
+    beside = ["after the same steps", "", "seeds", "mean (least seed)", "seconds", "bytes",
+              "rl-zoo publishes"]  # fmt: skip
+    return {
+        "suite fitted": markdown_table([f"`{FITTED}`", *heads], _shares(rows, FITTED)),
+        "suite online": markdown_table([f"`{ONLINE}`", *heads, "cells"], _shares(rows, ONLINE)),
+        "suite baselines": markdown_table(beside, _beside(rows)),
+    }
+
+
+def _shares(rows: list[Row], method: str) -> list[list[str]]:
+    """Return a line for each task and checkpoint, but for the first, where little is expected."""
+    lines = []
+    for task in TASKS:
+        own = [row for row in rows if (row["method"], row["task"]) == (method, task.name)]
+        for i, steps in enumerate(sorted({row["steps"] for row in own})[method == FITTED :]):
+            at = [row for row in own if row["steps"] == steps]
+            found = summarize([row["mean"] for row in at])
+            line = [
+                "" if i else f"{task.name} ≥ {task.solved:g}", "" if i else str(found.n),
+                f"{steps:,}", f"{np.mean([row['solved'] for row in at]):.2f}",
+                *(f"{x:.{task.digits}f}" for x in (found.mean, found.median, found.least)),
+            ]  # fmt: skip
+            if method == ONLINE:
+                line.append(f"{np.mean([row['cells'] for row in at]):.1f}")
+            lines.append(line)
+    return lines
+
+
+def _beside(rows: list[Row]) -> list[list[str]]:
+    """Return a line for each method after the same steps, for each task with baselines."""
+    lines = []
+    for task in TASKS:
+        steps = task.baseline_steps
+        own = [row for row in rows if (row["task"], row["steps"]) == (task.name, steps)]
+        for i, method in enumerate(dict.fromkeys(row["method"] for row in own)):
+            at = [row for row in own if row["method"] == method]
+            means = [row["mean"] for row in at]
+            lines.append([
+                "" if i else f"{task.name}, {steps:,}", _label(method, task), str(len(at)),
+                f"{np.mean(means):.{task.digits}f} ({min(means):.{task.digits}f})",
+                f"{np.median([row['seconds'] for row in at]):.3g}",
+                f"{np.median([row['bytes'] for row in at]):,.0f}", "" if i else task.published,
+            ])  # fmt: skip
+    return lines
+
+
+def _label(method: str, task: Task) -> str:
+    """Return a method's name, starred if its hyper-parameters are those of another task."""
+    if method in (FITTED, ONLINE):
+        return f"`{method}`"
+    return method + ("" if settings_for(method, task.env_id).source == task.env_id else "\\*")
 
 
 def draw(rows: list[Row]) -> Path:

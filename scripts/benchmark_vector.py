@@ -8,7 +8,7 @@ after that ends, for training goes on). Seeds are those from 59 000 000 on.
 
 Run: python scripts/benchmark_vector.py [--seeds 100] [--workers 2]
 Trainings are kept in results/benchmark_vector.jsonl as they end, and not repeated; writes
-results/benchmark_vector.csv and results/benchmark_vector.png.
+results/benchmark_vector.csv, results/benchmark_vector_times.csv and results/benchmark_vector.png.
 """
 
 import dataclasses
@@ -26,6 +26,7 @@ from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
+from oda_rl.results import markdown_table, read_rows, store_rows
 
 RESULTS = Path("results")
 ENV_ID, SOLVED = "CartPole-v1", 475.0
@@ -34,7 +35,6 @@ CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
 FIRST_SEED = 59_000_000
 EVALUATION_EPISODES = 100
 TIMED_COPIES, TIMED_STEPS = 64, 200_000
-MOST_TIMES = 2.5  # as long as merely stepping, for the online agent
 KINDS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
 
 Row = dict[str, Any]
@@ -87,22 +87,38 @@ def measure(times: int) -> list[Row]:
     return rows
 
 
-def report_times(console: Console, rows: list[Row]) -> None:
-    """Print medians and ratios."""
+def times_text(rows: list[Row]) -> str:
+    """Say what training costs beside stepping."""
     stepping = np.array([row["stepping"] for row in rows])
-    console.print(
-        f"{TIMED_COPIES} copies of {ENV_ID}, {TIMED_STEPS:,} steps, median of {len(rows)}: "
-        f"stepping {np.median(stepping):.3f} µs a step ({1.0 / np.median(stepping):.2f} million/s)"
-    )
+    said = []
     for name in KINDS:
         times = np.array([row[name] for row in rows])
         ratios = times / stepping
-        console.print(
-            f"{name}: {np.median(times):.3f} µs a step, {np.median(ratios):.2f} times as long "
-            f"({ratios.min():.2f} to {ratios.max():.2f})"
+        said.append(
+            f"`{name}` takes {np.median(ratios):.1f} times ({ratios.min():.1f} to "
+            f"{ratios.max():.1f}) as long as merely stepping {TIMED_COPIES} copies, "
+            f"{np.median(times):.2f} against {np.median(stepping):.2f} µs a step"
         )
-        if name == "TwoTimescaleAgent" and np.median(ratios) > MOST_TIMES:
-            console.print(f"  above the target of {MOST_TIMES}")
+    return f"Medians of {len(rows)} trainings of {TIMED_STEPS:,} steps: {', and '.join(said)}."
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the table and the sentence of the README."""
+    rows = read_rows(results / "benchmark_vector.csv")
+    lines = []
+    for name in KINDS:
+        for i, copies in enumerate(COPIES):
+            own = [row for row in rows if (row["agent"], row["copies"]) == (name, copies)]
+            cells = []
+            for steps in CHECKPOINTS:
+                at = [row for row in own if row["steps"] == steps]
+                share = np.mean([row["solved"] for row in at])
+                cells.append(f"{share:.2f} ({np.mean([row['mean'] for row in at]):.0f})")
+            seeds = len({row["seed"] for row in own})
+            lines.append(["" if i else f"`{name}`", str(copies), str(seeds), *cells])
+    heads = ["agent", "copies", "seeds", *(f"{steps:,}" for steps in CHECKPOINTS)]
+    times = read_rows(results / "benchmark_vector_times.csv")
+    return {"vector": markdown_table(heads, lines), "vector times": times_text(times)}
 
 
 def report_learning(console: Console, rows: list[Row]) -> None:
@@ -163,7 +179,8 @@ class Options:
 def main(options: Options) -> None:
     """Time stepping and training, then train many seeds."""
     console = Console(highlight=False, width=max(Console().width, 130))
-    report_times(console, measure(options.times))
+    times = store_rows(RESULTS / "benchmark_vector_times.csv", measure(options.times), ())
+    console.print(times_text(times))
     settings = [
         {"agent": name, "copies": copies, "seed": FIRST_SEED + i}
         for name in KINDS

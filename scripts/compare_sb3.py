@@ -5,23 +5,93 @@ says oda_rl/agents/comparison.py; ``oda-rl compare --env-id ...`` does it for an
 
 Run: python scripts/compare_sb3.py [--seeds 5] [--own-seeds 20] [--total-timesteps 50000]
 Runs are kept in results/compare_sb3.jsonl as they end, and not repeated; one is made at a time,
-because they are timed. Writes results/compare_sb3.png, and a folder for each environment with its
-figure, its table (comparison.md) and all rows (comparison.csv).
+because they are timed. Writes results/compare_sb3.csv and results/compare_sb3.png, and a folder for
+each environment with its figure and its table (comparison.md).
 """
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tyro
 from rich.console import Console
 
-from oda_rl.agents.comparison import Plan, compare, headline
+from oda_rl.agents.comparison import (
+    OWN,
+    Plan,
+    Solved,
+    compare,
+    headline,
+    origin_of_settings,
+    solved_at,
+)
 from oda_rl.comparison_report import plot_comparison, write_comparison
 from oda_rl.experiments import Execution
 from oda_rl.report import save_figure
+from oda_rl.results import markdown_table, read_rows, store_rows
 
 RESULTS = Path("results")
 CART_POLES = {"BartoCartPole": "oda_rl/BartoCartPole-v0", "CartPole-v1": "CartPole-v1"}
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the table of the README, and how many times as long PPO takes."""
+    rows = read_rows(results / "compare_sb3.csv")
+    lines, ratios = [], []
+    for label, env_id in CART_POLES.items():
+        own = [row for row in rows if row["env_id"] == env_id]
+        steps = max(row["steps"] for row in own)
+        names = list(dict.fromkeys(row["algorithm"] for row in own))
+        counts = {
+            name: len({row["seed"] for row in own if row["algorithm"] == name}) for name in names
+        }
+        solved = solved_at(own, counts)
+        for i, name in enumerate(names):
+            at = [row for row in own if (row["algorithm"], row["steps"]) == (name, steps)]
+            when = solved[name]
+            found = "never"
+            if when is not None:
+                found = f"{when.seconds:.3g} ({when.steps:,} steps)"
+                if name in OWN:
+                    found = f"{when.seconds:.3g}, {when.loop_seconds:.3g} ({when.steps:,} steps)"
+                    ratios.append(_ratio(name, label, when, solved["PPO"]))
+            lines.append(["" if i else label, *_line(name, env_id, at), found, *_sizes(at)])
+    heads = ["after 50,000 steps", "", "seeds", "solved", "median (least seed)",
+             "seconds to 95 % of seeds solved", "seconds", "numbers", "peak MB", "bytes",
+             "µs a decision"]  # fmt: skip
+    return {"compare": markdown_table(heads, lines), "compare ratios": "\n".join(ratios)}
+
+
+def _line(name: str, env_id: str, at: list[dict[str, Any]]) -> list[str]:
+    """Return what a line begins with."""
+    means = [row["mean"] for row in at]
+    borrowed = name not in OWN and origin_of_settings(name, env_id) != "rl-zoo's"
+    shown = f"`{name}`" if name in OWN else name + ("\\*" if borrowed else "")
+    share = np.mean([row["solved"] for row in at])
+    return [shown, str(len(at)), f"{share:.2f}", f"{np.median(means):.0f} ({min(means):.0f})"]
+
+
+def _sizes(at: list[dict[str, Any]]) -> list[str]:
+    """Return what a line ends with: medians."""
+    keys = ("seconds", "loop_seconds", "parameters", "peak_mb", "policy_bytes", "predict_us")
+    middle = {key: float(np.median([row[key] for row in at])) for key in keys}
+    looped = middle["loop_seconds"] != middle["seconds"]
+    return [
+        f"{middle['seconds']:.3g}" + (f", {middle['loop_seconds']:.3g}" if looped else ""),
+        f"{middle['parameters']:,.0f}", f"{middle['peak_mb']:.0f}",
+        f"{middle['policy_bytes']:,.0f}", f"{middle['predict_us']:.0f}",
+    ]  # fmt: skip
+
+
+def _ratio(name: str, label: str, own: Solved, other: Solved | None) -> str:
+    """Say how many times as long PPO takes."""
+    if other is None:
+        return f"- PPO did not solve 95 % of its seeds on {label}."
+    return (
+        f"- On {label} PPO took **{other.seconds / own.seconds:.0f}** times the seconds of "
+        f"`{name}`, and {other.seconds / own.loop_seconds:.1f} times its seconds in a Python loop."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +119,8 @@ def main(options: Options) -> None:
         written = write_comparison(found, RESULTS / f"compare_sb3_{name}")
         console.print("written:", ", ".join(map(str, written)))
         comparisons.append(found)
+        key = ("env_id", "algorithm", "seed")
+        store_rows(RESULTS / "compare_sb3.csv", found.rows, key, found.origins)
     path = save_figure(plot_comparison(comparisons)[0], RESULTS / "compare_sb3.png")
     console.print(f"written: {path}")
 

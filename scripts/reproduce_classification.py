@@ -48,6 +48,7 @@ from oda_rl import ODAClassifier
 from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
+from oda_rl.results import markdown_table, read_rows
 
 RESULTS = Path("results")
 N_FOLDS = 5
@@ -153,6 +154,20 @@ def report(console: Console, rows: list[dict[str, Any]]) -> None:
         wanted = max(forest - (0.005 if data == "WBCD" else 0.0), PUBLISHED.get(data, 0.0))
         if oda < wanted:
             console.print(f"{data}: ODA is {wanted - oda:.4f} below what it should reach")
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the table of the README: means of the folds, and how many there are."""
+    rows = read_rows(results / "reproduce_classification.csv")
+    names = list(dict.fromkeys(row["method"] for row in rows))
+    lines = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        folds = {(row["seed"], row["fold"]) for row in rows if row["data"] == data}
+        scores = [mean(rows, data, name) for name in names]
+        published = f"{PUBLISHED[data]:.3f}" if data in PUBLISHED else ""
+        lines.append([data, str(len(folds)), *(f"{score:.3f}" for score in scores), published])
+    heads = ["", "folds", *names, "ODA as published"]
+    return {"classification": markdown_table(heads, lines)}
 
 
 def draw(rows: list[dict[str, Any]]) -> Path:

@@ -33,6 +33,7 @@ from rich.table import Table
 from oda_rl.experiments import Execution, Run, failures, rows_of, run_all, store_runs
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
+from oda_rl.results import markdown_table, read_rows
 from oda_rl.statistics import Summary, summarize
 
 ENV_ID = "oda_rl/BartoCartPole-v0"
@@ -181,6 +182,29 @@ def tune(
         runs += made
     best = [max(total, key=total.__getitem__) for total in totals]
     return runs, [candidates[i] for candidates, i in zip(tried, best, strict=True)]
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the table of the README: the best and the worst point of each partition, by means."""
+    rows = read_rows(results / "figure5.csv")
+    lines = []
+    for method, scaling in dict.fromkeys((row["method"], row["scaling"]) for row in rows):
+        line = [f"{method}, {scaling} scaling"]
+        for traces in (False, True):
+            own = [row for row in rows if (row["method"], row["scaling"], row["traces"])
+                   == (method, scaling, traces)]  # fmt: skip
+            found = []
+            for size in dict.fromkeys(row["size"] for row in own):
+                at = [row for row in own if row["size"] == size]
+                mean, cells = (np.mean([row[key] for row in at]) for key in ("mean", "cells"))
+                found.append((mean, cells, np.mean([row["mean"] >= SOLVED for row in at])))
+            (low, _, _), (mean, cells, share) = min(found), max(found)
+            line += [f"{mean:.0f} ({cells:.0f} cells)", f"{share:.2f}", f"{low:.0f}"]
+        lines.append(line)
+    heads = ["", *(f"{kind}: {head}" if i == 0 else head
+                   for kind in ("one-step Q", "Q(λ)")
+                   for i, head in enumerate(("best mean", "solved", "least mean")))]  # fmt: skip
+    return {"figure 5": markdown_table(heads, lines)}
 
 
 def tell(console: Console, results: list[tuple[Point, float, Summary, dict[str, Any]]]) -> None:

@@ -48,6 +48,7 @@ from oda_rl.infex_plots import plot_density
 from oda_rl.mixture_proportions import best_proportions
 from oda_rl.plotting import COLORS, new_axes
 from oda_rl.report import save_figure
+from oda_rl.results import markdown_table, read_rows
 
 RESULTS = Path("results")
 PER_DIGIT = 110
@@ -391,6 +392,70 @@ def verdicts(part: str, rows: list[Row]) -> list[str]:
     for text, claim in claims.items():
         said.append(f"{part}: {text}: {sum(map(claim, rows))} of {len(rows)}")
     return said
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the tables of the README: medians of the subsets or draws."""
+    return {
+        "infex table": _likelihoods(read_rows(results / "infex_table.csv")),
+        "infex codebook": _margins(read_rows(results / "infex_codebook.csv")),
+        "infex density": _densities(read_rows(results / "infex_density.csv")),
+    }
+
+
+def _middle(rows: list[Row], **wanted: Any) -> dict[str, float]:
+    """Return the medians of the numbers in those rows that have the wanted values."""
+    at = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+    keys = [key for key, value in at[0].items() if isinstance(value, int | float)] if at else []
+    return {key: float(np.median(column(at, key))) for key in keys}
+
+
+def _likelihoods(rows: list[Row]) -> str:
+    lines = []
+    for sigma in dict.fromkeys(row["sigma"] for row in rows):
+        one = _middle(rows, sigma=sigma)
+        lines.append([
+            f"{sigma}", f"{one['convex']:.3f} ({one['convex_n']:.0f})",
+            f"{one['infex']:.4f} ({one['infex_n']:.0f})", f"{one['em_best']:.4f}",
+            f"{one['em_mean']:.4f}", f"{one['infex_seconds'] / one['em_seconds']:.2f}",
+            f"{max(row['gap'] for row in rows if row['sigma'] == sigma):.1g}",
+        ])  # fmt: skip
+    heads = ["bandwidth", "convex clustering", "INFEX", "EM, best of 20", "EM, mean of 20",
+             "time / 20 EM runs", "largest gap"]  # fmt: skip
+    return markdown_table(heads, lines)
+
+
+def _margins(rows: list[Row]) -> str:
+    lines = []
+    for radius in dict.fromkeys(row["radius"] for row in rows):
+        one = _middle(rows, radius=radius)
+        lines.append([
+            f"{radius}", f"{one['kvq']:.2g} ({one['kvq_n']:.0f})",
+            f"{one['infex']:.2g} ({one['infex_n']:.0f})", f"{one['ratio']:.2g}",
+            f"{one['gap']:.2g}",
+        ])  # fmt: skip
+    heads = ["distortion", "margin of KVQ (codevectors)", "of INFEX", "ratio", "gap left"]
+    return markdown_table(heads, lines)
+
+
+def _densities(rows: list[Row]) -> str:
+    lines = []
+    for d in dict.fromkeys(row["d"] for row in rows):
+        for factor in FACTORS:
+            line = [str(d), f"{factor:g}"]
+            for budget in (None, TRAINED // 10):
+                one = _middle(rows, d=d, factor=factor, budget=budget)
+                if not one:
+                    line += [""] * 3
+                    continue
+                line += [f"{one['infex'] - one['kernels']:+.2f}", f"{one['share']:.2g}"]
+                line.append(f"{one['seconds']:.2g}" if budget is None else f"{one['gap']:.2g}")
+            line.append(f"{one['seconds']:.2g}, {one['mixture_seconds']:.2g}")
+            lines.append(line)
+    heads = ["dimensions", "bandwidth / Silverman's", "difference", "exemplars / samples",
+             "seconds", "with the bound: difference", "exemplars / samples", "gap",
+             "seconds, `GaussianMixture`"]  # fmt: skip
+    return markdown_table(heads, lines)
 
 
 def draw_codebook(rows: list[Row]) -> Path:

@@ -48,6 +48,7 @@ from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
 from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.mixture_plots import plot_component_grid, plot_density
 from oda_rl.report import save_figure
+from oda_rl.results import markdown_table, read_rows
 
 RESULTS = Path("results")
 K = 64
@@ -337,6 +338,26 @@ def report(console: Console, rows: list[Row]) -> None:
                 cells.append(f"{values.mean():.4g}{spread}")
             table.add_row(method, *cells)
         console.print(table)
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the table of the README: test log-likelihoods, and how many components are used."""
+    rows = read_rows(results / "reproduce_sgd_gmm.csv")
+    sets = list(dict.fromkeys(row["data"] for row in rows if row["experiment"] == "likelihood"))
+    labels = {"likelihood": "{}", "robustness": "without the first class: {}"}
+    lines = []
+    for experiment, label in labels.items():
+        own = [row for row in rows if row["experiment"] == experiment]
+        for method in dict.fromkeys(row["method"] for row in own):
+            line = [label.format(method)]
+            for data in sets:
+                at = [row for row in own if (row["method"], row["data"]) == (method, data)]
+                values = np.array([row["log_likelihood"] for row in at])
+                used = np.mean([row["used"] for row in at])
+                line += [f"{values.mean():.2f} ± {values.std(ddof=1):.2g}", f"{used:.0f}"]
+            lines.append(line)
+    heads = ["", *(text for data in sets for text in (data, "used"))]
+    return {"mixtures": markdown_table(heads, lines)}
 
 
 def draw(folder: Path | None) -> list[Path]:

@@ -33,6 +33,8 @@ class Task:
     published: str = "-"
     """What rl-zoo reports: algorithm, return, steps."""
     baseline_steps: int | None = None
+    digits: int = 1
+    """Of returns, behind the point."""
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -41,9 +43,10 @@ LONG = (20_000, 50_000, 100_000, 200_000)
 
 TASKS = (
     Task("BartoCartPole", BARTO, 950.0, (2_000, 5_000, 10_000, 20_000, 50_000), 100,
-         targets={20_000: 0.90, 50_000: 0.95}, baseline_steps=50_000),
+         targets={20_000: 0.90, 50_000: 0.95}, baseline_steps=50_000, digits=0),
     Task("CartPole-v1", CARTPOLE, 475.0, (2_000, 5_000, 10_000, 20_000, 50_000), 100,
-         targets={10_000: 0.93, 20_000: 0.96}, published="DQN 500 (50k)", baseline_steps=50_000),
+         targets={10_000: 0.93, 20_000: 0.96}, published="DQN 500 (50k)", baseline_steps=50_000,
+         digits=0),
     Task("MountainCar-v0", "MountainCar-v0", -110.0, LONG, 100,
          targets={200_000: 0.95}, least_mean=(200_000, -103.0), published="DQN -100.8 (120k)",
          baseline_steps=100_000),
@@ -54,12 +57,12 @@ TASKS = (
          targets={200_000: 0.95}, published="DQN -77 (100k)", baseline_steps=100_000),
     Task("LunarLander-v3", "LunarLander-v3", 200.0, (50_000, 100_000, 200_000, 300_000), 20,
          least_mean=(300_000, 100.0), published="DQN 154 (100k), PPO 242 (1M)",
-         baseline_steps=100_000),
+         baseline_steps=100_000, digits=0),
     Task("MountainCarContinuous-v0, 5 forces", "MountainCarContinuous-v0", 90.0, LONG, 20,
          published="SAC 94.7 (50k)"),
     Task("CliffWalking-v1", "CliffWalking-v1", -13.0, LONG[:3], 20,
-         options={"max_episode_steps": 200}),
-    Task("FrozenLake8x8-v1", "FrozenLake8x8-v1", 0.5, LONG, 20),
+         options={"max_episode_steps": 200}, digits=0),
+    Task("FrozenLake8x8-v1", "FrozenLake8x8-v1", 0.5, LONG, 20, digits=2),
 )  # fmt: skip
 
 

@@ -1,0 +1,206 @@
+"""Small pieces of work that between them compile all that the package compiles.
+
+numba keeps what it has compiled on disk, so that a machine pays once: :func:`warm` pays at once,
+for images that are built ahead and classrooms that start together.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import track
+
+_DIVERGENCES = "squared_euclidean", "i_divergence", "itakura_saito"
+_STEPPED = "MountainCar-v0", "FrozenLake-v1"  # which have no compiled dynamics
+
+
+def _samples(d: int = 3, n: int = 300) -> npt.NDArray[np.float64]:
+    """Positive points, which every divergence takes."""
+    return np.random.default_rng(0).gamma(4.0, size=(n, d))
+
+
+def _used(agent: Any, steps: int) -> None:
+    """Train, and ask for decisions in episodes, one by one, and for a batch."""
+    agent.learn(steps).evaluate(2, seed=0)
+    observation = agent.env.reset(seed=0)[0]
+    agent.predict(observation)
+    agent.predict(np.array([observation, observation]))
+
+
+def _online() -> None:
+    from oda_rl.agents import TwoTimescaleAgent
+
+    _used(TwoTimescaleAgent("CartPole-v1", seed=0), 20_000)
+
+
+def _fitted() -> None:
+    from oda_rl.agents import FittedQAgent
+
+    _used(FittedQAgent("CartPole-v1", seed=0), 5_000)
+
+
+def _online_in_a_loop() -> None:
+    from oda_rl.agents import TwoTimescaleAgent
+
+    for env_id in _STEPPED:
+        _used(TwoTimescaleAgent(env_id, seed=0), 2_000)
+
+
+def _fitted_in_a_loop() -> None:
+    from oda_rl.agents import FittedQAgent
+
+    for env_id in _STEPPED:
+        _used(FittedQAgent(env_id, seed=0, max_transitions=1_000), 1_500)
+
+
+def _codevectors() -> None:
+    from oda_rl.agents import CodevectorAgent
+
+    _used(CodevectorAgent("Pendulum-v1", seed=0), 1_500)
+
+
+def _copies() -> None:
+    import gymnasium as gym
+
+    from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+
+    for kind in (TwoTimescaleAgent, FittedQAgent):
+        kind(gym.make_vec("CartPole-v1", 4), seed=0).learn(4_000)
+
+
+def _partition(name: str) -> Callable[[], None]:
+    def run() -> None:
+        from oda_rl.agents import TwoTimescaleAgent
+
+        for env_id in ("CartPole-v1", _STEPPED[0]):
+            TwoTimescaleAgent(env_id, seed=0, partition=name).learn(5_000).evaluate(2, seed=0)
+
+    return run
+
+
+def _clusterers() -> None:
+    from oda_rl import ODAClusterer, ODATreeClusterer
+    from oda_rl.divergences import Mahalanobis
+
+    points = _samples()
+    for divergence in (
+        "squared_euclidean",
+        "i_divergence",
+        "itakura_saito",
+        Mahalanobis(np.eye(3)),
+    ):
+        model = ODAClusterer(6, divergence=divergence, random_state=0).fit(points)
+        model.partial_fit(points).score_samples(points)
+        ODATreeClusterer(2, divergence=divergence, random_state=0).fit(points).predict(points)
+    ODAClusterer(200, random_state=0).fit(_samples(n=4_000))  # so many are kept in segments
+
+
+def _classifiers() -> None:
+    from oda_rl import ODAClassifier, ODATreeClassifier
+
+    points = _samples()
+    y = (points[:, 0] > points[:, 1]).astype(np.int64)
+    for fine_tuning in (None, "lvq1", "glvq", "rslvq"):
+        ODAClassifier(6, fine_tuning=fine_tuning, random_state=0).fit(points, y).predict_proba(
+            points
+        )
+    ODAClassifier(6, random_state=0).partial_fit(points, y, classes=[0, 1])
+    ODATreeClassifier(2, random_state=0).fit(points, y).predict(points)
+
+
+def _regressors() -> None:
+    from oda_rl import ODARegressor
+
+    points = _samples()
+    for local_model in ("constant", "linear"):
+        model = ODARegressor(6, local_model=local_model, random_state=0).fit(points, points[:, 0])
+        model.partial_fit(points, points[:, 0]).predict(points)
+
+
+def _mixtures() -> None:
+    from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+
+    for dtype in (np.float64, np.float32):
+        points = _samples().astype(dtype)
+        for covariance in ("diag", "full", "tied_spherical"):
+            for batch in (1, 20):
+                model = SGDGaussianMixture(
+                    4, covariance_type=covariance, batch_size=batch, random_state=0
+                )
+                model.fit(points).partial_fit(points).score_samples(points)
+            StochasticEMGaussianMixture(4, covariance_type=covariance, random_state=0).fit(points)
+        SGDGaussianMixture(4, update="sgd", random_state=0).fit(points)
+        SGDGaussianMixture(4, forgetting=0.01, random_state=0).partial_fit(points)
+
+
+def _exemplars() -> None:
+    from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
+
+    points = _samples(n=80)
+    for kernel in ("gaussian", "epanechnikov"):
+        INFEX(kernel=kernel, random_state=0).fit(points).score_samples(points)
+    INFEX(max_exemplars=3, random_state=0).fit(points)
+    INFEX("margin", kernel="disc", bandwidth=3.0, random_state=0, tol=0.1).fit(points)
+    ConvexClustering().fit(points)
+    KernelVectorQuantization(max_distortion=3.0).fit(points)
+
+
+def _comparators() -> None:
+    from oda_rl import LVQ, SOM, BatchDeterministicAnnealing, StochasticVQ
+
+    points = _samples()
+    y = (points[:, 0] > points[:, 1]).astype(np.int64)
+    for shape in (8, (3, 3)):
+        SOM(shape, random_state=0).fit(points).partial_fit(points)
+    for algorithm in ("lvq1", "glvq", "rslvq"):
+        LVQ(2, algorithm=algorithm, random_state=0).fit(points, y)
+    StochasticVQ(4, random_state=0).fit(points)
+    BatchDeterministicAnnealing(4, random_state=0).fit(points)
+
+
+WORK: dict[str, Callable[[], None]] = {
+    "TwoTimescaleAgent": _online,
+    "FittedQAgent": _fitted,
+    "TwoTimescaleAgent in a Python loop": _online_in_a_loop,
+    "FittedQAgent in a Python loop": _fitted_in_a_loop,
+    "CodevectorAgent": _codevectors,
+    "vector environments": _copies,
+    **{f"partition {name}": _partition(name) for name in ("grid", "som", "gmm", "infex")},
+    "clusterers": _clusterers,
+    "classifiers": _classifiers,
+    "regressors": _regressors,
+    "mixtures": _mixtures,
+    "exemplars": _exemplars,
+    "maps and comparators": _comparators,
+}
+
+
+def warm(names: Sequence[str] = tuple(WORK), console: Console | None = None) -> None:
+    """Do the named pieces of work, with a progress bar that names the one under way.
+
+    What they compile lies afterwards where numba keeps it: in ``NUMBA_CACHE_DIR`` if that is set,
+    else beside the package, or in the user's cache folder if nothing can be written there.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of ``WORK``; by default all.
+    console : rich.console.Console, optional
+        Where the bar is drawn.
+
+    Raises
+    ------
+    KeyError
+        If there is no such work.
+
+    Examples
+    --------
+    >>> warm(["TwoTimescaleAgent"], Console(quiet=True))
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fits this small need not converge
+        for name in track(names, "compiling", console=console):
+            WORK[name]()

@@ -1,0 +1,199 @@
+"""How fast the agents are on a cart-pole: fused with its dynamics, in a Python loop, as a command.
+
+fused    nanoseconds a step of the online agent, metric included, over 200 000 steps, each training
+         beside as many steps of the bare dynamics
+loop     microseconds that the online agent adds to the steps of Gymnasium's CartPole in Python,
+         over the same episodes
+command  seconds and memory of ``oda-rl train`` with evaluation and figures, code in the cache
+
+Seeds are those from 40 000 000 on. How well the agents learn is measured by benchmark_suite.py.
+
+Run: python scripts/benchmark_speed.py
+Writes results/benchmark_speed.csv.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import tyro
+from numba import njit
+from rich.console import Console
+from rich.progress import track
+
+from oda_rl.agents import TwoTimescaleAgent
+from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
+from oda_rl.results import read_rows, store_rows
+
+BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"
+FIRST_SEED = 40_000_000
+FUSED_STEPS, LOOP_STEPS, COMMAND_STEPS = 200_000, 50_000, 50_000
+RESULTS = Path("results")
+
+Row = dict[str, Any]
+
+
+@njit
+def bare_dynamics(parameters: Any, actions: Any, steps: int) -> float:
+    """Step a cart-pole without an agent, from near its middle after each failure."""
+    state = np.zeros(4)
+    for i in range(steps):
+        if cartpole_step(parameters, state, actions[i % actions.shape[0]]):
+            state[:] = 0.01
+    return state[0]
+
+
+def seconds(function: Callable[[], Any]) -> float:
+    """Wall time of a call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def fused(seed: int, steps: int) -> Row:
+    """Time a training, beside the bare dynamics: ns a step."""
+    parameters = cartpole_parameters(BartoCartPoleEnv())
+    actions = np.random.default_rng(0).integers(2, size=1024)
+    agent = TwoTimescaleAgent(BARTO, seed=seed)
+    alone = seconds(lambda: bare_dynamics(parameters, actions, steps))
+    together = seconds(lambda: agent.learn(steps))
+    return {"alone": 1e9 * alone / steps, "together": 1e9 * together / steps}
+
+
+class Recording(gym.Wrapper[Any, Any, Any, Any]):
+    """A wrapper, so that training takes the Python loop, that keeps what was done."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.actions: list[int] = []
+        self.seeds: list[int | None] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Keep the seed."""
+        self.seeds.append(seed)
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: int) -> Any:
+        """Keep the action."""
+        self.actions.append(action)
+        return self.env.step(action)
+
+
+class Plain(gym.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that does nothing, so that training takes the Python loop."""
+
+
+def replay(env: gym.Env[Any, Any], seeds: list[int | None], actions: list[int]) -> None:
+    """Step an environment through the same episodes without an agent."""
+    resets = iter(seeds)
+    env.reset(seed=next(resets))
+    for action in actions:
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset(seed=next(resets))
+
+
+def looped(seed: int, steps: int, repetitions: int = 5) -> Row:
+    """Time the same episodes without and with an agent: µs a step.
+
+    What the agent adds is a small difference of two times, so each is the least of a few.
+    """
+    recording = Recording(gym.make(CARTPOLE))
+    TwoTimescaleAgent(recording, seed=seed).learn(steps)
+    alone, together = [], []
+    for _ in range(repetitions):
+        env, agent = gym.make(CARTPOLE), TwoTimescaleAgent(Plain(gym.make(CARTPOLE)), seed=seed)
+        alone.append(seconds(partial(replay, Plain(env), recording.seeds, recording.actions)))
+        together.append(seconds(partial(agent.learn, steps)))
+    return {"alone": 1e6 * min(alone) / steps, "together": 1e6 * min(together) / steps}
+
+
+def command(algorithm: str, steps: int) -> Row:
+    """Time the whole command, and its most memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "oda_rl.cli", "train", "--env-id", CARTPOLE]
+        words += ["--algo", algorithm, "--total-timesteps", str(steps), "--out", f"{folder}/run"]
+        begun = time.perf_counter()
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode, words)
+        return {"seconds": time.perf_counter() - begun, "megabytes": usage.ru_maxrss * 1024 / 1e6}
+
+
+def sentences(rows: list[Row]) -> list[str]:
+    """Say what was measured."""
+    own = {
+        what: [row for row in rows if row["what"] == what]
+        for what in ("fused", "loop", "fitted", "two-timescale")
+    }
+    fused_ns, loop_us = (
+        np.array([(row["alone"], row["together"]) for row in own[what]]).T
+        for what in ("fused", "loop")
+    )
+    commands = {
+        name: [np.median([row[key] for row in own[name]]) for key in ("seconds", "megabytes")]
+        for name in ("fitted", "two-timescale")
+    }
+    return [
+        f"Compiled together with BartoCartPole the online agent takes {np.median(fused_ns[1]):.0f} "
+        f"ns a step ({fused_ns[1].min():.0f} to {fused_ns[1].max():.0f}), metric included, "
+        f"{np.median(fused_ns[1] / fused_ns[0]):.1f} times the bare dynamics (median of "
+        f"{fused_ns.shape[1]} trainings of {own['fused'][0]['steps']:,} steps).",
+        f"In a Python loop it adds {np.median(loop_us[1] - loop_us[0]):.1f} µs to the "
+        f"{np.median(loop_us[0]):.1f} µs of CartPole-v1's `env.step` (median of "
+        f"{loop_us.shape[1]} seeds).",
+        f"`oda-rl train` for {own['fitted'][0]['steps']:,} steps of CartPole-v1, evaluation and "
+        f"figures included, takes {commands['fitted'][0]:.1f} s and {commands['fitted'][1]:.0f} "
+        f"MB, with `--algo two-timescale` {commands['two-timescale'][0]:.1f} s.",
+    ]
+
+
+def tables(results: Path) -> dict[str, str]:
+    """Return the sentences of the README."""
+    return {"speed": "\n".join(sentences(read_rows(results / "benchmark_speed.csv")))}
+
+
+def main(repetitions: int = 20, steps: int | None = None) -> None:
+    """Measure all three.
+
+    Parameters
+    ----------
+    repetitions
+        Fused trainings; of the others a quarter as many.
+    steps
+        Of every training, instead of as many as are shown in the README.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    few = max(repetitions // 4, 1)
+    TwoTimescaleAgent(BARTO, seed=0).learn(3_000)  # compiles, or loads
+    bare_dynamics(cartpole_parameters(BartoCartPoleEnv()), np.zeros(1, dtype=np.int64), 10)
+    command("fitted", 1_000)
+    work: list[tuple[str, int, int, Callable[[int, int], Row]]] = [
+        ("fused", repetitions, FUSED_STEPS, fused),
+        ("loop", few, LOOP_STEPS, looped),
+        ("fitted", few, COMMAND_STEPS, lambda _, n: command("fitted", n)),
+        ("two-timescale", few, COMMAND_STEPS, lambda _, n: command("two-timescale", n)),
+    ]
+    todo = [(what, FIRST_SEED + i, steps or most, action)
+            for what, count, most, action in work for i in range(count)]  # fmt: skip
+    rows = [
+        {"what": what, "seed": seed, "steps": n, **action(seed, n)}
+        for what, seed, n, action in track(todo, "measuring", console=console)
+    ]
+    stored = store_rows(RESULTS / "benchmark_speed.csv", rows, ("what",))
+    console.print(*sentences(stored), sep="\n")
+    console.print(f"written: {RESULTS / 'benchmark_speed.csv'}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,26 @@
+/* Reads n observations, writes their actions, and says how many nanoseconds a decision took. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include "policy.h"
+
+#define REPETITIONS 20
+
+int main(int argc, char **argv)
+{
+    size_t n = argc > 1 ? (size_t)atol(argv[1]) : 0;
+    float(*obs)[ODA_FEATURES] = malloc(n * sizeof *obs);
+    int *actions = malloc(n * sizeof *actions);
+    if (!obs || !actions || fread(obs, sizeof *obs, n, stdin) != n) {
+        return 1;
+    }
+    clock_t begin = clock();
+    for (int r = 0; r < REPETITIONS; ++r) {
+        for (size_t i = 0; i < n; ++i) {
+            actions[i] = oda_policy(obs[i]);
+        }
+    }
+    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    fprintf(stderr, "%g", 1e9 * seconds / REPETITIONS / (double)n);
+    return fwrite(actions, sizeof *actions, n, stdout) == n ? 0 : 1;
+}

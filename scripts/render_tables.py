@@ -1,0 +1,99 @@
+"""Write the tables of README and docs anew, from the rows in results/.
+
+A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``; what stands
+there is what the script that makes the rows returns from its function ``tables``. Under it a
+comment says which command and commit made the rows.
+
+Run: python scripts/render_tables.py [--check]
+With --check nothing is written: it says what differs, and fails if anything does.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import benchmark_clustering
+import benchmark_continuous
+import benchmark_export
+import benchmark_first_call
+import benchmark_fitting
+import benchmark_oda_speed
+import benchmark_speed
+import benchmark_suite
+import benchmark_vector
+import compare_sb3
+import reproduce_classification
+import reproduce_figure5
+import reproduce_infex
+import reproduce_sgd_gmm
+import tyro
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/screening.md")
+SCRIPTS: tuple[Callable[[Path], dict[str, str]], ...] = (
+    benchmark_clustering.tables,
+    benchmark_continuous.tables,
+    benchmark_export.tables,
+    benchmark_first_call.tables,
+    benchmark_fitting.tables,
+    benchmark_oda_speed.tables,
+    benchmark_speed.tables,
+    benchmark_suite.tables,
+    benchmark_vector.tables,
+    compare_sb3.tables,
+    reproduce_classification.tables,
+    reproduce_figure5.tables,
+    reproduce_infex.tables,
+    reproduce_sgd_gmm.tables,
+)
+_BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def rendered(results: Path) -> dict[str, str]:
+    """Return all tables by their names."""
+    return {name: text for tables in SCRIPTS for name, text in tables(results).items()}
+
+
+def render(page: str, tables: dict[str, str]) -> str:
+    """Return a page with its tables written anew.
+
+    Raises
+    ------
+    ValueError
+        If the page names a table that nobody makes.
+    """
+
+    def table(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in tables:
+            raise ValueError(f"page has a table {name!r}, which is none of {sorted(tables)}")
+        return f"{match[1]}{tables[name]}\n{match[3]}"
+
+    return _BLOCK.sub(table, page)
+
+
+def main(check: bool = False) -> None:
+    """Render all pages.
+
+    Parameters
+    ----------
+    check
+        Write nothing; fail if a table differs from its rows.
+    """
+    tables = rendered(ROOT / "results")
+    different = []
+    for name in PAGES:
+        before = (ROOT / name).read_text(encoding="utf-8")
+        after = render(before, tables)
+        if after != before:
+            different.append(name)
+            if not check:
+                (ROOT / name).write_text(after, encoding="utf-8")
+    if check and different:
+        sys.exit(f"tables differ from their rows in {', '.join(different)}")
+    print(f"{'different' if check else 'written'}: {', '.join(different) or 'nothing'}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
