@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: train test lint benchmark benchmark-suite benchmark-continuous benchmark-vector \
+.PHONY: train test lint tables benchmark benchmark-suite benchmark-continuous benchmark-vector \
 	benchmark-oda compare figure5 infex clean
 
 train: .venv/installed
@@ -18,7 +18,13 @@ lint: .venv/developing
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
 
 benchmark: .venv/developing
-	$(BIN)/python scripts/benchmark_cartpole.py
+	$(BIN)/python scripts/benchmark_speed.py
+	$(BIN)/python scripts/benchmark_first_call.py
+	$(BIN)/python scripts/benchmark_export.py
+
+# Tables and figures of README and docs, from what the scripts have left in results/.
+tables: .venv/developing
+	$(BIN)/python scripts/render_tables.py
 
 # More than an hour on two cores.
 benchmark-suite: .venv/developing

@@ -1,14 +1,15 @@
-"""Write the tables of README and docs anew, from the rows in results/.
+"""Write the tables of README and docs anew, from the rows in results/, and put the figures there.
 
 A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``; what stands
-there is what the script that makes the rows returns from its function ``tables``. Under it a
-comment says which command and commit made the rows.
+there is what the script that makes the rows returns from its function ``tables``. Figures that
+scripts have left in results/ are copied to docs/.
 
 Run: python scripts/render_tables.py [--check]
 With --check nothing is written: it says what differs, and fails if anything does.
 """
 
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,19 @@ SCRIPTS: tuple[Callable[[Path], dict[str, str]], ...] = (
     reproduce_infex.tables,
     reproduce_sgd_gmm.tables,
 )
+FIGURES = {
+    "annealing": "reproduce_toys",
+    "compare": "compare_sb3",
+    "continuous": "benchmark_continuous",
+    "figure5": "figure5",
+    "infex": "infex_toy",
+    "metric": "metric",
+    "mixture_density": "reproduce_sgd_gmm_density",
+    "mixture_grid": "reproduce_sgd_gmm_grid",
+    "partition": "partition",
+    "suite": "benchmark_suite",
+    "vector": "benchmark_vector",
+}
 _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -90,6 +104,10 @@ def main(check: bool = False) -> None:
             different.append(name)
             if not check:
                 (ROOT / name).write_text(after, encoding="utf-8")
+    if not check:
+        for name, made in FIGURES.items():
+            if (ROOT / f"results/{made}.png").is_file():
+                shutil.copy(ROOT / f"results/{made}.png", ROOT / f"docs/{name}.png")
     if check and different:
         sys.exit(f"tables differ from their rows in {', '.join(different)}")
     print(f"{'different' if check else 'written'}: {', '.join(different) or 'nothing'}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 
@@ -141,3 +142,50 @@ def test_runs_are_stored_with_what_made_them(tmp_path):
 
 def square_in(x, folder):
     return {"y": x * x}
+
+
+@pytest.fixture(scope="module")
+def scripts(root):
+    """The folder of the scripts, from which they can be imported meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(root / "scripts")
+        yield root / "scripts"
+
+
+def test_tables_of_the_pages_are_those_of_the_rows(scripts, root):
+    import render_tables
+
+    tables = render_tables.rendered(root / "results")
+    for name in render_tables.PAGES:
+        page = (root / name).read_text(encoding="utf-8")
+        assert render_tables.render(page, tables) == page, "make tables writes it anew"
+    changed = tables | {"suite online": "| nothing |"}
+    page = (root / "README.md").read_text(encoding="utf-8")
+    assert render_tables.render(page, changed) != page
+    with pytest.raises(ValueError, match="page has a table 'nobody'"):
+        render_tables.render("<!-- table: nobody -->\n<!-- end -->", tables)
+
+
+def test_no_table_of_the_readme_is_written_by_hand(scripts, root):
+    import render_tables
+
+    page = (root / "README.md").read_text(encoding="utf-8")
+    assert "|---|" not in render_tables._BLOCK.sub("", page)
+    figures = {match[1] for match in re.finditer(r"\(docs/(\w+)\.png\)", page)}
+    assert figures == set(render_tables.FIGURES)
+
+
+def test_rows_in_the_repository_say_what_made_them(root):
+    listed = subprocess.run(
+        ["git", "ls-files", "results"], cwd=root, capture_output=True, text=True
+    )
+    files = [root / line for line in listed.stdout.splitlines()]
+    assert len(files) >= 15
+    assert sum(file.stat().st_size for file in files) < 2_000_000
+    for file in files:
+        origins, rows = read_origins(file), read_rows(file)
+        assert rows
+        assert {row["made"] for row in rows} == set(origins)
+        for made in origins.values():
+            assert len(made.commit.removesuffix("+")) == 40
+            assert made.command
