@@ -1,0 +1,69 @@
+"""What ``oda-rl warm`` compiles is all that later calls need."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+
+from oda_rl import warming
+from oda_rl.cli import main
+
+# What the README shows, in a few lines.
+LATER = """
+import warnings
+import gymnasium as gym
+import numpy as np
+from sklearn.datasets import make_moons
+from oda_rl import INFEX, SOM, ODAClassifier, ODAClusterer, ODARegressor, SGDGaussianMixture
+from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent
+
+warnings.simplefilter("ignore")
+for kind in (FittedQAgent, TwoTimescaleAgent):
+    agent = kind("CartPole-v1", seed=3).learn(10_000)
+    agent.evaluate(2, seed=1)
+    agent.explain([0.0, 0.0, 0.02, 0.0])
+    agent = kind("Acrobot-v1", seed=3)
+    observation, _ = agent.env.reset(seed=3)
+    for _ in range(1_000):
+        action = agent.act(observation)
+        following, reward, terminated, truncated, _ = agent.env.step(action)
+        agent.update(observation, action, reward, following, terminated, truncated)
+        observation = agent.env.reset()[0] if terminated or truncated else following
+    kind(gym.make_vec("CartPole-v1", 8), seed=0).learn(3_000)
+CodevectorAgent("MountainCarContinuous-v0", seed=0).learn(2_000)
+X, y = make_moons(400, noise=0.15, random_state=0)
+ODAClusterer(12, random_state=0).fit(X).score_samples(X[:1])
+ODAClassifier(8, random_state=0).fit(X, y).predict(X)
+ODARegressor(8, random_state=0).partial_fit(X[:50], X[:50, 0]).fit(X, X[:, 0])
+SGDGaussianMixture(4, covariance_type="full", random_state=0).fit(X).score(X)
+INFEX(bandwidth=0.25, random_state=0).fit(X).predict(X)
+SOM(random_state=0).fit(X)
+"""
+
+
+def python(code, cache):
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)}, check=True)
+
+
+@pytest.mark.slow
+def test_nothing_is_left_to_compile(tmp_path):
+    python("import sys; from oda_rl.cli import main; sys.exit(main(['warm']))", tmp_path)
+    compiled = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")}
+    assert len(compiled) > 50
+    python(LATER, tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")} == compiled
+
+
+def test_the_command_names_what_it_does(monkeypatch, capsys):
+    done = []
+    names = list(warming.WORK)
+    monkeypatch.setattr(warming, "WORK", {name: lambda n=name: done.append(n) for name in names})
+    warming.warm(names[:3], Console(quiet=True))
+    assert done == names[:3]
+    with pytest.raises(KeyError, match="nothing"):
+        warming.warm(["nothing"], Console(quiet=True))
+    assert main(["warm", "--nothing"]) == 2
+    assert "nothing" in capsys.readouterr().err
