@@ -43,6 +43,7 @@ def observe_and_act(
     cells: FloatArray,
     metric: FloatArray,
     schedule: FloatArray,
+    som: FloatArray | None,
     diagram: FloatArray,
     table: FloatArray,
     clock: IntArray,
@@ -56,17 +57,10 @@ def observe_and_act(
     """
     weights, gradient = vectors[WEIGHTS], vectors[GRADIENT]
     if observe_compiled(
-        diagram, cells, metric, schedule, clock[N_CELLS], vectors[POINT], weights, gradient
+        diagram, cells, metric, schedule, som, clock[N_CELLS], vectors[POINT], weights, gradient
     ):
         return -RESHAPE
     return act(observation, diagram, table, clock, vectors, observations, steps)
-
-
-@inlined
-def _reset(rng: np.random.Generator, bound: float, state: FloatArray) -> None:
-    # The same draws as Generator.uniform(-bound, bound, size=4).
-    for j in range(4):
-        state[j] = -bound + (bound - -bound) * rng.random()
 
 
 @inlined
@@ -87,14 +81,14 @@ def train_cartpole(
     step_reward: float,
     failure_reward: float,
     max_episode_steps: int,
-    reset_bound: float,
     state: FloatArray,
-    env_rng: np.random.Generator,
+    resets: FloatArray,
     budget: int,
     episodes: FloatArray,
     cells: FloatArray,
     metric: FloatArray,
     schedule: FloatArray,
+    som: FloatArray | None,
     diagram: FloatArray,
     table: FloatArray,
     clock: IntArray,
@@ -116,7 +110,7 @@ def train_cartpole(
     taken = 0
     written = 0
     at_start = True
-    while taken < budget and written < episodes.shape[0]:
+    while taken < budget and written < resets.shape[0]:
         if at_start:  # of this call, or of an episode
             if _look(state, origin, point):
                 return NOT_FINITE, taken, written
@@ -150,15 +144,16 @@ def train_cartpole(
         if events & OBSERVE and schedule[KIND] != INTERPRETED:
             events -= OBSERVE
             if observe_compiled(
-                diagram, cells, metric, schedule, clock[N_CELLS], point, weights, gradient
+                diagram, cells, metric, schedule, som, clock[N_CELLS], point, weights, gradient
             ):
                 events |= RESHAPE
         if events & EPISODE_END:
             episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
             episodes[written, 1] = clock[LAST_LENGTH]
             episodes[written, 2] = taken
+            for j in range(4):
+                state[j] = resets[written, j]
             written += 1
-            _reset(env_rng, reset_bound, state)
             at_start = True
             events -= EPISODE_END
         if events:
@@ -172,9 +167,8 @@ def evaluate_cartpole(
     step_reward: float,
     failure_reward: float,
     max_episode_steps: int,
-    reset_bound: float,
     state: FloatArray,
-    env_rng: np.random.Generator,
+    resets: FloatArray,
     diagram: FloatArray,
     n_cells: int,
     table: FloatArray,
@@ -185,7 +179,8 @@ def evaluate_cartpole(
     point = np.empty(4)
     for episode in range(returns.shape[0]):
         if episode > 0:
-            _reset(env_rng, reset_bound, state)
+            for j in range(4):
+                state[j] = resets[episode - 1, j]
         total = 0.0
         length = 0
         terminated = False
@@ -204,10 +199,9 @@ def collect_cartpole(
     step_reward: float,
     failure_reward: float,
     max_episode_steps: int,
-    reset_bound: float,
     state: FloatArray,
     observation: npt.NDArray[np.float32],
-    env_rng: np.random.Generator,
+    resets: FloatArray,
     budget: int,
     episodes: FloatArray,
     observations: Observations,
@@ -224,7 +218,7 @@ def collect_cartpole(
     point, origin = vectors[POINT], vectors[ORIGIN]
     taken, written = 0, 0
     at_start = True
-    while taken < budget and written < episodes.shape[0]:
+    while taken < budget and written < resets.shape[0]:
         if at_start:  # of this call, or of an episode
             for j in range(4):
                 observation[j] = state[j]
@@ -252,8 +246,9 @@ def collect_cartpole(
             episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
             episodes[written, 1] = clock[LAST_LENGTH]
             episodes[written, 2] = taken
+            for j in range(4):
+                state[j] = resets[written, j]
             written += 1
-            _reset(env_rng, reset_bound, state)
             at_start = True
             events -= EPISODE_END
         if events:
@@ -267,9 +262,8 @@ def evaluate_policy_on_cartpole(
     step_reward: float,
     failure_reward: float,
     max_episode_steps: int,
-    reset_bound: float,
     state: FloatArray,
-    env_rng: np.random.Generator,
+    resets: FloatArray,
     diagram: FloatArray,
     models: FloatArray,
     width: float,
@@ -282,7 +276,8 @@ def evaluate_policy_on_cartpole(
     values = np.empty(n_actions)
     for episode in range(returns.shape[0]):
         if episode > 0:
-            _reset(env_rng, reset_bound, state)
+            for j in range(4):
+                state[j] = resets[episode - 1, j]
         total = 0.0
         length = 0
         terminated = False
