@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import allocating, inlined
+from oda_rl._compile import allocating, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ IntArray = npt.NDArray[np.int64]
 TIE = 1e-9  # relative: values closer than that are equal
 
 
-@inlined
+@spliced
 def three_nearest(
     diagram: FloatArray, point: FloatArray
 ) -> tuple[int, int, int, float, float, float]:
@@ -54,7 +54,7 @@ def three_nearest(
     return first, second, third, a, b, c
 
 
-@inlined
+@spliced
 def action_values(
     diagram: FloatArray,
     models: FloatArray,
@@ -82,7 +82,7 @@ def action_values(
     return first
 
 
-@inlined
+@spliced
 def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     """Return the action of greatest value; among equals the one that a number in [0, 1) chooses."""
     best = 0

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import allocating, compiled, inlined
+from oda_rl._compile import allocating, compiled, spliced
 from oda_rl.agents import replay
 from oda_rl.agents.cell_policy import action_values, best_action
 from oda_rl.agents.learners import INTERPRETED, KIND, observe_compiled
@@ -63,7 +63,7 @@ def observe_and_act(
     return act(observation, diagram, table, clock, vectors, observations, steps)
 
 
-@inlined
+@spliced
 def _look(state: FloatArray, origin: FloatArray, point: FloatArray) -> int:
     # The environment returns float32.
     event = 0
@@ -106,59 +106,67 @@ def train_cartpole(
     events, steps taken, episodes written
     """
     point, origin = vectors[POINT], vectors[ORIGIN]
-    weights, gradient = vectors[WEIGHTS], vectors[GRADIENT]
-    taken = 0
-    written = 0
-    at_start = True
-    while taken < budget and written < resets.shape[0]:
-        if at_start:  # of this call, or of an episode
-            if _look(state, origin, point):
-                return NOT_FINITE, taken, written
+    taken, written = 0, 0
+    at_start = True  # of this call, or of an episode
+    reward, terminated = 0.0, False
+    while True:
+        if _look(state, origin, point):
+            return NOT_FINITE, taken, written
+        cell = assign(diagram, clock[N_CELLS], point)
+        if at_start:
             begin(observations, steps, clock, point)
-            clock[CELL] = assign(diagram, clock[N_CELLS], point)
+            clock[CELL] = cell
             at_start = False
+        else:
+            truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
+            events = learn_from(
+                table,
+                clock,
+                vectors,
+                observations,
+                steps,
+                point,
+                cell,
+                reward,
+                terminated,
+                truncated,
+            )
+            if events & OBSERVE and schedule[KIND] != INTERPRETED:
+                events -= OBSERVE
+                if observe_compiled(
+                    diagram,
+                    cells,
+                    metric,
+                    schedule,
+                    som,
+                    clock[N_CELLS],
+                    point,
+                    vectors[WEIGHTS],
+                    vectors[GRADIENT],
+                ):
+                    events |= RESHAPE
+            if events & EPISODE_END:
+                events -= EPISODE_END
+                episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
+                episodes[written, 1] = clock[LAST_LENGTH]
+                episodes[written, 2] = taken
+                for j in range(4):
+                    state[j] = resets[written, j]
+                written += 1
+                at_start = True
+            if events or taken == budget or written == resets.shape[0]:
+                return events, taken, written
+            if at_start:
+                continue
         action = choose(table, clock, vectors)
         if action < 0:
             return UNIFORMS, taken, written
         terminated = cartpole_step(parameters, state, action)
-        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
-        taken += 1
-        if _look(state, origin, point):
-            return NOT_FINITE, taken, written
-        # Not a conditional expression in the call: compiled, that takes half as long again.
+        # Not a conditional expression: compiled, that takes half as long again.
         reward = step_reward
         if terminated:
             reward = failure_reward
-        events = learn_from(
-            diagram,
-            table,
-            clock,
-            vectors,
-            observations,
-            steps,
-            point,
-            reward,
-            terminated,
-            truncated,
-        )
-        if events & OBSERVE and schedule[KIND] != INTERPRETED:
-            events -= OBSERVE
-            if observe_compiled(
-                diagram, cells, metric, schedule, som, clock[N_CELLS], point, weights, gradient
-            ):
-                events |= RESHAPE
-        if events & EPISODE_END:
-            episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
-            episodes[written, 1] = clock[LAST_LENGTH]
-            episodes[written, 2] = taken
-            for j in range(4):
-                state[j] = resets[written, j]
-            written += 1
-            at_start = True
-            events -= EPISODE_END
-        if events:
-            return events, taken, written
-    return 0, taken, written
+        taken += 1
 
 
 @allocating

@@ -186,13 +186,13 @@ def step_lanes(
                 ends = terminated[lane] or truncated[lane]
                 clock[UNDECIDED] = ends and outlasted(lane, clocks)
                 events = learn_from(
-                    diagram,
                     table,
                     clock,
                     vectors,
                     own,
                     own_steps,
                     point,
+                    assign(diagram, clock[N_CELLS], point),
                     rewards[lane],
                     terminated[lane],
                     truncated[lane],

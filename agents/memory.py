@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ _FIRST_CAPACITY = 1024
 _MARGIN = 4  # rows that are kept free: an episode of one step takes two
 
 
-@inlined
+@spliced
 def begin(
     observations: Observations, steps: FloatArray, clock: IntArray, vector: Observations
 ) -> None:
@@ -53,7 +53,7 @@ def begin(
     clock[FRESH] = 1
 
 
-@inlined
+@spliced
 def remember(
     observations: Observations,
     steps: FloatArray,

@@ -12,13 +12,13 @@ Keep points near the origin (subtract a mean): scores are differences of large n
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-@inlined
+@spliced
 def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
     """Cell of one point, shape (d,); the first of equals.
 
@@ -42,7 +42,7 @@ def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
     return cell
 
 
-@compiled
+@spliced
 def scores(diagram: FloatArray, n_cells: int, point: FloatArray, out: FloatArray) -> float:
     """Write the scores of one point to ``out[:n_cells]`` and return the smallest."""
     d = diagram.shape[1] - 1
@@ -52,7 +52,8 @@ def scores(diagram: FloatArray, n_cells: int, point: FloatArray, out: FloatArray
         for j in range(d):
             score += diagram[k, 1 + j] * point[j]
         out[k] = score
-        smallest = min(smallest, score)
+        if score < smallest:
+            smallest = score
     return smallest
 
 
