@@ -108,8 +108,17 @@ def train_cartpole(
     point, origin = vectors[POINT], vectors[ORIGIN]
     taken, written = 0, 0
     at_start = True  # of this call, or of an episode
-    reward, terminated = 0.0, False
     while True:
+        if not at_start:
+            action = choose(table, clock, vectors)
+            if action < 0:
+                return UNIFORMS, taken, written
+            terminated = cartpole_step(parameters, state, action)
+            # Not a conditional expression: compiled, that takes half as long again.
+            reward = step_reward
+            if terminated:
+                reward = failure_reward
+            taken += 1
         if _look(state, origin, point):
             return NOT_FINITE, taken, written
         cell = assign(diagram, clock[N_CELLS], point)
@@ -117,56 +126,45 @@ def train_cartpole(
             begin(observations, steps, clock, point)
             clock[CELL] = cell
             at_start = False
-        else:
-            truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
-            events = learn_from(
-                table,
-                clock,
-                vectors,
-                observations,
-                steps,
+            continue
+        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
+        events = learn_from(
+            table,
+            clock,
+            vectors,
+            observations,
+            steps,
+            point,
+            cell,
+            reward,
+            terminated,
+            truncated,
+        )
+        if events & OBSERVE and schedule[KIND] != INTERPRETED:
+            events -= OBSERVE
+            if observe_compiled(
+                diagram,
+                cells,
+                metric,
+                schedule,
+                som,
+                clock[N_CELLS],
                 point,
-                cell,
-                reward,
-                terminated,
-                truncated,
-            )
-            if events & OBSERVE and schedule[KIND] != INTERPRETED:
-                events -= OBSERVE
-                if observe_compiled(
-                    diagram,
-                    cells,
-                    metric,
-                    schedule,
-                    som,
-                    clock[N_CELLS],
-                    point,
-                    vectors[WEIGHTS],
-                    vectors[GRADIENT],
-                ):
-                    events |= RESHAPE
-            if events & EPISODE_END:
-                events -= EPISODE_END
-                episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
-                episodes[written, 1] = clock[LAST_LENGTH]
-                episodes[written, 2] = taken
-                for j in range(4):
-                    state[j] = resets[written, j]
-                written += 1
-                at_start = True
-            if events or taken == budget or written == resets.shape[0]:
-                return events, taken, written
-            if at_start:
-                continue
-        action = choose(table, clock, vectors)
-        if action < 0:
-            return UNIFORMS, taken, written
-        terminated = cartpole_step(parameters, state, action)
-        # Not a conditional expression: compiled, that takes half as long again.
-        reward = step_reward
-        if terminated:
-            reward = failure_reward
-        taken += 1
+                vectors[WEIGHTS],
+                vectors[GRADIENT],
+            ):
+                events |= RESHAPE
+        if events & EPISODE_END:
+            events -= EPISODE_END
+            episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
+            episodes[written, 1] = clock[LAST_LENGTH]
+            episodes[written, 2] = taken
+            for j in range(4):
+                state[j] = resets[written, j]
+            written += 1
+            at_start = True
+        if events or taken == budget or written == resets.shape[0]:
+            return events, taken, written
 
 
 @allocating

@@ -33,7 +33,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, spliced
+from oda_rl._compile import compiled, internal, spliced
 from oda_rl.agents.memory import Observations, begin, remember
 from oda_rl.diagram import assign
 
@@ -217,7 +217,7 @@ def clear_traces(table: FloatArray, n_cells: int, layer: int) -> None:
             table[layer, k, b] = 0.0
 
 
-@spliced
+@internal
 def learn_from(
     table: FloatArray,
     clock: IntArray,
