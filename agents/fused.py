@@ -223,32 +223,31 @@ def collect_cartpole(
     """
     point, origin = vectors[POINT], vectors[ORIGIN]
     taken, written = 0, 0
-    at_start = True
-    while taken < budget and written < resets.shape[0]:
-        if at_start:  # of this call, or of an episode
-            for j in range(4):
-                observation[j] = state[j]
-            if _look(state, origin, point):
-                return NOT_FINITE, taken, written
-            begin(observations, steps, clock, observation)
-            at_start = False
-        action = replay.choose(diagram, models, clock, vectors)
-        if action < 0:
-            return UNIFORMS, taken, written
-        terminated = cartpole_step(parameters, state, action)
-        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
-        taken += 1
+    at_start = True  # of this call, or of an episode
+    while True:
+        if not at_start:
+            action = replay.choose(diagram, models, clock, vectors)
+            if action < 0:
+                return UNIFORMS, taken, written
+            terminated = cartpole_step(parameters, state, action)
+            reward = step_reward
+            if terminated:
+                reward = failure_reward
+            taken += 1
         if _look(state, origin, point):
             return NOT_FINITE, taken, written
         for j in range(4):
             observation[j] = state[j]
-        reward = step_reward
-        if terminated:
-            reward = failure_reward
+        if at_start:
+            begin(observations, steps, clock, observation)
+            at_start = False
+            continue
+        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
         events = replay.record(
             observations, steps, clock, vectors, observation, reward, terminated, truncated
         )
         if events & EPISODE_END:
+            events -= EPISODE_END
             episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
             episodes[written, 1] = clock[LAST_LENGTH]
             episodes[written, 2] = taken
@@ -256,10 +255,8 @@ def collect_cartpole(
                 state[j] = resets[written, j]
             written += 1
             at_start = True
-            events -= EPISODE_END
-        if events:
+        if events or taken == budget or written == resets.shape[0]:
             return events, taken, written
-    return 0, taken, written
 
 
 @allocating

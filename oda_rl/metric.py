@@ -57,9 +57,8 @@ def _add_products(
         group = groups[i]
         if group >= 0:
             for j in range(left.shape[1]):
-                x = left[i, j]
                 for k in range(right.shape[1]):
-                    sums[group, j, k] += x * right[i, k]
+                    sums[group, j, k] += left[i, j] * right[i, k]
 
 
 def gradient_outer_product(
@@ -97,20 +96,18 @@ def gradient_outer_product(
            [0., 0.]])
     """
     d = points.shape[1]
-    ones = np.ones((len(points), 1))
-    rows = np.concatenate([ones, targets[:, None], points], axis=1)
-    sums = np.zeros((n_groups, 1, 2 + d))
-    _add_products(groups, ones, rows, sums)
-    counts = sums[:, 0, :1]
-    means = sums[:, 0] / np.maximum(counts, 1.0)
-    rows = rows[:, 1:] - means[groups, 1:]
-    moments = np.zeros((n_groups, 1 + d, 1 + d))
+    rows = np.concatenate([points, targets[:, None]], axis=1)
+    sums, moments = np.zeros((n_groups, 1, 1 + d)), np.zeros((n_groups, 1 + d, 1 + d))
+    _add_products(groups, np.ones((len(points), 1)), rows, sums)
+    counts = np.bincount(np.maximum(groups, -1) + 1, minlength=n_groups + 1)[1:, None]
+    means = sums[:, 0] / np.maximum(counts, 1)
+    rows -= means.take(groups, axis=0)
     _add_products(groups, rows, rows, moments)
     large = counts[:, 0] >= 2 * (d + 1)
-    whole = moments[large, 1:, 1:] * np.outer(scale, scale)
+    whole = moments[large, :d, :d] * np.outer(scale, scale)
     ridge = RIDGE * np.trace(whole, axis1=1, axis2=2) / d + _LEAST
     whole += ridge[:, None, None] * np.eye(d)
-    gradients = np.linalg.solve(whole, (moments[large, 1:, 0] * scale)[:, :, None])[:, :, 0]
+    gradients = np.linalg.solve(whole, (moments[large, :d, d] * scale)[:, :, None])[:, :, 0]
     return np.asarray((counts[large] * gradients).T @ gradients)
 
 
