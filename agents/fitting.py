@@ -414,9 +414,7 @@ class _Regression:
         n, d = codevectors.shape
         size = n_actions + d
         moments = np.zeros((n, size, size))
-        add_moments(
-            points, cells, weights, labels, steps, codevectors, moments, np.empty(d)
-        )
+        add_moments(points, cells, weights, labels, steps, codevectors, moments, np.empty(d))
         diagonal = np.einsum("kii->ki", moments)
         slopes = diagonal[:, n_actions:]
         slopes += 10.0 * width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6

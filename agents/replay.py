@@ -64,9 +64,10 @@ def choose(diagram: FloatArray, models: FloatArray, clock: IntArray, vectors: Fl
     One uniform decides whether to explore, which action, for how many steps, and between equals.
     """
     clock[DREW] = 0
+    action: int = clock[ACTION]
     if clock[HELD] > 0:
         clock[HELD] -= 1
-        return int(clock[ACTION])
+        return action
     i = clock[NEXT_UNIFORM]
     if i == vectors.shape[1]:
         return -UNIFORMS
@@ -86,7 +87,7 @@ def choose(diagram: FloatArray, models: FloatArray, clock: IntArray, vectors: Fl
         action_values(diagram, models, vectors[SETTINGS, WIDTH], vectors[POINT], values)
         action = best_action(values, n_actions, (uniform - epsilon) / (1.0 - epsilon))
     clock[ACTION] = action
-    return int(action)
+    return action
 
 
 @spliced

@@ -49,9 +49,7 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
 
 
 @compiled
-def _add_products(
-    groups: IntArray, left: FloatArray, right: FloatArray, sums: FloatArray
-) -> None:
+def _add_products(groups: IntArray, left: FloatArray, right: FloatArray, sums: FloatArray) -> None:
     """Add the outer product of rows, shape (n, l) and (n, r), to that of their group, (G, l, r)."""
     for i in range(groups.shape[0]):
         group = groups[i]
