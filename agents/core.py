@@ -214,6 +214,7 @@ class Core:
         Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
         (return, length).
         """
+        cells, matrix, schedule, som = self.partition.learner
         n = len(step.rewards)
         assert n == self.n_lanes  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
@@ -227,7 +228,10 @@ class Core:
                 ended,
                 *self.trials.played,
                 *self.lanes,
-                *self.partition.learner,
+                cells,
+                matrix,
+                schedule,
+                som,
                 self.partition.diagram,
                 self.table,
                 self.clock,
@@ -282,9 +286,9 @@ class Core:
         """
         if code != -ql.OBSERVE:
             return code
-        learner = self.partition.learner
-        if learner.schedule[KIND] != INTERPRETED:
-            return observe_and_act(vector, *learner, *self.arrays)
+        cells, matrix, schedule, som = self.partition.learner
+        if schedule[KIND] != INTERPRETED:
+            return observe_and_act(vector, cells, matrix, schedule, som, *self.arrays)
         self.attend(ql.OBSERVE, "")
         return ql.act(vector, *self.arrays)
 

@@ -135,17 +135,25 @@ def train_fused(core: Core, dynamics: CompiledCartPole, total: int, one_by_one: 
 
     ``one_by_one`` yields after each episode.
     """
+    parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
+    cells, metric, schedule, som = core.partition.learner
     state, resets = dynamics.read_state(), Resets(dynamics)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
         events, taken, written = train_cartpole(
-            *dynamics.arguments,
+            parameters,
+            step_reward,
+            failure_reward,
+            max_episode_steps,
             state,
             resets.states(len(room)),
             min(_FUSED_STEPS, total - steps),
             room,
-            *core.partition.learner,
+            cells,
+            metric,
+            schedule,
+            som,
             *core.arrays,
         )
         resets.pass_by(written)
@@ -165,13 +173,17 @@ def train_fitted(
     core: FittedCore, dynamics: CompiledCartPole, total: int, one_by_one: bool
 ) -> Progress:
     """Do for a fitted agent what :func:`train_fused` does for an online one."""
+    parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
     state, resets = dynamics.read_state(), Resets(dynamics)
     observation = np.empty(4, dtype=np.float32)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
         events, taken, written = collect_cartpole(
-            *dynamics.arguments,
+            parameters,
+            step_reward,
+            failure_reward,
+            max_episode_steps,
             state,
             observation,
             resets.states(len(room)),

@@ -14,7 +14,7 @@ _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "no_cfunc_wra
 _NO_ALLOCATION: dict[str, Any] = {**_OPTIONS, "_nrt": False}
 
 
-class _Uncollected(event.Listener):  # type: ignore[misc]  # numba has no types
+class _Uncollected(event.Listener):
     """Keeps the garbage collector from searching, a tenth of the time, while numba compiles."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class _Uncollected(event.Listener):  # type: ignore[misc]  # numba has no types
             gc.enable()
 
 
-event.register("numba:compile", _Uncollected())
+event.register("numba:compile", _Uncollected())  # type: ignore[no-untyped-call]
 
 
 def compiled(function: F) -> F:
