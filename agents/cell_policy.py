@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import allocating, inlined
+from oda_rl._compile import compiled, inlined, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ IntArray = npt.NDArray[np.int64]
 TIE = 1e-9  # relative: values closer than that are equal
 
 
-@inlined
+@spliced
 def three_nearest(
     diagram: FloatArray, point: FloatArray
 ) -> tuple[int, int, int, float, float, float]:
@@ -103,7 +103,7 @@ def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     return best
 
 
-@allocating
+@compiled
 def evaluate_batch(
     points: FloatArray,
     diagram: FloatArray,
@@ -112,10 +112,13 @@ def evaluate_batch(
     cells: IntArray,
     actions: IntArray,
     values: FloatArray,
+    scratch: FloatArray,
 ) -> None:
-    """Write nearest cell, greedy action and its value, all (n,), of points, shape (n, d)."""
+    """Write nearest cell, greedy action and its value, all (n,), of points, shape (n, d).
+
+    ``scratch`` has room for the values of all actions.
+    """
     n_actions = models.shape[1] - diagram.shape[1]
-    scratch = np.empty(n_actions)
     for i in range(points.shape[0]):
         cells[i] = action_values(diagram, models, width, points[i], scratch)
         actions[i] = best_action(scratch, n_actions, 0.0)
@@ -166,8 +169,10 @@ class CellPolicy:
         """Nearest cell, greedy action and its value, all of shape (n,), of observations, (n, d)."""
         points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
         cells, actions = np.empty((2, len(points)), dtype=np.int64)
-        values = np.empty(len(points))
-        evaluate_batch(points, self.diagram, self.models, self.width, cells, actions, values)
+        values, scratch = np.empty(len(points)), np.empty(self.n_actions)
+        evaluate_batch(
+            points, self.diagram, self.models, self.width, cells, actions, values, scratch
+        )
         return cells, actions, values
 
     @property

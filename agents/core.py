@@ -195,7 +195,8 @@ class Core:
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished."""
-        ql.begin_episode(self.clock, self.vectors)
+        self.settings[ql.EPISODE_RETURN] = 0.0
+        self.clock[ql.EPISODE_LENGTH] = 0
         self.lanes.begin_episodes()
         self.table[ql.TRACES :] = 0.0
 
@@ -213,6 +214,7 @@ class Core:
         Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
         (return, length).
         """
+        cells, matrix, schedule, som = self.partition.learner
         n = len(step.rewards)
         assert n == self.n_lanes  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
@@ -226,7 +228,10 @@ class Core:
                 ended,
                 *self.trials.played,
                 *self.lanes,
-                *self.partition.learner,
+                cells,
+                matrix,
+                schedule,
+                som,
                 self.partition.diagram,
                 self.table,
                 self.clock,
@@ -281,9 +286,9 @@ class Core:
         """
         if code != -ql.OBSERVE:
             return code
-        cells, matrix, schedule = self.partition.learner
+        cells, matrix, schedule, som = self.partition.learner
         if schedule[KIND] != INTERPRETED:
-            return observe_and_act(vector, cells, matrix, schedule, *self.arrays)
+            return observe_and_act(vector, cells, matrix, schedule, som, *self.arrays)
         self.attend(ql.OBSERVE, "")
         return ql.act(vector, *self.arrays)
 
@@ -317,17 +322,16 @@ class Core:
 
     def _observe(self) -> None:
         """Show the slow timescale the current point."""
-        diagram, (cells, matrix, schedule) = self.partition.diagram, self.partition.learner
-        if schedule[KIND] == INTERPRETED:
+        diagram, learner = self.partition.diagram, self.partition.learner
+        if learner.schedule[KIND] == INTERPRETED:
             before = diagram.copy()  # of the cells that the table is about
             lineage = self.partition.observe(self._point)
             if lineage is not None:
                 self._learn_metric(before)
                 self._carry(lineage)
         else:
-            arrays = diagram, cells, matrix, schedule
             rows = (self.vectors[row] for row in (ql.POINT, ql.WEIGHTS, ql.GRADIENT))
-            if observe_compiled(*arrays, self.n_cells, *rows):
+            if observe_compiled(diagram, *learner, self.n_cells, *rows):
                 self._reshape()
 
     def _reshape(self) -> None:

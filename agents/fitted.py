@@ -264,7 +264,7 @@ class FittedQAgent(Agent):
         evaluate_policy_on_cartpole(
             *dynamics.arguments,
             dynamics.read_state(),
-            dynamics.env.np_random,
+            dynamics.draw_states(dynamics.env.np_random, n_episodes - 1),
             policy.diagram,
             policy.models,
             policy.width,

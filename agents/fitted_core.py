@@ -104,7 +104,8 @@ class FittedCore:
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; their steps are remembered."""
-        ql.begin_episode(self.clock, self.vectors)
+        self.settings[ql.EPISODE_RETURN] = 0.0
+        self.clock[ql.EPISODE_LENGTH] = 0
         self.clock[replay.HELD] = 0
         self._whole = True
         self.leave_lanes()

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import annealing, metric
-from oda_rl._compile import allocating, compiled
+from oda_rl._compile import compiled
 from oda_rl.agents.action_codevectors import CodevectorPolicy, TakenActions, place
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
@@ -101,7 +101,7 @@ def assign_three(
         weights[i, 2] = far / total if far > _LEAST_WEIGHT * total else 0.0
 
 
-@allocating
+@compiled
 def add_moments(
     points: npt.NDArray[np.float32],
     cells: npt.NDArray[np.uint16],
@@ -110,15 +110,15 @@ def add_moments(
     steps: FloatArray,
     codevectors: FloatArray,
     moments: FloatArray,
+    x: FloatArray,
 ) -> None:
     """Add w z zᵀ to the upper triangles of moments, shape (K, A + d, A + d).
 
     z has a one for the action of a step, and y - c; ``labels``, shape (n, 3), say which action that
-    is in each of the three cells.
+    is in each of the three cells. ``x``, shape (d,), is scratch.
     """
     d = points.shape[1]
     n_actions = moments.shape[1] - d
-    x = np.empty(d)
     for i in range(points.shape[0]):
         if steps[i, MARK] != GOES_ON:
             continue
@@ -189,7 +189,11 @@ def sweep(
                 own = u * theta[one, a] + v * theta[two, a] + w * theta[three, a]
                 if own > largest:
                     largest, best = own, a
-            value = min(max(common + largest, low), high)
+            value = common + largest
+            if value < low:
+                value = low
+            elif value > high:
+                value = high
             change += abs(value - values[i])
             values[i] = value
         if mark == CUT:
@@ -410,7 +414,7 @@ class _Regression:
         n, d = codevectors.shape
         size = n_actions + d
         moments = np.zeros((n, size, size))
-        add_moments(points, cells, weights, labels, steps, codevectors, moments)
+        add_moments(points, cells, weights, labels, steps, codevectors, moments, np.empty(d))
         diagonal = np.einsum("kii->ki", moments)
         slopes = diagonal[:, n_actions:]
         slopes += 10.0 * width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import allocating, compiled, inlined
+from oda_rl._compile import allocating, compiled, spliced
 from oda_rl.agents import replay
 from oda_rl.agents.cell_policy import action_values, best_action
 from oda_rl.agents.learners import INTERPRETED, KIND, observe_compiled
@@ -43,6 +43,7 @@ def observe_and_act(
     cells: FloatArray,
     metric: FloatArray,
     schedule: FloatArray,
+    som: FloatArray | None,
     diagram: FloatArray,
     table: FloatArray,
     clock: IntArray,
@@ -56,20 +57,13 @@ def observe_and_act(
     """
     weights, gradient = vectors[WEIGHTS], vectors[GRADIENT]
     if observe_compiled(
-        diagram, cells, metric, schedule, clock[N_CELLS], vectors[POINT], weights, gradient
+        diagram, cells, metric, schedule, som, clock[N_CELLS], vectors[POINT], weights, gradient
     ):
         return -RESHAPE
     return act(observation, diagram, table, clock, vectors, observations, steps)
 
 
-@inlined
-def _reset(rng: np.random.Generator, bound: float, state: FloatArray) -> None:
-    # The same draws as Generator.uniform(-bound, bound, size=4).
-    for j in range(4):
-        state[j] = -bound + (bound - -bound) * rng.random()
-
-
-@inlined
+@spliced
 def _look(state: FloatArray, origin: FloatArray, point: FloatArray) -> int:
     # The environment returns float32.
     event = 0
@@ -87,14 +81,14 @@ def train_cartpole(
     step_reward: float,
     failure_reward: float,
     max_episode_steps: int,
-    reset_bound: float,
     state: FloatArray,
-    env_rng: np.random.Generator,
+    resets: FloatArray,
     budget: int,
     episodes: FloatArray,
     cells: FloatArray,
     metric: FloatArray,
     schedule: FloatArray,
+    som: FloatArray | None,
     diagram: FloatArray,
     table: FloatArray,
     clock: IntArray,
@@ -112,37 +106,36 @@ def train_cartpole(
     events, steps taken, episodes written
     """
     point, origin = vectors[POINT], vectors[ORIGIN]
-    weights, gradient = vectors[WEIGHTS], vectors[GRADIENT]
-    taken = 0
-    written = 0
-    at_start = True
-    while taken < budget and written < episodes.shape[0]:
-        if at_start:  # of this call, or of an episode
-            if _look(state, origin, point):
-                return NOT_FINITE, taken, written
-            begin(observations, steps, clock, point)
-            clock[CELL] = assign(diagram, clock[N_CELLS], point)
-            at_start = False
-        action = choose(table, clock, vectors)
-        if action < 0:
-            return UNIFORMS, taken, written
-        terminated = cartpole_step(parameters, state, action)
-        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
-        taken += 1
+    taken, written = 0, 0
+    at_start = True  # of this call, or of an episode
+    while True:
+        if not at_start:
+            action = choose(table, clock, vectors)
+            if action < 0:
+                return UNIFORMS, taken, written
+            terminated = cartpole_step(parameters, state, action)
+            # Not a conditional expression: compiled, that takes half as long again.
+            reward = step_reward
+            if terminated:
+                reward = failure_reward
+            taken += 1
         if _look(state, origin, point):
             return NOT_FINITE, taken, written
-        # Not a conditional expression in the call: compiled, that takes half as long again.
-        reward = step_reward
-        if terminated:
-            reward = failure_reward
+        cell = assign(diagram, clock[N_CELLS], point)
+        if at_start:
+            begin(observations, steps, clock, point)
+            clock[CELL] = cell
+            at_start = False
+            continue
+        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
         events = learn_from(
-            diagram,
             table,
             clock,
             vectors,
             observations,
             steps,
             point,
+            cell,
             reward,
             terminated,
             truncated,
@@ -150,20 +143,28 @@ def train_cartpole(
         if events & OBSERVE and schedule[KIND] != INTERPRETED:
             events -= OBSERVE
             if observe_compiled(
-                diagram, cells, metric, schedule, clock[N_CELLS], point, weights, gradient
+                diagram,
+                cells,
+                metric,
+                schedule,
+                som,
+                clock[N_CELLS],
+                point,
+                vectors[WEIGHTS],
+                vectors[GRADIENT],
             ):
                 events |= RESHAPE
         if events & EPISODE_END:
+            events -= EPISODE_END
             episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
             episodes[written, 1] = clock[LAST_LENGTH]
             episodes[written, 2] = taken
+            for j in range(4):
+                state[j] = resets[written, j]
             written += 1
-            _reset(env_rng, reset_bound, state)
             at_start = True
-            events -= EPISODE_END
-        if events:
+        if events or taken == budget or written == resets.shape[0]:
             return events, taken, written
-    return 0, taken, written
 
 
 @allocating
@@ -172,9 +173,8 @@ def evaluate_cartpole(
     step_reward: float,
     failure_reward: float,
     max_episode_steps: int,
-    reset_bound: float,
     state: FloatArray,
-    env_rng: np.random.Generator,
+    resets: FloatArray,
     diagram: FloatArray,
     n_cells: int,
     table: FloatArray,
@@ -185,7 +185,8 @@ def evaluate_cartpole(
     point = np.empty(4)
     for episode in range(returns.shape[0]):
         if episode > 0:
-            _reset(env_rng, reset_bound, state)
+            for j in range(4):
+                state[j] = resets[episode - 1, j]
         total = 0.0
         length = 0
         terminated = False
@@ -204,10 +205,9 @@ def collect_cartpole(
     step_reward: float,
     failure_reward: float,
     max_episode_steps: int,
-    reset_bound: float,
     state: FloatArray,
     observation: npt.NDArray[np.float32],
-    env_rng: np.random.Generator,
+    resets: FloatArray,
     budget: int,
     episodes: FloatArray,
     observations: Observations,
@@ -223,42 +223,40 @@ def collect_cartpole(
     """
     point, origin = vectors[POINT], vectors[ORIGIN]
     taken, written = 0, 0
-    at_start = True
-    while taken < budget and written < episodes.shape[0]:
-        if at_start:  # of this call, or of an episode
-            for j in range(4):
-                observation[j] = state[j]
-            if _look(state, origin, point):
-                return NOT_FINITE, taken, written
-            begin(observations, steps, clock, observation)
-            at_start = False
-        action = replay.choose(diagram, models, clock, vectors)
-        if action < 0:
-            return UNIFORMS, taken, written
-        terminated = cartpole_step(parameters, state, action)
-        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
-        taken += 1
+    at_start = True  # of this call, or of an episode
+    while True:
+        if not at_start:
+            action = replay.choose(diagram, models, clock, vectors)
+            if action < 0:
+                return UNIFORMS, taken, written
+            terminated = cartpole_step(parameters, state, action)
+            reward = step_reward
+            if terminated:
+                reward = failure_reward
+            taken += 1
         if _look(state, origin, point):
             return NOT_FINITE, taken, written
         for j in range(4):
             observation[j] = state[j]
-        reward = step_reward
-        if terminated:
-            reward = failure_reward
+        if at_start:
+            begin(observations, steps, clock, observation)
+            at_start = False
+            continue
+        truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
         events = replay.record(
             observations, steps, clock, vectors, observation, reward, terminated, truncated
         )
         if events & EPISODE_END:
+            events -= EPISODE_END
             episodes[written, 0] = vectors[SETTINGS, LAST_RETURN]
             episodes[written, 1] = clock[LAST_LENGTH]
             episodes[written, 2] = taken
+            for j in range(4):
+                state[j] = resets[written, j]
             written += 1
-            _reset(env_rng, reset_bound, state)
             at_start = True
-            events -= EPISODE_END
-        if events:
+        if events or taken == budget or written == resets.shape[0]:
             return events, taken, written
-    return 0, taken, written
 
 
 @allocating
@@ -267,9 +265,8 @@ def evaluate_policy_on_cartpole(
     step_reward: float,
     failure_reward: float,
     max_episode_steps: int,
-    reset_bound: float,
     state: FloatArray,
-    env_rng: np.random.Generator,
+    resets: FloatArray,
     diagram: FloatArray,
     models: FloatArray,
     width: float,
@@ -282,7 +279,8 @@ def evaluate_policy_on_cartpole(
     values = np.empty(n_actions)
     for episode in range(returns.shape[0]):
         if episode > 0:
-            _reset(env_rng, reset_bound, state)
+            for j in range(4):
+                state[j] = resets[episode - 1, j]
         total = 0.0
         length = 0
         terminated = False

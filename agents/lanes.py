@@ -141,6 +141,7 @@ def step_lanes(
     cells: FloatArray,
     metric: FloatArray,
     schedule: FloatArray,
+    som: FloatArray | None,
     diagram: FloatArray,
     table: FloatArray,
     clock: IntArray,
@@ -185,13 +186,13 @@ def step_lanes(
                 ends = terminated[lane] or truncated[lane]
                 clock[UNDECIDED] = ends and outlasted(lane, clocks)
                 events = learn_from(
-                    diagram,
                     table,
                     clock,
                     vectors,
                     own,
                     own_steps,
                     point,
+                    assign(diagram, clock[N_CELLS], point),
                     rewards[lane],
                     terminated[lane],
                     truncated[lane],
@@ -203,6 +204,7 @@ def step_lanes(
                     cells,
                     metric,
                     schedule,
+                    som,
                     clock[N_CELLS],
                     point,
                     vectors[WEIGHTS],

@@ -12,9 +12,12 @@ FloatArray = npt.NDArray[np.float64]
 
 # Slots of a learner's schedule, and the kinds of learner.
 KIND, TEMPERATURE, SAMPLES, SAMPLES_NEEDED = range(4)
-ROWS, COLUMNS, PERIODIC, RATE, WIDTH, RATE_DECAY, WIDTH_DECAY = range(4, 11)  # of a map
 N_SCHEDULE = 11
 RESTING, INTERPRETED, ANNEALING, MAPPING = 0.0, 1.0, 2.0, 3.0
+
+# Slots of a map, which are the schedule's last ones.
+ROWS, COLUMNS, PERIODIC, RATE, WIDTH, RATE_DECAY, WIDTH_DECAY = range(7)
+N_SOM = 7
 
 
 class Learner(NamedTuple):
@@ -23,6 +26,8 @@ class Learner(NamedTuple):
     cells: FloatArray
     metric: FloatArray
     schedule: FloatArray
+    som: FloatArray | None = None
+    """Slots of a self-organising map; where there is none, its branch is not compiled."""
 
 
 def new_schedule(kind: float) -> FloatArray:
@@ -43,6 +48,7 @@ def observe_compiled(
     cells: FloatArray,
     metric: FloatArray,
     schedule: FloatArray,
+    som: FloatArray | None,
     n_cells: int,
     point: FloatArray,
     weights: FloatArray,
@@ -52,33 +58,28 @@ def observe_compiled(
 
     At a temperature level of annealing the m-th sample has step size 1/(m + 1).
     """
-    schedule[SAMPLES] += 1.0
-    if schedule[KIND] == ANNEALING:
+    samples = schedule[SAMPLES] + 1.0
+    schedule[SAMPLES] = samples
+    if som is None:
+        step = 1.0 / (samples + 1.0)
+        temperature = schedule[TEMPERATURE]
         annealing.observe(
-            diagram,
-            cells,
-            metric,
-            n_cells,
-            point,
-            schedule[TEMPERATURE],
-            1.0 / (schedule[SAMPLES] + 1.0),
-            weights,
-            gradient,
+            diagram, cells, metric, n_cells, point, temperature, step, weights, gradient
         )
     else:
         neighbourhood.observe(
             diagram,
             cells,
             metric,
-            int(schedule[ROWS]),
-            int(schedule[COLUMNS]),
-            schedule[PERIODIC] > 0.0,
+            int(som[ROWS]),
+            int(som[COLUMNS]),
+            som[PERIODIC] > 0.0,
             point,
-            schedule[RATE],
-            schedule[WIDTH],
+            som[RATE],
+            som[WIDTH],
             weights,
             gradient,
         )
-        schedule[RATE] *= schedule[RATE_DECAY]
-        schedule[WIDTH] *= schedule[WIDTH_DECAY]
-    return bool(schedule[SAMPLES] >= schedule[SAMPLES_NEEDED])
+        som[RATE] *= som[RATE_DECAY]
+        som[WIDTH] *= som[WIDTH_DECAY]
+    return bool(samples >= schedule[SAMPLES_NEEDED])

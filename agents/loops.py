@@ -21,7 +21,7 @@ from oda_rl.agents.lanes import Lanes, VectorStep
 from oda_rl.agents.refusal import BAD_STEP
 from oda_rl.agents.spaces import Interface
 from oda_rl.agents.training import Interrupt
-from oda_rl.envs.dynamics import CompiledCartPole
+from oda_rl.envs.dynamics import CompiledCartPole, Resets
 
 FloatArray = npt.NDArray[np.float64]
 Progress = Iterator[tuple[int, FloatArray]]
@@ -135,9 +135,9 @@ def train_fused(core: Core, dynamics: CompiledCartPole, total: int, one_by_one: 
 
     ``one_by_one`` yields after each episode.
     """
-    parameters, step_reward, failure_reward, max_episode_steps, reset_bound = dynamics.arguments
-    cells, metric, schedule = core.partition.learner
-    state = dynamics.read_state()
+    parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
+    cells, metric, schedule, som = core.partition.learner
+    state, resets = dynamics.read_state(), Resets(dynamics)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
@@ -146,16 +146,17 @@ def train_fused(core: Core, dynamics: CompiledCartPole, total: int, one_by_one: 
             step_reward,
             failure_reward,
             max_episode_steps,
-            reset_bound,
             state,
-            dynamics.env.np_random,
+            resets.states(len(room)),
             min(_FUSED_STEPS, total - steps),
             room,
             cells,
             metric,
             schedule,
+            som,
             *core.arrays,
         )
+        resets.pass_by(written)
         steps += taken
         if events:
             core.attend(events, "the environment's state")
@@ -172,8 +173,8 @@ def train_fitted(
     core: FittedCore, dynamics: CompiledCartPole, total: int, one_by_one: bool
 ) -> Progress:
     """Do for a fitted agent what :func:`train_fused` does for an online one."""
-    parameters, step_reward, failure_reward, max_episode_steps, reset_bound = dynamics.arguments
-    state = dynamics.read_state()
+    parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
+    state, resets = dynamics.read_state(), Resets(dynamics)
     observation = np.empty(4, dtype=np.float32)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
@@ -183,14 +184,14 @@ def train_fitted(
             step_reward,
             failure_reward,
             max_episode_steps,
-            reset_bound,
             state,
             observation,
-            dynamics.env.np_random,
+            resets.states(len(room)),
             min(_FUSED_STEPS, total - steps),
             room,
             *core.arrays,
         )
+        resets.pass_by(written)
         steps += taken
         core.note_episodes(room[:written])
         if events:

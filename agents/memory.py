@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ _FIRST_CAPACITY = 1024
 _MARGIN = 4  # rows that are kept free: an episode of one step takes two
 
 
-@inlined
+@spliced
 def begin(
     observations: Observations, steps: FloatArray, clock: IntArray, vector: Observations
 ) -> None:
@@ -53,7 +53,7 @@ def begin(
     clock[FRESH] = 1
 
 
-@inlined
+@spliced
 def remember(
     observations: Observations,
     steps: FloatArray,
@@ -95,18 +95,18 @@ def watkins_targets(
     ``values`` are those of the greedy actions. Where the next action taken was not greedy, the
     return ends with the value; rows without a step keep their value (0 after the end).
     """
-    n = steps.shape[0]
-    for i in range(n - 1, -1, -1):
-        if steps[i, MARK] != GOES_ON:
-            targets[i] = 0.0 if steps[i, MARK] == TERMINAL else values[i]
-            continue
-        future = targets[i + 1]
-        if steps[i + 1, MARK] == GOES_ON:
-            if greedy[i + 1] == steps[i + 1, ACTION]:
-                future = (1.0 - trace_decay) * values[i + 1] + trace_decay * future
-            else:
-                future = values[i + 1]
-        targets[i] = steps[i, REWARD] + discount * future
+    future = 0.0  # what leading to the row that was done last is worth
+    for i in range(steps.shape[0] - 1, -1, -1):
+        value = values[i]
+        if steps[i, MARK] == GOES_ON:
+            target = steps[i, REWARD] + discount * future
+            future = value
+            if greedy[i] == steps[i, ACTION]:
+                future = (1.0 - trace_decay) * value + trace_decay * target
+        else:
+            target = 0.0 if steps[i, MARK] == TERMINAL else value
+            future = target
+        targets[i] = target
 
 
 @compiled
@@ -118,7 +118,10 @@ def discounted_returns(steps: FloatArray, discount: float) -> tuple[float, float
             future = 0.0
             continue
         future = steps[i, REWARD] + discount * future
-        most, least = max(most, future), min(least, future)
+        if future > most:
+            most = future
+        elif future < least:
+            least = future
     return most, least
 
 

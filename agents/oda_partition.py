@@ -97,7 +97,7 @@ class ODAPartition:
 
     def start(self, scaling: Scaling) -> None:
         """Begin with a pair of codevectors at the origin, at the initial temperature."""
-        cells, _, schedule = self.learner
+        cells, _, schedule, _ = self.learner
         self.n_cells = 1
         cells[0] = 0.0
         cells[0, 0] = 1.0
@@ -118,15 +118,12 @@ class ODAPartition:
 
     def observe(self, point: FloatArray) -> Lineage | None:
         """Learn from one point; see :class:`Partition`."""
-        cells, metric, schedule = self.learner
-        due = observe_compiled(
-            self.diagram, cells, metric, schedule, self.n_cells, point, *self._scratch
-        )
+        due = observe_compiled(self.diagram, *self.learner, self.n_cells, point, *self._scratch)
         return self.reshape() if due else None
 
     def reshape(self) -> Lineage:
         """End a temperature level: prune, merge, cool, and split unless annealing is over."""
-        cells, metric, schedule = self.learner
+        cells, metric, schedule, _ = self.learner
         lineage = annealing.prune_and_merge(
             cells,
             metric,

@@ -33,7 +33,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, internal, spliced
 from oda_rl.agents.memory import Observations, begin, remember
 from oda_rl.diagram import assign
 
@@ -106,7 +106,7 @@ SMALLEST_TRACE = 1e-3
 LARGEST = 1e150  # of an observation's components, whose squares are summed
 
 
-@inlined
+@spliced
 def load_point(observation: Observations, vectors: FloatArray, d: int) -> int:
     """Make an observation, minus the origin, the current point; returns an event if it is bad."""
     if observation.shape[0] != d:
@@ -120,7 +120,7 @@ def load_point(observation: Observations, vectors: FloatArray, d: int) -> int:
     return event
 
 
-@inlined
+@spliced
 def greedy_action(table: FloatArray, cell: int) -> int:
     """Return the action of largest Q-value in a cell; the first of equals."""
     best = 0
@@ -130,7 +130,7 @@ def greedy_action(table: FloatArray, cell: int) -> int:
     return best
 
 
-@inlined
+@spliced
 def choose(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
     """Epsilon-greedy action for the current cell, or minus the event that prevents it.
 
@@ -139,7 +139,7 @@ def choose(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
     return explore(greedy_action(table, clock[CELL]), table.shape[2], clock, vectors)
 
 
-@inlined
+@spliced
 def explore(best: int, n_actions: int, clock: IntArray, vectors: FloatArray) -> int:
     """Choose an action with the random number that is due; ``best`` is the greedy one."""
     action = best
@@ -155,19 +155,15 @@ def explore(best: int, n_actions: int, clock: IntArray, vectors: FloatArray) -> 
             )
         uniform = vectors[UNIFORM, i]
         if uniform < epsilon:
-            action = min(int(uniform / epsilon * n_actions), n_actions - 1)
+            action = int(uniform / epsilon * n_actions)
+            if action == n_actions:  # rounded up
+                action -= 1
     clock[GREEDY_ACTION] = best
     clock[ACTION] = action
     return action
 
 
-@inlined
-def _step_size(visits: float, vectors: FloatArray) -> float:
-    power = math.exp(-vectors[SETTINGS, STEP_EXPONENT] * math.log(visits))  # half the time of **
-    return max(float(vectors[SETTINGS, MIN_STEP_SIZE]), power)
-
-
-@inlined
+@spliced
 def update_values(
     table: FloatArray,
     clock: IntArray,
@@ -181,26 +177,30 @@ def update_values(
     The traces of the cell's other actions are cleared (Singh and Sutton 1996), and all traces if
     the action was not greedy. The value after a terminal step is 0.
     """
+    settings = vectors[SETTINGS]
     n_cells, cell, action = clock[N_CELLS], clock[CELL], clock[ACTION]
     n_actions = table.shape[2]
     target = reward
     if not terminated:
         best = greedy_action(table, next_cell)
-        target += vectors[SETTINGS, DISCOUNT] * table[VALUES, next_cell, best]
+        target += settings[DISCOUNT] * table[VALUES, next_cell, best]
     error = target - table[VALUES, cell, action]
     visits = table[VISITS, cell, action] + 1.0
     table[VISITS, cell, action] = visits
-    table[STEP_SIZES, cell, action] = _step_size(visits, vectors)
-    if vectors[SETTINGS, TRACE_DECAY] == 0.0:
-        table[VALUES, cell, action] += table[STEP_SIZES, cell, action] * error
+    step_size = math.exp(-settings[STEP_EXPONENT] * math.log(visits))  # half the time of **
+    if step_size < settings[MIN_STEP_SIZE]:
+        step_size = settings[MIN_STEP_SIZE]
+    table[STEP_SIZES, cell, action] = step_size
+    if settings[TRACE_DECAY] == 0.0:
+        table[VALUES, cell, action] += step_size * error
         return
     traces = TRACES + clock[LANE]
     if action != clock[GREEDY_ACTION]:
-        clear_traces(table, n_cells, clock[LANE])
+        clear_traces(table, n_cells, traces)
     for other in range(n_actions):
         table[traces, cell, other] = 0.0
     table[traces, cell, action] = 1.0
-    decay = vectors[SETTINGS, DISCOUNT] * vectors[SETTINGS, TRACE_DECAY]
+    decay = settings[DISCOUNT] * settings[TRACE_DECAY]
     for k in range(n_cells):
         for b in range(n_actions):
             trace = table[traces, k, b]
@@ -209,86 +209,78 @@ def update_values(
             table[traces, k, b] = trace if trace > SMALLEST_TRACE else 0.0
 
 
-@compiled
-def clear_traces(table: FloatArray, n_cells: int, lane: int) -> None:
-    """Forget which state-action pairs led here in one of the environments."""
+@spliced
+def clear_traces(table: FloatArray, n_cells: int, layer: int) -> None:
+    """Forget which state-action pairs led here in the environment with that layer of traces."""
     for k in range(n_cells):
         for b in range(table.shape[2]):
-            table[TRACES + lane, k, b] = 0.0
+            table[layer, k, b] = 0.0
 
 
-@inlined
+@internal
 def learn_from(
-    diagram: FloatArray,
     table: FloatArray,
     clock: IntArray,
     vectors: FloatArray,
     observations: FloatArray,
     steps: FloatArray,
     point: FloatArray,
+    next_cell: int,
     reward: float,
     terminated: bool,
     truncated: bool,
 ) -> int:
     """Learn from the step that led to ``point``, a view of its row of ``vectors``; returns events.
 
-    Afterwards that point is the current one.
+    Afterwards that point is the current one, and ``next_cell``, where it lies, the current cell.
     """
     if reward - reward != 0.0:
         return NOT_FINITE
     events = 0
-    next_cell = assign(diagram, clock[N_CELLS], point)
     clock[STEPS] += 1
     clock[STEPS_SINCE_START] += 1
     clock[EPISODE_LENGTH] += 1
     vectors[SETTINGS, EPISODE_RETURN] += reward
     remember(observations, steps, clock, clock[ACTION], reward, point, terminated)
-    if clock[PHASE] == LEARNING:
+    phase = clock[PHASE]
+    if phase == LEARNING:
         update_values(table, clock, vectors, next_cell, reward, terminated)
         if clock[LEARNER_ACTIVE]:
-            clock[COUNTDOWN] -= 1
-            if clock[COUNTDOWN] == 0:
-                clock[COUNTDOWN] = clock[OBSERVE_EVERY]
-                events |= OBSERVE
-    elif clock[PHASE] == WARMUP and clock[STEPS_SINCE_START] >= clock[WARMUP_STEPS]:
-        events |= WARM
+            countdown = clock[COUNTDOWN] - 1
+            if countdown == 0:
+                countdown = clock[OBSERVE_EVERY]
+                events = OBSERVE
+            clock[COUNTDOWN] = countdown
+    elif phase == WARMUP and clock[STEPS_SINCE_START] >= clock[WARMUP_STEPS]:
+        events = WARM
     clock[CELL] = next_cell
     if terminated or truncated:
         events |= _end_episode(table, clock, vectors)
     return events
 
 
-@compiled
+@spliced
 def _end_episode(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
     events = EPISODE_END
-    solved = vectors[SETTINGS, EPISODE_RETURN] >= vectors[SETTINGS, SOLVED_RETURN]
-    if clock[PHASE] != WARMUP:
-        if solved:
-            clock[STREAK] = max(clock[STREAK], 0) + 1
+    settings, phase = vectors[SETTINGS], clock[PHASE]
+    if phase != WARMUP:
+        streak, wanted = clock[STREAK], clock[SOLVED_EPISODES]
+        if settings[EPISODE_RETURN] >= settings[SOLVED_RETURN]:
+            streak = 1 if streak < 0 else streak + 1
         elif not clock[UNDECIDED]:
-            clock[STREAK] = min(clock[STREAK], 0) - 1
-            if (
-                clock[PHASE] == LEARNING
-                and clock[STREAK] <= -max(clock[SOLVED_EPISODES], 1)
-                and clock[RESTART_AFTER] > 0
-                and clock[STEPS_SINCE_START] > clock[RESTART_AFTER]
-            ):
+            streak = -1 if streak > 0 else streak - 1
+            after = clock[RESTART_AFTER]
+            if phase == LEARNING and streak <= -wanted and 0 < after < clock[STEPS_SINCE_START]:
                 events |= RESTART
-        alone = table.shape[0] == TRACES + 1  # several environments have their trials
-        if alone and clock[SOLVED_EPISODES] > 0:
-            clock[PHASE] = FROZEN if clock[STREAK] >= clock[SOLVED_EPISODES] else LEARNING
-        clear_traces(table, clock[N_CELLS], clock[LANE])
-    vectors[SETTINGS, LAST_RETURN] = vectors[SETTINGS, EPISODE_RETURN]
+        clock[STREAK] = streak
+        if wanted > 0 and table.shape[0] == TRACES + 1:  # several environments have their trials
+            clock[PHASE] = FROZEN if streak >= wanted else LEARNING
+        clear_traces(table, clock[N_CELLS], TRACES + clock[LANE])
+    settings[LAST_RETURN] = settings[EPISODE_RETURN]
     clock[LAST_LENGTH] = clock[EPISODE_LENGTH]
-    begin_episode(clock, vectors)
-    return events
-
-
-@compiled
-def begin_episode(clock: IntArray, vectors: FloatArray) -> None:
-    """Set the counters of an episode to 0."""
-    vectors[SETTINGS, EPISODE_RETURN] = 0.0
+    settings[EPISODE_RETURN] = 0.0
     clock[EPISODE_LENGTH] = 0
+    return events
 
 
 @compiled
@@ -341,13 +333,13 @@ def update(
     clock[ACTION] = action
     clock[GREEDY_ACTION] = greedy_action(table, cell)
     return learn_from(
-        diagram,
         table,
         clock,
         vectors,
         observations,
         steps,
         point,
+        assign(diagram, clock[N_CELLS], point),
         reward,
         terminated,
         truncated,
@@ -375,13 +367,13 @@ def step(
     events = load_point(next_observation, vectors, diagram.shape[1] - 1)
     if events == 0:
         events = learn_from(
-            diagram,
             table,
             clock,
             vectors,
             observations,
             steps,
             point,
+            assign(diagram, clock[N_CELLS], point),
             reward,
             terminated,
             truncated,

@@ -8,11 +8,11 @@ the same; further slots are below. The arrays of a memory and of a policy are de
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, spliced
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.cell_policy import action_values, best_action
 from oda_rl.agents.memory import LAST_ROW, Observations, begin, remember
-from oda_rl.agents.qlearning import begin_episode, load_point
+from oda_rl.agents.qlearning import load_point
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ EPISODE_RETURN, LAST_RETURN = ql.EPISODE_RETURN, ql.LAST_RETURN
 EPISODE_END, UNIFORMS, NOT_FINITE = ql.EPISODE_END, ql.UNIFORMS, ql.NOT_FINITE
 
 
-@inlined
+@spliced
 def load(
     observation: Observations, observations: Observations, vectors: FloatArray, n_features: int
 ) -> int:
@@ -57,16 +57,17 @@ def load(
     return event
 
 
-@inlined
+@spliced
 def choose(diagram: FloatArray, models: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
     """Choose an action for the current point; or return minus the event that prevents it.
 
     One uniform decides whether to explore, which action, for how many steps, and between equals.
     """
     clock[DREW] = 0
+    action: int = clock[ACTION]
     if clock[HELD] > 0:
         clock[HELD] -= 1
-        return int(clock[ACTION])
+        return action
     i = clock[NEXT_UNIFORM]
     if i == vectors.shape[1]:
         return -UNIFORMS
@@ -76,18 +77,20 @@ def choose(diagram: FloatArray, models: FloatArray, clock: IntArray, vectors: Fl
     uniform, epsilon = vectors[UNIFORM, i], vectors[SETTINGS, EPSILON]
     if uniform < epsilon:
         scaled = uniform / epsilon * n_actions
-        action = min(int(scaled), n_actions - 1)
-        longest = clock[LONGEST_HOLD]
-        clock[HELD] = int(1.0 / max(scaled - action, 1.0 / longest)) - 1
+        action = int(scaled)
+        if action == n_actions:  # rounded up
+            action -= 1
+        share, least = scaled - action, 1.0 / clock[LONGEST_HOLD]
+        clock[HELD] = int(1.0 / (share if share > least else least)) - 1
     else:
         values = vectors[WEIGHTS]
         action_values(diagram, models, vectors[SETTINGS, WIDTH], vectors[POINT], values)
         action = best_action(values, n_actions, (uniform - epsilon) / (1.0 - epsilon))
     clock[ACTION] = action
-    return int(action)
+    return action
 
 
-@inlined
+@spliced
 def record(
     observations: Observations,
     steps: FloatArray,
@@ -108,11 +111,11 @@ def record(
     if terminated or truncated:
         events = EPISODE_END
         vectors[SETTINGS, LAST_RETURN] = vectors[SETTINGS, EPISODE_RETURN]
+        vectors[SETTINGS, EPISODE_RETURN] = 0.0
         clock[LAST_LENGTH] = clock[EPISODE_LENGTH]
+        clock[EPISODE_LENGTH] = 0
         clock[HELD] = 0
-        begin_episode(clock, vectors)
-    needed = clock[NEEDED] if events else clock[LATEST]
-    if clock[NEW_STEPS] >= needed:
+    if clock[NEW_STEPS] >= clock[NEEDED if events else LATEST]:
         events |= REFIT
     if clock[LAST_ROW] + FREE_ROWS >= observations.shape[0]:
         events |= ROOM

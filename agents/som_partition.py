@@ -11,6 +11,7 @@ from oda_rl.agents.learners import (
     COLUMNS,
     KIND,
     MAPPING,
+    N_SOM,
     PERIODIC,
     RATE,
     RATE_DECAY,
@@ -80,17 +81,18 @@ class SOMPartition:
         self.n_cells = math.prod(shape)
         self.config = config
         self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
+        schedule = new_schedule(MAPPING)
+        self._som = schedule[-N_SOM:]
         self.learner = Learner(
-            np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), new_schedule(MAPPING)
+            np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), schedule, self._som
         )
-        schedule = self.learner.schedule
-        schedule[ROWS], schedule[COLUMNS] = shape
-        schedule[PERIODIC] = float(config.map_periodic)
+        self._som[ROWS], self._som[COLUMNS] = shape
+        self._som[PERIODIC] = float(config.map_periodic)
         self._samples = config.map_samples_per_cell * self.n_cells
         schedule[SAMPLES_NEEDED] = math.ceil(self._samples / _STAGES)
         self._first_width = max(shape) / 2.0
-        schedule[RATE_DECAY] = (_LAST_RATE / config.map_rate) ** (1.0 / self._samples)
-        schedule[WIDTH_DECAY] = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
+        self._som[RATE_DECAY] = (_LAST_RATE / config.map_rate) ** (1.0 / self._samples)
+        self._som[WIDTH_DECAY] = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
         self._rng = rng
         self._scratch = np.zeros(self.n_cells), np.zeros(n_features)
 
@@ -106,12 +108,12 @@ class SOMPartition:
 
     def start(self, scaling: Scaling) -> None:
         """Begin with codevectors at random."""
-        cells, _, schedule = self.learner
+        cells, _, schedule, _ = self.learner
         cells[:, 0] = 0.0
         cells[:, 1:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
         schedule[KIND] = MAPPING
         schedule[SAMPLES] = 0.0
-        schedule[RATE], schedule[WIDTH] = self.config.map_rate, self._first_width
+        self._som[RATE], self._som[WIDTH] = self.config.map_rate, self._first_width
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
@@ -128,13 +130,13 @@ class SOMPartition:
         """End a stage; the cells remain as they are."""
         schedule = self.learner.schedule
         schedule[SAMPLES] = 0.0
-        if schedule[WIDTH] <= _LAST_WIDTH * (1.0 + 1e-6):  # but for rounding
+        if self._som[WIDTH] <= _LAST_WIDTH * (1.0 + 1e-6):  # but for rounding
             schedule[KIND] = RESTING
         return np.eye(self.n_cells)
 
     def state(self) -> dict[str, FloatArray]:
         """Return all that has to be saved."""
-        cells, metric, schedule = self.learner
+        cells, metric, schedule, _ = self.learner
         return {"cells": cells, "diagram": self.diagram, "metric": metric, "schedule": schedule}
 
     def restore(self, state: Mapping[str, FloatArray]) -> None:

@@ -286,7 +286,7 @@ class TwoTimescaleAgent(Agent):
         evaluate_cartpole(
             *dynamics.arguments,
             dynamics.read_state(),
-            dynamics.env.np_random,
+            dynamics.draw_states(dynamics.env.np_random, n_episodes - 1),
             self.partition.diagram,
             self.n_cells,
             self._core.table,

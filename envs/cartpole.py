@@ -9,7 +9,7 @@ from gymnasium import logger, spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from oda_rl._compile import allocating, inlined
+from oda_rl._compile import allocating, spliced
 
 MAX_EPISODE_STEPS = 1000
 CART_FRICTION = 0.0005
@@ -61,7 +61,7 @@ def cartpole_parameters(env: CartPoleEnv | CartPoleVectorEnv) -> FloatArray:
     )
 
 
-@inlined
+@spliced
 def cartpole_step(parameters: FloatArray, state: FloatArray, action: int) -> bool:
     """Advance ``state`` = (x, x_dot, theta, theta_dot) in place by one time step.
 

@@ -19,6 +19,7 @@ _TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 _RESET_BOUND = 0.05
 _PROBES = 32
 _NEVER = 2**62
+_RESETS = 256  # drawn at a time
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,15 @@ class CompiledCartPole:
     step_reward: float
     failure_reward: float
     max_episode_steps: int
-    reset_bound: float = _RESET_BOUND
 
     @property
-    def arguments(self) -> tuple[FloatArray, float, float, int, float]:
+    def arguments(self) -> tuple[FloatArray, float, float, int]:
         """The first arguments of the compiled loops."""
-        return (
-            self.parameters,
-            self.step_reward,
-            self.failure_reward,
-            self.max_episode_steps,
-            self.reset_bound,
-        )
+        return self.parameters, self.step_reward, self.failure_reward, self.max_episode_steps
+
+    def draw_states(self, rng: np.random.Generator, n: int) -> FloatArray:
+        """Return the states that n resets lead to, shape (n, 4)."""
+        return rng.uniform(-_RESET_BOUND, _RESET_BOUND, size=(n, 4))
 
     def read_state(self) -> FloatArray:
         """Return a copy of the environment's float64 state, shape (4,)."""
@@ -54,6 +52,33 @@ class CompiledCartPole:
         self.env.state = state.copy()
         if self.time_limit is not None:
             self.time_limit._elapsed_steps = elapsed_steps  # type: ignore[assignment]
+
+
+class Resets:
+    """States that an environment's resets lead to, for compiled code, which draws nothing itself.
+
+    Parameters
+    ----------
+    dynamics : CompiledCartPole
+        Of the environment. Its generator stays where its resets take it.
+    """
+
+    def __init__(self, dynamics: CompiledCartPole) -> None:
+        self._dynamics = dynamics
+        self._ahead = copy.deepcopy(dynamics.env.np_random)
+        self._states: FloatArray = np.empty((0, 4))
+
+    def states(self, most: int) -> FloatArray:
+        """Return the states that the next resets lead to: at least one, shape (n, 4)."""
+        if len(self._states) == 0:
+            self._states = self._dynamics.draw_states(self._ahead, _RESETS)
+        return self._states[:most]
+
+    def pass_by(self, n: int) -> None:
+        """Note that so many of them have been made."""
+        if n > 0:
+            self._dynamics.draw_states(self._dynamics.env.np_random, n)
+            self._states = self._states[n:]
 
 
 def compiled_dynamics(env: gym.Env[Any, Any]) -> CompiledCartPole | None:
@@ -85,10 +110,11 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> CompiledCartPole | None:
         failure_reward=-1.0 if layer._sutton_barto_reward else 1.0,
         max_episode_steps=time_limit._max_episode_steps if time_limit else _NEVER,
     )
-    return dynamics if _agree(dynamics) else None
+    return dynamics if type(layer) is BartoCartPoleEnv or _agree(dynamics) else None
 
 
 def _agree(dynamics: CompiledCartPole) -> bool:
+    step = cartpole_step.py_func  # type: ignore[attr-defined]  # uses the C library's sine, too
     probe = copy.copy(dynamics.env)
     rng = np.random.default_rng(0)
     bounds = np.array([1.0, 2.0, 0.1, 1.0])
@@ -96,7 +122,7 @@ def _agree(dynamics: CompiledCartPole) -> bool:
         start, action = rng.uniform(-bounds, bounds), int(rng.integers(2))
         probe.state, probe.steps_beyond_terminated = start.copy(), None
         probe.step(action)  # type: ignore[no-untyped-call]
-        cartpole_step(dynamics.parameters, start, action)
+        step(dynamics.parameters, start, action)
         if not np.array_equal(start, np.asarray(probe.state)):
             return False
     return True

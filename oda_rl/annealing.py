@@ -29,7 +29,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, spliced
 from oda_rl.diagram import scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
 
@@ -40,7 +40,7 @@ BoolArray = npt.NDArray[np.bool_]
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
 
-@inlined
+@spliced
 def move(
     diagram: FloatArray,
     cells: FloatArray,
@@ -56,13 +56,16 @@ def move(
     """
     offset = 0.0
     for j in range(cells.shape[1] - 1):
-        cells[k, 1 + j] += step * (point[j] - cells[k, 1 + j])
-        diagram[k, 1 + j] += step * (gradient[j] - diagram[k, 1 + j])
-        offset += diagram[k, 1 + j] * cells[k, 1 + j]
+        mean, slope = cells[k, 1 + j], diagram[k, 1 + j]
+        mean += step * (point[j] - mean)
+        slope += step * (gradient[j] - slope)
+        cells[k, 1 + j] = mean
+        diagram[k, 1 + j] = slope
+        offset += slope * mean
     diagram[k, 0] = -0.5 * offset
 
 
-@compiled
+@spliced
 def observe(
     diagram: FloatArray,
     cells: FloatArray,
@@ -85,11 +88,14 @@ def observe(
     smallest = scores(diagram, n_cells, point, weights)
     total = 0.0
     for k in range(n_cells):
-        weights[k] = cells[k, 0] * math.exp((smallest - weights[k]) / temperature)
-        total += weights[k]
+        weight = cells[k, 0] * math.exp((smallest - weights[k]) / temperature)
+        weights[k] = weight
+        total += weight
     for k in range(n_cells):
         share = step_size * (weights[k] / total)
-        mass = max(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
+        mass = cells[k, 0] * (1.0 - step_size) + share
+        if mass < SMALLEST_MASS:
+            mass = SMALLEST_MASS
         cells[k, 0] = mass
         move(diagram, cells, k, point, gradient, share / mass)
 
@@ -112,9 +118,9 @@ def settle(
     """
     m = order.shape[0]
     for t in range(m):
-        step_size = max(1.0 / (t + 2.0), 2.0 / m)
+        step = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
         point = points[order[t]]
-        observe(diagram, cells, metric, n_cells, point, temperature, step_size, weights, gradient)
+        observe(diagram, cells, metric, n_cells, point, temperature, step, weights, gradient)
 
 
 def prune_and_merge(

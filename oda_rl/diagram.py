@@ -12,7 +12,7 @@ Keep points near the origin (subtract a mean): scores are differences of large n
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, inlined, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
     return cell
 
 
-@compiled
+@spliced
 def scores(diagram: FloatArray, n_cells: int, point: FloatArray, out: FloatArray) -> float:
     """Write the scores of one point to ``out[:n_cells]`` and return the smallest."""
     d = diagram.shape[1] - 1
@@ -52,22 +52,13 @@ def scores(diagram: FloatArray, n_cells: int, point: FloatArray, out: FloatArray
         for j in range(d):
             score += diagram[k, 1 + j] * point[j]
         out[k] = score
-        smallest = min(smallest, score)
+        if score < smallest:
+            smallest = score
     return smallest
 
 
 @compiled
 def assign_batch(diagram: FloatArray, n_cells: int, points: FloatArray, out: IntArray) -> None:
     """Cells of many points, shape (n, d), written to ``out``, shape (n,)."""
-    d = diagram.shape[1] - 1
     for i in range(points.shape[0]):
-        cell = 0
-        smallest = np.inf
-        for k in range(n_cells):
-            score = diagram[k, 0]
-            for j in range(d):
-                score += diagram[k, 1 + j] * points[i, j]
-            if score < smallest:
-                smallest = score
-                cell = k
-        out[i] = cell
+        out[i] = assign(diagram, n_cells, points[i])

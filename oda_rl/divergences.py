@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled
+from oda_rl._compile import spliced
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,7 +30,7 @@ TINY = 1e-300  # a mean of zeros is a codevector, too: log and 1/x of it stay fi
 _PROBE = 1e-3
 
 
-@compiled
+@spliced
 def quadratic_gradient(metric: FloatArray, point: FloatArray, out: FloatArray) -> None:
     """Write g = −2 M μ, shape (d,), to ``out``."""
     d = metric.shape[0]

@@ -49,41 +49,14 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
 
 
 @compiled
-def _moments(
-    points: FloatArray,
-    groups: IntArray,
-    targets: FloatArray,
-    means: FloatArray,
-    squares: FloatArray,
-    products: FloatArray,
-) -> None:
-    """Write the moments of points, shape (n, d), about the mean of their group.
-
-    ``means``, shape (G, 2 + d): number, mean target and mean point; ``squares``, shape (G, d, d),
-    lower triangle; ``products``, shape (G, d): of points and targets.
-    """
-    d = points.shape[1]
-    for i in range(points.shape[0]):
+def _add_products(groups: IntArray, left: FloatArray, right: FloatArray, sums: FloatArray) -> None:
+    """Add the outer product of rows, shape (n, l) and (n, r), to that of their group, (G, l, r)."""
+    for i in range(groups.shape[0]):
         group = groups[i]
-        if group < 0:
-            continue
-        means[group, 0] += 1.0
-        means[group, 1] += targets[i]
-        for j in range(d):
-            means[group, 2 + j] += points[i, j]
-    for group in range(means.shape[0]):
-        for j in range(1, 2 + d):
-            means[group, j] /= max(means[group, 0], 1.0)
-    for i in range(points.shape[0]):
-        group = groups[i]
-        if group < 0:
-            continue
-        y = targets[i] - means[group, 1]
-        for j in range(d):
-            x = points[i, j] - means[group, 2 + j]
-            products[group, j] += x * y
-            for k in range(j + 1):
-                squares[group, j, k] += x * (points[i, k] - means[group, 2 + k])
+        if group >= 0:
+            for j in range(left.shape[1]):
+                for k in range(right.shape[1]):
+                    sums[group, j, k] += left[i, j] * right[i, k]
 
 
 def gradient_outer_product(
@@ -121,16 +94,19 @@ def gradient_outer_product(
            [0., 0.]])
     """
     d = points.shape[1]
-    means, squares = np.zeros((n_groups, 2 + d)), np.zeros((n_groups, d, d))
-    products = np.zeros((n_groups, d))
-    _moments(points, groups, targets, means, squares, products)
-    large = means[:, 0] >= 2 * (d + 1)
-    whole = np.tril(squares[large]) * np.outer(scale, scale)
-    whole += np.tril(whole, -1).transpose(0, 2, 1)
+    rows = np.concatenate([points, targets[:, None]], axis=1)
+    sums, moments = np.zeros((n_groups, 1, 1 + d)), np.zeros((n_groups, 1 + d, 1 + d))
+    _add_products(groups, np.ones((len(points), 1)), rows, sums)
+    counts = np.bincount(np.maximum(groups, -1) + 1, minlength=n_groups + 1)[1:, None]
+    means = sums[:, 0] / np.maximum(counts, 1)
+    rows -= means.take(groups, axis=0)
+    _add_products(groups, rows, rows, moments)
+    large = counts[:, 0] >= 2 * (d + 1)
+    whole = moments[large, :d, :d] * np.outer(scale, scale)
     ridge = RIDGE * np.trace(whole, axis1=1, axis2=2) / d + _LEAST
     whole += ridge[:, None, None] * np.eye(d)
-    gradients = np.linalg.solve(whole, (products[large] * scale)[:, :, None])[:, :, 0]
-    return np.asarray((means[large, :1] * gradients).T @ gradients)
+    gradients = np.linalg.solve(whole, (moments[large, :d, d] * scale)[:, :, None])[:, :, 0]
+    return np.asarray((counts[large] * gradients).T @ gradients)
 
 
 def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
