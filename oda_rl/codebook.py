@@ -192,7 +192,8 @@ def learn(
 
     Masses decay all at once: the true ones are ``masses`` times ``scales``, shape (C,), of their
     class. ``clocks``, shape (C,), counts n; ``stats`` sums divergences from the nearest codevector,
-    and weights; ``shares``, shape (K,), and ``visited``, shape (S,), are scratch. A weight w is a step w times as long.
+    and weights; ``shares``, shape (K,), and ``visited``, shape (S,), are scratch. A weight w is a
+    step w times as long.
     """
     n_rows = columns.shape[0]
     reach = FARTHEST * temperature
@@ -227,8 +228,7 @@ def learn(
                     if least < smallest:
                         smallest = least
                         limit = math.sqrt(smallest + reach)
-        distortion = smallest + potentials[i]
-        stats[DISTORTION] += weights[i] * max(distortion,0.0)
+        stats[DISTORTION] += weights[i] * max(smallest + potentials[i], 0.0)
         stats[WEIGHT] += weights[i]
         total = 0.0
         farthest = smallest + reach
