@@ -242,7 +242,6 @@ def learn(
                 else:
                     shares[k] = 0.0
         size = starts[end] - starts[begin]
-        step = 1.0 / (1.0 + 0.9 * (clocks[c] + size))
         step = max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size)
         step = min(weights[i] * step, 1.0)
         clocks[c] += weights[i]
