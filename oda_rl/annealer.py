@@ -350,12 +350,14 @@ class Annealer:
             columns, gradients, offsets, masses, starts = self._working
             quadratic = divergence.kernel == QUADRATIC
             diagram = None if quadratic else (divergence.kernel, gradients, offsets)
-            n_segments = len(self._balls[2])
-            shares, gaps = np.empty(len(self.labels)), np.empty(n_segments)
-            visited = np.empty(n_segments, dtype=np.uint64)
+            owners, *balls = self._balls
+            n_segments = len(starts) - 1
+            several = n_segments >= len(owners)  # for some class
+            shares, visited = np.empty(len(self.labels)), np.empty(n_segments, dtype=np.uint64)
             codebook.learn(
-                *sample, columns, diagram, masses, starts, *self._balls, *clock, *heat,
-                shares, gaps, visited,
+                *sample, columns, diagram, masses, starts, owners,
+                (*balls, np.empty(n_segments)) if several else None, *clock, *heat,
+                shares, visited,
             )  # fmt: skip
         self._level_samples += len(points)
         self.n_samples_seen += len(points)

@@ -16,8 +16,9 @@ hundreds of codevectors and blocks of samples. The arrays, for K codevectors in 
     Segment s is the codevectors from ``starts[s]`` up to ``starts[s + 1]``, and class c owns the
     segments from ``owners[c]`` up to ``owners[c + 1]``. (An index that might be negative would keep
     the loops from vectorising.)
-``centres``, shape (d, S), and ``radii``, shape (S,)
-    A ball around each segment, for classes with several of them (quadratic divergence only).
+``balls``
+    For classes of several segments (quadratic divergence only), a ball around each segment:
+    centres, shape (d, S), and radii, shape (S,); and the scratch ``gaps``, shape (S,).
 
 Only the codevectors of a sample's own class see it: [ODA-TNNLS] eq. 15, with a counter per class.
 What falls below a millionth of the largest share is left out.
@@ -33,7 +34,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, internal
 from oda_rl.divergences import LOGARITHMIC, TINY, Divergence
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,19 +53,22 @@ _LLOYD = 5
 DISTORTION, WEIGHT = range(2)
 
 
-@inlined
+@internal
 def squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: int) -> float:
     """|x_i − μ_k|², in four sums, which the processor adds to side by side."""
     d = points.shape[1]
     whole = d - d % 4
     a, b, c, e = 0.0, 0.0, 0.0, 0.0
     for j in range(0, whole, 4):
-        a += (points[i, j] - codevectors[k, j]) ** 2
-        b += (points[i, j + 1] - codevectors[k, j + 1]) ** 2
-        c += (points[i, j + 2] - codevectors[k, j + 2]) ** 2
-        e += (points[i, j + 3] - codevectors[k, j + 3]) ** 2
+        y0, y1 = points[i, j] - codevectors[k, j], points[i, j + 1] - codevectors[k, j + 1]
+        y2, y3 = points[i, j + 2] - codevectors[k, j + 2], points[i, j + 3] - codevectors[k, j + 3]
+        a += y0 * y0
+        b += y1 * y1
+        c += y2 * y2
+        e += y3 * y3
     for j in range(whole, d):
-        a += (points[i, j] - codevectors[k, j]) ** 2
+        y0 = points[i, j] - codevectors[k, j]
+        a += y0 * y0
     return (a + b) + (c + e)
 
 
@@ -165,15 +169,13 @@ def learn(
     masses: FloatArray,
     starts: IndexArray,
     owners: IndexArray,
-    centres: FloatArray,
-    radii: FloatArray,
+    balls: tuple[FloatArray, FloatArray, FloatArray] | None,
     scales: FloatArray,
     clocks: FloatArray,
     stats: FloatArray,
     temperature: float,
     forgetting: float,
     shares: FloatArray,
-    gaps: FloatArray,
     visited: IndexArray,
 ) -> None:
     """Let samples, shape (n, d + q), attract the codevectors of their class.
@@ -183,24 +185,24 @@ def learn(
     temperature α = 1/(1 + .9 (n + K)), and at least ``forgetting``/K.
 
     ``diagram`` is None for the quadratic divergence; for the others (kernel, gradients, offsets).
-    numba compiles the two apart.
+    ``balls`` is None if no class has several segments. numba compiles what is None apart.
 
     Where a class has several segments, those too far away for a share are not looked at: no
     codevector of a segment is farther from its centre than its radius.
 
     Masses decay all at once: the true ones are ``masses`` times ``scales``, shape (C,), of their
     class. ``clocks``, shape (C,), counts n; ``stats`` sums divergences from the nearest codevector,
-    and weights; ``shares``, shape (K,), ``gaps``, shape (S,), and ``visited``, shape (S,), are
-    scratch. A weight w is a step w times as long.
+    and weights; ``shares``, shape (K,), and ``visited``, shape (S,), are scratch. A weight w is a
+    step w times as long.
     """
     n_rows = columns.shape[0]
     reach = FARTHEST * temperature
     for i in range(points.shape[0]):
         c = classes[i]
         begin, end = owners[c], owners[c + 1]
-        several = end - begin > 1
         nearest = begin
-        if several:
+        if balls is not None:
+            centres, radii, gaps = balls
             measure(points, i, d, centres, begin, end, gaps)
             for s in range(begin, end):
                 if gaps[s] < gaps[nearest]:
@@ -211,7 +213,7 @@ def learn(
             smallest = measure(points, i, d, columns, first, last, shares)
         else:
             smallest = measure_affine(points, i, diagram[1], diagram[2], first, last, shares)
-        if several:
+        if balls is not None:
             n_visited = 0
             limit = math.sqrt(smallest + reach)
             for s in range(begin, end):
@@ -230,7 +232,8 @@ def learn(
         stats[WEIGHT] += weights[i]
         total = 0.0
         farthest = smallest + reach
-        for s in visited[:n_visited]:
+        for t in range(n_visited):
+            s = visited[t]
             for k in range(starts[s], starts[s + 1]):
                 if shares[k] <= farthest:
                     share = masses[k] * math.exp((smallest - shares[k]) / temperature)
@@ -244,7 +247,8 @@ def learn(
         clocks[c] += weights[i]
         scales[c] *= max(1.0 - step, _LEAST_DECAY)
         least = LEAST_SHARE * total
-        for s in visited[:n_visited]:
+        for t in range(n_visited):
+            s = visited[t]
             for k in range(starts[s], starts[s + 1]):
                 if shares[k] > least:
                     gain = step * (shares[k] / total) / scales[c]
@@ -254,7 +258,7 @@ def learn(
                         columns[j, k] += pull * (points[i, j] - columns[j, k])
                     if diagram is not None:
                         redraw(diagram[0], columns, k, diagram[1], diagram[2])
-                    if several:
+                    if balls is not None:
                         radius = 0.0
                         for j in range(d):
                             radius += (columns[j, k] - centres[j, s]) ** 2

@@ -224,10 +224,13 @@ def responsibilities(logs: FloatArray, beta: float) -> float:
     total = 0.0
     margin = least_log(beta)
     for b in range(logs.shape[0]):
-        winner, _ = two_best(logs, b)
-        highest = logs[b, winner] if winner >= 0 else -np.inf
-        if not highest > -np.inf:
-            logs[b, :] = 0.0
+        highest = -np.inf
+        for k in range(logs.shape[1]):
+            if logs[b, k] > highest:
+                highest = logs[b, k]
+        if highest == -np.inf:
+            for k in range(logs.shape[1]):
+                logs[b, k] = 0.0
             continue
         evidence = 0.0
         for k in range(logs.shape[1]):

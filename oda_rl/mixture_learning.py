@@ -129,7 +129,10 @@ def _learn_singly(
     if phase == ANNEALING:
         return updates.anneal_singly(points, order, logs, mixture, rules)
     if phase == QUANTIZING:
-        return updates.quantize_singly(points, order, mixture, rules)
+        periods = mixture.control[updates.PERIODS]
+        n = updates.quantize_singly(points, order, mixture, rules)
+        _end_period(mixture, rules, periods)
+        return n
     n = len(order)
     later = np.arange(n)
     steps = _em_steps(mixture, rules, later, 1)
@@ -157,7 +160,12 @@ def _learn_block(
         _pull_neighbours(mixture)
         updates.watch_losses(mixture.control, rules)
     elif phase == QUANTIZING:
-        updates.quantize(block, rows, logs, mixture, rules)
+        counted = 0
+        while counted < len(rows):
+            periods = mixture.control[updates.PERIODS]
+            counted = updates.quantize(block, rows, logs, counted, mixture, rules)
+            _end_period(mixture, rules, periods)
+        updates.pull_winners(mixture)
     else:
         step = float(_em_steps(mixture, rules, 0, len(rows)))
         _count_shown(mixture, len(rows), distances.responsibilities(logs, beta), beta)
@@ -207,6 +215,21 @@ def _count_shown(mixture: Mixture, n: int, total: float, beta: float) -> None:
     if beta == 1.0:
         mixture.control[updates.LOSS] += total
         mixture.control[updates.LOSSES] += n
+
+
+def _end_period(mixture: Mixture, rules: Rules, periods: float) -> None:
+    """If there were fewer periods, choose what to put where a sample of the worst winner will be.
+
+    That is the component that is needed least.
+    """
+    control, errors, savings = mixture.control, mixture.errors, mixture.savings
+    if control[updates.PERIODS] == periods:
+        return
+    least, most = savings.argmin(), errors.argmax()
+    if least != most and savings[least] < updates.CROWDING * errors[most]:
+        control[updates.FREED], control[updates.CROWDED] = least, most
+    errors *= rules.memory
+    savings *= rules.memory
 
 
 def _end_stage(mixture: Mixture, rules: Rules, width: float) -> None:

@@ -61,7 +61,7 @@ _REFERENCE_SAMPLES = 100
 LEAST_PULL = 1e-3  # of the winner's: a weaker pull is left out
 _LEAST_SHARE = 1e-3  # likewise of responsibilities
 _LARGEST_STEP = 0.5
-_CROWDING = 0.1  # relocate what saves less than this share of the largest error
+CROWDING = 0.1  # relocate what saves less than this share of the largest error
 _LEAST_PRECISION = 1e-30
 
 
@@ -258,15 +258,17 @@ def _forget_block(counts: FloatArray, sums: Array) -> None:
 
 @compiled
 def quantize(
-    points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
-) -> None:
-    """Let a block pull its winners only, and relocate one component a period.
+    points: Array, rows: IntArray, logs: FloatArray, begin: int, mixture: Mixture, rules: Rules
+) -> int:
+    """Count the samples of a block, from one on, that each component wins, until a period ends.
 
-    Parameters as for :func:`count_winners`.
+    One component a period is relocated. Parameters as for :func:`count_winners`; returns how many
+    of the block have been counted then, and :func:`pull_winners` ends the block.
     """
     means, control = mixture.means, mixture.control
-    n, d = means.shape
-    for b in range(rows.shape[0]):
+    periods = control[PERIODS]
+    n: int = rows.shape[0]
+    for b in range(begin, n):
         winner, second = two_best(logs, b)
         if winner < 0:
             continue
@@ -276,6 +278,16 @@ def quantize(
             _pull(points, rows[b], means, freed, 1.0)
         else:
             _count(mixture.counts, mixture.sums, points, rows[b], winner)
+        if control[PERIODS] > periods:
+            return b + 1
+    return n
+
+
+@compiled
+def pull_winners(mixture: Mixture) -> None:
+    """Let a block pull the winners of its samples, and forget it."""
+    means, control = mixture.means, mixture.control
+    n, d = means.shape
     for k in range(n):
         count = mixture.counts[k]
         if count > 0.0:
@@ -310,30 +322,13 @@ def _account(
         weights[freed] += weights[winner]
         mixture.errors[winner] *= 0.5
         mixture.errors[freed] = mixture.errors[winner]
-        mixture.savings[freed] = _CROWDING * mixture.errors[winner]  # a trial
+        mixture.savings[freed] = CROWDING * mixture.errors[winner]  # a trial
         control[CROWDED] = -1.0
         control[MOVED] += 1.0
     if control[SEEN] % rules.period == 0.0:
-        _end_period(control, mixture.errors, mixture.savings, rules)
+        control[PERIODS] += 1.0
+        control[RATE] = max(COOLING * control[RATE], rules.least_rate)
     return freed
-
-
-@internal
-def _end_period(control: FloatArray, errors: FloatArray, savings: FloatArray, rules: Rules) -> None:
-    # The least needed is to be put where a sample of the one that errs most will be.
-    control[PERIODS] += 1.0
-    control[RATE] = max(COOLING * control[RATE], rules.least_rate)
-    least, most = 0, 0
-    for k in range(errors.shape[0]):
-        if savings[k] < savings[least]:
-            least = k
-        if errors[k] > errors[most]:
-            most = k
-    if least != most and savings[least] < _CROWDING * errors[most]:
-        control[FREED], control[CROWDED] = float(least), float(most)
-    for k in range(errors.shape[0]):
-        errors[k] *= rules.memory
-        savings[k] *= rules.memory
 
 
 @spliced
@@ -650,8 +645,9 @@ def anneal_singly(
 
 @compiled
 def quantize_singly(points: Array, order: IntArray, mixture: Mixture, rules: Rules) -> int:
-    """Do likewise as :func:`quantize`, until all periods are over."""
+    """Do likewise as :func:`quantize` with samples one by one, until a period ends."""
     control = mixture.control
+    periods = control[PERIODS]
     n: int = order.shape[0]
     for t in range(n):
         winner, distance, next_distance = two_nearest(points, order[t], mixture.means)
@@ -659,7 +655,7 @@ def quantize_singly(points: Array, order: IntArray, mixture: Mixture, rules: Rul
             freed = _account(mixture, winner, distance, next_distance, rules)
             moved, step = (freed, 1.0) if freed >= 0 else (winner, control[RATE])
             _pull(points, order[t], mixture.means, moved, step)
-        if 0 <= rules.periods <= control[PERIODS]:
+        if control[PERIODS] > periods:
             return t + 1
     return n
 

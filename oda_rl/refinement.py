@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, internal, spliced
 from oda_rl.codebook import measure, squared_distance
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,6 +35,7 @@ _BREATH = 20  # one codevector in so many is added and taken away at a time
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes: never met, but rounding is not to be trusted with a loop
 _SAMPLE = 4_000_000  # bounds (points times codevectors) that are kept; 16 MB
+_CHUNK = 1024  # points that stay in the processor's cache
 _FINISH = 20, 1e-4  # of Lloyd's iteration over all points, after refining on a sample
 
 _LOWER = 1.0 - 2e-7  # a bound in single precision stays a lower bound
@@ -42,7 +43,6 @@ _GAIN = 1.0 - 1e-12  # an exchange has to be an improvement in spite of rounding
 _REST = 1e-9  # what is left of a cell's mass after its last point has been taken out
 
 
-@compiled
 def _merge(
     masses: FloatArray,
     n_merges: int,
@@ -59,36 +59,29 @@ def _merge(
     one. So ``least`` stays a lower bound of each row, and is made exact where it is the smallest.
     ``owners[i]``: the cell that i is part of.
     """
-    m = masses.shape[0]
     left = n_merges
     while left > 0:
-        i = 0
-        for k in range(1, m):
-            if least[k] < least[i]:
-                i = k
-        j = partners[i]
-        cost = least[i]
+        i = least.argmin()
+        j, cost = partners[i], least[i]
         if cost == np.inf:
             return
         if costs[i, j] == cost:
             left -= 1
-            for k in range(m):
-                if k != j and costs[i, k] < np.inf:
-                    rise = (masses[i] + masses[k]) * costs[i, k]
-                    rise += (masses[j] + masses[k]) * costs[j, k] - masses[k] * cost
-                    rise = max(rise, 0.0) / (masses[i] + masses[j] + masses[k])
-                    costs[i, k] = rise
-                    costs[k, i] = rise
-                    least[k] = min(least[k], rise)
-                costs[j, k] = np.inf
-                costs[k, j] = np.inf
-                if owners[k] == j:
-                    owners[k] = i
+            costs[i, j] = costs[j, i] = np.inf
+            others = np.flatnonzero(costs[i] < np.inf)
+            own = masses[others]
+            rises = (masses[i] + own) * costs[i, others]
+            rises += (masses[j] + own) * costs[j, others] - own * cost
+            rises = np.maximum(rises, 0.0) / (masses[i] + masses[j] + own)
+            costs[i, others] = costs[others, i] = rises
+            least[others] = np.minimum(least[others], rises)
+            costs[j] = costs[:, j] = np.inf
+            owners[owners == j] = i
             masses[i] += masses[j]
             least[j] = np.inf
-        for k in range(m):
-            if costs[i, k] < costs[i, partners[i]]:
-                partners[i] = k
+        nearest = costs[i].argmin()
+        if costs[i, nearest] < costs[i, partners[i]]:
+            partners[i] = nearest
         least[i] = costs[i, partners[i]]
 
 
@@ -185,28 +178,19 @@ def _assign(cells: _Cells, n_cells: int) -> float:
     return float(cells.weights @ cells.errors)
 
 
-@compiled
-def _sum_gaps(
-    points: FloatArray,
-    weights: FloatArray,
-    labels: IntArray,
-    codevectors: FloatArray,
-    sums: FloatArray,
-) -> None:
-    """Add the weighted differences of all points from their codevectors to ``sums``."""
-    for i in range(points.shape[0]):
-        k = labels[i]
-        for j in range(points.shape[1]):
-            sums[k, j] += weights[i] * (points[i, j] - codevectors[k, j])
-
-
 def _centre(cells: _Cells) -> None:
     """Move the codevectors to the means of their cells and recount the masses.
 
     A codevector without points stays where it is.
     """
     steps = np.zeros_like(cells.codevectors)  # differences: accurate far from the origin, too
-    _sum_gaps(cells.points, cells.weights, cells.labels, cells.codevectors, steps)
+    d = steps.shape[1]
+    for begin in range(0, len(cells.points), _CHUNK):
+        rows = slice(begin, begin + _CHUNK)
+        labels = cells.labels[rows]
+        gaps = cells.weights[rows, None] * (cells.points[rows] - cells.codevectors[labels])
+        places = labels[:, None] * d + np.arange(d)
+        np.add.at(steps.reshape(-1), places.reshape(-1), gaps.reshape(-1))  # in their order
     cells.masses[:] = np.bincount(cells.labels, cells.weights, len(steps))
     used = cells.masses > 0.0
     steps[used] /= cells.masses[used, None]
@@ -215,7 +199,7 @@ def _centre(cells: _Cells) -> None:
     cells.restless[used] = 2
 
 
-@compiled
+@spliced
 def _move(cells: _Cells, i: int, goal: int) -> None:
     """Take point i out of its cell, unless that has no mass, and put it into another."""
     weight = -cells.weights[i]
@@ -234,7 +218,7 @@ def _move(cells: _Cells, i: int, goal: int) -> None:
     cells.labels[i] = goal
 
 
-@inlined
+@internal
 def _arrival(cells: _Cells, i: int, k: int, most: float) -> float:
     """Rise of the error, over w, if point i joined cell k; inf if it is known to be ``most``."""
     mass = cells.masses[k]
@@ -352,9 +336,12 @@ def _inhale(cells: _Cells, uniforms: FloatArray) -> int:
         new = int(np.flatnonzero(cells.masses == 0.0)[-1])
         cells.codevectors[new] = cells.points[seed]
         cells.bounds[:, new] = 0.0
-        _move(cells, seed, new)
-        cells.masses[new] = weight
-        cells.restless[new] = 2
+        cells.masses[home] -= weight
+        steps = -weight / cells.masses[home] * (cells.points[seed] - cells.codevectors[home])
+        cells.codevectors[home] += steps
+        cells.drift[home] += math.sqrt(np.cumsum(steps * steps)[-1])
+        cells.labels[seed], cells.masses[new] = new, weight
+        cells.restless[home] = cells.restless[new] = 2
     return len(uniforms)
 
 

@@ -54,11 +54,11 @@ class Arrays:
         else:
             diagram = (divergence.kernel, self.gradients, self.offsets)
             book = self.columns, diagram if divergence.kernel else None, self.masses, self.starts
-            balls = self.owners, self.centres, self.radii
             n_segments = len(self.radii)
-            scratch = np.empty(self.columns.shape[1]), np.empty(n_segments)
-            scratch = *scratch, np.empty(n_segments, np.uint64)
-            codebook.learn(*sample, *book, *balls, *clock, *scratch)
+            several = n_segments > len(self.sizes)
+            balls = (self.centres, self.radii, np.empty(n_segments)) if several else None
+            scratch = np.empty(self.columns.shape[1]), np.empty(n_segments, np.uint64)
+            codebook.learn(*sample, *book, self.owners, balls, *clock, *scratch)
 
     def true_masses(self):
         return self.masses * np.repeat(self.scales, self.sizes)
