@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numba.core.caching import IndexDataCacheFile
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws without a screen
+if "PYTEST_XDIST_WORKER" in os.environ:  # each of as many workers as cores; read at imports
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 ROOT = Path(__file__).parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # of pytest-xdist; it starts when stale code is gone
-        save_one_at_a_time(config.cache.mkdir("numba") / "lock")
+        save_one_at_a_time()
     else:
         delete_stale_code()
 
@@ -31,14 +33,16 @@ def delete_stale_code() -> None:
             path.unlink()
 
 
-def save_one_at_a_time(lock: Path) -> None:
+def save_one_at_a_time() -> None:
     # numba numbers the files of a function's signatures, and does not lock the list of them: two
     # processes that add one at once would give both the same file.
+    from numba.core.caching import IndexDataCacheFile
+
     save = IndexDataCacheFile.save
 
-    def save_alone(self: IndexDataCacheFile, key: Any, data: Any) -> None:
-        with open(lock, "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+    def save_alone(self: Any, key: Any, data: Any) -> None:
+        with open(__file__) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             save(self, key, data)
 
     IndexDataCacheFile.save = save_alone
