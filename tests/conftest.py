@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws without a screen
-if "PYTEST_XDIST_WORKER" in os.environ:  # each of as many workers as cores; read at imports
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of small matrices, threads only wait for each other
 
 ROOT = Path(__file__).parent.parent
 
