@@ -14,7 +14,7 @@ test: $(VENV)/developing
 	$(BIN)/pytest -n 2 --dist worksteal
 
 quick: $(VENV)/developing
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 # What to run after each change.
 check: lint quick
