@@ -1,57 +1,66 @@
 # Everything from a machine with Python 3.11 or later and make.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV := .venv
+BIN := $(VENV)/bin
 
-.PHONY: train test lint tables benchmark benchmark-suite benchmark-continuous benchmark-vector \
-	benchmark-oda compare figure5 infex clean
+.PHONY: train test quick check lint tables benchmark benchmark-suite benchmark-continuous \
+	benchmark-vector benchmark-oda compare figure5 infex clean
 
-train: .venv/installed
+train: $(VENV)/installed
 	$(BIN)/python scripts/train_cartpole.py
 
-test: .venv/developing
-	$(BIN)/pytest
+# The whole suite.
+test: $(VENV)/developing
+	$(BIN)/pytest -n 2 --dist worksteal
 
-lint: .venv/developing
+quick: $(VENV)/developing
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+# What to run after each change.
+check: lint quick
+
+lint: $(VENV)/developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/installed .
+	rm -rf build/installed/oda_rl && mkdir -p build/installed  # laid out as it is installed
+	cp -pR oda_rl build/installed && cp -pR agents envs build/installed/oda_rl
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
 
-benchmark: .venv/developing
+benchmark: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_speed.py
 	$(BIN)/python scripts/benchmark_first_call.py
 	$(BIN)/python scripts/benchmark_export.py
 
 # Tables and figures of README and docs, from what the scripts have left in results/.
-tables: .venv/developing
+tables: $(VENV)/developing
 	$(BIN)/python scripts/render_tables.py
 
 # More than an hour on two cores.
-benchmark-suite: .venv/developing
+benchmark-suite: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_suite.py --baselines 3
 
 # About a quarter of an hour on two cores.
-benchmark-continuous: .venv/developing
+benchmark-continuous: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_continuous.py
 
 # About ten minutes on two cores.
-benchmark-vector: .venv/developing
+benchmark-vector: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_vector.py --workers 2
 
 # About half an hour: one run at a time, because they are timed.
-compare: .venv/developing
+compare: $(VENV)/developing
 	$(BIN)/python scripts/compare_sb3.py
 
 # About a quarter of an hour on two cores.
-figure5: .venv/developing
+figure5: $(VENV)/developing
 	$(BIN)/python scripts/reproduce_figure5.py
 
 # About half an hour on one core with DATA, a folder with usps.train.gz; minutes without.
-infex: .venv/developing
+infex: $(VENV)/developing
 	$(BIN)/python scripts/reproduce_infex.py $(if $(DATA),--data $(DATA))
 
 # DATA: a folder with the files that scripts/datasets.py names; what needs them is left out without.
-benchmark-oda: .venv/developing
+benchmark-oda: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_oda_speed.py
 	$(BIN)/python scripts/benchmark_clustering.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_toys.py
@@ -59,16 +68,16 @@ benchmark-oda: .venv/developing
 	$(BIN)/python scripts/reproduce_classification.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_sgd_gmm.py $(if $(DATA),--data $(DATA))
 
-.venv/installed: pyproject.toml
-	$(PYTHON) -m venv .venv
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-.venv/developing: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+$(VENV)/developing: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
-	touch $@ .venv/installed
+	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv .venv-other build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,7 +34,7 @@ class SOM(VectorQuantizer):
 
     Parameters
     ----------
-    shape : int or tuple of int, default=(8, 8)
+    shape : int or tuple of int, default=8
         Codevectors of a chain, or rows and columns of a grid, each ≥ 1.
     periodic : bool, default=False
         Whether the sides of the grid are glued together: a ring, or a torus.
@@ -106,7 +106,7 @@ class SOM(VectorQuantizer):
 
     def __init__(
         self,
-        shape: int | tuple[int, ...] = (8, 8),
+        shape: int | tuple[int, ...] = 8,
         *,
         periodic: bool = False,
         max_iter: int = 10,

@@ -214,16 +214,20 @@ def test_out_must_not_be_a_file(tmp_path, capsys):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-# Runs the command, and presses Ctrl-C two seconds after training has begun to listen to it.
+# Runs the command, and presses Ctrl-C when the agent has learned from episodes.
 PRESS_CTRL_C = """
-import os, runpy, signal, threading, time
+import gc, os, runpy, signal, threading, time
 
 usual = signal.getsignal(signal.SIGINT)
 
+def has_learned():
+    kinds = ("TwoTimescaleAgent", "FittedQAgent")
+    agents = [one for one in gc.get_objects() if type(one).__name__ in kinds]
+    return any(one.num_timesteps > 1000 and len(one.episodes.rows) > 0 for one in agents)
+
 def press():
-    while signal.getsignal(signal.SIGINT) is usual:
-        time.sleep(0.01)
-    time.sleep(2.0)
+    while signal.getsignal(signal.SIGINT) is usual or not has_learned():
+        time.sleep(0.1)
     os.kill(os.getpid(), signal.SIGINT)
 
 threading.Thread(target=press, daemon=True).start()

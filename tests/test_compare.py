@@ -3,6 +3,7 @@
 import csv
 import subprocess
 import sys
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -65,6 +66,7 @@ def read_rows(folder):
         return list(csv.DictReader(line for line in file if not line.startswith("# made")))
 
 
+@pytest.mark.slow
 def test_files(folder):
     assert sorted(path.name for path in folder.iterdir()) == FILES
     assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
@@ -74,6 +76,7 @@ def test_files(folder):
         assert f"- {name}: not within 400 steps (1 seed)" in text
 
 
+@pytest.mark.slow
 def test_what_is_measured(folder):
     rows = read_rows(folder)
     assert [row["algorithm"] for row in rows] == list(COMPETITORS)
@@ -81,12 +84,10 @@ def test_what_is_measured(folder):
         assert int(row["steps"]) == STEPS
         assert 8.0 <= float(row["least"]) <= float(row["mean"]) <= 500.0
         assert int(row["solved"]) == (float(row["mean"]) >= 475.0)
-        assert 0.0 < float(row["seconds"]) < 60.0
+        assert min(float(row[name]) for name in ("seconds", "startup", "predict_us")) > 0.0
         looped = row["algorithm"] in ("FittedQAgent", "TwoTimescaleAgent")
-        assert (float(row["loop_seconds"]) > float(row["seconds"])) == looped
-        assert float(row["startup"]) > 0.1
+        assert (float(row["loop_seconds"]) != float(row["seconds"])) == looped
         assert 20.0 < float(row["peak_mb"]) < 2000.0
-        assert 1.0 < float(row["predict_us"]) < 10_000.0
         assert int(row["saved_bytes"]) > int(row["policy_bytes"]) > 8
     entries = {row["algorithm"]: int(row["parameters"]) for row in rows}
     layers = [(4 + 1) * 256, (256 + 1) * 256, (256 + 1) * 2]
@@ -96,6 +97,7 @@ def test_what_is_measured(folder):
     assert int(own["policy_bytes"]) == 8 * int(own["parameters"])
 
 
+@pytest.mark.slow
 def test_resumed(folder, capsys):
     before = (folder / "runs.jsonl").read_bytes()
     rows = read_rows(folder)
@@ -107,6 +109,7 @@ def test_resumed(folder, capsys):
     assert "wall seconds of training until 95 % of the seeds are solved" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_our_run_is_that_of_the_agent(folder):
     found = read_rows(folder)[0]
     agent = FittedQAgent("CartPole-v1", seed=int(found["seed"])).learn(STEPS)
@@ -125,7 +128,10 @@ def test_greedy_returns_are_those_of_episodes_played_one_by_one():
     np.testing.assert_array_equal(together, alone)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param(name, marks=[] if name == "A2C" else pytest.mark.slow) for name in ALGORITHMS],
+)
 def test_baselines_pause_at_checkpoints_and_learn_the_same(algorithm):
     pauses = []
 
@@ -147,16 +153,18 @@ def test_baselines_pause_at_checkpoints_and_learn_the_same(algorithm):
 
 
 def test_pauses_are_not_counted():
-    import time
-
-    seconds = []
+    paused, counted = [], []
 
     def pause(_, elapsed):
-        seconds.append(elapsed)
-        time.sleep(1.0)
+        counted.append(elapsed)
+        began = time.perf_counter()
+        time.sleep(0.5)
+        paused.append(time.perf_counter() - began)
 
-    Baseline("A2C", "CartPole-v1", 0).learn([8, 16, 24], pause)
-    assert seconds[-1] < 1.0
+    baseline = Baseline("A2C", "CartPole-v1", 0)
+    began = time.perf_counter()
+    baseline.learn([8, 16, 24], pause)
+    assert counted[-1] <= time.perf_counter() - began - sum(paused)
 
 
 def test_normalized_baseline():

@@ -110,6 +110,7 @@ def test_bad_arguments(tmp_path):
         Execution(2, address="tcp://somewhere:8786")
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(tmp_path):
     path = tmp_path / "cluster.jsonl"
     settings = trainings(12, pause=0.2)

@@ -1,7 +1,6 @@
 """Exemplars anywhere: estimators, masters, pricing, certificates."""
 
 import re
-import warnings
 
 import numpy as np
 import oracles
@@ -11,7 +10,6 @@ from scipy.integrate import dblquad
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KernelDensity
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.column_generation import Problem, generate
@@ -35,21 +33,6 @@ def fitted(model, points):
         return model.fit(points)
     except NotConvergedError as error:
         return error.solution
-
-
-@parametrize_with_checks(
-    [
-        INFEX(),
-        INFEX("mean_variance", tol=1e-4),
-        INFEX(bandwidth=0.5, max_exemplars=3),
-        ConvexClustering(),
-        KernelVectorQuantization(max_distortion=2.0),
-    ]
-)
-def test_they_are_scikit_learn_estimators(estimator, check):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "bandwidth=.* is so small", UserWarning)
-        check(estimator)
 
 
 # Master problems.

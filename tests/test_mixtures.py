@@ -9,7 +9,6 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
 from oda_rl import mixture_distances as distances
@@ -18,19 +17,6 @@ from oda_rl import mixture_updates as updates
 from oda_rl.mixture_plots import plot_component_grid, plot_density
 
 COVARIANCES = ["diag", "full", "tied_spherical"]
-
-
-@parametrize_with_checks(
-    [
-        SGDGaussianMixture(),
-        SGDGaussianMixture(2, update="sgd", max_iter=5),
-        SGDGaussianMixture(3, batch_size=7, covariance_type="full"),
-        StochasticEMGaussianMixture(),
-    ]
-)
-@pytest.mark.filterwarnings("ignore")
-def test_they_are_scikit_learn_estimators(estimator, check):
-    check(estimator)
 
 
 def mixture_at(means, covariance_type="diag", width=1.0, rate=0.05, released=False):

@@ -14,7 +14,6 @@ from sklearn.datasets import load_digits, load_iris, make_blobs, make_circles, m
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import adjusted_rand_score, f1_score
 from sklearn.model_selection import train_test_split
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oda_rl import ODAClassifier, ODAClusterer, ODARegressor
 from oda_rl.divergences import BregmanDivergence, Mahalanobis
@@ -35,21 +34,6 @@ def fitted(kind, **parameters):
 
 def predictions(model, points=MOONS):
     return model.predict(points)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(
-    [
-        ODAClusterer(),
-        ODAClusterer(refine=False, forgetting=0.1),
-        ODAClassifier(),
-        ODAClassifier(prediction="nearest", fine_tuning="glvq"),
-        ODARegressor(),
-        ODARegressor(local_model="constant"),
-    ]
-)
-def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)
 
 
 # Clustering.
@@ -93,7 +77,7 @@ def test_without_refinement_it_is_still_near_k_means():
         Mahalanobis([[1.0, 0.2], [0.2, 3.0]]),
         BregmanDivergence(lambda x: (x**2).sum(axis=1), lambda x: 2.0 * x),
     ],
-    ids=str,
+    ids=["i_divergence", "itakura_saito", "Mahalanobis", "one's own"],
 )
 def test_other_divergences_find_the_clusters(divergence):
     points = BLOBS - BLOBS.min(axis=0) + 5.0

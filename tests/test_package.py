@@ -72,6 +72,7 @@ def test_core_imports_neither_gymnasium_nor_torch_nor_stable_baselines3(root):
             assert "oda_rl.envs" not in text
 
 
+@pytest.mark.slow
 def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
     source = tmp_path / "source"
     ignored = shutil.ignore_patterns(".*", "build", "dist", "runs", "*.egg-info", "__pycache__")
@@ -105,6 +106,7 @@ def test_version_is_the_same_everywhere(root):
     assert f"## {oda_rl.__version__}" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_readmes_example_runs(root, tmp_path):
     text = (root / "README.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", text, re.S)
@@ -126,6 +128,7 @@ def test_the_partition_of_the_contributors_guide_works(root, tmp_path):
     assert 1 <= float(run("-c", example, cwd=tmp_path)) <= 500
 
 
+@pytest.mark.slow
 def test_the_benchmark_measures_what_it_says(root, tmp_path):
     # One short training instead of 240 long ones; its figures are not looked at here.
     code = f"""

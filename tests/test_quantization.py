@@ -9,19 +9,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs, make_moons
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oda_rl import batch_annealing, competition, quantization
 from oda_rl.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization import LVQ, StochasticVQ
 
-ESTIMATORS = [
-    StochasticVQ(),
-    LVQ(),
-    LVQ(algorithm="glvq"),
-    LVQ(n_prototypes=2, algorithm="rslvq"),
-    BatchDeterministicAnnealing(),
-]
 CLUSTERERS = [
     StochasticVQ(n_clusters=3, random_state=0),
     BatchDeterministicAnnealing(n_clusters=3, random_state=0),
@@ -34,11 +26,6 @@ SEEDED = [
     ],
 ]
 KERNELS = ["lvq1", "glvq", "rslvq"]
-
-
-@parametrize_with_checks(ESTIMATORS)
-def test_scikit_learns_rules(estimator, check):
-    check(estimator)
 
 
 def problem(n_codevectors=6, d=5, n=80, n_classes=3, seed=0):

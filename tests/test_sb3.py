@@ -350,7 +350,7 @@ def test_evaluate_policy_in_several_environments(algorithm):
 
 
 @algorithms
-@pytest.mark.parametrize("kind", [DummyVecEnv, SubprocVecEnv])
+@pytest.mark.parametrize("kind", [DummyVecEnv, pytest.param(SubprocVecEnv, marks=pytest.mark.slow)])
 def test_several_environments_teach_what_gymnasiums_do(algorithm, kind):
     env = kind([short] * 4)
     model = algorithm(env, seed=6).learn(3000)

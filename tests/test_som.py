@@ -5,15 +5,9 @@ import oracles
 import pytest
 from minisom import MiniSom
 from sklearn.datasets import load_digits, make_blobs, make_circles
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oda_rl import SOM
 from oda_rl.neighbourhood import observe, write_pulls
-
-
-@parametrize_with_checks([SOM(shape=(3, 1)), SOM(shape=2, periodic=True, init="random")])
-def test_it_is_a_scikit_learn_estimator(estimator, check):
-    check(estimator)
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (1, 7)])

@@ -9,7 +9,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs, make_moons
 from sklearn.model_selection import train_test_split
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oda_rl import ODAClusterer
 from oda_rl.divergences import NAMED, BregmanDivergence, Mahalanobis
@@ -17,13 +16,6 @@ from oda_rl.tree import ODATreeClassifier, ODATreeClusterer
 from oda_rl.tree_nodes import Cells
 
 BOTH = pytest.mark.parametrize("kind", [ODATreeClusterer, ODATreeClassifier])
-
-
-@parametrize_with_checks(
-    [ODATreeClusterer(), ODATreeClassifier(), ODATreeClassifier(resolutions=[np.asarray])]
-)
-def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)
 
 
 def positive(n=600, d=4, seed=0):

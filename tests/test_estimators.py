@@ -1,0 +1,39 @@
+"""scikit-learn's own checks, of every estimator that the package exports."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import oda_rl
+
+# Those whose fit or predict runs other code than that of the defaults.
+OTHERS = [
+    oda_rl.INFEX("mean_variance", tol=1e-4),
+    oda_rl.INFEX(bandwidth=0.5, max_exemplars=3),
+    oda_rl.LVQ(algorithm="glvq"),
+    oda_rl.LVQ(n_prototypes=2, algorithm="rslvq"),
+    oda_rl.ODAClusterer(refine=False, forgetting=0.1),
+    oda_rl.ODAClassifier(prediction="nearest", fine_tuning="glvq"),
+    oda_rl.ODARegressor(local_model="constant"),
+    oda_rl.ODATreeClassifier(resolutions=[np.asarray]),
+    oda_rl.SGDGaussianMixture(2, update="sgd", max_iter=5),
+    oda_rl.SGDGaussianMixture(3, batch_size=7, covariance_type="full"),
+    oda_rl.SOM(shape=2, periodic=True, init="random"),
+]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning"),
+    pytest.mark.filterwarnings("ignore:max_precision is .* would do:UserWarning"),
+]
+
+
+@parametrize_with_checks([getattr(oda_rl, name)() for name in oda_rl.__all__])
+def test_with_defaults(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(OTHERS)
+def test_with_other_parameters(estimator, check):
+    check(estimator)
