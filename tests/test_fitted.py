@@ -393,6 +393,21 @@ def test_it_learns_the_metric_and_scale_of_what_it_visits():
     assert np.linalg.eigvalsh(matrix)[0] > 0
 
 
+def test_a_refit_measures_cells_by_the_metric_that_was_learned_before():
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(2000)
+    core = agent._core
+    before = core.metric.copy()
+    core.refit()
+    matrix = (before + 0.02 * np.eye(4)) * np.outer(core.scale, core.scale)
+    policy = agent.newest
+    expected = oracles.diagram(matrix, policy.codevectors - policy.origin)
+    np.testing.assert_allclose(policy.diagram, expected, rtol=1e-9, atol=1e-9)
+    # Half of it is forgotten then: the new half alone has trace 4, too, and no negative direction.
+    new = 2.0 * core.metric - before
+    assert new.trace() == pytest.approx(4)
+    assert np.linalg.eigvalsh(new)[0] >= -1e-9
+
+
 def test_thresholds_are_known_where_the_environment_has_one():
     assert FittedQAgent("CartPole-v1").solved_return == 475
     assert FittedQAgent(Toy()).solved_return is None

@@ -11,6 +11,7 @@ from oda_rl.agents import (
     GMMPartition,
     GridPartition,
     InfexPartition,
+    ODAPartition,
     Scaling,
     SOMPartition,
     TwoTimescaleAgent,
@@ -36,6 +37,20 @@ def made(kind, scaling=SCALED, seed=0, **config):
     partition = kind(d, TwoTimescaleConfig(**config), np.random.default_rng(seed))
     partition.start(scaling)
     return partition
+
+
+def test_split_cells_stand_apart_by_the_perturbation_in_scaled_units():
+    root = np.array([[0.5, 0.3, 0.0], [0.3, 2.0, 0.1], [0.0, 0.1, 1.0]])
+    scaling = Scaling(root, np.zeros(3), np.ones(3))
+    for config in ({}, {"perturbation": 0.2}):
+        apart = []
+        for seed in range(300):
+            one, other = made(ODAPartition, scaling, seed, **config).codevectors
+            np.testing.assert_allclose(one, -other)  # they began at the origin
+            apart.append(root @ (one - other))
+        expected = 2.0 * config.get("perturbation", 0.05) * np.eye(3)
+        found = np.cov(np.transpose(apart))  # each entry's error is below a tenth
+        np.testing.assert_allclose(found, expected**2, atol=0.2 * expected[0, 0] ** 2)
 
 
 def test_a_grid_gives_each_point_its_box():

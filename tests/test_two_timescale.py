@@ -328,6 +328,25 @@ def test_the_metric_is_learned_in_standard_deviations():
     assert np.abs(matrix - np.eye(4)).max() > 0.1
 
 
+def test_cells_are_measured_by_the_fourth_root_of_the_learned_metric():
+    agent, env = (
+        TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0),
+        gym.make("CartPole-v1"),
+    )
+    observation, _ = env.reset(seed=0)
+    while len(agent.history) < 4:  # until the metric has been learned for the third time
+        action = agent.act(observation)
+        after, reward, terminated, truncated, _ = env.step(action)
+        agent.update(observation, action, reward, after, terminated, truncated)
+        observation = env.reset()[0] if terminated or truncated else after
+    units = np.outer(agent.scale_, agent.scale_)
+    squared = agent.partition.learner.metric / units  # Lᵀ L, up to the factor of the variance
+    expected = agent.metric_ / units + 0.02 * np.eye(4)  # L⁴
+    assert np.linalg.cond(expected) > 4.0  # or all powers would be alike
+    found = squared @ squared
+    np.testing.assert_allclose(found / found.trace(), expected / expected.trace(), atol=1e-9)
+
+
 def test_std_stays_std():
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric="std").learn(4000)
     np.testing.assert_allclose(agent.metric_, np.diag(agent.scale_**2))
