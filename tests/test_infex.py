@@ -8,6 +8,7 @@ import oracles
 import pytest
 from matplotlib.axes import Axes
 from scipy.integrate import dblquad
+from scipy.stats import gaussian_kde
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KernelDensity
@@ -391,6 +392,16 @@ def test_scale_and_place_do_not_matter():
     other = INFEX(bandwidth=1e6, random_state=0).fit(1e6 * points + 1e9)
     np.testing.assert_allclose(other.exemplars_ / 1e6 - 1e3, one.exemplars_, atol=1e-3)
     assert other.objective_value_ == pytest.approx(one.objective_value_, abs=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(50, 1), (300, 2), (80, 7)])
+def test_bandwidth_rules_have_scipys_factors(shape):
+    points = np.random.default_rng(0).normal(size=shape) * np.arange(1.0, 1.0 + shape[1])
+    deviation = np.sqrt(points.var(axis=0).mean())
+    theirs = gaussian_kde(points.T)
+    assert rule_of_thumb(points, "scott") == pytest.approx(theirs.scotts_factor() * deviation)
+    expected = theirs.silverman_factor() * deviation
+    assert rule_of_thumb(points, "silverman") == pytest.approx(expected)
 
 
 def test_bandwidth_rules():
