@@ -90,12 +90,12 @@ def dependents(root: Path, file: Path) -> set[Path]:
 def change(root: Path, mutation: Mutation) -> None:
     """Make the change, and drop compiled code that may contain what was changed."""
     path = root / mutation.file
-    times = path.stat()
+    times, files = path.stat(), dependents(root, path)
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     # If any file were newer than compiled code, the tests would drop all of that.
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    for other in dependents(root, path):
+    for other in files:
         for compiled in (other.parent / "__pycache__").glob(f"{other.stem}.*.nb?"):
             compiled.unlink()
 

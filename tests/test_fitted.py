@@ -22,6 +22,7 @@ from environments import (
 
 from oda_rl.agents import FittedQAgent, FittedQConfig, fitted_core, load_agent, replay
 from oda_rl.agents.memory import CUT, GOES_ON, MARK
+from oda_rl.agents.records import Record
 from oda_rl.envs.dynamics import compiled_dynamics
 
 
@@ -218,6 +219,18 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
     np.testing.assert_array_equal(agent.codevectors, agent.policy.codevectors)
     assert agent.n_cells == agent.policy.n_cells
     np.testing.assert_array_equal(agent.newest.codevectors, agent.history[-1].codevectors)
+
+
+@pytest.mark.parametrize(("mean", "expected"), [(95.0, 0), (110.0, 0), (112.0, 1)])
+def test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_errors(mean, expected):
+    agent = FittedQAgent("CartPole-v1")
+    policies = [replace(agent.newest) for _ in range(2)]
+    # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4 and of 20.
+    agent._core.records = [
+        Record(policies[0], n=25, mean=95.0, m2=27.0 * 20.0**2),
+        Record(policies[1], n=1, mean=mean),
+    ]
+    assert agent.policy is policies[expected]
 
 
 def test_an_episode_into_which_a_refit_fell_is_nobodys():
