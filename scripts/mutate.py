@@ -29,6 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"oda_rl": "oda_rl", "agents": "oda_rl.agents", "envs": "oda_rl.envs"}
 LONGEST = 900.0  # seconds that tests may take
+MOST_MEMORY = 8_000_000  # kilobytes that tests may take: some mistakes go on for ever
 GUIDE = "CONTRIBUTING.md"
 BEGIN, END = "<!-- mutations -->", "<!-- end -->"
 CAUGHT, SURVIVED = "caught", "SURVIVED"
@@ -103,6 +104,7 @@ def change(root: Path, mutation: Mutation) -> None:
 def run_tests(root: Path, tests: Sequence[str]) -> tuple[int, str]:
     """Run tests in a copy; returns pytest's exit code and what it printed."""
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *tests]
+    command = ["sh", "-c", f'ulimit -v {MOST_MEMORY} && exec "$@"', "sh", *command]
     environment = {**os.environ, "PYTHONPATH": str(root), "COLUMNS": "300"}
     try:
         done = subprocess.run(

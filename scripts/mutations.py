@@ -594,7 +594,7 @@ MUTATIONS = [
             "the volume of Epanechnikov's kernel",
             "math.log(2.0 / (d + 2.0))",
             "math.log(1.0 / (d + 2.0))",
-            "test_infex.py::test_density_responses_and_samples_agree",
+            "test_infex.py::test_density_responses_and_samples_agree[epanechnikov]",
         ),
         (
             "exemplars are one within the root of the distance",
@@ -609,7 +609,7 @@ MUTATIONS = [
             "the gap of a bounded number leaves out what could be gained beyond",
             "found.value + found.gap - value",
             "found.gap",
-            "test_infex.py::test_a_bound_is_kept_for_other_objectives",
+            "test_infex.py::test_the_gap_of_one_exemplar_for_two_places_is_what_two_would_gain",
         ),
         (
             "the gap of a bounded mixture is halved",
@@ -624,7 +624,7 @@ MUTATIONS = [
             "the price of spread has the wrong sign",
             "1.0 - 2.0 * penalty * (combined - combined.mean())",
             "1.0 + 2.0 * penalty * (combined - combined.mean())",
-            "test_infex.py::test_weights_are_those_of_clarabel",
+            "test_infex.py::test_weights_are_those_of_clarabel[60-20-mean_variance]",
         ),
         (
             "prices are not divided by the number of samples",
@@ -658,10 +658,10 @@ MUTATIONS = [
             "test_tree.py::test_leaf_probabilities_lean_on_the_parent",
         ),
         (
-            "a tree is cut one level too high",
-            "node.depth <= depth for",
-            "node.depth < depth for",
-            "test_tree.py::test_a_cut_tree_is_independent_and_grows_again",
+            "nodes of one class are divided",
+            "and not pure",
+            "",
+            "test_tree.py::test_pure_and_small_cells_are_not_divided",
         ),
     ),
     *_of(

@@ -500,6 +500,18 @@ def test_a_bound_is_kept_for_other_objectives(objective):
     assert free.objective_value_ <= model.objective_value_ + model.duality_gap_
 
 
+@pytest.mark.parametrize("objective", ["margin", "margin_variance", "mean_variance"])
+@pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning")
+def test_the_gap_of_one_exemplar_for_two_places_is_what_two_would_gain(objective):
+    points = np.repeat([[0.0], [3.0]], [20, 10], axis=0)
+    free = INFEX(objective, bandwidth=1.0, random_state=0).fit(points)
+    model = INFEX(objective, bandwidth=1.0, max_exemplars=1, random_state=0).fit(points)
+    assert len(free.weights_) == 2
+    missed = free.objective_value_ - model.objective_value_
+    assert missed > 0.01
+    assert model.duality_gap_ == pytest.approx(missed, abs=2e-6)
+
+
 def test_warm_start_keeps_the_heaviest_if_there_may_be_fewer():
     points = blobs(200, 2, 22)
     model = INFEX(bandwidth=0.5, warm_start=True, random_state=0).fit(points)
