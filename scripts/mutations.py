@@ -680,25 +680,25 @@ MUTATIONS = [
             "the farthest cell decides",
             "if (k == 0 || score < least) {",
             "if (k == 0 || score > least) {",
-            "test_export.py::test_c",
+            "test_export.py::test_c[online, 2 by 3]",
         ),
         (
             "fixed point truncates instead of rounding",
             "(steps < 0.0f ? steps - 0.5f : steps + 0.5f)",
             "steps",
-            "test_export.py::test_c_in_fixed_point",
+            "test_export.py::test_fixed_point_rounds_observations_to_the_nearest_step",
         ),
         (
             "slopes in fixed point forget their row's shift",
             "score *= (int64_t)1 << oda_shifts[k];",
             "",
-            "test_export.py::test_c_in_fixed_point",
+            "test_export.py::test_c_in_fixed_point[online, 2 by 3]",
         ),
         (
             "constants in C have six digits",
             "{value:.9g}",
             "{value:.6g}",
-            "test_export.py::test_c",
+            "test_export.py::test_constants_in_c_are_those_of_single_precision",
         ),
     ),
     *_of(
@@ -719,16 +719,16 @@ MUTATIONS = [
     *_of(
         "agents/export.py",
         (
-            "JSON says nothing about ties",
+            "values within a tenth of each other are equal, says JSON",
             '"tie": TIE',
             '"tie": 0.1',
-            "test_export.py::test_json_says_what_it_is",
+            "test_export.py::test_json[fitted, 2 by 3]",
         ),
         (
             "JSON without the origin of the observations",
             '"origin": policy.origin.tolist()',
             '"origin": (0.0 * policy.origin).tolist()',
-            "test_export.py::test_json",
+            "test_export.py::test_json[online, 2 by 3]",
         ),
     ),
     # Explanations.

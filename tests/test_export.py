@@ -13,7 +13,8 @@ from oracles import decide, is_tie
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
 from oda_rl.agents.environments import make_env
-from oda_rl.agents.export_tables import CLIP, Tables, policy_of
+from oda_rl.agents.export_c import c_header
+from oda_rl.agents.export_tables import CLIP, Policy, Tables, policy_of
 from oda_rl.cli import main
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow"]
@@ -141,8 +142,13 @@ def predictions(agent, observations):
 def compiled(agent, folder, source, fixed_point=False):
     """Compile a program with the agent's policy; mathematics is linked if a fitted one needs it."""
     export_policy(agent, folder / "policy.h", "c", fixed_point)
-    (folder / "program.c").write_text(source)
     library = ["-lm"] if isinstance(agent, FittedQAgent) or source == CARTPOLE else []
+    return linked(folder, source, library)
+
+
+def linked(folder, source, library):
+    """Compile a program with the policy in a folder."""
+    (folder / "program.c").write_text(source)
     command = ["gcc", *FLAGS, "-O2", "program.c", "-o", "program", *library]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "program"
@@ -150,7 +156,10 @@ def compiled(agent, folder, source, fixed_point=False):
 
 def run_in_c(agent, folder, observations, fixed_point=False):
     """Return the actions, and nanoseconds a decision."""
-    program = compiled(agent, folder, DECISIONS, fixed_point)
+    return decisions(compiled(agent, folder, DECISIONS, fixed_point), observations)
+
+
+def decisions(program, observations):
     data = np.ascontiguousarray(observations, dtype=np.float32)
     command = [program, str(len(data))]
     done = subprocess.run(command, input=data.tobytes(), capture_output=True, check=True)
@@ -319,6 +328,46 @@ def test_sixteen_bits_hold_every_number_up_to_half_a_step(scale):
     assert (np.abs(found.offsets * step - scores[:, 0]) <= 0.51 * step).all()
     assert found.shifts.min() >= 0
     assert (found.scale * reach).max() <= CLIP / 16 * 1.001
+
+
+def on_a_line(codevectors):
+    """A policy whose cells, in their order, take actions 0 and 1 in turn."""
+    n = len(codevectors)
+    return Policy(
+        env_id=None,
+        observation_shape=(1,),
+        names=["x"],
+        action_names=["even", "odd"],
+        first_action=0,
+        origin=np.zeros(1),
+        diagram=np.column_stack([codevectors**2, -2.0 * codevectors]),
+        values=np.eye(2)[np.arange(n) % 2],
+        common=None,
+        width=1.0,
+        codevectors=codevectors[:, None],
+        centre=np.zeros(1),
+        reach=np.ones(1),
+    )
+
+
+def test_constants_in_c_are_those_of_single_precision():
+    policy = on_a_line(np.sort(np.random.default_rng(0).normal(size=50)))
+    table = re.search(r"oda_diagram.*?};", c_header(policy), re.S)[0]
+    found = re.findall(r"(-?\d[^,\s]*)f,?", table[table.index("{") :])
+    expected = policy.tables().in_floats().scores
+    np.testing.assert_array_equal(np.array(found, dtype=np.float32), expected.ravel())
+
+
+@pytest.mark.parametrize("middle", [0.7123, 0.2345, -0.1234, -0.9876])
+def test_fixed_point_rounds_observations_to_the_nearest_step(middle, tmp_path):
+    policy = on_a_line(np.array([middle - 0.3, middle + 0.3]))
+    step = 1.0 / float(policy.tables().in_integers(policy.reach).scale[0])
+    near = middle + step * np.arange(-2.0, 2.0, 1.0 / 64.0)
+    (tmp_path / "policy.h").write_text(c_header(policy, fixed_point=True))
+    actions, _ = decisions(linked(tmp_path, DECISIONS, []), near)
+    (change,) = np.flatnonzero(np.diff(actions)) + 1
+    away = (near[change] - middle) / step
+    assert abs(away) < 0.55  # a step, or half of one at most if it is the nearest
 
 
 @pytest.mark.parametrize("fixed_point", [False, True])
