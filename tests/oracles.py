@@ -569,3 +569,23 @@ def mean_shift(points, prices, z, steps=1000):
         weights = prices * np.exp(-0.5 * ((points - z) ** 2).sum(axis=1))
         z = weights @ points / weights.sum()
     return z
+
+
+def exemplar_gap(points, exemplars, weights, candidates):
+    """Logarithm of what the best candidate is worth beside a mixture of Gaussian kernels.
+
+    With Σ q k for p, no weights of any candidates have a mean log density that is greater by more
+    than log max_z mean_i k(x_i, z)/p(x_i). All in bandwidths.
+    """
+
+    def response(x, z):
+        return exemplar_response("gaussian", x, z, 1.0)
+
+    densities = [
+        sum(q * response(x, z) for q, z in zip(weights, exemplars, strict=True)) for x in points
+    ]
+    worth = [
+        sum(response(x, z) / p for x, p in zip(points, densities, strict=True)) / len(points)
+        for z in candidates
+    ]
+    return math.log(max(worth))

@@ -63,6 +63,22 @@ def test_the_diagram_keeps_in_step_with_the_codevectors():
     np.testing.assert_allclose(book.diagram[:5], exact, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("m", [3, 400])
+def test_settling_forgets_the_first_half(m):
+    rng = np.random.default_rng(0)
+    book, points = Codebook(rng.normal(size=(4, 2))), rng.normal(size=(50, 2))
+    masses, codevectors = book.masses.copy(), book.codevectors.copy()
+    order = rng.integers(50, size=m)
+    annealing.settle(book.diagram, book.cells, book.metric, 4, points, order, 0.7, *book.scratch)
+    for t, i in enumerate(order):
+        step_size = 1 / (t + 2) if t + 2 < m / 2 else 2 / m
+        masses, codevectors = oracles.oda_observe(
+            masses, codevectors, book.metric, points[i], 0.7, step_size
+        )
+    np.testing.assert_allclose(book.masses, masses, rtol=1e-9)
+    np.testing.assert_allclose(book.codevectors, codevectors, rtol=1e-8)
+
+
 def test_far_samples_do_not_overflow():
     book = Codebook([[0.0], [1.0]])
     for x in (1e8, -1e8, 1e-300, 0.0):

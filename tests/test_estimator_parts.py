@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from oda_rl import ODAClusterer
+from oda_rl.annealer import Annealer, Schedule
 from oda_rl.density import log_cell_volumes
+from oda_rl.divergences import Divergence, IDivergence, ItakuraSaito, Mahalanobis, SquaredEuclidean
 from oda_rl.estimator_files import load_estimator, save_estimator
 from oda_rl.fine_tuning import best_temperature, class_log_densities
 from oda_rl.local_models import fit_local_models
@@ -21,6 +23,81 @@ def test_a_gaussian_splits_near_its_critical_temperature(variances):
     split = next(level.temperature for level in model.history_ if level.n_clusters > 1)
     critical = 2.0 * max(variances)
     assert 0.8**3 * critical < split < critical / 0.8
+
+
+def begun(points, divergence=None, *, init=None, seed=0, **changed):
+    """An annealer that has seen some points of one class, of equal weights."""
+    schedule = {
+        "max_codevectors": 50, "min_temperature": 1e-3, "cooling": 0.8, "ends_full": False,
+        "samples_per_codevector": 50.0, "max_samples": np.inf, "target_distortion": 0.0,
+        "target_error": 0.0, "forgetting": 0.0, **changed,
+    }  # fmt: skip
+    own = SquaredEuclidean() if divergence is None else divergence
+    found = Annealer(Schedule(**schedule), own, points.shape[1], np.random.default_rng(seed))
+    found.begin(own.embed(points), *of_one_class(points), init=init)
+    return found
+
+
+def of_one_class(points):
+    return np.zeros(len(points), dtype=np.int64), np.ones(len(points))
+
+
+def end_level(annealer, points):
+    """Show it as many of its points as end a temperature level."""
+    points = np.resize(points, (annealer.room, points.shape[1]))
+    annealer.observe(points, *of_one_class(points))
+
+
+@pytest.mark.parametrize(
+    "divergence",
+    [SquaredEuclidean(), Mahalanobis([[4.0, 1.0], [1.0, 0.5]]), IDivergence(), ItakuraSaito()],
+)
+def test_split_codevectors_stand_apart_in_units_of_the_temperature(divergence: Divergence):
+    # Each half diverges from the whole by .1² T: by so much that the pair, 2 .1 √T apart, is far
+    # closer than the √.3 √T within which codevectors are one.
+    points = 5.0 + np.random.default_rng(0).uniform(-1.0, 1.0, size=(500, 2))
+    annealer = begun(points, divergence)
+    embedded = divergence.embed(points)
+    for _ in range(8):
+        whole = divergence.embed(annealer.history[-1].codevectors)
+        assert len(annealer.codevectors) == 2 * len(whole)
+        gaps = divergence.between(annealer.codevectors, whole).min(axis=1)
+        # Only a quadratic divergence is the same in all places.
+        np.testing.assert_allclose(gaps, 0.01 * annealer.temperature, rtol=0.05)
+        end_level(annealer, embedded)
+
+
+def test_levels_begin_at_twice_the_variance_and_cool_by_the_factor():
+    points = np.random.default_rng(0).normal(size=(400, 3)) * [1.0, 2.0, 0.5]
+    annealer = begun(points, cooling=0.7)
+    for level in range(4):
+        expected = 2.0 * points.var(axis=0).sum() * 0.7**level
+        assert annealer.temperature == pytest.approx(expected)
+        end_level(annealer, points)
+    assert annealer.history[2].temperature == annealer.history[1].temperature * 0.7
+
+
+@pytest.mark.parametrize(("gap", "expected"), [(0.5, 1), (0.6, 2)])
+def test_codevectors_closer_than_the_root_of_a_third_of_the_temperature_are_one(gap, expected):
+    # At |x - y|² of .25 T and .36 T: .3 T is in between.
+    places = np.array([[-1.0], [1.0]])
+    annealer = begun(np.tile(places, (50, 1)), init=places)
+    annealer.temperature = (2.0 / gap) ** 2
+    annealer._merge_close()
+    assert len(annealer.codevectors) == expected
+    assert annealer.codevectors.mean() == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("mass", "expected"), [(0.9e-5, 1), (1.1e-5, 2)])
+def test_codevectors_that_stand_for_next_to_nothing_are_dropped(mass, expected):
+    points = np.array([[0.0], [10.0]] * 50)
+    annealer = begun(points, init=np.array([[0.0], [10.0]]))
+    annealer.temperature = 1.0
+    annealer.masses = np.array([mass, 1.0 - mass])
+    annealer._merge_close()
+    assert len(annealer.codevectors) == expected
+    assert annealer.masses.sum() == pytest.approx(1.0)
+    assert annealer.codevectors[-1, 0] == 10.0
 
 
 def test_volumes_are_those_of_the_cells():

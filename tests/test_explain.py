@@ -9,8 +9,9 @@ from environments import Grid, Toy
 from test_cell_policy import random_policy
 
 from oda_rl import plotting
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, alternatives, load_agent
 from oda_rl.agents.alternatives import alternative_of_cells, alternative_of_policy, values_at
+from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.explain import margins_of, overview
 from oda_rl.boundaries import least_step, nearest_member
 from oda_rl.cli import main
@@ -144,6 +145,27 @@ def test_bounds_of_a_blended_policy(d, n_cells, n_actions):
         tight.append(min(seen / found.distance, 1.0))
     assert finite > 10
     assert np.mean(np.array(tight) > 0.97) > 0.8
+
+
+@pytest.mark.parametrize("width", [0.1, 0.5, 2.0])
+def test_the_lower_bound_is_tight_where_two_equal_cells_outvote_one(width):
+    # A cell at 0 prefers action 0 by 1, two at 1 action 1 by 1: they win where each has half of its
+    # weight, (x - 1)² = x² + width log 2.
+    codevectors = np.array([[0.0], [1.0], [1.0]])
+    values = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    policy = CellPolicy(
+        np.zeros(1),
+        np.column_stack([codevectors**2, -2.0 * codevectors]),
+        np.column_stack([np.zeros((3, 2)), values]),
+        width,
+        codevectors,
+    )
+    expected = 1.0 + 0.5 * (1.0 - width * np.log(2.0))
+    where = policy, np.array([-1.0]), 0, np.ones(1)
+    assert alternatives._lower_bound(*where).distance == pytest.approx(expected)  # by itself
+    found = alternative_of_policy(*where)
+    assert found.at_least == pytest.approx(expected)
+    assert found.distance == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_lower_bound_is_the_distance_where_one_cell_decides():
@@ -347,6 +369,8 @@ def test_margins():
     values = np.array([[1.0, 2.0], [5.0, 1.0], [3.0, 3.0], [2.0, 2.0 + 1e-12]])
     margins = margins_of(values, np.array([1, 0, 0, 0]))
     np.testing.assert_array_equal(margins, [1.0, 4.0, 0.0, 0.0])
+    costs = np.array([[-3.0, -1.0, -1.5], [-4.0, -9.0, -7.0]])
+    np.testing.assert_array_equal(margins_of(costs, np.array([1, 0])), [0.5, 3.0])
 
 
 def test_the_table_has_a_row_for_each_cell(agent, visited, kind):

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -13,85 +14,16 @@ from oracles import decide, is_tie
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
 from oda_rl.agents.environments import make_env
-from oda_rl.agents.export_tables import CLIP, Tables, policy_of
+from oda_rl.agents.export_c import c_header
+from oda_rl.agents.export_tables import CLIP, Policy, Tables, policy_of
 from oda_rl.cli import main
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow"]
 SHARES = (0.0, 0.05, 0.2, 0.5, 1.0)  # of random actions
 TIE = 1e-6
 
-# Reads observations, and writes their actions.
-DECISIONS = """
-#include <stdio.h>
-#include <stdlib.h>
-#include "policy.h"
-
-int main(int argc, char **argv)
-{
-    size_t n = argc > 1 ? (size_t)atol(argv[1]) : 0;
-    float(*obs)[ODA_FEATURES] = malloc(n * sizeof *obs);
-    int *actions = malloc(n * sizeof *actions);
-    if (!obs || !actions || fread(obs, sizeof *obs, n, stdin) != n) {
-        return 1;
-    }
-    for (size_t i = 0; i < n; ++i) {
-        actions[i] = oda_policy(obs[i]);
-    }
-    return fwrite(actions, sizeof *actions, n, stdout) == n ? 0 : 1;
-}
-"""
-
-# Plays the cart-pole of 1983, and prints how many of 1000 steps each of 100 episodes lasted.
-CARTPOLE = """
-#include <math.h>
-#include <stdio.h>
-#include "policy.h"
-
-static unsigned long long seed = 12345;
-
-static double uniform(void)
-{
-    seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
-    return (double)(seed >> 33) / 2147483648.0;
-}
-
-static int episode(void)
-{
-    const double g = 9.8, cart = 1.0, m = 0.1, l = 0.5, tau = 0.02;
-    const double friction_cart = 0.0005, friction_pole = 0.000002;
-    double s[4];
-    for (int j = 0; j < 4; ++j) {
-        s[j] = 0.1 * uniform() - 0.05;
-    }
-    int t = 0;
-    while (t < 1000) {
-        const float obs[4] = {(float)s[0], (float)s[1], (float)s[2], (float)s[3]};
-        double force = oda_policy(obs) == 1 ? 10.0 : -10.0;
-        double sign = (s[1] > 0.0) - (s[1] < 0.0);
-        double push = (force + m * l * s[3] * s[3] * sin(s[2]) - friction_cart * sign) / (cart + m);
-        double theta_acc = (g * sin(s[2]) - cos(s[2]) * push - friction_pole * s[3] / (m * l))
-            / (l * (4.0 / 3.0 - m * cos(s[2]) * cos(s[2]) / (cart + m)));
-        double x_acc = push - m * l * theta_acc * cos(s[2]) / (cart + m);
-        s[0] += tau * s[1];
-        s[1] += tau * x_acc;
-        s[2] += tau * s[3];
-        s[3] += tau * theta_acc;
-        ++t;
-        if (fabs(s[0]) > 2.4 || fabs(s[2]) > 12.0 * 3.14159265358979323846 / 180.0) {
-            break;
-        }
-    }
-    return t;
-}
-
-int main(void)
-{
-    for (int i = 0; i < 100; ++i) {
-        printf("%d\\n", episode());
-    }
-    return 0;
-}
-"""
+PROGRAMS = Path(__file__).parents[1] / "scripts" / "c"
+DECISIONS, CARTPOLE = ((PROGRAMS / f"{name}.c").read_text() for name in ("decisions", "cartpole"))
 
 TRAINED = {
     "online, BartoCartPole": (TwoTimescaleAgent, BARTO, 50_000),
@@ -141,15 +73,23 @@ def predictions(agent, observations):
 def compiled(agent, folder, source, fixed_point=False):
     """Compile a program with the agent's policy; mathematics is linked if a fitted one needs it."""
     export_policy(agent, folder / "policy.h", "c", fixed_point)
-    (folder / "program.c").write_text(source)
     library = ["-lm"] if isinstance(agent, FittedQAgent) or source == CARTPOLE else []
+    return linked(folder, source, library)
+
+
+def linked(folder, source, library):
+    """Compile a program with the policy in a folder."""
+    (folder / "program.c").write_text(source)
     command = ["gcc", *FLAGS, "-O2", "program.c", "-o", "program", *library]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "program"
 
 
 def run_in_c(agent, folder, observations, fixed_point=False):
-    program = compiled(agent, folder, DECISIONS, fixed_point)
+    return decisions(compiled(agent, folder, DECISIONS, fixed_point), observations)
+
+
+def decisions(program, observations):
     data = np.ascontiguousarray(observations, dtype=np.float32)
     command = [program, str(len(data))]
     done = subprocess.run(command, input=data.tobytes(), capture_output=True, check=True)
@@ -315,6 +255,46 @@ def test_sixteen_bits_hold_every_number_up_to_half_a_step(scale):
     assert (np.abs(found.offsets * step - scores[:, 0]) <= 0.51 * step).all()
     assert found.shifts.min() >= 0
     assert (found.scale * reach).max() <= CLIP / 16 * 1.001
+
+
+def on_a_line(codevectors):
+    """A policy whose cells, in their order, take actions 0 and 1 in turn."""
+    n = len(codevectors)
+    return Policy(
+        env_id=None,
+        observation_shape=(1,),
+        names=["x"],
+        action_names=["even", "odd"],
+        first_action=0,
+        origin=np.zeros(1),
+        diagram=np.column_stack([codevectors**2, -2.0 * codevectors]),
+        values=np.eye(2)[np.arange(n) % 2],
+        common=None,
+        width=1.0,
+        codevectors=codevectors[:, None],
+        centre=np.zeros(1),
+        reach=np.ones(1),
+    )
+
+
+def test_constants_in_c_are_those_of_single_precision():
+    policy = on_a_line(np.sort(np.random.default_rng(0).normal(size=50)))
+    table = re.search(r"oda_diagram.*?};", c_header(policy), re.S)[0]
+    found = re.findall(r"(-?\d[^,\s]*)f,?", table[table.index("{") :])
+    expected = policy.tables().in_floats().scores
+    np.testing.assert_array_equal(np.array(found, dtype=np.float32), expected.ravel())
+
+
+@pytest.mark.parametrize("middle", [0.7123, 0.2345, -0.1234, -0.9876])
+def test_fixed_point_rounds_observations_to_the_nearest_step(middle, tmp_path):
+    policy = on_a_line(np.array([middle - 0.3, middle + 0.3]))
+    step = 1.0 / float(policy.tables().in_integers(policy.reach).scale[0])
+    near = middle + step * np.arange(-2.0, 2.0, 1.0 / 64.0)
+    (tmp_path / "policy.h").write_text(c_header(policy, fixed_point=True))
+    actions = decisions(linked(tmp_path, DECISIONS, []), near)
+    (change,) = np.flatnonzero(np.diff(actions)) + 1
+    away = (near[change] - middle) / step
+    assert abs(away) < 0.55  # a step, or half of one at most if it is the nearest
 
 
 @pytest.mark.parametrize("fixed_point", [False, True])

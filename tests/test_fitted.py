@@ -22,6 +22,7 @@ from environments import (
 
 from oda_rl.agents import FittedQAgent, FittedQConfig, fitted_core, load_agent, replay
 from oda_rl.agents.memory import CUT, GOES_ON, MARK
+from oda_rl.agents.records import Record
 from oda_rl.envs.dynamics import compiled_dynamics
 
 
@@ -220,6 +221,18 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
     np.testing.assert_array_equal(agent.newest.codevectors, agent.history[-1].codevectors)
 
 
+@pytest.mark.parametrize(("mean", "expected"), [(95.0, 0), (110.0, 0), (112.0, 1)])
+def test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_errors(mean, expected):
+    agent = FittedQAgent("CartPole-v1")
+    policies = [replace(agent.newest) for _ in range(2)]
+    # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4 and of 20.
+    agent._core.records = [
+        Record(policies[0], n=25, mean=95.0, m2=27.0 * 20.0**2),
+        Record(policies[1], n=1, mean=mean),
+    ]
+    assert agent.policy is policies[expected]
+
+
 def test_an_episode_into_which_a_refit_fell_is_nobodys():
     options = {"least_refit": 10, "refit_every": 0.01, "confirm_episodes": 0}
     agent = FittedQAgent("CartPole-v1", seed=0, kept_policies=1000, **options)
@@ -391,6 +404,21 @@ def test_it_learns_the_metric_and_scale_of_what_it_visits():
     assert matrix.trace() == pytest.approx(4)
     np.testing.assert_allclose(matrix, matrix.T)
     assert np.linalg.eigvalsh(matrix)[0] > 0
+
+
+def test_a_refit_measures_cells_by_the_metric_that_was_learned_before():
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(2000)
+    core = agent._core
+    before = core.metric.copy()
+    core.refit()
+    matrix = (before + 0.02 * np.eye(4)) * np.outer(core.scale, core.scale)
+    policy = agent.newest
+    expected = oracles.diagram(matrix, policy.codevectors - policy.origin)
+    np.testing.assert_allclose(policy.diagram, expected, rtol=1e-9, atol=1e-9)
+    # Half of it is forgotten then: the new half alone has trace 4, too, and no negative direction.
+    new = 2.0 * core.metric - before
+    assert new.trace() == pytest.approx(4)
+    assert np.linalg.eigvalsh(new)[0] >= -1e-9
 
 
 def test_thresholds_are_known_where_the_environment_has_one():

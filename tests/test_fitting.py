@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 
+from oda_rl import annealing
 from oda_rl.agents import FittedQConfig, fitting
 from oda_rl.agents.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
 
@@ -218,6 +219,18 @@ def test_the_metric_finds_the_component_that_matters():
     assert spread[0][:3].max() < spread[1][:3].min()
 
 
+def test_cells_are_measured_by_the_learned_metric_itself():
+    observations, steps = corridor(n_episodes=100)
+    wide = np.column_stack([observations, np.random.default_rng(1).normal(size=(len(steps), 1))])
+    learned = np.array([[1.7, 0.4], [0.4, 0.3]])
+    found = fit(wide, steps, None, learned)
+    # Power 1/2: |L S x|² is xᵀ S (M + .02 I) S x.
+    matrix = (learned + 0.02 * np.eye(2)) * np.outer(found.scale, found.scale)
+    centred = found.policy.codevectors - found.policy.origin
+    expected = oracles.diagram(matrix, centred)
+    np.testing.assert_allclose(found.policy.diagram, expected, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("n_rows", "config", "expected"),
     [
@@ -250,6 +263,25 @@ def test_annealing_finds_separate_clusters():
     assert len(codevectors) == 4
     for centre in centres:  # it ends with four cells at hand, and they are still soft
         assert np.linalg.norm(codevectors - centre, axis=1).min() < 1.0
+
+
+def test_split_cells_stand_apart_in_units_of_what_is_left_of_the_variance(monkeypatch):
+    # So many features of equal variance that the cell stays one: 2 λ_max is 1/250 of 2 tr C.
+    d, halves, split = 500, [], annealing.split
+
+    def record(cells, n_cells, shifts):
+        split(cells, n_cells, shifts)
+        halves.append(cells[: 2 * n_cells, 1:].copy())
+
+    monkeypatch.setattr(annealing, "split", record)
+    points = 3.0 * np.random.default_rng(0).normal(size=(1000, d))
+    fitting.anneal(points, 4, np.random.default_rng(1))
+    variance = points.var(axis=0).sum()
+    temperatures = 2.0 * variance * 0.4 ** np.arange(4)
+    for (one, other), temperature in zip(halves[:4], temperatures, strict=True):
+        left = min(variance, 0.5 * temperature)
+        # The norm of 500 normal numbers varies by 3 %.
+        assert np.linalg.norm(one - other) == pytest.approx(0.1 * np.sqrt(left), rel=0.12)
 
 
 def test_codevectors_are_in_the_observations_units():

@@ -7,6 +7,7 @@ import oracles
 import pytest
 from matplotlib.axes import Axes
 from scipy.integrate import dblquad
+from scipy.stats import gaussian_kde
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KernelDensity
@@ -182,6 +183,94 @@ def test_the_likelihood_is_certified():
     assert model.history_[-1].gap == model.duality_gap_
 
 
+@pytest.mark.parametrize(
+    ("objective", "kernel"),
+    [
+        *((objective, "epanechnikov") for objective in OBJECTIVES),
+        *((objective, "gaussian") for objective in OBJECTIVES[1:]),  # EM slides those of the first
+    ],
+)
+@pytest.mark.parametrize("sizes", [(10,), (30, 10)])
+@pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning")
+def test_the_gap_is_what_is_missed_where_the_bound_is_tight(objective, kernel, sizes):
+    # Equal samples in one or two places, and an exemplar beside each: all responses are the same
+    # share of what they would be with the exemplars in place, and so is every price.
+    places = np.array([[0.0, 0.0], [100.0, 0.0]])[: len(sizes)]
+    points = np.repeat(places, sizes, axis=0)
+    settings = {"kernel": kernel, "bandwidth": 1.5, "C": 2.0, "random_state": 0}
+    beside = places + np.array([0.6, 0.0])
+    early = fitted(INFEX(objective, init=beside, max_rounds=1, **settings), points)
+    best = INFEX(objective, **settings).fit(points)
+    missed = best.objective_value_ - early.objective_value_
+    share = oracles.exemplar_response(kernel, places[0], beside[0], 1.5)
+    if objective == "log_likelihood":
+        assert missed == pytest.approx(-np.log(share), abs=1e-8)
+    elif objective != "mean_variance":
+        assert missed == pytest.approx((1.0 - share) / len(sizes), abs=1e-8)
+    assert early.duality_gap_ == pytest.approx(missed, rel=1e-6)
+    assert early.history_[-1].gap == early.duality_gap_
+
+
+@pytest.mark.parametrize("apart", [4.0, 5.0, 6.0])
+@pytest.mark.parametrize("stopped", [{"init": [[0.0]], "max_rounds": 1}, {"max_exemplars": 1}])
+@pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning")
+def test_one_exemplar_between_two_places_misses_its_whole_gap(apart, stopped):
+    # By symmetry the density of the two best exemplars is what the first of them is worth.
+    points = np.repeat([[-apart / 2.0], [apart / 2.0]], 10, axis=0)
+    middle = fitted(INFEX(bandwidth=1.0, random_state=0, **stopped), points)
+    assert middle.objective_value_ == pytest.approx(-(apart**2) / 8.0)
+    best = INFEX(bandwidth=1.0, random_state=0).fit(points)
+    missed = best.objective_value_ - middle.objective_value_
+    assert missed == pytest.approx(apart**2 / 8.0 - np.log(2.0), abs=1e-3)
+    assert middle.duality_gap_ == pytest.approx(missed, rel=1e-6)
+
+
+@pytest.mark.parametrize("bandwidth", [0.4, 0.7, 1.0])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_the_gap_of_the_likelihood_is_the_logarithm_of_the_dearest_price(bandwidth, rounds):
+    points = blobs(30, 2, 3)
+    model = INFEX(bandwidth=bandwidth, init=points[:2], max_rounds=rounds, random_state=0)
+    model = fitted(model, points)
+    samples, exemplars = points / bandwidth, model.exemplars_ / bandwidth
+    gamma = [
+        sum(
+            q * oracles.exemplar_response("gaussian", x, z, 1.0)
+            for q, z in zip(model.weights_, exemplars, strict=True)
+        )
+        for x in samples
+    ]
+    tops = [oracles.mean_shift(samples, 1.0 / np.array(gamma), x) for x in samples]
+    expected = oracles.exemplar_gap(samples, exemplars, model.weights_, tops)
+    assert expected > 1e-4
+    # While the gap is large, climbs stop a little below the tops.
+    assert model.duality_gap_ == pytest.approx(expected, rel=0.01)
+    best = INFEX(bandwidth=bandwidth, random_state=0).fit(points)
+    assert best.objective_value_ - model.objective_value_ <= expected
+
+
+@pytest.mark.parametrize("tolerance", [0.5, 0.1, 0.01])
+def test_the_gap_of_convex_clustering_is_that_of_the_dearest_sample(tolerance):
+    points = blobs(60, 2, 3)
+    model = ConvexClustering(1.0, tol=tolerance).fit(points)
+    expected = oracles.exemplar_gap(points, model.exemplars_, model.weights_, points)
+    assert model.duality_gap_ == pytest.approx(expected, rel=1e-6)
+    responses = np.exp(-0.5 * ((points[:, None] - points) ** 2).sum(axis=2))
+    best = oracles.best_proportions(responses, "log_likelihood", 1.0)
+    assert model.objective_value_ <= best + 1e-7 <= model.objective_value_ + model.duality_gap_
+
+
+def test_the_gap_of_discs_is_what_a_disc_over_all_samples_adds():
+    # Discs at both ends hold two of three samples each, and that in the middle all.
+    points = np.array([[0.0], [1.0], [2.0]])
+    settings = {"kernel": "disc", "bandwidth": 1.0, "random_state": 0}
+    ends = fitted(INFEX("margin", init=points[::2], max_rounds=1, **settings), points)
+    assert ends.objective_value_ == pytest.approx(0.5)
+    assert ends.duality_gap_ == pytest.approx(0.5)
+    fixed = KernelVectorQuantization(max_distortion=1.0, candidates=points[::2]).fit(points)
+    assert fixed.objective_value_ == pytest.approx(0.5)
+    assert fixed.duality_gap_ == pytest.approx(0.0, abs=1e-8)  # of these two candidates
+
+
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_it_is_never_worse_than_the_exemplars_it_began_with(objective, kernel):
@@ -288,6 +377,16 @@ def test_scale_and_place_do_not_matter():
     assert other.objective_value_ == pytest.approx(one.objective_value_, abs=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(50, 1), (300, 2), (80, 7)])
+def test_bandwidth_rules_have_scipys_factors(shape):
+    points = np.random.default_rng(0).normal(size=shape) * np.arange(1.0, 1.0 + shape[1])
+    deviation = np.sqrt(points.var(axis=0).mean())
+    theirs = gaussian_kde(points.T)
+    assert rule_of_thumb(points, "scott") == pytest.approx(theirs.scotts_factor() * deviation)
+    expected = theirs.silverman_factor() * deviation
+    assert rule_of_thumb(points, "silverman") == pytest.approx(expected)
+
+
 def test_bandwidth_rules():
     points = blobs(300, 2, 10, spread=4.0)
     scott, silverman = (
@@ -382,6 +481,18 @@ def test_a_bound_is_kept_for_other_objectives(objective):
     assert len(model.weights_) <= limit
     assert model.objective_value_ <= free.objective_value_ + free.duality_gap_
     assert free.objective_value_ <= model.objective_value_ + model.duality_gap_
+
+
+@pytest.mark.parametrize("objective", ["margin", "margin_variance", "mean_variance"])
+@pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning")
+def test_the_gap_of_one_exemplar_for_two_places_is_what_two_would_gain(objective):
+    points = np.repeat([[0.0], [3.0]], [20, 10], axis=0)
+    free = INFEX(objective, bandwidth=1.0, random_state=0).fit(points)
+    model = INFEX(objective, bandwidth=1.0, max_exemplars=1, random_state=0).fit(points)
+    assert len(free.weights_) == 2
+    missed = free.objective_value_ - model.objective_value_
+    assert missed > 0.01
+    assert model.duality_gap_ == pytest.approx(missed, abs=2e-6)
 
 
 def test_warm_start_keeps_the_heaviest_if_there_may_be_fewer():

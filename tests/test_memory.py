@@ -255,3 +255,20 @@ def test_every_trajectory_is_as_likely_to_be_kept():
     # Of 29 standard normal numbers one beyond 3.5 would be seen once in 75 times.
     assert np.abs(deviations).max() < 3.5
     assert abs(np.corrcoef(np.arange(29), counts[:-1])[0, 1]) < 0.6  # old or new: 3.2/√29
+
+
+def test_new_trajectories_are_no_likelier_to_be_kept_where_long_ones_leave_room():
+    n, trials = 24, 2000
+    counts = np.zeros(n)
+    rng = np.random.default_rng(1)
+    for _ in range(trials):
+        remembered, clock = Memory(1, np.float64, 24, rng), new_clock()
+        for number in range(n):
+            add(remembered, clock, number, 9 if number % 3 == 0 else 1)
+            if number % 4 == 3:
+                remembered.thin_out(clock)
+        kept = remembered.observations[: remembered.rows(clock), 0]
+        counts[np.unique(kept).astype(int)] += 1
+    short = np.arange(n - 1) % 3 != 0  # the latest is always kept
+    shares = counts[:-1][short] / trials
+    np.testing.assert_allclose(shares, shares.mean(), atol=0.04)  # standard errors are .01

@@ -143,6 +143,46 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     np.testing.assert_allclose(mixture.half_log_dets, 0.5 * np.log(values).sum(axis=1))
 
 
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_precisions_rise_to_their_bound_and_no_further(covariance_type):
+    points = np.zeros((1, 3))
+    mixture = mixture_at(points, covariance_type, released=True)
+    mixture.precisions[:] = 1.0
+    mixture.control[updates.VARIANCE] = 1.0
+    for _ in range(200):  # of a sample again and again, to which .9 of the variance is left
+        updates.absorb(points, np.arange(1), np.ones((1, 1)), 0.1, 16.0, mixture)
+    if covariance_type == "tied_spherical":
+        assert mixture.control[updates.VARIANCE] == pytest.approx(1.0 / 16.0)
+    else:
+        np.testing.assert_allclose(mixture.precisions, 16.0)
+        np.testing.assert_allclose(mixture.half_log_dets, 1.5 * np.log(16.0))
+
+
+def test_the_neighbourhood_narrows_when_a_period_brings_little():
+    mixture, learned = mixture_at(np.zeros((4, 2)), width=1.0), rules(delta=0.05)
+    losses = -10.0 * np.exp(-np.arange(3000) / 300.0)
+    losses += 0.05 * np.random.default_rng(0).normal(size=3000)
+    reference, smoothed, previous, width, widths = losses[:100].mean(), 0.0, 0.0, 1.0, []
+    for seen, loss in enumerate(losses, 1):
+        mixture.control[updates.LOSS] = loss
+        mixture.control[updates.LOSSES] = 1.0
+        updates.watch_losses(mixture.control, learned)
+        if seen <= 100:  # the first period of 1/α samples
+            previous = smoothed = losses[:seen].mean()
+            continue
+        smoothed += (loss - smoothed) / 100
+        if seen % 100 == 0:
+            if smoothed - previous < 0.05 * max(previous - reference, 0.0):  # eq. 6
+                width *= 0.9
+                widths.append(seen)
+            previous = smoothed
+        assert mixture.control[updates.WIDTH] == pytest.approx(width)
+        if width < updates.NARROW:
+            break
+    assert mixture.control[updates.PHASE] == updates.QUANTIZING
+    assert 600 < widths[0] < 2000  # neither at once nor never
+
+
 def test_the_spectral_form_follows_a_covariance_through_many_steps():
     rng = np.random.default_rng(6)
     points = rng.normal(size=(300, 6)) @ (rng.normal(size=(6, 6)) * [3.0, 1.0, 1.0, 0.3, 0.1, 0.03])

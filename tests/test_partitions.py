@@ -11,6 +11,7 @@ from oda_rl.agents import (
     GMMPartition,
     GridPartition,
     InfexPartition,
+    ODAPartition,
     Scaling,
     SOMPartition,
     TwoTimescaleAgent,
@@ -36,6 +37,62 @@ def made(kind, scaling=SCALED, seed=0, **config):
     partition = kind(d, TwoTimescaleConfig(**config), np.random.default_rng(seed))
     partition.start(scaling)
     return partition
+
+
+def test_split_cells_stand_apart_by_the_perturbation_in_scaled_units():
+    root = np.array([[0.5, 0.3, 0.0], [0.3, 2.0, 0.1], [0.0, 0.1, 1.0]])
+    scaling = Scaling(root, np.zeros(3), np.ones(3))
+    for config in ({}, {"perturbation": 0.2}):
+        apart = []
+        for seed in range(300):
+            one, other = made(ODAPartition, scaling, seed, **config).codevectors
+            np.testing.assert_allclose(one, -other)  # they began at the origin
+            apart.append(root @ (one - other))
+        expected = 2.0 * config.get("perturbation", 0.05) * np.eye(3)
+        found = np.cov(np.transpose(apart))  # each entry's error is below a tenth
+        np.testing.assert_allclose(found, expected**2, atol=0.2 * expected[0, 0] ** 2)
+
+
+def test_a_level_of_cells_is_the_papers_recursion_and_children_follow_their_parents():
+    config = {"samples_per_level": 50, "samples_per_cell": 20.0, "cooling": 0.4, "max_cells": 9}
+    cells = made(ODAPartition, SCALED, **config, min_temperature=1e-3, perturbation=1e-3)
+    metric = SCALED.transform.T @ SCALED.transform
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    temperature, sizes = 4.0, []
+    while cells.active:
+        assert cells.temperature == pytest.approx(temperature)
+        n = cells.n_cells
+        masses = cells.learner.cells[:n, 0].copy()
+        codevectors = cells.codevectors.copy()
+        needed = int(max(50, 20 * n))
+        for m in range(needed):
+            x = centres[rng.integers(3)] + 0.1 * rng.normal(size=3)
+            lineage = cells.observe(x)
+            assert (lineage is None) == (m < needed - 1)
+            step_size = 1 / (m + 2)
+            masses, codevectors = oracles.oda_observe(
+                masses, codevectors, metric, x, temperature, step_size
+            )
+        # Each of the new cells is where those are that it comes from, or a shift away.
+        np.testing.assert_allclose(lineage.sum(axis=1), 1.0)
+        np.testing.assert_allclose(cells.codevectors, lineage @ codevectors, atol=0.02)
+        temperature *= 0.4
+        sizes.append(cells.n_cells)
+    assert sizes[-1] >= 9
+    assert len(set(sizes)) > 2
+
+
+@pytest.mark.parametrize("temperature", [4.0, 0.5])
+@pytest.mark.parametrize(("share", "expected"), [(0.9, 1), (1.1, 2)])
+def test_cells_merge_within_a_share_of_the_temperature(temperature, share, expected):
+    scaling = Scaling(np.array([[2.0]]), np.zeros(1), np.ones(1))
+    cells = made(ODAPartition, scaling, initial_temperature=temperature, merge_threshold=0.1)
+    apart = np.sqrt(share * 0.1 * temperature) / 2.0  # in raw units
+    cells.learner.cells[:2, 1] = 0.0, apart
+    lineage = cells.reshape()
+    assert cells.n_cells == 2 * expected  # all of them split
+    np.testing.assert_array_equal((lineage > 0.0).sum(axis=1), 3 - expected)
 
 
 def test_a_grid_gives_each_point_its_box():

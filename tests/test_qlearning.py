@@ -113,6 +113,18 @@ def test_restart_after_as_many_bad_episodes_in_a_row_as_good_ones_are_asked_for(
     assert restarts == [False] * 8 + [True]
 
 
+def test_after_a_restart_as_many_steps_are_free_again():
+    core = make_core(solved_return=2.0, restart_after=4, solved_episodes=1)
+    restarts = []
+    for _ in range(10):
+        events = transition(core, 0, 0, 0.0, 1, terminated=True)
+        restarts.append(bool(events & ql.RESTART))
+        if restarts[-1]:
+            core.start()
+            core.clock[ql.LEARNER_ACTIVE] = 0
+    assert restarts == [False, False, False, False, True] * 2
+
+
 def test_without_a_threshold_it_neither_freezes_nor_restarts():
     core = make_core(restart_after=1)
     for _ in range(10):

@@ -394,6 +394,16 @@ def test_batch_annealing_finds_no_more_than_there_is():
     assert fitted.score(points) == pytest.approx(0.0, abs=1e-12)
 
 
+def test_batch_annealing_splits_by_a_tenth_of_the_root_of_the_temperature():
+    masses, codevectors = np.array([0.25, 0.75]), np.array([[0.0, 1.0], [5.0, -3.0]])
+    rng = np.random.RandomState(0)
+    halves, children = batch_annealing._split(masses, codevectors, 4.0, rng)
+    np.testing.assert_allclose(halves, [0.125, 0.375, 0.125, 0.375])
+    np.testing.assert_allclose(children[:2] + children[2:], 2.0 * codevectors)
+    gaps = np.linalg.norm(children - np.tile(codevectors, (2, 1)), axis=1)
+    np.testing.assert_allclose(gaps, 0.1 * 2.0)
+
+
 def test_ward_merges_the_pair_that_costs_least():
     # The closer pair is the heavier one: 8 * 8 / 16 * 1 > 8 * 1 / 9 * 4.
     masses = np.array([8.0, 8.0, 1.0])

@@ -1,5 +1,6 @@
 """Files: what is saved comes back, damaged ones are refused, nothing is half-written."""
 
+import io
 import json
 import zipfile
 
@@ -123,7 +124,7 @@ def test_missing_and_damaged_files(agent, tmp_path):
     assert len(holes) > 20
     for damaged in (b"", whole[:1000], b"no zip at all", *holes):
         file.write_bytes(damaged)
-        with pytest.raises(ValueError, match="damaged"):
+        with pytest.raises(ValueError, match="is damaged"):
             TwoTimescaleAgent.load(file)
     persistence.save_archive(file, {"kind": "Sonata", "format": 1}, {})
     with pytest.raises(ValueError, match="'Sonata'"):
@@ -134,9 +135,40 @@ def test_missing_and_damaged_files(agent, tmp_path):
     persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
     with pytest.raises(ValueError, match="format 1:"):
         TwoTimescaleAgent.load(file)
-    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 3}, {})
-    with pytest.raises(ValueError, match="damaged"):
+    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 4}, {})
+    with pytest.raises(ValueError, match="is damaged"):
         TwoTimescaleAgent.load(file)
+
+
+def test_no_bit_of_a_file_changes_unnoticed(tmp_path):
+    file, array = tmp_path / "numbers.zip", np.arange(100.0) ** 3
+    persistence.save_archive(file, {"kind": "numbers"}, {"x": array})
+    whole, noticed = file.read_bytes(), 0
+    for at in range(len(whole)):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        try:
+            metadata, arrays = persistence.load_archive(file)
+        except ValueError:
+            noticed += 1
+        else:  # of what a zip file says twice, or says about times
+            assert metadata == {"kind": "numbers"}
+            assert arrays.keys() <= {"x"}
+            np.testing.assert_array_equal(arrays.get("x", array), array)
+    assert noticed > 0.5 * len(whole)
+
+
+def test_a_damaged_size_is_not_believed(tmp_path):
+    whole, file = io.BytesIO(), tmp_path / "numbers.zip"
+    np.save(whole, np.arange(1000.0))
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("metadata.json", "{}")
+        archive.writestr("x.npy", whole.getvalue())
+    np.testing.assert_array_equal(persistence.load_archive(file)[1]["x"], np.arange(1000.0))
+    small, large = b"(1000,), }" + 12 * b" ", b"(1000" + 12 * b"0" + b",), }"
+    assert file.read_bytes().count(small) == 1
+    file.write_bytes(file.read_bytes().replace(small, large))  # no memory has room for that
+    with pytest.raises(ValueError, match="is damaged"):
+        persistence.load_archive(file)
 
 
 def test_damaged_files_of_a_fitted_agent(tmp_path):
@@ -148,7 +180,7 @@ def test_damaged_files_of_a_fitted_agent(tmp_path):
     holes = [whole[:at] + bytes(50) + whole[at + 50 :] for at in range(0, len(whole) - 50, step)]
     for damaged in (b"", whole[:1000], *holes):
         file.write_bytes(damaged)
-        with pytest.raises(ValueError, match="damaged"):
+        with pytest.raises(ValueError, match="is damaged"):
             FittedQAgent.load(file)
     file.write_bytes(whole)
     metadata, arrays = persistence.load_archive(file)
@@ -156,7 +188,7 @@ def test_damaged_files_of_a_fitted_agent(tmp_path):
         if name in ("metric", "scale", "_values", "history_lineage"):
             continue  # there may be none
         persistence.save_archive(file, metadata, {k: a for k, a in arrays.items() if k != name})
-        with pytest.raises(ValueError, match="damaged"):
+        with pytest.raises(ValueError, match="is damaged"):
             FittedQAgent.load(file)
 
 

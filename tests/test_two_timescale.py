@@ -11,6 +11,7 @@ from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Recordi
 from oda_rl.agents import ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents import qlearning as ql
 from oda_rl.agents.learners import interpreted_learner
+from oda_rl.agents.memory import GOES_ON, MARK
 from oda_rl.envs.dynamics import compiled_dynamics
 
 MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))
@@ -326,6 +327,48 @@ def test_the_metric_is_learned_in_standard_deviations():
     np.testing.assert_allclose(matrix, matrix.T)
     assert np.linalg.eigvalsh(matrix)[0] >= 0
     assert np.abs(matrix - np.eye(4)).max() > 0.1
+
+
+def at_the_end_of_a_level(number):
+    """An agent that has just learned its metric so many times."""
+    agent, env = (
+        TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0),
+        gym.make("CartPole-v1"),
+    )
+    observation, _ = env.reset(seed=0)
+    while len(agent.history) <= number:
+        action = agent.act(observation)
+        after, reward, terminated, truncated, _ = env.step(action)
+        agent.update(observation, action, reward, after, terminated, truncated)
+        observation = env.reset()[0] if terminated or truncated else after
+    return agent
+
+
+def test_cells_are_measured_by_the_fourth_root_of_the_learned_metric():
+    agent = at_the_end_of_a_level(3)
+    units = np.outer(agent.scale_, agent.scale_)
+    squared = agent.partition.learner.metric / units  # Lᵀ L, up to the factor of the variance
+    expected = agent.metric_ / units + 0.02 * np.eye(4)  # L⁴
+    assert np.linalg.cond(expected) > 4.0  # or all powers would be alike
+    found = squared @ squared
+    np.testing.assert_allclose(found / found.trace(), expected / expected.trace(), atol=1e-9)
+
+
+def test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions():
+    agent = at_the_end_of_a_level(2)
+    core, before = agent._core, agent._core.metric.copy()
+    core._learn_metric(agent.partition.diagram)
+    points, steps = core._ring()
+    cells, q = agent.cell((points + core.origin).astype(np.float32)), agent.q_values
+    values, greedy = q.max(axis=1)[cells], q.argmax(axis=1)[cells]
+    known = steps[:, MARK] == GOES_ON
+    targets = np.zeros(len(points))
+    for i in np.flatnonzero(known):
+        targets[i] = oracles.watkins_return(steps, values, greedy, agent.config.discount, 0.9, i)
+    groups = np.where(known, 2 * cells + steps[:, 0].astype(int), -1)
+    outer = oracles.gradient_outer_product(points / points.std(axis=0), groups, targets)
+    expected = 0.5 * (before + 4.0 * outer / outer.trace())
+    np.testing.assert_allclose(core.metric, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_std_stays_std():
