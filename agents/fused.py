@@ -98,8 +98,9 @@ def train_cartpole(
 ) -> tuple[int, int, int]:
     """Train until the budget or the room for episodes is used up, or an event needs attention.
 
-    ``state`` is the environment's and is advanced; finished episodes are written to ``episodes``,
-    shape (room, 3), as (return, length, steps taken in this call).
+    ``state`` is the environment's and is advanced; ``resets``, shape (n ≤ room, 4), says where the
+    next episodes begin; finished ones are written to ``episodes``, shape (room, 3), as (return,
+    length, steps taken in this call).
 
     Returns
     -------
@@ -181,7 +182,10 @@ def evaluate_cartpole(
     origin: FloatArray,
     returns: FloatArray,
 ) -> None:
-    """Play greedily from ``state`` for as many episodes as ``returns`` has room; learn nothing."""
+    """Play greedily from ``state`` for as many episodes as ``returns`` has room; learn nothing.
+
+    ``resets`` says where all episodes but the first begin.
+    """
     point = np.empty(4)
     for episode in range(returns.shape[0]):
         if episode > 0:
