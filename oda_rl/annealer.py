@@ -350,13 +350,13 @@ class Annealer:
             columns, gradients, offsets, masses, starts = self._working
             quadratic = divergence.kernel == QUADRATIC
             diagram = None if quadratic else (divergence.kernel, gradients, offsets)
-            owners, *balls = self._balls
+            owners, centres, radii = self._balls
             n_segments = len(starts) - 1
             several = n_segments >= len(owners)  # for some class
             shares, visited = np.empty(len(self.labels)), np.empty(n_segments, dtype=np.uint64)
             codebook.learn(
                 *sample, columns, diagram, masses, starts, owners,
-                (*balls, np.empty(n_segments)) if several else None, *clock, *heat,
+                (centres, radii, np.empty(n_segments)) if several else None, *clock, *heat,
                 shares, visited,
             )  # fmt: skip
         self._level_samples += len(points)
