@@ -248,3 +248,43 @@ def test_figure5_script(tmp_path):
     assert "6 of" not in printed  # there are few ODA points here
     assert "12 points, each tuned by 2 settings x 1 seeds" in printed
     assert (results / "figure5.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_agents_speed_script(tmp_path):
+    printed = run_script("benchmark_speed.py", tmp_path, "--repetitions", "1", "--steps", "1000")
+    rows = read_rows(tmp_path / "results" / "benchmark_speed.csv")
+    assert [row["what"] for row in rows] == ["fused", "loop", "fitted", "two-timescale"]
+    assert all(float(row[name]) > 0.0 for row in rows[:2] for name in ("alone", "together"))
+    assert "times the bare dynamics (median of 1 trainings of 1,000 steps)" in printed
+
+
+@pytest.mark.slow
+def test_first_call_script(tmp_path):
+    arguments = ("--only", "ODAClusterer", "--repetitions", "1")
+    printed = run_script("benchmark_first_call.py", tmp_path, *arguments)
+    (row,) = read_rows(tmp_path / "results" / "benchmark_first_call.csv")
+    assert min(float(row["cold"]), float(row["cached"])) > 0.0
+    assert "ODAClusterer" in printed
+
+
+@pytest.mark.slow
+def test_export_script(tmp_path):
+    printed = run_script("benchmark_export.py", tmp_path, "--seeds", "1", "--steps", "3000")
+    rows = read_rows(tmp_path / "results" / "benchmark_export.csv")
+    assert {(row["agent"], row["tables"]) for row in rows} == {
+        (agent, tables)
+        for agent in ("TwoTimescaleAgent", "FittedQAgent")
+        for tables in ("float", "fixed point")
+    }
+    for row in rows:
+        assert int(row["same"]) >= 0.999 * int(row["observations"])
+        assert float(row["mean_in_c"]) == pytest.approx(float(row["mean"]), rel=0.3)
+    assert "decisions that" in printed
+
+
+@pytest.mark.slow
+def test_script_of_pictures(tmp_path):
+    run_script("draw_policy.py", tmp_path)
+    for name in ("partition", "metric"):
+        assert (tmp_path / f"results/{name}.png").read_bytes().startswith(b"\x89PNG")
