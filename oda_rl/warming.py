@@ -23,9 +23,12 @@ def _samples(d: int = 3, n: int = 300) -> npt.NDArray[np.float64]:
 
 
 def _used(agent: Any, steps: int) -> None:
-    """Train, and ask for decisions in episodes, one by one, and for a batch."""
+    """Train, ask for decisions in episodes, one by one and for a batch, and step by hand."""
     agent.learn(steps).evaluate(2, seed=0)
     observation = agent.env.reset(seed=0)[0]
+    action = agent.act(observation)
+    following, reward, terminated, truncated, _ = agent.env.step(action)
+    agent.update(observation, action, reward, following, terminated, truncated)
     agent.predict(observation)
     agent.predict(np.array([observation, observation]))
 
