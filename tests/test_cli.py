@@ -216,21 +216,24 @@ def test_out_must_not_be_a_file(tmp_path, capsys):
 
 # Runs the command, and presses Ctrl-C when the agent has learned from episodes.
 PRESS_CTRL_C = """
-import gc, os, runpy, signal, threading, time
+import os, runpy, signal, threading, time
+from oda_rl.agents.base import Agent
 
-usual = signal.getsignal(signal.SIGINT)
+usual, before = Agent.learn, signal.getsignal(signal.SIGINT)
 
-def has_learned():
-    kinds = ("TwoTimescaleAgent", "FittedQAgent")
-    agents = [one for one in gc.get_objects() if type(one).__name__ in kinds]
-    return any(one.num_timesteps > 1000 and len(one.episodes.rows) > 0 for one in agents)
+def learn(agent, *arguments, **options):
+    threading.Thread(target=press, args=(agent,), daemon=True).start()
+    return usual(agent, *arguments, **options)
 
-def press():
-    while signal.getsignal(signal.SIGINT) is usual or not has_learned():
+def press(agent):
+    while signal.getsignal(signal.SIGINT) is before or not has_learned(agent):
         time.sleep(0.1)
     os.kill(os.getpid(), signal.SIGINT)
 
-threading.Thread(target=press, daemon=True).start()
+def has_learned(agent):
+    return agent.num_timesteps > 1000 and len(agent.episodes.rows) > 0
+
+Agent.learn = learn
 runpy.run_module("oda_rl.cli", run_name="__main__")
 """
 
