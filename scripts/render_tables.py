@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import benchmark_clustering
@@ -65,8 +66,12 @@ _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.
 
 
 def rendered(results: Path) -> dict[str, str]:
-    """Return all tables by their names."""
-    return {name: text for tables in SCRIPTS for name, text in tables(results).items()}
+    """Return all tables whose rows are there, by their names."""
+    found: dict[str, str] = {}
+    for tables in SCRIPTS:
+        with suppress(FileNotFoundError):
+            found |= tables(results)
+    return found
 
 
 def render(page: str, tables: dict[str, str]) -> str:

@@ -126,25 +126,3 @@ def test_the_partition_of_the_contributors_guide_works(root, tmp_path):
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
     assert 1 <= float(run("-c", example, cwd=tmp_path)) <= 500
-
-
-@pytest.mark.slow
-def test_the_benchmark_measures_what_it_says(root, tmp_path):
-    # One short training instead of 240 long ones; its figures are not looked at here.
-    code = f"""
-import sys; sys.path.insert(0, {str(root / "scripts")!r})
-import benchmark_cartpole as b
-from rich.console import Console
-b.CHECKPOINTS = b.SHOWN = (500, 1500)
-b.EXPERIMENTS = tuple(b.Experiment(e.name, e.env_id, 2, e.config) for e in b.EXPERIMENTS)
-b.write_results(b.benchmark_learning(Console(), b.Execution(1)))
-b.benchmark_fused(Console(), steps=1000, repetitions=2)
-b.benchmark_python_loop(Console(), steps=1000, n_seeds=1, repetitions=2)
-b.benchmark_process(Console(), repetitions=1)
-"""
-    out = run("-c", code, cwd=tmp_path)
-    assert "solved" in out
-    assert "it adds" in out
-    rows = (tmp_path / "results" / "benchmark_cartpole.csv").read_text().splitlines()
-    assert len(rows) == 1 + 3 * 2 * 2
-    assert (tmp_path / "results" / "benchmark_cartpole.png").exists()
