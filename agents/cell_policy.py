@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined, spliced
+from oda_rl._compile import compiled, inlined, integer, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ def three_nearest(
 ) -> tuple[int, int, int, float, float, float]:
     """Return the three cells of least score, and their scores; inf where there are fewer."""
     d = diagram.shape[1] - 1
-    first, second, third = 0, 0, 0
+    first, second, third = integer(0), integer(0), integer(0)
     a, b, c = np.inf, np.inf, np.inf
     for k in range(diagram.shape[0]):
         score = diagram[k, 0]
@@ -85,16 +85,16 @@ def action_values(
 @inlined
 def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     """Return the action of greatest value; among equals the one that a number in [0, 1) chooses."""
-    best = 0
+    best = integer(0)
     for action in range(1, n_actions):
         if values[action] > values[best]:
             best = action
     least = values[best] - TIE * abs(values[best])
-    equals = 0
+    equals = integer(0)
     for action in range(n_actions):
         if values[action] >= least:
             equals += 1
-    chosen = int(uniform * equals)
+    chosen = integer(uniform * equals)
     for action in range(n_actions):
         if values[action] >= least:
             if chosen == 0:

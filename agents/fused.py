@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import allocating, compiled, spliced
+from oda_rl._compile import allocating, boolean, compiled, integer, spliced
 from oda_rl.agents import replay
 from oda_rl.agents.cell_policy import action_values, best_action
 from oda_rl.agents.learners import INTERPRETED, KIND, observe_compiled
@@ -66,7 +66,7 @@ def observe_and_act(
 @spliced
 def _look(state: FloatArray, origin: FloatArray, point: FloatArray) -> int:
     # The environment returns float32.
-    event = 0
+    event = integer(0)
     for j in range(4):
         value = np.float32(state[j]) - origin[j]
         point[j] = value
@@ -107,8 +107,9 @@ def train_cartpole(
     events, steps taken, episodes written
     """
     point, origin = vectors[POINT], vectors[ORIGIN]
-    taken, written = 0, 0
-    at_start = True  # of this call, or of an episode
+    taken, written = integer(0), integer(0)
+    at_start = boolean(True)  # of this call, or of an episode
+    terminated, reward = boolean(False), 0.0
     while True:
         if not at_start:
             action = choose(table, clock, vectors)
@@ -226,8 +227,9 @@ def collect_cartpole(
     ``observation``, shape (4,), is scratch.
     """
     point, origin = vectors[POINT], vectors[ORIGIN]
-    taken, written = 0, 0
-    at_start = True  # of this call, or of an episode
+    taken, written = integer(0), integer(0)
+    at_start = boolean(True)  # of this call, or of an episode
+    terminated, reward = boolean(False), 0.0
     while True:
         if not at_start:
             action = replay.choose(diagram, models, clock, vectors)

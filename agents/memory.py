@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, spliced
+from oda_rl._compile import compiled, integer, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -40,11 +40,11 @@ def begin(
     """Note the observation that the next step starts from, unless it is the latest row's."""
     last = clock[LAST_ROW]
     if last >= 0 and steps[last, MARK] == CUT:
-        same = True
+        differing = integer(0)
         for j in range(observations.shape[1]):
             if observations[last, j] != observations.dtype.type(vector[j]):
-                same = False
-        if same:
+                differing += 1
+        if differing == 0:
             clock[FRESH] = 0
             return
     row = last + 1 if last + 1 < observations.shape[0] else 0
