@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined, integer, spliced
+from oda_rl._compile import compiled, integer, internal, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ def three_nearest(
     return first, second, third, a, b, c
 
 
-@inlined
+@spliced
 def action_values(
     diagram: FloatArray,
     models: FloatArray,
@@ -82,7 +82,7 @@ def action_values(
     return first
 
 
-@inlined
+@spliced
 def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     """Return the action of greatest value; among equals the one that a number in [0, 1) chooses."""
     best = integer(0)
@@ -103,6 +103,20 @@ def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     return best
 
 
+@internal
+def decide(
+    diagram: FloatArray,
+    models: FloatArray,
+    width: float,
+    point: FloatArray,
+    values: FloatArray,
+    uniform: float,
+) -> tuple[int, int]:
+    """Return the nearest cell and the :func:`best_action`; write :func:`action_values`."""
+    cell = action_values(diagram, models, width, point, values)
+    return cell, best_action(values, models.shape[1] - diagram.shape[1], uniform)
+
+
 @compiled
 def evaluate_batch(
     points: FloatArray,
@@ -118,11 +132,9 @@ def evaluate_batch(
 
     ``scratch`` has room for the values of all actions.
     """
-    n_actions = models.shape[1] - diagram.shape[1]
     for i in range(points.shape[0]):
-        cells[i] = action_values(diagram, models, width, points[i], scratch)
-        actions[i] = best_action(scratch, n_actions, 0.0)
-        values[i] = scratch[actions[i]]
+        cell, action = decide(diagram, models, width, points[i], scratch, 0.0)
+        cells[i], actions[i], values[i] = cell, action, scratch[action]
 
 
 @dataclass(frozen=True)

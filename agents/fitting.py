@@ -130,10 +130,12 @@ def add_moments(
             k, action = cells[i, t], labels[i, t]
             moments[k, action, action] += w
             for j in range(d):
-                x[j] = points[i, j] - codevectors[k, j]
-                moments[k, action, n_actions + j] += w * x[j]
+                value = points[i, j] - codevectors[k, j]
+                x[j] = value
+                weighted = w * value
+                moments[k, action, n_actions + j] += weighted
                 for l in range(j + 1):  # noqa: E741
-                    moments[k, n_actions + l, n_actions + j] += w * x[j] * x[l]
+                    moments[k, n_actions + l, n_actions + j] += weighted * x[l]
 
 
 @compiled

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import allocating, boolean, compiled, integer, spliced
 from oda_rl.agents import replay
-from oda_rl.agents.cell_policy import action_values, best_action
+from oda_rl.agents.cell_policy import decide
 from oda_rl.agents.learners import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.memory import Observations, begin
 from oda_rl.agents.qlearning import (
@@ -211,7 +211,6 @@ def collect_cartpole(
     failure_reward: float,
     max_episode_steps: int,
     state: FloatArray,
-    observation: npt.NDArray[np.float32],
     resets: FloatArray,
     budget: int,
     episodes: FloatArray,
@@ -222,10 +221,7 @@ def collect_cartpole(
     clock: IntArray,
     vectors: FloatArray,
 ) -> tuple[int, int, int]:
-    """Do for a fitted agent what :func:`train_cartpole` does for an online one.
-
-    ``observation``, shape (4,), is scratch.
-    """
+    """Do for a fitted agent what :func:`train_cartpole` does for an online one."""
     point, origin = vectors[POINT], vectors[ORIGIN]
     taken, written = integer(0), integer(0)
     at_start = boolean(True)  # of this call, or of an episode
@@ -242,15 +238,13 @@ def collect_cartpole(
             taken += 1
         if _look(state, origin, point):
             return NOT_FINITE, taken, written
-        for j in range(4):
-            observation[j] = state[j]
         if at_start:
-            begin(observations, steps, clock, observation)
+            begin(observations, steps, clock, state)
             at_start = False
             continue
         truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
         events = replay.record(
-            observations, steps, clock, vectors, observation, reward, terminated, truncated
+            observations, steps, clock, vectors, state, reward, terminated, truncated
         )
         if events & EPISODE_END:
             events -= EPISODE_END
@@ -281,8 +275,7 @@ def evaluate_policy_on_cartpole(
 ) -> None:
     """Do for a fitted policy what :func:`evaluate_cartpole` does for a table."""
     point = np.empty(4)
-    n_actions = models.shape[1] - diagram.shape[1]
-    values = np.empty(n_actions)
+    values = np.empty(models.shape[1] - diagram.shape[1])
     for episode in range(returns.shape[0]):
         if episode > 0:
             for j in range(4):
@@ -292,8 +285,7 @@ def evaluate_policy_on_cartpole(
         terminated = False
         while not terminated and length < max_episode_steps:
             _look(state, origin, point)
-            action_values(diagram, models, width, point, values)
-            action = best_action(values, n_actions, 0.0)
+            action = decide(diagram, models, width, point, values, 0.0)[1]
             terminated = cartpole_step(parameters, state, action)
             length += 1
             total += failure_reward if terminated else step_reward

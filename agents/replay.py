@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl.agents import qlearning as ql
-from oda_rl.agents.cell_policy import action_values, best_action
+from oda_rl.agents.cell_policy import decide
 from oda_rl.agents.memory import LAST_ROW, Observations, begin, remember
 from oda_rl.agents.qlearning import load_point
 
@@ -83,9 +83,8 @@ def choose(diagram: FloatArray, models: FloatArray, clock: IntArray, vectors: Fl
         share, least = scaled - action, 1.0 / clock[LONGEST_HOLD]
         clock[HELD] = integer(1.0 / (share if share > least else least)) - 1
     else:
-        values = vectors[WEIGHTS]
-        action_values(diagram, models, vectors[SETTINGS, WIDTH], vectors[POINT], values)
-        action = best_action(values, n_actions, (uniform - epsilon) / (1.0 - epsilon))
+        width, among = vectors[SETTINGS, WIDTH], (uniform - epsilon) / (1.0 - epsilon)
+        action = decide(diagram, models, width, vectors[POINT], vectors[WEIGHTS], among)[1]
     clock[ACTION] = action
     return action
 
