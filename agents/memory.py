@@ -47,7 +47,9 @@ def begin(
         if differing == 0:
             clock[FRESH] = 0
             return
-    row = last + 1 if last + 1 < observations.shape[0] else 0
+    row = last + 1
+    if row == observations.shape[0]:
+        row = 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
     clock[FRESH] = 1
@@ -65,14 +67,16 @@ def remember(
 ) -> None:
     """Note a step from where :func:`begin` was, or the last step led to, and what it led to."""
     capacity = observations.shape[0]
-    row = clock[LAST_ROW]
-    if clock[FRESH] == 1:
-        row = row + 1 if row + 1 < capacity else 0
-        clock[FRESH] = 0
+    row = clock[LAST_ROW] + clock[FRESH]
+    if row == capacity:
+        row = 0
+    clock[FRESH] = 0
     steps[row, ACTION] = action
     steps[row, REWARD] = reward
     steps[row, MARK] = GOES_ON
-    row = row + 1 if row + 1 < capacity else 0
+    row += 1
+    if row == capacity:
+        row = 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
     steps[row, ACTION] = -1.0
