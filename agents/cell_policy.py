@@ -72,13 +72,15 @@ def action_values(
     far = math.exp((a - c) / width)
     u = 1.0 / (1.0 + near + far)
     v, w = near * u, far * u
-    common = u * models[first, 0] + v * models[second, 0] + w * models[third, 0]
-    for j in range(1, 1 + d):
-        slope = u * models[first, j] + v * models[second, j] + w * models[third, j]
-        common += slope * point[j - 1]
-    for j in range(1 + d, models.shape[1]):
-        own = u * models[first, j] + v * models[second, j] + w * models[third, j]
-        values[j - 1 - d] = common + own
+    common = 0.0
+    for j in range(models.shape[1]):
+        blended = u * models[first, j] + v * models[second, j] + w * models[third, j]
+        if j > d:
+            values[j - 1 - d] = common + blended
+        elif j > 0:
+            common += blended * point[j - 1]
+        else:
+            common = blended
     return first
 
 

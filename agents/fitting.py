@@ -184,14 +184,13 @@ def sweep(
         value, best = values[i], integer(-1)
         if not first:
             common = u * offsets[one] + v * offsets[two] + w * offsets[three]
-            for j in range(n_actions, n_actions + d):
-                slope = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
-                common += slope * points[i, j - n_actions]
             largest = -np.inf
-            for a in range(n_actions):
-                own = u * theta[one, a] + v * theta[two, a] + w * theta[three, a]
-                if own > largest:
-                    largest, best = own, a
+            for j in range(n_actions + d):
+                blended = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
+                if j >= n_actions:
+                    common += blended * points[i, j - n_actions]
+                elif blended > largest:
+                    largest, best = blended, j
             value = common + largest
             if value < low:
                 value = low
