@@ -109,26 +109,28 @@ def train_cartpole(
     point, origin = vectors[POINT], vectors[ORIGIN]
     taken, written = integer(0), integer(0)
     at_start = boolean(True)  # of this call, or of an episode
-    terminated, reward = boolean(False), 0.0
+    terminated = boolean(False)
     while True:
         if not at_start:
             action = choose(table, clock, vectors)
             if action < 0:
-                return UNIFORMS, taken, written
+                events = UNIFORMS
+                break
             terminated = cartpole_step(parameters, state, action)
-            # Not a conditional expression: compiled, that takes half as long again.
-            reward = step_reward
-            if terminated:
-                reward = failure_reward
             taken += 1
         if _look(state, origin, point):
-            return NOT_FINITE, taken, written
+            events = NOT_FINITE
+            break
         cell = assign(diagram, clock[N_CELLS], point)
         if at_start:
             begin(observations, steps, clock, point)
             clock[CELL] = cell
             at_start = False
             continue
+        # Not a conditional expression: compiled, that takes half as long again.
+        reward = step_reward
+        if terminated:
+            reward = failure_reward
         truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
         events = learn_from(
             table,
@@ -166,7 +168,8 @@ def train_cartpole(
             written += 1
             at_start = True
         if events or taken == budget or written == resets.shape[0]:
-            return events, taken, written
+            break
+    return events, taken, written
 
 
 @allocating
@@ -225,23 +228,25 @@ def collect_cartpole(
     point, origin = vectors[POINT], vectors[ORIGIN]
     taken, written = integer(0), integer(0)
     at_start = boolean(True)  # of this call, or of an episode
-    terminated, reward = boolean(False), 0.0
+    terminated = boolean(False)
     while True:
         if not at_start:
             action = replay.choose(diagram, models, clock, vectors)
             if action < 0:
-                return UNIFORMS, taken, written
+                events = UNIFORMS
+                break
             terminated = cartpole_step(parameters, state, action)
-            reward = step_reward
-            if terminated:
-                reward = failure_reward
             taken += 1
         if _look(state, origin, point):
-            return NOT_FINITE, taken, written
+            events = NOT_FINITE
+            break
         if at_start:
             begin(observations, steps, clock, state)
             at_start = False
             continue
+        reward = step_reward
+        if terminated:
+            reward = failure_reward
         truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
         events = replay.record(
             observations, steps, clock, vectors, state, reward, terminated, truncated
@@ -256,7 +261,8 @@ def collect_cartpole(
             written += 1
             at_start = True
         if events or taken == budget or written == resets.shape[0]:
-            return events, taken, written
+            break
+    return events, taken, written
 
 
 @allocating
