@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined, spliced
+from oda_rl._compile import compiled, integer, internal, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ def three_nearest(
 ) -> tuple[int, int, int, float, float, float]:
     """Return the three cells of least score, and their scores; inf where there are fewer."""
     d = diagram.shape[1] - 1
-    first, second, third = 0, 0, 0
+    first, second, third = integer(0), integer(0), integer(0)
     a, b, c = np.inf, np.inf, np.inf
     for k in range(diagram.shape[0]):
         score = diagram[k, 0]
@@ -54,7 +54,7 @@ def three_nearest(
     return first, second, third, a, b, c
 
 
-@inlined
+@spliced
 def action_values(
     diagram: FloatArray,
     models: FloatArray,
@@ -72,35 +72,51 @@ def action_values(
     far = math.exp((a - c) / width)
     u = 1.0 / (1.0 + near + far)
     v, w = near * u, far * u
-    common = u * models[first, 0] + v * models[second, 0] + w * models[third, 0]
-    for j in range(1, 1 + d):
-        slope = u * models[first, j] + v * models[second, j] + w * models[third, j]
-        common += slope * point[j - 1]
-    for j in range(1 + d, models.shape[1]):
-        own = u * models[first, j] + v * models[second, j] + w * models[third, j]
-        values[j - 1 - d] = common + own
+    common = 0.0
+    for j in range(models.shape[1]):
+        blended = u * models[first, j] + v * models[second, j] + w * models[third, j]
+        if j > d:
+            values[j - 1 - d] = common + blended
+        elif j > 0:
+            common += blended * point[j - 1]
+        else:
+            common = blended
     return first
 
 
-@inlined
+@spliced
 def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     """Return the action of greatest value; among equals the one that a number in [0, 1) chooses."""
-    best = 0
+    best = integer(0)
     for action in range(1, n_actions):
         if values[action] > values[best]:
             best = action
     least = values[best] - TIE * abs(values[best])
-    equals = 0
+    equals = integer(0)
     for action in range(n_actions):
         if values[action] >= least:
             equals += 1
-    chosen = int(uniform * equals)
+    chosen = integer(uniform * equals)
     for action in range(n_actions):
         if values[action] >= least:
             if chosen == 0:
                 return action
             chosen -= 1
     return best
+
+
+@internal
+def decide(
+    diagram: FloatArray,
+    models: FloatArray,
+    width: float,
+    point: FloatArray,
+    values: FloatArray,
+    uniform: float,
+) -> tuple[int, int]:
+    """Return the nearest cell and the :func:`best_action`; write :func:`action_values`."""
+    cell = action_values(diagram, models, width, point, values)
+    return cell, best_action(values, models.shape[1] - diagram.shape[1], uniform)
 
 
 @compiled
@@ -118,11 +134,9 @@ def evaluate_batch(
 
     ``scratch`` has room for the values of all actions.
     """
-    n_actions = models.shape[1] - diagram.shape[1]
     for i in range(points.shape[0]):
-        cells[i] = action_values(diagram, models, width, points[i], scratch)
-        actions[i] = best_action(scratch, n_actions, 0.0)
-        values[i] = scratch[actions[i]]
+        cell, action = decide(diagram, models, width, points[i], scratch, 0.0)
+        cells[i], actions[i], values[i] = cell, action, scratch[action]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import annealing, metric
-from oda_rl._compile import compiled
+from oda_rl._compile import boolean, compiled, integer
 from oda_rl.agents.action_codevectors import CodevectorPolicy, TakenActions, place
 from oda_rl.agents.cell_policy import CellPolicy
 from oda_rl.agents.config import FittedQConfig
@@ -78,8 +78,9 @@ def assign_three(
         for j in range(d):
             x = points[i, j]
             for k in range(n_cells):
-                scratch[k] += (x - columns[j, k]) ** 2
-        first, second, third = 0, 0, 0
+                gap = x - columns[j, k]
+                scratch[k] += gap * gap
+        first, second, third = integer(0), integer(0), integer(0)
         a, b, c = np.inf, np.inf, np.inf
         for k in range(n_cells):
             gap = scratch[k]
@@ -129,10 +130,12 @@ def add_moments(
             k, action = cells[i, t], labels[i, t]
             moments[k, action, action] += w
             for j in range(d):
-                x[j] = points[i, j] - codevectors[k, j]
-                moments[k, action, n_actions + j] += w * x[j]
+                value = points[i, j] - codevectors[k, j]
+                x[j] = value
+                weighted = w * value
+                moments[k, action, n_actions + j] += weighted
                 for l in range(j + 1):  # noqa: E741
-                    moments[k, n_actions + l, n_actions + j] += w * x[j] * x[l]
+                    moments[k, n_actions + l, n_actions + j] += weighted * x[l]
 
 
 @compiled
@@ -169,7 +172,7 @@ def sweep(
     n, d = points.shape
     n_actions = theta.shape[1] - d
     change = 0.0
-    next_value, next_return, follows = 0.0, 0.0, False
+    next_value, next_return, follows = 0.0, 0.0, boolean(False)
     for i in range(n - 1, -1, -1):
         mark = steps[i, MARK]
         if mark == TERMINAL:
@@ -178,17 +181,16 @@ def sweep(
             continue
         one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
         u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
-        value, best = values[i], -1
+        value, best = values[i], integer(-1)
         if not first:
             common = u * offsets[one] + v * offsets[two] + w * offsets[three]
-            for j in range(n_actions, n_actions + d):
-                slope = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
-                common += slope * points[i, j - n_actions]
             largest = -np.inf
-            for a in range(n_actions):
-                own = u * theta[one, a] + v * theta[two, a] + w * theta[three, a]
-                if own > largest:
-                    largest, best = own, a
+            for j in range(n_actions + d):
+                blended = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
+                if j >= n_actions:
+                    common += blended * points[i, j - n_actions]
+                elif blended > largest:
+                    largest, best = blended, j
             value = common + largest
             if value < low:
                 value = low

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import allocating, compiled, spliced
+from oda_rl._compile import allocating, boolean, compiled, integer, spliced
 from oda_rl.agents import replay
-from oda_rl.agents.cell_policy import action_values, best_action
+from oda_rl.agents.cell_policy import decide
 from oda_rl.agents.learners import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.memory import Observations, begin
 from oda_rl.agents.qlearning import (
@@ -66,7 +66,7 @@ def observe_and_act(
 @spliced
 def _look(state: FloatArray, origin: FloatArray, point: FloatArray) -> int:
     # The environment returns float32.
-    event = 0
+    event = integer(0)
     for j in range(4):
         value = np.float32(state[j]) - origin[j]
         point[j] = value
@@ -107,27 +107,30 @@ def train_cartpole(
     events, steps taken, episodes written
     """
     point, origin = vectors[POINT], vectors[ORIGIN]
-    taken, written = 0, 0
-    at_start = True  # of this call, or of an episode
+    taken, written = integer(0), integer(0)
+    at_start = boolean(True)  # of this call, or of an episode
+    terminated = boolean(False)
     while True:
         if not at_start:
             action = choose(table, clock, vectors)
             if action < 0:
-                return UNIFORMS, taken, written
+                events = UNIFORMS
+                break
             terminated = cartpole_step(parameters, state, action)
-            # Not a conditional expression: compiled, that takes half as long again.
-            reward = step_reward
-            if terminated:
-                reward = failure_reward
             taken += 1
         if _look(state, origin, point):
-            return NOT_FINITE, taken, written
+            events = NOT_FINITE
+            break
         cell = assign(diagram, clock[N_CELLS], point)
         if at_start:
             begin(observations, steps, clock, point)
             clock[CELL] = cell
             at_start = False
             continue
+        # Not a conditional expression: compiled, that takes half as long again.
+        reward = step_reward
+        if terminated:
+            reward = failure_reward
         truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
         events = learn_from(
             table,
@@ -165,7 +168,8 @@ def train_cartpole(
             written += 1
             at_start = True
         if events or taken == budget or written == resets.shape[0]:
-            return events, taken, written
+            break
+    return events, taken, written
 
 
 @allocating
@@ -210,7 +214,6 @@ def collect_cartpole(
     failure_reward: float,
     max_episode_steps: int,
     state: FloatArray,
-    observation: npt.NDArray[np.float32],
     resets: FloatArray,
     budget: int,
     episodes: FloatArray,
@@ -221,34 +224,32 @@ def collect_cartpole(
     clock: IntArray,
     vectors: FloatArray,
 ) -> tuple[int, int, int]:
-    """Do for a fitted agent what :func:`train_cartpole` does for an online one.
-
-    ``observation``, shape (4,), is scratch.
-    """
+    """Do for a fitted agent what :func:`train_cartpole` does for an online one."""
     point, origin = vectors[POINT], vectors[ORIGIN]
-    taken, written = 0, 0
-    at_start = True  # of this call, or of an episode
+    taken, written = integer(0), integer(0)
+    at_start = boolean(True)  # of this call, or of an episode
+    terminated = boolean(False)
     while True:
         if not at_start:
             action = replay.choose(diagram, models, clock, vectors)
             if action < 0:
-                return UNIFORMS, taken, written
+                events = UNIFORMS
+                break
             terminated = cartpole_step(parameters, state, action)
-            reward = step_reward
-            if terminated:
-                reward = failure_reward
             taken += 1
         if _look(state, origin, point):
-            return NOT_FINITE, taken, written
-        for j in range(4):
-            observation[j] = state[j]
+            events = NOT_FINITE
+            break
         if at_start:
-            begin(observations, steps, clock, observation)
+            begin(observations, steps, clock, state)
             at_start = False
             continue
+        reward = step_reward
+        if terminated:
+            reward = failure_reward
         truncated = clock[EPISODE_LENGTH] + 1 >= max_episode_steps
         events = replay.record(
-            observations, steps, clock, vectors, observation, reward, terminated, truncated
+            observations, steps, clock, vectors, state, reward, terminated, truncated
         )
         if events & EPISODE_END:
             events -= EPISODE_END
@@ -260,7 +261,8 @@ def collect_cartpole(
             written += 1
             at_start = True
         if events or taken == budget or written == resets.shape[0]:
-            return events, taken, written
+            break
+    return events, taken, written
 
 
 @allocating
@@ -279,8 +281,7 @@ def evaluate_policy_on_cartpole(
 ) -> None:
     """Do for a fitted policy what :func:`evaluate_cartpole` does for a table."""
     point = np.empty(4)
-    n_actions = models.shape[1] - diagram.shape[1]
-    values = np.empty(n_actions)
+    values = np.empty(models.shape[1] - diagram.shape[1])
     for episode in range(returns.shape[0]):
         if episode > 0:
             for j in range(4):
@@ -290,8 +291,7 @@ def evaluate_policy_on_cartpole(
         terminated = False
         while not terminated and length < max_episode_steps:
             _look(state, origin, point)
-            action_values(diagram, models, width, point, values)
-            action = best_action(values, n_actions, 0.0)
+            action = decide(diagram, models, width, point, values, 0.0)[1]
             terminated = cartpole_step(parameters, state, action)
             length += 1
             total += failure_reward if terminated else step_reward

@@ -175,7 +175,6 @@ def train_fitted(
     """Do for a fitted agent what :func:`train_fused` does for an online one."""
     parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
     state, resets = dynamics.read_state(), Resets(dynamics)
-    observation = np.empty(4, dtype=np.float32)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
@@ -185,7 +184,6 @@ def train_fitted(
             failure_reward,
             max_episode_steps,
             state,
-            observation,
             resets.states(len(room)),
             min(_FUSED_STEPS, total - steps),
             room,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, spliced
+from oda_rl._compile import compiled, integer, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -40,14 +40,16 @@ def begin(
     """Note the observation that the next step starts from, unless it is the latest row's."""
     last = clock[LAST_ROW]
     if last >= 0 and steps[last, MARK] == CUT:
-        same = True
+        differing = integer(0)
         for j in range(observations.shape[1]):
             if observations[last, j] != observations.dtype.type(vector[j]):
-                same = False
-        if same:
+                differing += 1
+        if differing == 0:
             clock[FRESH] = 0
             return
-    row = last + 1 if last + 1 < observations.shape[0] else 0
+    row = last + 1
+    if row == observations.shape[0]:
+        row = 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
     clock[FRESH] = 1
@@ -65,14 +67,16 @@ def remember(
 ) -> None:
     """Note a step from where :func:`begin` was, or the last step led to, and what it led to."""
     capacity = observations.shape[0]
-    row = clock[LAST_ROW]
-    if clock[FRESH] == 1:
-        row = row + 1 if row + 1 < capacity else 0
-        clock[FRESH] = 0
+    row = clock[LAST_ROW] + clock[FRESH]
+    if row == capacity:
+        row = 0
+    clock[FRESH] = 0
     steps[row, ACTION] = action
     steps[row, REWARD] = reward
     steps[row, MARK] = GOES_ON
-    row = row + 1 if row + 1 < capacity else 0
+    row += 1
+    if row == capacity:
+        row = 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
     steps[row, ACTION] = -1.0

@@ -33,7 +33,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, internal, spliced
+from oda_rl._compile import compiled, integer, internal, spliced
 from oda_rl.agents.memory import Observations, begin, remember
 from oda_rl.diagram import assign
 
@@ -111,7 +111,7 @@ def load_point(observation: Observations, vectors: FloatArray, d: int) -> int:
     """Make an observation, minus the origin, the current point; returns an event if it is bad."""
     if observation.shape[0] != d:
         return BAD_SHAPE
-    event = 0
+    event = integer(0)
     for j in range(d):
         value = observation[j] - vectors[ORIGIN, j]
         vectors[POINT, j] = value
@@ -123,7 +123,7 @@ def load_point(observation: Observations, vectors: FloatArray, d: int) -> int:
 @spliced
 def greedy_action(table: FloatArray, cell: int) -> int:
     """Return the action of largest Q-value in a cell; the first of equals."""
-    best = 0
+    best = integer(0)
     for action in range(1, table.shape[2]):
         if table[VALUES, cell, action] > table[VALUES, cell, best]:
             best = action
@@ -155,7 +155,7 @@ def explore(best: int, n_actions: int, clock: IntArray, vectors: FloatArray) -> 
             )
         uniform = vectors[UNIFORM, i]
         if uniform < epsilon:
-            action = int(uniform / epsilon * n_actions)
+            action = integer(uniform / epsilon * n_actions)
             if action == n_actions:  # rounded up
                 action -= 1
     clock[GREEDY_ACTION] = best

@@ -8,9 +8,9 @@ the same; further slots are below. The arrays of a memory and of a policy are de
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, spliced
+from oda_rl._compile import compiled, integer, spliced
 from oda_rl.agents import qlearning as ql
-from oda_rl.agents.cell_policy import action_values, best_action
+from oda_rl.agents.cell_policy import decide
 from oda_rl.agents.memory import LAST_ROW, Observations, begin, remember
 from oda_rl.agents.qlearning import load_point
 
@@ -77,15 +77,14 @@ def choose(diagram: FloatArray, models: FloatArray, clock: IntArray, vectors: Fl
     uniform, epsilon = vectors[UNIFORM, i], vectors[SETTINGS, EPSILON]
     if uniform < epsilon:
         scaled = uniform / epsilon * n_actions
-        action = int(scaled)
+        action = integer(scaled)
         if action == n_actions:  # rounded up
             action -= 1
         share, least = scaled - action, 1.0 / clock[LONGEST_HOLD]
-        clock[HELD] = int(1.0 / (share if share > least else least)) - 1
+        clock[HELD] = integer(1.0 / (share if share > least else least)) - 1
     else:
-        values = vectors[WEIGHTS]
-        action_values(diagram, models, vectors[SETTINGS, WIDTH], vectors[POINT], values)
-        action = best_action(values, n_actions, (uniform - epsilon) / (1.0 - epsilon))
+        width, among = vectors[SETTINGS, WIDTH], (uniform - epsilon) / (1.0 - epsilon)
+        action = decide(diagram, models, width, vectors[POINT], vectors[WEIGHTS], among)[1]
     clock[ACTION] = action
     return action
 

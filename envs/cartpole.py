@@ -91,17 +91,11 @@ def cartpole_step(parameters: FloatArray, state: FloatArray, action: int) -> boo
     )
     x_acc = push - pole_mass_length * theta_acc * cos_theta / total_mass
     tau = parameters[TIME_STEP]
-    if parameters[SEMI_IMPLICIT] == 0.0:
-        x = x + tau * x_dot
-        x_dot = x_dot + tau * x_acc
-        theta = theta + tau * theta_dot
-        theta_dot = theta_dot + tau * theta_acc
-    else:
-        x_dot = x_dot + tau * x_acc
-        x = x + tau * x_dot
-        theta_dot = theta_dot + tau * theta_acc
-        theta = theta + tau * theta_dot
-    state[0], state[1], state[2], state[3] = x, x_dot, theta, theta_dot
+    state[1], state[3] = x_dot + tau * x_acc, theta_dot + tau * theta_acc
+    if parameters[SEMI_IMPLICIT] != 0.0:
+        x_dot, theta_dot = state[1], state[3]
+    x, theta = x + tau * x_dot, theta + tau * theta_dot
+    state[0], state[2] = x, theta
     x_limit = parameters[X_THRESHOLD]
     theta_limit = parameters[THETA_THRESHOLD]
     return bool((abs(x) > x_limit) | (abs(theta) > theta_limit))

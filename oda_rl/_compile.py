@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -12,6 +13,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 _njit: Any = numba.njit  # whose type does not know all of its options
 _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _NO_ALLOCATION: dict[str, Any] = {**_OPTIONS, "_nrt": False}
+
+
+# For int(x), which numba compiles as a function of its own, and for what a loop changes: if that
+# starts from a literal integer or flag, numba infers the types of the whole function once more.
+integer = cast(Callable[[float], int], np.int64)
+boolean = cast(Callable[[bool], bool], np.bool_)
 
 
 class _Uncollected(event.Listener):

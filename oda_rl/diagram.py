@@ -12,7 +12,7 @@ Keep points near the origin (subtract a mean): scores are differences of large n
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined, spliced
+from oda_rl._compile import compiled, inlined, integer, spliced
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
     1
     """
     d = diagram.shape[1] - 1
-    cell = 0
+    cell = integer(0)
     smallest = np.inf
     for k in range(n_cells):
         score = diagram[k, 0]

@@ -296,7 +296,7 @@ MUTATIONS = [
         ),
         (
             "the first of equal actions is always taken",
-            "chosen = int(uniform * equals)",
+            "chosen = integer(uniform * equals)",
             "chosen = 0",
             "test_cell_policy.py::test_ties_are_broken_evenly_by_the_number_that_is_given",
         ),
