@@ -1,12 +1,12 @@
 """How this package compiles: numba's flags, in one place."""
 
-import gc
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event
+
+from oda_rl._collector import pause
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -15,44 +15,19 @@ _OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "no_cfunc_wra
 _NO_ALLOCATION: dict[str, Any] = {**_OPTIONS, "_nrt": False}
 
 
-class Uncollected(event.Listener):
-    """Keeps the garbage collector from searching, a tenth of the time, while numba compiles.
-
-    Likewise within ``with`` while modules are imported: what they make stays. It joins the oldest
-    objects at the end, where nothing searches it before there are many others.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._depth, self._was_enabled = 0, False
+class _Uncollected(event.Listener):
+    """Pauses garbage collection while numba loads from its cache, or compiles."""
 
     def on_start(self, event: Any) -> None:
-        """Numba takes its lock, to load from its cache or to compile."""
-        self.__enter__()
+        """Numba takes its lock."""
+        pause.begin()
 
     def on_end(self, event: Any) -> None:
         """Numba gives it back."""
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0 and self._was_enabled:
-                gc.enable()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._depth == 0:
-                self._was_enabled = gc.isenabled()
-                gc.disable()
-            self._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        if gc.get_freeze_count() == 0:  # else they would thaw
-            gc.freeze()
-            gc.unfreeze()
-        self.on_end(None)
+        pause.end()
 
 
-uncollected = Uncollected()
-event.register("numba:compiler_lock", uncollected)  # type: ignore[no-untyped-call]
+event.register("numba:compiler_lock", _Uncollected())  # type: ignore[no-untyped-call]
 
 
 def compiled(function: F) -> F:
