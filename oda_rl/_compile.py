@@ -1,12 +1,13 @@
 """How this package compiles: numba's flags, in one place."""
 
-import gc
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 from numba.core import event
+
+from oda_rl._collector import pause
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,24 +23,18 @@ boolean = cast(Callable[[bool], bool], np.bool_)
 
 
 class _Uncollected(event.Listener):
-    """Keeps the garbage collector from searching, a tenth of the time, while numba compiles."""
-
-    def __init__(self) -> None:
-        self._depth, self._was_enabled = 0, False
+    """Pauses garbage collection while numba loads from its cache, or compiles."""
 
     def on_start(self, event: Any) -> None:
-        if self._depth == 0:
-            self._was_enabled = gc.isenabled()
-            gc.disable()
-        self._depth += 1
+        """Numba takes its lock."""
+        pause.begin()
 
     def on_end(self, event: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self._was_enabled:
-            gc.enable()
+        """Numba gives it back."""
+        pause.end()
 
 
-event.register("numba:compile", _Uncollected())  # type: ignore[no-untyped-call]
+event.register("numba:compiler_lock", _Uncollected())  # type: ignore[no-untyped-call]
 
 
 def compiled(function: F) -> F:

@@ -113,7 +113,7 @@ def measure(
             out[k] += y0 * y0
     smallest = np.inf
     for k in range(first, last):
-        smallest = min(smallest, out[k])
+        smallest = out[k] if out[k] < smallest else smallest
     return smallest
 
 
@@ -136,7 +136,7 @@ def measure_affine(
             out[k] += gradients[j, k] * x
     smallest = np.inf
     for k in range(first, last):
-        smallest = min(smallest, out[k])
+        smallest = out[k] if out[k] < smallest else smallest
     return smallest
 
 
@@ -228,7 +228,10 @@ def learn(
                     if least < smallest:
                         smallest = least
                         limit = math.sqrt(smallest + reach)
-        stats[DISTORTION] += weights[i] * max(smallest + potentials[i], 0.0)
+        divergence = smallest + potentials[i]
+        if divergence < 0.0:
+            divergence = 0.0
+        stats[DISTORTION] += weights[i] * divergence
         stats[WEIGHT] += weights[i]
         total = 0.0
         farthest = smallest + reach
@@ -242,10 +245,17 @@ def learn(
                 else:
                     shares[k] = 0.0
         size = starts[end] - starts[begin]
-        step = max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size)
-        step = min(weights[i] * step, 1.0)
+        step, least_step = 1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size
+        if step < least_step:
+            step = least_step
+        step *= weights[i]
+        if step > 1.0:
+            step = 1.0
         clocks[c] += weights[i]
-        scales[c] *= max(1.0 - step, _LEAST_DECAY)
+        decay = 1.0 - step
+        if decay < _LEAST_DECAY:
+            decay = _LEAST_DECAY
+        scales[c] *= decay
         least = LEAST_SHARE * total
         for t in range(n_visited):
             s = visited[t]

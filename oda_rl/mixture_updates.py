@@ -273,7 +273,10 @@ def quantize(
         if winner < 0:
             continue
         next_distance = -logs[b, second] if second >= 0 else np.inf
-        freed = _account(mixture, winner, -logs[b, winner], next_distance, rules)
+        freed = _account(
+            control, mixture.weights, mixture.errors, mixture.savings, winner,
+            -logs[b, winner], next_distance, means.shape[1], rules,
+        )  # fmt: skip
         if freed >= 0:
             _pull(points, rows[b], means, freed, 1.0)
         else:
@@ -300,15 +303,15 @@ def pull_winners(mixture: Mixture) -> None:
 
 @internal
 def _account(
-    mixture: Mixture, winner: int, distance: float, next_distance: float, rules: Rules
-) -> int:
+    control: FloatArray, weights: FloatArray, errors: FloatArray, savings: FloatArray,
+    winner: int, distance: float, next_distance: float, d: int, rules: Rules,
+) -> int:  # fmt: skip
     # Returns the component that is to take the place of the sample, or -1.
-    control, weights = mixture.control, mixture.weights
-    _learn_variance(control, distance / mixture.means.shape[1], rules)
-    mixture.errors[winner] += distance
+    _learn_variance(control, distance / d, rules)
+    errors[winner] += distance
     if next_distance < np.inf:
         gap = next_distance - distance
-        mixture.savings[winner] += gap
+        savings[winner] += gap
         control[GAP] += (gap - control[GAP]) / rules.period
     keep = 1.0 - 1.0 / rules.period
     for k in range(weights.shape[0]):
@@ -317,12 +320,12 @@ def _account(
     control[SEEN] += 1.0
     freed = -1
     if control[CROWDED] == winner:
-        freed = int(control[FREED])
+        freed = np.int64(control[FREED])  # type: ignore[assignment]  # int() is compiled apart
         weights[winner] *= 0.5
         weights[freed] += weights[winner]
-        mixture.errors[winner] *= 0.5
-        mixture.errors[freed] = mixture.errors[winner]
-        mixture.savings[freed] = CROWDING * mixture.errors[winner]  # a trial
+        errors[winner] *= 0.5
+        errors[freed] = errors[winner]
+        savings[freed] = CROWDING * errors[winner]  # a trial
         control[CROWDED] = -1.0
         control[MOVED] += 1.0
     if control[SEEN] % rules.period == 0.0:
@@ -378,7 +381,10 @@ def absorb(
                 spread += share * (1.0 - a) * distance
                 _pull(points, rows[b], mixture.means, k, a)
             else:
-                _absorb_into(points, rows[b], mixture, mixture.axes, k, a, max_precision)
+                _absorb_into(
+                    points, rows[b], mixture.means, mixture.precisions, mixture.axes, k, a,
+                    max_precision,
+                )  # fmt: skip
                 mixture.counts[k] = 1.0
         if mixture.spherical:
             control = mixture.control
@@ -405,11 +411,10 @@ def _flushed(mean: Any) -> Any:
 
 @internal
 def _absorb_into(
-    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
-    max_precision: float,
+    points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int,
+    step: float, max_precision: float,
 ) -> None:  # fmt: skip
     # Σ ← (1 - a) (Σ + a (x - μ)(x - μ)ᵀ), with precisions.
-    means, precisions = mixture.means, mixture.precisions
     d = points.shape[1]
     if axes is None:
         one, a = means.dtype.type(1.0), means.dtype.type(step)
@@ -652,7 +657,10 @@ def quantize_singly(points: Array, order: IntArray, mixture: Mixture, rules: Rul
     for t in range(n):
         winner, distance, next_distance = two_nearest(points, order[t], mixture.means)
         if winner >= 0:
-            freed = _account(mixture, winner, distance, next_distance, rules)
+            freed = _account(
+                control, mixture.weights, mixture.errors, mixture.savings, winner,
+                distance, next_distance, points.shape[1], rules,
+            )  # fmt: skip
             moved, step = (freed, 1.0) if freed >= 0 else (winner, control[RATE])
             _pull(points, order[t], mixture.means, moved, step)
         if control[PERIODS] > periods:

@@ -223,7 +223,8 @@ def _arrival(cells: _Cells, i: int, k: int, most: float) -> float:
     """Rise of the error, over w, if point i joined cell k; inf if it is known to be ``most``."""
     mass = cells.masses[k]
     joint = mass + cells.weights[i]
-    bound = max(np.float64(cells.bounds[i, k]) - cells.drift[k], 0.0)
+    bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
+    bound = bound if bound > 0.0 else 0.0
     if bound * bound * mass >= most * joint:
         return np.inf
     squared = squared_distance(cells.points, i, cells.codevectors, k)
@@ -283,7 +284,8 @@ def _sweep(
             if look:
                 first, last = 0, 0
                 for k in range(m):
-                    bound = max(np.float64(cells.bounds[i, k]) - cells.drift[k], 0.0)
+                    bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
+                    bound = bound if bound > 0.0 else 0.0
                     slack[k] = (bound * bound - least) * cells.masses[k] - least * weight
                 for k in range(m):
                     found[last] = k

@@ -45,10 +45,10 @@ def project(root, tmp_path, monkeypatch, mutate):
     """A small project, whose compiled function calls one of another file."""
     for folder in ("oda_rl", "tests"):
         (tmp_path / folder).mkdir()
-    compile_file = (root / "oda_rl" / "_compile.py").read_text(encoding="utf-8")
+    own = ["oda_rl/_collector.py", "oda_rl/_compile.py"]
     for name, text in {
         "oda_rl/__init__.py": "",
-        "oda_rl/_compile.py": compile_file,
+        **{name: (root / name).read_text(encoding="utf-8") for name in own},
         "oda_rl/numbers.py": NUMBERS,
         "oda_rl/sums.py": SUMS,
         "tests/test_sums.py": TESTS,
