@@ -26,7 +26,7 @@ from oda_rl.persistence import write_text
 
 Row = dict[str, Any]
 
-_PACKAGES = ("oda_rl.agents", "oda_rl.envs")
+_PARTS = ("agents", "envs")
 _SOURCES = ("oda_rl", "agents", "envs", "scripts")
 _LIBRARIES = (
     "numpy", "numba", "gymnasium", "scipy", "scikit-learn", "stable-baselines3", "torch",
@@ -209,8 +209,8 @@ def _value(text: str) -> Any:
 def _folders() -> list[Path]:
     """Return the folders of the package, which in a source checkout lie side by side."""
     found = [Path(__file__).parent]
-    for name in _PACKAGES:
-        spec = find_spec(name)
+    for name in _PARTS:
+        spec = find_spec(f"oda_rl.{name}")
         if spec is not None and spec.submodule_search_locations:
             found.append(Path(spec.submodule_search_locations[0]))
     return found
