@@ -130,7 +130,9 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
     }
 
 
-def planned(only: tuple[str, ...], seeds: int | None, baselines: int) -> list[Row]:
+def planned(
+    only: tuple[str, ...], methods_only: tuple[str, ...], seeds: int | None, baselines: int
+) -> list[Row]:
     """All runs: method, task, seed."""
     runs: list[Row] = []
     for task in TASKS:
@@ -142,6 +144,8 @@ def planned(only: tuple[str, ...], seeds: int | None, baselines: int) -> list[Ro
         if task.baseline_steps is not None:
             methods |= {"DQN": baselines, "PPO": baselines}
         for method, count in methods.items():
+            if methods_only and method not in methods_only:
+                continue
             n = count if seeds is None else min(count, seeds)
             first = FIRST_BASELINE_SEED if method in ("DQN", "PPO") else FIRST_SEED
             runs += [{"method": method, "task": task.name, "seed": first + i} for i in range(n)]
@@ -333,6 +337,8 @@ class Options:
 
     only: tuple[str, ...] = ()
     """Names of the tasks to do; all by default."""
+    methods: tuple[str, ...] = ()
+    """Names of the agents to train; all by default."""
     seeds: int | None = None
     """Most seeds of each; by default 100, or 20 where nothing is aimed at."""
     baselines: int = 0
@@ -344,7 +350,7 @@ class Options:
 def main(options: Options) -> None:
     """Benchmark both agents on the suite."""
     console = Console(highlight=False, width=max(Console().width, 150))
-    settings = planned(options.only, options.seeds, options.baselines)
+    settings = planned(options.only, options.methods, options.seeds, options.baselines)
     runs = run_all(train, settings, RESULTS / "benchmark_suite.jsonl", options.execution)
     rows = store_runs(RESULTS / "benchmark_suite.csv", runs)
     report(console, rows)
