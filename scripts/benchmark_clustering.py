@@ -84,7 +84,7 @@ def compare(
     points = load(data, folder, n_samples, np.random.default_rng(seed))
     with threadpool_limits(1):
         # Compiles; once is enough for a process, but no run knows whether it is the first.
-        fit_all(np.random.default_rng(0).normal(size=(200, 2)), 2, 0)
+        fit_all(np.random.default_rng(0).normal(size=(1000, 2)), n_clusters, 0)
         return fit_all(points, n_clusters, seed)
 
 
