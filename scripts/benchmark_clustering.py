@@ -142,10 +142,10 @@ def tables(results: Path) -> dict[str, str]:
     """Return the table of the README."""
     rows = read_rows(results / "benchmark_clustering.csv")
     lines = []
-    for data in dict.fromkeys(row["data"] for row in rows):
+    for data, name in NAMES.items():
         ratios = [column(rows, data, key, n) for n in STARTS for key in ("distortion", "time")]
         seconds = np.median(column(rows, data, "seconds", 1))
-        lines.append([NAMES.get(data, data), *map(spread, ratios), f"{seconds:.2g}"])
+        lines.append([name, *map(spread, ratios), f"{seconds:.2g}"])
     heads = ["", "distortion / KMeans", "time / KMeans", "distortion / one start",
              "time / one start", "seconds"]  # fmt: skip
     return {"clustering": markdown_table(heads, lines)}

@@ -148,7 +148,10 @@ def tables(results: Path) -> dict[str, str]:
     rows = read_rows(results / "benchmark_oda_speed.csv")
     shown = ("kernel", "hot", "plain", "partial_fit", "MBK 1024", "MBK 1")
     lines = [
-        [f"{row['K']}, {row['d']}", *(f"{row[name]:.2g}" for name in shown)]
+        [
+            f"{row['K']}, {row['d']}",
+            *(f"{row[n]:.2g}" if row[n] < 10 else f"{row[n]:.0f}" for n in shown),
+        ]
         for row in rows
         if row["K"] in (100, 1000)
     ]
