@@ -150,7 +150,10 @@ def read_rows(path: str | Path) -> list[Row]:
     FileNotFoundError
         If there is no such file.
     """
-    return [{name: _value(text) for name, text in row.items()} for row in _read(Path(path))[1]]
+    return [  # a label may look like a number
+        {name: text if name == "made" else _value(text) for name, text in row.items()}
+        for row in _read(Path(path))[1]
+    ]
 
 
 def read_origins(path: str | Path) -> dict[str, Origin]:
