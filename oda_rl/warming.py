@@ -36,13 +36,17 @@ def _used(agent: Any, steps: int) -> None:
 def _online() -> None:
     from oda_rl.agents import TwoTimescaleAgent
 
-    _used(TwoTimescaleAgent("CartPole-v1", seed=0), 20_000)
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0)
+    _used(agent, 20_000)
+    agent.explain(np.zeros(4))
 
 
 def _fitted() -> None:
     from oda_rl.agents import FittedQAgent
 
-    _used(FittedQAgent("CartPole-v1", seed=0), 5_000)
+    agent = FittedQAgent("CartPole-v1", seed=0)
+    _used(agent, 5_000)
+    agent.explain(np.zeros(4))
 
 
 def _online_in_a_loop() -> None:

@@ -180,7 +180,7 @@ def main(options: Options) -> None:
     """Time stepping and training, then train many seeds."""
     console = Console(highlight=False, width=max(Console().width, 130))
     times = store_rows(RESULTS / "benchmark_vector_times.csv", measure(options.times), ())
-    console.print(times_text(times))
+    console.print(times_text(times), soft_wrap=True)
     settings = [
         {"agent": name, "copies": copies, "seed": FIRST_SEED + i}
         for name in KINDS

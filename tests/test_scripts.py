@@ -144,7 +144,8 @@ def test_clustering_benchmark(tmp_path):
     printed = run_script("benchmark_clustering.py", tmp_path, *arguments)
     assert "distortion / KMeans" in printed
     rows = read_rows(tmp_path / "results" / "benchmark_clustering.csv")
-    assert [row["data"] for row in rows] == ["Gaussians", "3000 x 16"]
+    shown = [(row["data"], row["starts"]) for row in rows]
+    assert shown == [(data, n) for data in ("Gaussians", "3000 x 16") for n in ("10", "1")]
     assert all(float(row["distortion"]) < 1.02 for row in rows)
     assert (tmp_path / "results" / "benchmark_clustering.png").exists()
 
@@ -208,7 +209,8 @@ def test_vector_script(tmp_path):
     rows = read_rows(tmp_path / "results" / "benchmark_vector.csv")
     assert len(rows) == 2 * 3 * 4
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
-    assert "times as long" in printed
+    assert "as long as merely stepping 64 copies" in printed
+    assert len(read_rows(tmp_path / "results" / "benchmark_vector_times.csv")) == 1
     assert (tmp_path / "results" / "benchmark_vector.png").read_bytes().startswith(b"\x89PNG")
 
 
