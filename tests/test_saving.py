@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -260,3 +261,16 @@ def test_replacing_keeps_the_usual_permissions(tmp_path):
     (tmp_path / "usual").write_text("")
     persistence.write_text(tmp_path / "ours", "text")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.parametrize("name", ["online", "grid", "fitted", "codevectors"])
+def test_files_of_earlier_versions_load(name):
+    """Made by version 0.1 at c27aeff; the file beside them says what they then did."""
+    data = Path(__file__).parent / "data"
+    known = json.loads((data / "format4.json").read_text())[name]
+    agent = load_agent(data / f"format4-{name}.zip")
+    assert agent.num_timesteps == known["num_timesteps"]
+    np.testing.assert_array_equal(agent.q_values, known["q_values"])
+    points = np.random.default_rng(0).uniform(-0.5, 0.5, (50, agent.interface.n_features))
+    np.testing.assert_allclose(agent.predict(points)[0], known["actions"], rtol=1e-6)
+    assert agent.learn(200).num_timesteps == known["num_timesteps"] + 200
