@@ -6,19 +6,19 @@ from typing import Any
 import gymnasium as gym
 
 from oda_rl.agents.base import Agent
-from oda_rl.agents.cell_policy import CellPolicy
-from oda_rl.agents.codevector_agent import CodevectorAgent
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
-from oda_rl.agents.explain import Explanation
-from oda_rl.agents.export import export_policy
-from oda_rl.agents.fitted import FittedQAgent
-from oda_rl.agents.gmm_partition import GMMPartition
-from oda_rl.agents.grid_partition import GridPartition
-from oda_rl.agents.infex_partition import InfexPartition
-from oda_rl.agents.oda_partition import ODAPartition
-from oda_rl.agents.partitions import Partition, Scaling
-from oda_rl.agents.som_partition import SOMPartition
-from oda_rl.agents.two_timescale import TwoTimescaleAgent
+from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
+from oda_rl.agents.partitions.contract import Partition, Scaling
+from oda_rl.agents.partitions.gmm import GMMPartition
+from oda_rl.agents.partitions.grid import GridPartition
+from oda_rl.agents.partitions.infex import InfexPartition
+from oda_rl.agents.partitions.oda import ODAPartition
+from oda_rl.agents.partitions.som import SOMPartition
+from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.policies.explaining import Explanation
+from oda_rl.agents.policies.export import export_policy
+from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 
 __all__ = [
     "Agent",
@@ -67,7 +67,7 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     ...     load_agent(folder).num_timesteps
     500
     """
-    from oda_rl.agents.saving import kind_of
+    from oda_rl.agents.files import kind_of
 
     kinds = {kind.__name__: kind for kind in (FittedQAgent, CodevectorAgent, TwoTimescaleAgent)}
     found = kind_of(Path(path))

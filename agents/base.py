@@ -12,21 +12,21 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl.agents import qlearning as ql
-from oda_rl.agents.adaptation import adapted, adapted_vector
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
-from oda_rl.agents.environments import make_env, separate_env
-from oda_rl.agents.history import Level
-from oda_rl.agents.loops import Engine, Progress, last_episode, play, train_stepwise
-from oda_rl.agents.refusal import action_index
-from oda_rl.agents.spaces import AnyEnv, Interface
-from oda_rl.agents.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
-from oda_rl.agents.vector import train_vector
+from oda_rl.agents.engine.history import Level
+from oda_rl.agents.engine.loops import Engine, Progress, last_episode, play, train_stepwise
+from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
+from oda_rl.agents.engine.vector import train_vector
+from oda_rl.agents.environments.adaptation import adapted, adapted_vector
+from oda_rl.agents.environments.making import make_env, separate_env
+from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.environments.validation import action_index
+from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 if TYPE_CHECKING:
-    from oda_rl.agents.alternatives import Alternative
-    from oda_rl.agents.explain import Explanation
+    from oda_rl.agents.policies.alternatives import Alternative
+    from oda_rl.agents.policies.explaining import Explanation
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -352,7 +352,7 @@ class Agent(ABC):
         >>> bool(agent.predict(explanation.nearest_other)[0] == explanation.action)
         False
         """
-        from oda_rl.agents.explain import explain
+        from oda_rl.agents.policies.explaining import explain
 
         return explain(self, observation, names, action_names)
 
@@ -362,7 +362,7 @@ class Agent(ABC):
         A run folder also holds the configuration (``config.json``) and the log of training
         episodes (``monitor.csv``, as Stable-Baselines3 reads it). Files are replaced as a whole.
         """
-        from oda_rl.agents.saving import save
+        from oda_rl.agents.files import save
 
         save(self, Path(path))
 
@@ -384,7 +384,7 @@ class Agent(ABC):
         ValueError
             If the file is damaged, or not an agent of this class, or ``env`` has other spaces.
         """
-        from oda_rl.agents.saving import load
+        from oda_rl.agents.files import load
 
         return load(cls, Path(path), env)
 

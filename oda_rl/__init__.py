@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from oda_rl.batch_annealing import BatchDeterministicAnnealing
-    from oda_rl.infex import INFEX, ConvexClustering, KernelVectorQuantization
-    from oda_rl.mixtures import SGDGaussianMixture, StochasticEMGaussianMixture
-    from oda_rl.oda import ODAClassifier, ODAClusterer, ODARegressor
-    from oda_rl.quantization import LVQ, StochasticVQ
-    from oda_rl.som import SOM
-    from oda_rl.tree import ODATreeClassifier, ODATreeClusterer
+    from oda_rl.annealing.estimators import ODAClassifier, ODAClusterer, ODARegressor
+    from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
+    from oda_rl.mixtures.estimators import SGDGaussianMixture, StochasticEMGaussianMixture
+    from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
+    from oda_rl.quantization.estimators import LVQ, StochasticVQ
+    from oda_rl.quantization.som import SOM
+    from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer
 
 __version__ = "0.1.0"
 
@@ -30,20 +30,20 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
     __path__.append(str(_beside))
 
 _LAZY = {
-    "BatchDeterministicAnnealing": "oda_rl.batch_annealing",
-    "ConvexClustering": "oda_rl.infex",
-    "INFEX": "oda_rl.infex",
-    "KernelVectorQuantization": "oda_rl.infex",
-    "LVQ": "oda_rl.quantization",
-    "ODAClassifier": "oda_rl.oda",
-    "ODAClusterer": "oda_rl.oda",
-    "ODARegressor": "oda_rl.oda",
-    "ODATreeClassifier": "oda_rl.tree",
-    "ODATreeClusterer": "oda_rl.tree",
-    "SGDGaussianMixture": "oda_rl.mixtures",
-    "SOM": "oda_rl.som",
-    "StochasticEMGaussianMixture": "oda_rl.mixtures",
-    "StochasticVQ": "oda_rl.quantization",
+    "BatchDeterministicAnnealing": "oda_rl.quantization.batch_annealing",
+    "ConvexClustering": "oda_rl.exemplars.estimators",
+    "INFEX": "oda_rl.exemplars.estimators",
+    "KernelVectorQuantization": "oda_rl.exemplars.estimators",
+    "LVQ": "oda_rl.quantization.estimators",
+    "ODAClassifier": "oda_rl.annealing.estimators",
+    "ODAClusterer": "oda_rl.annealing.estimators",
+    "ODARegressor": "oda_rl.annealing.estimators",
+    "ODATreeClassifier": "oda_rl.trees.estimators",
+    "ODATreeClusterer": "oda_rl.trees.estimators",
+    "SGDGaussianMixture": "oda_rl.mixtures.estimators",
+    "SOM": "oda_rl.quantization.som",
+    "StochasticEMGaussianMixture": "oda_rl.mixtures.estimators",
+    "StochasticVQ": "oda_rl.quantization.estimators",
 }
 
 __all__ = [

@@ -22,7 +22,7 @@ from oda_rl._compile import spliced
 
 FloatArray = npt.NDArray[np.float64]
 
-# What the compiled kernels of oda_rl.codebook tell divergences apart by.
+# What the compiled kernels of oda_rl.annealing.codebook tell divergences apart by.
 QUADRATIC, LOGARITHMIC, RECIPROCAL, CALLED = range(4)
 
 TINY = 1e-300  # a mean of zeros is a codevector, too: log and 1/x of it stay finite

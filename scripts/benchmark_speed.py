@@ -119,7 +119,7 @@ def looped(seed: int, steps: int, repetitions: int = 5) -> Row:
 def command(algorithm: str, steps: int) -> Row:
     """Time the whole command, and its most memory."""
     with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, "-m", "oda_rl.cli", "train", "--env-id", CARTPOLE]
+        words = [sys.executable, "-m", "oda_rl.command.cli", "train", "--env-id", CARTPOLE]
         words += ["--algo", algorithm, "--total-timesteps", str(steps), "--out", f"{folder}/run"]
         begun = time.perf_counter()
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL)

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
 
-from oda_rl.agents.sb3_settings import settings_for
+from oda_rl.agents.sb3.settings import settings_for
 from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.results import markdown_table, read_rows
 from oda_rl.statistics import summarize
@@ -282,8 +282,8 @@ def _label(method: str, task: Task) -> str:
 
 def draw(rows: list[Row]) -> Path:
     """Draw the mean return of every seed over steps, a panel for each task."""
-    from oda_rl.plotting import COLORS, new_axes
-    from oda_rl.report import save_figure
+    from oda_rl.command.report import save_figure
+    from oda_rl.plotting.agents import COLORS, new_axes
 
     names = [task for task in TASKS if any(row["task"] == task.name for row in rows)]
     columns = min(len(names), 3)

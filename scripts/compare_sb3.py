@@ -17,7 +17,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from oda_rl.agents.comparison import (
+from oda_rl.agents.comparison.contest import (
     OWN,
     Plan,
     compare,
@@ -25,9 +25,9 @@ from oda_rl.agents.comparison import (
     origin_of_settings,
     solved_at,
 )
-from oda_rl.comparison_report import plot_comparison, write_comparison
+from oda_rl.command.comparison import plot_comparison, write_comparison
+from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution
-from oda_rl.report import save_figure
 from oda_rl.results import markdown_table, read_rows, store_rows
 
 RESULTS = Path("results")

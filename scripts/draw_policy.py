@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.plotting import plot_metric, plot_partition
-from oda_rl.report import names_for, save_figure
+from oda_rl.command.report import names_for, save_figure
+from oda_rl.plotting.agents import plot_metric, plot_partition
 
 BARTO = "oda_rl/BartoCartPole-v0"
 RESULTS = Path("results")

@@ -63,8 +63,10 @@ def modules(root: Path) -> dict[str, Path]:
     """Return the files of the packages by the names of their modules."""
     found = {}
     for folder, package in PACKAGES.items():
-        for path in (root / folder).glob("*.py"):
-            found[package if path.stem == "__init__" else f"{package}.{path.stem}"] = path
+        for path in (root / folder).rglob("*.py"):
+            parts = path.relative_to(root / folder).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            found[".".join((package, *parts))] = path
     return found
 
 

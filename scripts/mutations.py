@@ -31,7 +31,7 @@ def _of(file: str, *changes: tuple[str, str, str, str]) -> list[Mutation]:
 MUTATIONS = [
     # The online agent.
     *_of(
-        "agents/qlearning.py",
+        "agents/two_timescale/qlearning.py",
         (
             "traces are cut after greedy actions, not after others",
             "if action != clock[GREEDY_ACTION]:",
@@ -106,7 +106,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/core.py",
+        "agents/two_timescale/engine.py",
         (
             "power 1/2 of the learned metric instead of 1/4",
             "_METRIC_POWER = 0.25",
@@ -127,7 +127,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/oda_partition.py",
+        "agents/partitions/oda.py",
         (
             "children inherit from the neighbour in the list",
             "np.concatenate([lineage, lineage])",
@@ -163,7 +163,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/memory.py",
+        "agents/engine/memory.py",
         (
             "a return is cut by the action before, not by the step's own",
             "if greedy[i] == steps[i, ACTION]:",
@@ -191,7 +191,7 @@ MUTATIONS = [
     ),
     # The fitted agent.
     *_of(
-        "agents/fitting.py",
+        "agents/fitted/fitting.py",
         (
             "power 1/4 of the learned metric instead of 1/2",
             "_METRIC_POWER = 0.5",
@@ -242,7 +242,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/records.py",
+        "agents/engine/records.py",
         (
             "the policy with the best mean is delivered, however few its episodes",
             "self.mean - spread / math.sqrt(self.n)",
@@ -251,7 +251,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/fitted_core.py",
+        "agents/fitted/engine.py",
         (
             "a refit comes after the lesser of 100 steps and a tenth of all",
             "max(self.config.least_refit, self.config.refit_every * n)",
@@ -272,7 +272,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/replay.py",
+        "agents/fitted/replay.py",
         (
             "a random action is held once more than 1/U steps",
             "if share > least else least)) - 1",
@@ -287,7 +287,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/cell_policy.py",
+        "agents/policies/cells.py",
         (
             "the third cell's weight is relative to the second",
             "far = math.exp((a - c) / width)",
@@ -303,7 +303,7 @@ MUTATIONS = [
     ),
     # Several environments.
     *_of(
-        "agents/vector.py",
+        "agents/engine/vector.py",
         (
             "an episode's last observation is the next one's first",
             "after[lane] = self._interface",
@@ -312,7 +312,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/lanes.py",
+        "agents/engine/lanes.py",
         (
             "the first to fail of many says as much as the others",
             "return bool(2 * longer >= clocks.shape[0])",
@@ -327,7 +327,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/trials.py",
+        "agents/engine/trials.py",
         (
             "running episodes say nothing about a policy",
             "trial.solved + trial.failed + running",
@@ -337,7 +337,7 @@ MUTATIONS = [
     ),
     # Annealing.
     *_of(
-        "agents/learners.py",
+        "agents/partitions/schedule.py",
         (
             "the first sample of a level has step size 1",
             "1.0 / (samples + 1.0)",
@@ -346,7 +346,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/annealing.py",
+        "oda_rl/annealing/cells.py",
         (
             "Gibbs weights at twice the temperature",
             "math.exp((smallest - weights[k]) / temperature)",
@@ -385,7 +385,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/annealer.py",
+        "oda_rl/annealing/annealer.py",
         (
             "split codevectors stand twice as far apart",
             "_SHIFT = 0.1",
@@ -418,7 +418,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/codebook.py",
+        "oda_rl/annealing/codebook.py",
         (
             "a sample moves the codevectors of all classes",
             "begin, end = owners[c], owners[c + 1]",
@@ -439,7 +439,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/batch_annealing.py",
+        "oda_rl/quantization/batch_annealing.py",
         (
             "split codevectors stand ten times as far apart",
             "_SHIFT = 0.1",
@@ -448,7 +448,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/refinement.py",
+        "oda_rl/annealing/refinement.py",
         (
             "Ward's cost without the masses",
             "1.0 / (1.0 / masses[:, None] + 1.0 / masses)",
@@ -457,7 +457,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/competition.py",
+        "oda_rl/quantization/kernels.py",
         (
             "LVQ1 attracts the wrong class",
             "if labels[winner] != targets[i]:",
@@ -510,7 +510,7 @@ MUTATIONS = [
     ),
     # Mixtures.
     *_of(
-        "oda_rl/mixture_updates.py",
+        "oda_rl/mixtures/updates.py",
         (
             "the gradient of a precision is linear in the distance",
             "(1.0 / root - root * gap * gap)",
@@ -543,7 +543,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/mixture_learning.py",
+        "oda_rl/mixtures/learning.py",
         (
             "the neighbourhood is √2 times as narrow",
             "np.exp(-0.5 *",
@@ -564,7 +564,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/mixture_distances.py",
+        "oda_rl/mixtures/distances.py",
         (
             "the determinant in place of its root",
             "0.5 * (total + math.log(product))",
@@ -574,7 +574,7 @@ MUTATIONS = [
     ),
     # Exemplars.
     *_of(
-        "oda_rl/column_generation.py",
+        "oda_rl/exemplars/column_generation.py",
         (
             "the duality gap of the likelihood is halved",
             "math.log1p(excess)",
@@ -589,7 +589,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/exemplar_pricing.py",
+        "oda_rl/exemplars/pricing.py",
         (
             "the volume of Epanechnikov's kernel",
             "math.log(2.0 / (d + 2.0))",
@@ -604,7 +604,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/exemplar_budget.py",
+        "oda_rl/exemplars/budget.py",
         (
             "the gap of a bounded number leaves out what could be gained beyond",
             "found.value + found.gap - value",
@@ -619,7 +619,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/mixture_proportions.py",
+        "oda_rl/exemplars/weights.py",
         (
             "the price of spread has the wrong sign",
             "1.0 - 2.0 * penalty * (combined - combined.mean())",
@@ -634,7 +634,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/infex.py",
+        "oda_rl/exemplars/estimators.py",
         (
             "the exponent of the bandwidth's rule",
             "-1.0 / (d + 4.0)",
@@ -650,7 +650,7 @@ MUTATIONS = [
     ),
     # Trees and maps.
     *_of(
-        "oda_rl/tree_growth.py",
+        "oda_rl/trees/growth.py",
         (
             "a leaf's probabilities lean on themselves, not on the parent",
             "shares[self.parents[own]]",
@@ -665,7 +665,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/neighbourhood.py",
+        "oda_rl/quantization/neighbourhood.py",
         (
             "the map's neighbourhood is √2 times as narrow",
             "(2.0 * width * width)",
@@ -675,7 +675,7 @@ MUTATIONS = [
     ),
     # Export.
     *_of(
-        "agents/export_c.py",
+        "agents/policies/export_c.py",
         (
             "the farthest cell decides",
             "if (k == 0 || score < least) {",
@@ -702,7 +702,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/export_tables.py",
+        "agents/policies/export_tables.py",
         (
             "slopes are truncated to 16 bits, not rounded",
             "np.rint(np.ldexp(",
@@ -717,7 +717,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/export.py",
+        "agents/policies/export.py",
         (
             "values within a tenth of each other are equal, says JSON",
             '"tie": TIE',
@@ -733,7 +733,7 @@ MUTATIONS = [
     ),
     # Explanations.
     *_of(
-        "oda_rl/boundaries.py",
+        "agents/policies/boundaries.py",
         (
             "distances to boundaries are in units of their slopes",
             "gaps[~flat] / norms[~flat]",
@@ -748,7 +748,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/alternatives.py",
+        "agents/policies/alternatives.py",
         (
             "room for one worse cell among three, not for two",
             "np.log(2.0 * -lead[n] / lead[ahead])",
@@ -757,7 +757,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/explain.py",
+        "agents/policies/explaining.py",
         (
             "margins of negative values are over 0",
             "rest[rows, actions] = -np.inf",
@@ -800,7 +800,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/saving.py",
+        "agents/files.py",
         (
             "files of another format are read",
             ' or metadata.get("format") != _FORMAT',
@@ -809,7 +809,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/estimator_files.py",
+        "oda_rl/annealing/files.py",
         (
             "any class may come out of a file",
             "if classes.get(name) is type(value):",

@@ -42,11 +42,11 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
-from oda_rl.batch_annealing import BatchDeterministicAnnealing
+from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution, Run, failures, run_all, store_runs
-from oda_rl.plotting import COLORS
-from oda_rl.quantization import StochasticVQ
-from oda_rl.report import save_figure
+from oda_rl.plotting.agents import COLORS
+from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
+from oda_rl.quantization.estimators import StochasticVQ
 
 GAUSSIAN_POINTS, ADULT_POINTS = 1500, 15_000
 MARKED = (2, 4, 8, 16, np.inf)  # numbers of clusters in the figure; the last is the largest

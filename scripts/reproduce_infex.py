@@ -41,13 +41,13 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.agents import InfexPartition, Scaling, TwoTimescaleConfig
-from oda_rl.exemplar_pricing import squared_distances
+from oda_rl.command.report import save_figure
+from oda_rl.exemplars.estimators import NotConvergedError, rule_of_thumb
+from oda_rl.exemplars.pricing import squared_distances
+from oda_rl.exemplars.weights import best_proportions
 from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.infex import NotConvergedError, rule_of_thumb
-from oda_rl.infex_plots import plot_density
-from oda_rl.mixture_proportions import best_proportions
-from oda_rl.plotting import COLORS, new_axes
-from oda_rl.report import save_figure
+from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.exemplars import plot_density
 from oda_rl.results import markdown_table, read_rows
 
 RESULTS = Path("results")

@@ -45,9 +45,9 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.mixture_plots import plot_component_grid, plot_density
-from oda_rl.report import save_figure
+from oda_rl.plotting.mixtures import plot_component_grid, plot_density
 from oda_rl.results import markdown_table, read_rows
 
 RESULTS = Path("results")

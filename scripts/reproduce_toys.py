@@ -29,10 +29,10 @@ from rich.table import Table
 from sklearn.datasets import make_circles, make_moons
 
 from oda_rl import ODAClassifier
-from oda_rl.annealing_plots import animate_annealing, plot_decision_regions
+from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution, Run, failures, run_all, store_runs
-from oda_rl.quantization import LVQ
-from oda_rl.report import save_figure
+from oda_rl.plotting.annealing import animate_annealing, plot_decision_regions
+from oda_rl.quantization.estimators import LVQ
 
 DATA = ("circles", "half moons", "Gaussians")
 STARTS = ("well", "poorly")

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from oda_rl.agents import FittedQAgent
-from oda_rl.report import metric_table, summary, write_figures
+from oda_rl.command.report import metric_table, summary, write_figures
 
 RUN = Path("runs/cartpole")
 

@@ -24,8 +24,8 @@ def delete_stale_code() -> None:
     # numba's cache of a function does not notice that a function it calls has changed in another
     # file: if any source is newer than any cached code, compile all anew.
     folders = [ROOT / name for name in ("oda_rl", "agents", "envs")]
-    sources = [path.stat().st_mtime for folder in folders for path in folder.glob("*.py")]
-    cached = [path for folder in folders for path in (folder / "__pycache__").glob("*.nb?")]
+    sources = [path.stat().st_mtime for folder in folders for path in folder.rglob("*.py")]
+    cached = [path for folder in folders for path in folder.rglob("__pycache__/*.nb?")]
     if cached and min(path.stat().st_mtime for path in cached) < max(sources):
         for path in cached:
             path.unlink()

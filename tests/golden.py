@@ -1,4 +1,4 @@
-"""What fixed seeds leave behind, as digests: does a change of form change any result by a bit?
+"""What fixed seeds leave behind, as digests: whether a change of form changes a result.
 
 python tests/golden.py record [--only oda]    writes tests/golden.json
 python tests/golden.py compare [--only oda]   compares with it; fails if a digest differs
@@ -164,7 +164,7 @@ def fitted_attributes(estimator):
     return found
 
 
-def estimator_digest(make_estimator, X, y, partially):
+def estimator_digest(make_estimator, X, y, partially):  # noqa: N803
     estimator = make_estimator()
     rng = np.random.default_rng(9)
     probe = X[rng.permutation(len(X))[:50]] + 0.1
@@ -213,8 +213,8 @@ def estimator_cases():
             (partial(o.ODATreeClusterer, 3, divergence=divergence, random_state=0), data)
         )
         cluster.append((partial(o.BatchDeterministicAnnealing, random_state=0), data))
-        for options in ({}, {"prediction": "nearest"}, {"fine_tuning": None}, {"fine_tuning": "glvq"},
-                        {"forgetting": 0.02}):  # fmt: skip
+        for options in ({}, {"prediction": "nearest"}, {"fine_tuning": None},
+                        {"fine_tuning": "glvq"}, {"forgetting": 0.02}):  # fmt: skip
             if divergence != "squared_euclidean":
                 options = {**options, "fine_tuning": None}
             classify.append(

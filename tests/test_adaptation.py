@@ -7,8 +7,8 @@ from environments import BARTO, live
 from gymnasium import spaces
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.adaptation import NumberedObservation, adapted
-from oda_rl.cli import main
+from oda_rl.agents.environments.adaptation import NumberedObservation, adapted
+from oda_rl.command.cli import main
 
 KINDS = [TwoTimescaleAgent, FittedQAgent]
 NEAR_SIGHTED = {"discount": 0.1, "trace_decay": 0.0}  # for tasks of one step

@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl import annealing
+from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
 
 

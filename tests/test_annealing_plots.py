@@ -8,9 +8,11 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
 
-from oda_rl import ODAClassifier, ODAClusterer, annealing_plots, plotting
-from oda_rl.batch_annealing import BatchDeterministicAnnealing
-from oda_rl.report import save_figure
+from oda_rl import ODAClassifier, ODAClusterer
+from oda_rl.command.report import save_figure
+from oda_rl.plotting import agents as plotting
+from oda_rl.plotting import annealing as annealing_plots
+from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 
 
 @pytest.fixture(scope="module")

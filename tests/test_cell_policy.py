@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl.agents.cell_policy import CellPolicy, action_values, best_action
+from oda_rl.agents.policies.cells import CellPolicy, action_values, best_action
 
 
 def random_policy(n_cells, n_features, n_actions, seed=0):

@@ -14,7 +14,7 @@ from oda_rl.agents import (
     TwoTimescaleConfig,
     load_agent,
 )
-from oda_rl.cli import TrainFitted, TrainTwoTimescale, main, parse
+from oda_rl.command.cli import TrainFitted, TrainTwoTimescale, main, parse
 
 FILES = {
     "fitted": [
@@ -234,7 +234,7 @@ def has_learned(agent):
     return agent.num_timesteps > 1000 and len(agent.episodes.rows) > 0
 
 Agent.learn = learn
-runpy.run_module("oda_rl.cli", run_name="__main__")
+runpy.run_module("oda_rl.command.cli", run_name="__main__")
 """
 
 

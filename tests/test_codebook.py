@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl import codebook
+from oda_rl.annealing import codebook
 from oda_rl.divergences import (
     BregmanDivergence,
     IDivergence,

@@ -9,18 +9,22 @@ from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, FittedQConfig, export_policy, load_agent
-from oda_rl.agents.action_codevectors import (
+from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK, REWARD
+from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.fitted.action_codevectors import (
     WIDENED,
     CodevectorPolicy,
     TakenActions,
     label,
     place,
 )
-from oda_rl.agents.codevector_core import CodevectorCore, common_codevectors, random_actions
-from oda_rl.agents.explain import overview
-from oda_rl.agents.memory import COMPONENTS, GOES_ON, MARK, REWARD
-from oda_rl.agents.spaces import ActionBox, Interface
-from oda_rl.cli import main
+from oda_rl.agents.fitted.codevector_engine import (
+    CodevectorCore,
+    common_codevectors,
+    random_actions,
+)
+from oda_rl.agents.policies.explaining import overview
+from oda_rl.command.cli import main
 
 
 class Aim(gym.Env):

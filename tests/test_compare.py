@@ -11,7 +11,7 @@ import pytest
 from environments import BARTO
 
 from oda_rl.agents import FittedQAgent
-from oda_rl.agents.comparison import (
+from oda_rl.agents.comparison.contest import (
     COMPETITORS,
     Comparison,
     Own,
@@ -25,10 +25,10 @@ from oda_rl.agents.comparison import (
     peak_megabytes,
     solved_at,
 )
-from oda_rl.agents.sb3_baselines import Baseline
-from oda_rl.agents.sb3_settings import ALGORITHMS, settings_for
-from oda_rl.cli import main
-from oda_rl.comparison_report import markdown, plot_comparison, write_comparison
+from oda_rl.agents.sb3.baselines import Baseline
+from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
+from oda_rl.command.cli import main
+from oda_rl.command.comparison import markdown, plot_comparison, write_comparison
 
 STEPS = 400
 SMALL = ["--seeds", "1", "--own-seeds", "1", "--total-timesteps", str(STEPS)]
@@ -176,7 +176,8 @@ def test_normalized_baseline():
 
 def test_memory_is_the_process_s_own():
     def peak(code):
-        code = f"from oda_rl.agents.comparison import peak_megabytes as m; {code}; print(m())"
+        module = "oda_rl.agents.comparison.contest"
+        code = f"from {module} import peak_megabytes as m; {code}; print(m())"
         return float(subprocess.check_output([sys.executable, "-c", code]))
 
     room = np.ones(40_000_000)  # of which a child process must not be said to have a part
@@ -198,7 +199,8 @@ def test_settings():
 
 
 def test_settings_are_read_without_torch():
-    code = "import sys, oda_rl.agents.comparison, oda_rl.cli; print('torch' in sys.modules)"
+    modules = "oda_rl.agents.comparison.contest, oda_rl.command.cli"
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from oda_rl import ODAClusterer
-from oda_rl.annealer import Annealer, Schedule
-from oda_rl.density import log_cell_volumes
+from oda_rl.annealing.annealer import Annealer, Schedule
+from oda_rl.annealing.density import log_cell_volumes
+from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.fine_tuning import best_temperature, class_log_densities
+from oda_rl.annealing.local_models import fit_local_models
+from oda_rl.annealing.selection import Candidate, candidates, doubts, folds, select
 from oda_rl.divergences import Divergence, IDivergence, ItakuraSaito, Mahalanobis, SquaredEuclidean
-from oda_rl.estimator_files import load_estimator, save_estimator
-from oda_rl.fine_tuning import best_temperature, class_log_densities
-from oda_rl.local_models import fit_local_models
 from oda_rl.persistence import load_archive, save_archive
-from oda_rl.selection import Candidate, candidates, doubts, folds, select
 
 
 @pytest.mark.parametrize("variances", [(1.0, 0.25), (3.0, 0.5, 0.1)])

@@ -13,10 +13,10 @@ from environments import BARTO, ODD, Exploring, Grid, Toy, Varied
 from oracles import decide, is_tie
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
-from oda_rl.agents.environments import make_env
-from oda_rl.agents.export_c import c_header
-from oda_rl.agents.export_tables import CLIP, Policy, Tables, policy_of
-from oda_rl.cli import main
+from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.policies.export_c import c_header
+from oda_rl.agents.policies.export_tables import CLIP, Policy, Tables, policy_of
+from oda_rl.command.cli import main
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow"]
 SHARES = (0.0, 0.05, 0.2, 0.5, 1.0)  # of random actions

@@ -20,9 +20,11 @@ from environments import (
     play,
 )
 
-from oda_rl.agents import FittedQAgent, FittedQConfig, fitted_core, load_agent, replay
-from oda_rl.agents.memory import CUT, GOES_ON, MARK
-from oda_rl.agents.records import Record
+from oda_rl.agents import FittedQAgent, FittedQConfig, load_agent
+from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK
+from oda_rl.agents.engine.records import Record
+from oda_rl.agents.fitted import engine as fitted_core
+from oda_rl.agents.fitted import replay
 from oda_rl.envs.dynamics import compiled_dynamics
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl import annealing
-from oda_rl.agents import FittedQConfig, fitting
-from oda_rl.agents.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
+from oda_rl.agents import FittedQConfig
+from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
+from oda_rl.agents.fitted import fitting
+from oda_rl.annealing import cells as annealing
 
 DISCOUNT = 0.8
 LEFT, RIGHT = 0, 1

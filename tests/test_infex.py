@@ -13,11 +13,11 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KernelDensity
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
-from oda_rl.column_generation import Problem, generate
-from oda_rl.exemplar_pricing import KERNELS, Samples, leaders
-from oda_rl.infex import NotConvergedError, rule_of_thumb
-from oda_rl.infex_plots import plot_density, plot_images, plot_rounds
-from oda_rl.mixture_proportions import OBJECTIVES, best_proportions, objective_value
+from oda_rl.exemplars.column_generation import Problem, generate
+from oda_rl.exemplars.estimators import NotConvergedError, rule_of_thumb
+from oda_rl.exemplars.pricing import KERNELS, Samples, leaders
+from oda_rl.exemplars.weights import OBJECTIVES, best_proportions, objective_value
+from oda_rl.plotting.exemplars import plot_density, plot_images, plot_rounds
 
 KERNEL_NAMES = ("gaussian", "epanechnikov", "disc")
 
@@ -72,7 +72,7 @@ def test_equal_and_useless_columns_do_no_harm():
 
 
 def test_weights_that_do_not_converge_are_attached(monkeypatch):
-    monkeypatch.setattr("oda_rl.mixture_proportions._MOST_STEPS", 2)
+    monkeypatch.setattr("oda_rl.exemplars.weights._MOST_STEPS", 2)
     responses = np.random.default_rng(0).random((30, 10))
     with pytest.raises(NotConvergedError, match="raise the tolerance") as caught:
         best_proportions(responses)
@@ -617,7 +617,7 @@ def test_a_master_that_fails_leaves_the_round_before(monkeypatch):
             raise NotConvergedError("no", None)
         return best_proportions(*arguments, **options)
 
-    monkeypatch.setattr("oda_rl.column_generation.best_proportions", failing)
+    monkeypatch.setattr("oda_rl.exemplars.column_generation.best_proportions", failing)
     points = blobs(60, 2, 15)
     model = INFEX("mean_variance", bandwidth=0.5, C=50.0, random_state=0)
     with pytest.raises(NotConvergedError, match="no") as caught:

@@ -4,8 +4,8 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl.agents import memory
-from oda_rl.agents.memory import CUT, GOES_ON, LAST_ROW, MARK, TERMINAL, UNUSED, Memory
+from oda_rl.agents.engine import memory
+from oda_rl.agents.engine.memory import CUT, GOES_ON, LAST_ROW, MARK, TERMINAL, UNUSED, Memory
 
 
 def new_clock():

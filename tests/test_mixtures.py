@@ -11,10 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
-from oda_rl import mixture_distances as distances
-from oda_rl import mixture_learning as learning
-from oda_rl import mixture_updates as updates
-from oda_rl.mixture_plots import plot_component_grid, plot_density
+from oda_rl.mixtures import distances, learning, updates
+from oda_rl.plotting.mixtures import plot_component_grid, plot_density
 
 COVARIANCES = ["diag", "full", "tied_spherical"]
 

@@ -95,9 +95,9 @@ def test_what_imports_what_is_known(mutate, root):
     names = {str(path.relative_to(root)) for path in found}
     assert {
         "oda_rl/diagram.py",
-        "oda_rl/annealing.py",
-        "agents/fused.py",
-        "agents/lanes.py",
+        "oda_rl/annealing/cells.py",
+        "agents/engine/fused.py",
+        "agents/engine/lanes.py",
     } <= names
     assert names.isdisjoint({"oda_rl/metric.py", "oda_rl/divergences.py", "envs/cartpole.py"})
 

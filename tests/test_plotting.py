@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from environments import Grid, Toy
 
-from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.agents.history import Level
+from oda_rl.agents.engine.history import Level
+from oda_rl.command.report import metric_table, names_for, write_figures
 from oda_rl.metric import directions
-from oda_rl.report import metric_table, names_for, write_figures
+from oda_rl.plotting import agents as plotting
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ import oracles
 import pytest
 
 from oda_rl.agents import ODAPartition, Scaling
-from oda_rl.agents import qlearning as ql
 from oda_rl.agents.config import TwoTimescaleConfig
-from oda_rl.agents.core import Core
-from oda_rl.agents.memory import LAST_ROW
-from oda_rl.agents.spaces import Interface
+from oda_rl.agents.engine.memory import LAST_ROW
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.engine import Core
 
 
 def make_core(n_actions=3, n_cells=5, **settings):

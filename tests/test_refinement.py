@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from oda_rl import refinement
-from oda_rl.refinement import lloyd, refine, ward_merge
+from oda_rl.annealing import refinement
+from oda_rl.annealing.refinement import lloyd, refine, ward_merge
 
 
 def squared_distances(points, codevectors):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from oda_rl.sampling import Distribution, canonical_order
+from oda_rl.annealing.sampling import Distribution, canonical_order
 
 
 def drawn(points, classes, weights, n=200):

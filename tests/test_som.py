@@ -7,7 +7,7 @@ from minisom import MiniSom
 from sklearn.datasets import load_digits, make_blobs, make_circles
 
 from oda_rl import SOM
-from oda_rl.neighbourhood import observe, write_pulls
+from oda_rl.quantization.neighbourhood import observe, write_pulls
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (1, 7)])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.agents.training import EpisodeLog, deferred_interrupt
+from oda_rl.agents.engine.training import EpisodeLog, deferred_interrupt
 
 BARTO = "oda_rl/BartoCartPole-v0"
 both = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])

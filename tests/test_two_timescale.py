@@ -9,9 +9,9 @@ import pytest
 from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Recording, Toy
 
 from oda_rl.agents import ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
-from oda_rl.agents import qlearning as ql
-from oda_rl.agents.learners import interpreted_learner
-from oda_rl.agents.memory import GOES_ON, MARK
+from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.partitions.schedule import interpreted_learner
+from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.envs.dynamics import compiled_dynamics
 
 MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))

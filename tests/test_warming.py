@@ -7,8 +7,8 @@ import sys
 import pytest
 from rich.console import Console
 
-from oda_rl import warming
-from oda_rl.cli import main
+from oda_rl.command import warming
+from oda_rl.command.cli import main
 
 # What the README shows, in a few lines.
 LATER = """
@@ -50,7 +50,7 @@ def python(code, cache):
 
 @pytest.mark.slow
 def test_nothing_is_left_to_compile(tmp_path):
-    python("import sys; from oda_rl.cli import main; sys.exit(main(['warm']))", tmp_path)
+    python("import sys; from oda_rl.command.cli import main; sys.exit(main(['warm']))", tmp_path)
     compiled = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")}
     assert len(compiled) > 50
     python(LATER, tmp_path)

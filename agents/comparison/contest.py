@@ -1,0 +1,488 @@
+"""Both agents against DQN, PPO and A2C of Stable-Baselines3: one process a run, resumable.
+
+Every run is a process of its own, at one thread, so that its memory is its own. Before the clock
+starts it has loaded its compiled code, or torch, and learned for a moment with something else;
+how long all that took is reported as ``startup``. At each checkpoint the clock stops, and the
+policy plays 100 greedy episodes in the real environment, which begin alike for all.
+
+Where an environment has compiled dynamics our agents train in one compiled loop with it, which
+those of Stable-Baselines3 cannot do. So ours are timed in a Python loop, too, over the same steps.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents.base import Agent, checked_count
+from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
+from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.experiments import Execution, Rows, Run, failures, origins_of, rows_of, run_all
+from oda_rl.results import Origin
+
+OWN = {"FittedQAgent": FittedQAgent, "TwoTimescaleAgent": TwoTimescaleAgent}
+COMPETITORS = (*OWN, *ALGORITHMS)
+SOLVED_SHARE = 0.95
+EVALUATION_EPISODES = 100
+
+_FIRST_SEED = 57_000_000
+_EVALUATION_SEED = 10**8
+_GRID = (1, 2, 3, 5, 7)
+_WARM_UP_STEPS = 3000  # until everything has been called once
+_CALLS, _BLOCKS = 200, 5
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_CHILD = (
+    "import sys; from oda_rl.agents.comparison.contest import print_run; print_run(sys.argv[1])"
+)
+
+Pause = Callable[[int, float], None]
+
+
+class Competitor(Protocol):
+    """What learns: see :class:`oda_rl.agents.sb3.baselines.Baseline`."""
+
+    def learn(self, checkpoints: Sequence[int], pause: Pause) -> None:
+        """Train, and call ``pause`` with steps and seconds at each checkpoint."""
+
+    def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the greedy action for one observation, or the actions for a batch."""
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers that it acts by, or learns to act with."""
+
+    def save_policy(self, folder: Path) -> Path:
+        """Write what it acts by."""
+
+    def save(self, folder: Path) -> Path:
+        """Write all that it can be loaded and trained on from."""
+
+
+class Own:
+    """One of our agents, with its defaults."""
+
+    def __init__(self, algorithm: str, env_id: str, seed: int) -> None:
+        self.agent: Agent = OWN[algorithm](env_id, seed=seed)
+
+    @staticmethod
+    def warm_up(algorithm: str, env_id: str) -> None:
+        """Load or compile all code that a training calls."""
+        OWN[algorithm](env_id, seed=0).learn(_WARM_UP_STEPS)
+
+    def learn(self, checkpoints: Sequence[int], pause: Pause) -> None:
+        """Train, and call ``pause`` with steps and seconds at each checkpoint."""
+        for steps in checkpoints:
+            self.agent.learn(steps - self.agent.num_timesteps)
+            pause(steps, self.agent.training_seconds)
+
+    def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the greedy action for one observation, or the actions for a batch."""
+        actions: npt.NDArray[Any] = self.agent.predict(observations)[0]
+        return actions
+
+    @property
+    def n_parameters(self) -> int:
+        """Entries of the tables that the delivered policy consists of."""
+        return sum(array.size for array in self._tables())
+
+    def save_policy(self, folder: Path) -> Path:
+        """Write those tables, without a header."""
+        path = folder / "policy"
+        path.write_bytes(b"".join(array.tobytes() for array in self._tables()))
+        return path
+
+    def save(self, folder: Path) -> Path:
+        """Write the agent, which can be trained on from there: with what it remembers."""
+        self.agent.save(folder / "model.zip")
+        return folder / "model.zip"
+
+    def _tables(self) -> list[npt.NDArray[Any]]:
+        agent = self.agent
+        if isinstance(agent, FittedQAgent):
+            policy = agent.policy
+            return [policy.diagram, policy.models, policy.origin]
+        assert isinstance(agent, TwoTimescaleAgent)
+        return [agent.partition.diagram[: agent.n_cells], agent.q_values, agent._core.origin]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compare."""
+
+    env_id: str = "CartPole-v1"
+    """Gymnasium id of the environment; 'module:id' imports a module first."""
+
+    seeds: int = 5
+    """Runs of DQN and of A2C."""
+
+    own_seeds: int = 20
+    """Runs of each of our agents, and of PPO, whose seconds theirs are compared with."""
+
+    total_timesteps: int = 50_000
+    """Environment steps of each run."""
+
+    threshold: float | None = None
+    """Mean return from which a seed counts as solved; by default what the environment says."""
+
+    @property
+    def checkpoints(self) -> list[int]:
+        """Numbers of steps after which policies are evaluated.
+
+        >>> Plan(total_timesteps=4000).checkpoints
+        [1000, 2000, 3000, 4000]
+        """
+        least = min(1000, self.total_timesteps)
+        grid = {digit * 10**power for power in range(12) for digit in _GRID}
+        before = sorted({n for n in grid if least <= n < self.total_timesteps})
+        return [*before, self.total_timesteps]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many seeds each competitor gets."""
+        compared = (*OWN, "PPO")
+        return {name: self.own_seeds if name in compared else self.seeds for name in COMPETITORS}
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Return the arguments of :func:`measure` for all runs, the first seeds of all first."""
+        counts = self.counts()
+        return [
+            {"env_id": self.env_id, "algorithm": name, "seed": _FIRST_SEED + i,
+             "checkpoints": self.checkpoints}
+            for i in range(max(counts.values()))
+            for name in COMPETITORS if i < counts[name]
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Solved:
+    """When enough seeds were solved."""
+
+    steps: int
+    """The first checkpoint at which they were."""
+    seconds: float
+    """Of training until then, median over the seeds."""
+    loop_seconds: float
+    """The same in a Python loop."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured: a row for each run and checkpoint."""
+
+    plan: Plan
+    threshold: float | None
+    rows: Rows
+    failed: list[str]
+    """A line for each run that failed."""
+    origins: list[Origin] = field(default_factory=list)
+    """What made the rows."""
+
+
+def compare(plan: Plan, path: str | Path, execution: Execution | None = None) -> Comparison:
+    """Make all runs of a plan that are not in the file yet.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to compare.
+    path : str or Path
+        File of the results, as :func:`oda_rl.experiments.run_all` has it.
+    execution : Execution, optional
+        Where; by default one run at a time, since runs are timed.
+
+    Raises
+    ------
+    TypeError
+        If the environment's spaces are not a Box and Discrete.
+    ValueError
+        If there is no such environment, or a number is not what it must be.
+    ImportError
+        If Stable-Baselines3 is not installed.
+    """
+    threshold = _checked(plan)
+    execution = execution or Execution(workers=1)
+    runs = run_all(measure, plan.settings(), path, execution, title=plan.env_id)
+    return Comparison(plan, threshold, _rows(runs, threshold), failures(runs), origins_of(runs))
+
+
+def solved_at(
+    rows: Rows, counts: Mapping[str, int], share: float = SOLVED_SHARE
+) -> dict[str, Solved | None]:
+    """Return at which checkpoint a share of each competitor's seeds is solved for the first time.
+
+    Parameters
+    ----------
+    rows : list of dict
+        With ``algorithm``, ``steps``, ``seconds``, ``loop_seconds`` and ``solved`` (0 or 1).
+    counts : mapping
+        Seeds of each competitor, those of runs that failed included: they are not solved.
+    share : float
+        Of the seeds.
+
+    Examples
+    --------
+    >>> row = {"steps": 1000, "seconds": 2.0, "loop_seconds": 2.0, "solved": 1}
+    >>> solved_at([{"algorithm": "PPO", **row}], {"PPO": 1, "DQN": 1})
+    {'PPO': Solved(steps=1000, seconds=2.0, loop_seconds=2.0), 'DQN': None}
+    """
+    found: dict[str, Solved | None] = dict.fromkeys(counts)
+    for name, count in counts.items():
+        own = [row for row in rows if row["algorithm"] == name]
+        for steps in sorted({row["steps"] for row in own}):
+            at = [row for row in own if row["steps"] == steps]
+            if sum(row["solved"] for row in at) >= share * count:
+                found[name] = Solved(steps, _median(at, "seconds"), _median(at, "loop_seconds"))
+                break
+    return found
+
+
+def _median(rows: Rows, key: str) -> float:
+    return float(np.median([row[key] for row in rows]))
+
+
+def headline(comparison: Comparison) -> list[str]:
+    """Say after how many seconds of training each competitor is solved, and PPO's ratio to ours."""
+    plan, threshold = comparison.plan, comparison.threshold
+    if threshold is None:
+        return [f"{plan.env_id} has no threshold from which it is solved: --threshold gives one"]
+    counts = plan.counts()
+    found = solved_at(comparison.rows, counts)
+    lines = [
+        f"{plan.env_id}: wall seconds of training until {100 * SOLVED_SHARE:.0f} % of the seeds "
+        f"are solved (mean return of {EVALUATION_EPISODES} greedy episodes ≥ {threshold:g})"
+    ]
+    for name, when in found.items():
+        if when is None:
+            text = f"not within {plan.total_timesteps:,} steps"
+        else:
+            text = f"{when.seconds:.3g} s, {when.steps:,} steps"
+            if when.loop_seconds != when.seconds:
+                text += f"; {when.loop_seconds:.3g} s in a Python loop"
+        lines.append(f"{name}: {text} ({seeds_text(counts[name])})")
+    return lines + [_ratio(comparison.rows, name, found) for name in OWN]
+
+
+def _ratio(rows: Rows, name: str, found: Mapping[str, Solved | None]) -> str:
+    """Say how many times as long PPO takes."""
+    own, other = found[name], found["PPO"]
+    label = f"PPO's seconds / {name}'s"
+    if own is None:
+        return f"{label}: unknown, because {name} is not solved"
+    if other is not None:
+        ratio, looped = other.seconds / own.seconds, other.seconds / own.loop_seconds
+        return f"{label}: {ratio:,.0f}; in a Python loop {looped:,.0f}"
+    last = [row for row in rows if row["algorithm"] == "PPO"]
+    if not last:
+        return f"{label}: unknown, because no run of PPO has succeeded"
+    most = max(row["steps"] for row in last)
+    seconds = _median([row for row in last if row["steps"] == most], "seconds")
+    return f"{label}: more than {seconds / own.seconds:,.0f}, because PPO is not solved"
+
+
+def seeds_text(count: int) -> str:
+    """Return "1 seed", "2 seeds" and so on."""
+    return f"{count} seed{'s' if count > 1 else ''}"
+
+
+def origin_of_settings(algorithm: str, env_id: str) -> str:
+    """Say whose hyper-parameters a competitor has."""
+    if algorithm in OWN:
+        return "package defaults"
+    source = settings_for(algorithm, env_id).source
+    if source is None:
+        return "SB3's defaults"
+    return "rl-zoo's" if source == env_id.rpartition(":")[2] else f"rl-zoo's for {source}"
+
+
+def measure(env_id: str, algorithm: str, seed: int, checkpoints: list[int]) -> Rows:
+    """Make one run in a process of its own."""
+    arguments = {"env_id": env_id, "algorithm": algorithm, "seed": seed, "checkpoints": checkpoints}
+    command = [sys.executable, "-c", _CHILD, json.dumps({**arguments, "launched": time.time()})]
+    single = dict.fromkeys(_THREADS, "1")
+    done = subprocess.run(command, env={**os.environ, **single}, capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RuntimeError(said[-1])
+    rows: Rows = json.loads(done.stdout.splitlines()[-1])
+    return rows
+
+
+def print_run(arguments: str) -> None:
+    """Make one run in this process, and print its rows as JSON."""
+    print(f"\n{json.dumps(run(**json.loads(arguments)))}")
+
+
+def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched: float) -> Rows:
+    """Train once; a row for each checkpoint.
+
+    ``launched`` is the time at which the process was started.
+    """
+    kind: Any = Own
+    if algorithm not in OWN:
+        from oda_rl.agents.sb3.baselines import Baseline
+
+        kind = Baseline
+    kind.warm_up(algorithm, env_id)
+    startup = time.time() - launched
+    competitor: Competitor = kind(algorithm, env_id, seed)
+    envs = [make_env(env_id) for _ in range(EVALUATION_EPISODES)]
+    rows: Rows = []
+
+    def pause(steps: int, seconds: float) -> None:
+        returns = greedy_returns(competitor.predict, envs, seed + _EVALUATION_SEED)
+        mean, least = float(returns.mean()), float(returns.min())
+        rows.append({"steps": steps, "seconds": seconds, "mean": mean, "least": least})
+
+    competitor.learn(checkpoints, pause)
+    about = {
+        "parameters": competitor.n_parameters,
+        "peak_mb": peak_megabytes(),
+        **_sizes(competitor),
+        "predict_us": _predict_microseconds(competitor, envs[0]),
+        "startup": startup,
+    }
+    looped = [row["seconds"] for row in rows]
+    if algorithm in OWN and compiled_dynamics(make_env(env_id)) is not None:
+        looped = loop_seconds(algorithm, env_id, seed, checkpoints)
+    return [
+        {**row, "loop_seconds": seconds, **about} for row, seconds in zip(rows, looped, strict=True)
+    ]
+
+
+def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[int]) -> list[float]:
+    """Return the seconds of training at each checkpoint without compiled dynamics.
+
+    The steps are the same: with the same seed both loops learn the same bits.
+    """
+    OWN[algorithm](_Stepped(make_env(env_id)), seed=0).learn(_WARM_UP_STEPS)
+    agent: Agent = OWN[algorithm](_Stepped(make_env(env_id)), seed=seed)
+    seconds = []
+    for steps in checkpoints:
+        agent.learn(steps - agent.num_timesteps)
+        seconds.append(agent.training_seconds)
+    return seconds
+
+
+class _Stepped(gym.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that changes nothing, under which nobody looks for compiled dynamics."""
+
+
+def greedy_returns(
+    predict: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], envs: Sequence[Any], seed: int
+) -> npt.NDArray[np.float64]:
+    """Play an episode in each environment, and return the returns.
+
+    Parameters
+    ----------
+    predict : callable
+        From a batch of observations to actions.
+    envs : sequence of gymnasium.Env
+        They are reset with ``seed``, ``seed + 1``, and so on.
+    seed : int
+        Of the first environment.
+    """
+    returns = np.zeros(len(envs))
+    playing = list(range(len(envs)))
+    observations = [env.reset(seed=seed + i)[0] for i, env in enumerate(envs)]
+    while playing:
+        actions = predict(np.array([observations[i] for i in playing]))
+        left = []
+        for i, action in zip(playing, actions, strict=True):
+            observations[i], reward, terminated, truncated, _ = envs[i].step(action)
+            returns[i] += float(reward)
+            if not (terminated or truncated):
+                left.append(i)
+        playing = left
+    return returns
+
+
+def peak_megabytes() -> float:
+    """Return the most memory that this process has had, in MB.
+
+    The system's own count (``getrusage``) includes what the parent had when it started a child.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def _sizes(competitor: Competitor) -> dict[str, int]:
+    """Bytes of what a competitor saves."""
+    with TemporaryDirectory() as folder:
+        return {
+            "policy_bytes": competitor.save_policy(Path(folder)).stat().st_size,
+            "saved_bytes": competitor.save(Path(folder)).stat().st_size,
+        }
+
+
+def _predict_microseconds(competitor: Competitor, env: Any) -> float:
+    """Time ``predict`` of one observation: median of some blocks of calls."""
+    observation = env.reset(seed=0)[0]
+    times = []
+    for _ in range(_BLOCKS):
+        begun = time.perf_counter()
+        for _ in range(_CALLS):
+            competitor.predict(observation)
+        times.append(1e6 * (time.perf_counter() - begun) / _CALLS)
+    return float(np.median(times))
+
+
+def _rows(runs: Sequence[Run], threshold: float | None) -> Rows:
+    """Return rows in the order of the table, with whether they count as solved."""
+    rows = [
+        {**{key: value for key, value in row.items() if key != "checkpoints"},
+         "solved": int(threshold is not None and row["mean"] >= threshold)}
+        for row in rows_of(runs)
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (COMPETITORS.index(row["algorithm"]), row["seed"]))
+
+
+def _checked(plan: Plan) -> float | None:
+    """Check everything before something is run; return the threshold."""
+    for name in ("seeds", "own_seeds", "total_timesteps"):
+        checked_count(name, getattr(plan, name))
+    if plan.threshold is not None and not math.isfinite(plan.threshold):
+        raise ValueError(f"threshold is {plan.threshold}: it must be finite")
+    env = make_env(plan.env_id)
+    _check_spaces(plan.env_id, env)
+    _require_sb3()
+    if plan.threshold is not None or env.spec is None:
+        return plan.threshold
+    return env.spec.reward_threshold
+
+
+def _check_spaces(env_id: str, env: Any) -> None:
+    kinds = {"observation_space": spaces.Box, "action_space": spaces.Discrete}
+    for name, kind in kinds.items():
+        space = getattr(env, name)
+        if not isinstance(space, kind):
+            raise TypeError(
+                f"env_id is {env_id!r}, whose {name} is {space}: for a comparison it must be "
+                f"{kind.__name__}"
+            )
+
+
+def _require_sb3() -> None:
+    for module in ("stable_baselines3", "torch"):
+        if importlib.util.find_spec(module) is None:
+            raise ImportError("a comparison needs Stable-Baselines3: pip install 'oda-rl[sb3]'")

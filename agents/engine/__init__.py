@@ -1,0 +1,1 @@
+"""What all agents share: memory, lanes, the training loops, episodes and their history."""

@@ -1,0 +1,212 @@
+"""Agent and environment, step after step: from Python, or in one compiled function.
+
+Each training loop is a generator of pairs: steps taken so far, and the episodes that have ended
+since the last pair, shape (n, 3), as (return, length, steps since the last pair).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from numba.core.errors import NumbaError
+
+from oda_rl.agents.engine.fused import collect_cartpole, train_cartpole
+from oda_rl.agents.engine.history import Level
+from oda_rl.agents.engine.lanes import Lanes, VectorStep
+from oda_rl.agents.engine.training import Interrupt
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.validation import BAD_STEP
+from oda_rl.agents.fitted.engine import FittedCore
+from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.engine import Core
+from oda_rl.envs.dynamics import CompiledCartPole, Resets
+
+FloatArray = npt.NDArray[np.float64]
+Progress = Iterator[tuple[int, FloatArray]]
+
+STEPS_PER_REPORT = 1000
+_FUSED_STEPS = 50_000  # most steps in one call of compiled code
+_FUSED_EPISODES = 1024
+_NO_EPISODE = np.empty((0, 3))
+
+
+class Engine(Protocol):
+    """What agents, and :func:`train_stepwise`, need of an agent's core."""
+
+    interface: Interface
+    clock: npt.NDArray[np.int64]
+    settings: FloatArray
+    step: Callable[..., int]
+    """Compiled: (next observation, reward, terminated, truncated, *arrays) to the next action, or
+    minus events to attend to."""
+    update: Callable[..., int]
+    """Compiled: (observation, action, reward, next observation, terminated, truncated, *arrays) to
+    events."""
+    history: list[Level]
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """What the compiled functions take; other arrays may take their place in ``attend``."""
+
+    @property
+    def epsilon(self) -> float:
+        """Present probability of a random action."""
+
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once."""
+
+    def leave_lanes(self) -> None:
+        """Go back to learning along one trajectory."""
+
+    @property
+    def lanes(self) -> Lanes:
+        """Counters and returns of their running episodes."""
+
+    def begin_episode(self) -> None:
+        """Forget an episode that was not finished."""
+
+    def act(self, vector: npt.NDArray[Any]) -> int:
+        """Choose an action."""
+
+    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
+        """Attend to a frequent event and choose an action; or return minus the events left."""
+
+    def attend(self, events: int, what: str) -> None:
+        """Attend to events; ``what`` names a value that may be bad."""
+
+    def withdraw_choice(self) -> None:
+        """Take back the last choice of an action."""
+
+    def set_lanes(self, count: int) -> None:
+        """Get ready to learn from so many environments at once."""
+
+    def advance(self, step: VectorStep) -> tuple[npt.NDArray[np.int64], FloatArray]:
+        """Learn from a step of them all; returns actions (from 0) and episodes that have ended."""
+
+
+def train_stepwise(
+    core: Engine, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
+) -> Progress:
+    """Train on any environment, beginning with the ``observation`` that its reset returned."""
+    vector, first_action = core.interface.vector, core.interface.first_action
+    step, arrays = core.step, core.arrays
+    converting = vector(observation) is not observation
+    action = core.act(vector(observation))
+    last = code = 0
+    for begin in range(0, total, STEPS_PER_REPORT):
+        end = min(begin + STEPS_PER_REPORT, total)
+        for steps in range(begin + 1, end + 1):
+            observation, reward, terminated, truncated, _ = env.step(first_action + action)
+            if converting:
+                observation = vector(observation)
+            reward = reward if type(reward) is float else float(reward)
+            try:
+                code = step(observation, reward, terminated, truncated, *arrays)
+            except NumbaError:  # an observation of another kind than the first
+                vector(observation)
+                raise
+            if code < 0:
+                code = core.attend_quickly(code, observation)
+            if code >= 0 and not interrupt.requested:
+                action = code
+                continue
+            episode = _NO_EPISODE
+            if code < 0:
+                core.attend(-code, BAD_STEP)
+                arrays = core.arrays
+                if -code & ql.EPISODE_END:
+                    episode = last_episode(core, steps - last)
+                    last = steps
+                    observation, _ = env.reset()
+            if len(episode) or interrupt.requested:
+                yield steps, episode
+            if code < 0 and steps < total:
+                action = core.act(vector(observation))
+        yield end, _NO_EPISODE
+    if code >= 0:
+        core.withdraw_choice()  # the last step chose an action that nobody will take
+
+
+def train_fused(core: Core, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
+    """Train in compiled code on an environment that has been reset.
+
+    ``one_by_one`` yields after each episode.
+    """
+    parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
+    cells, metric, schedule, som = core.partition.learner
+    state, resets = dynamics.read_state(), Resets(dynamics)
+    room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
+    steps = 0
+    while steps < total:
+        events, taken, written = train_cartpole(
+            parameters,
+            step_reward,
+            failure_reward,
+            max_episode_steps,
+            state,
+            resets.states(len(room)),
+            min(_FUSED_STEPS, total - steps),
+            room,
+            cells,
+            metric,
+            schedule,
+            som,
+            *core.arrays,
+        )
+        resets.pass_by(written)
+        steps += taken
+        if events:
+            core.attend(events, "the environment's state")
+        dynamics.write_state(state, int(core.clock[ql.EPISODE_LENGTH]))
+        yield steps, room[:written].copy()
+
+
+def last_episode(core: Engine, moment: float) -> FloatArray:
+    """Return the episode that has just ended, shape (1, 3), with ``moment`` in the last column."""
+    return np.array([[core.settings[ql.LAST_RETURN], float(core.clock[ql.LAST_LENGTH]), moment]])
+
+
+def train_fitted(
+    core: FittedCore, dynamics: CompiledCartPole, total: int, one_by_one: bool
+) -> Progress:
+    """Do for a fitted agent what :func:`train_fused` does for an online one."""
+    parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
+    state, resets = dynamics.read_state(), Resets(dynamics)
+    room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
+    steps = 0
+    while steps < total:
+        events, taken, written = collect_cartpole(
+            parameters,
+            step_reward,
+            failure_reward,
+            max_episode_steps,
+            state,
+            resets.states(len(room)),
+            min(_FUSED_STEPS, total - steps),
+            room,
+            *core.arrays,
+        )
+        resets.pass_by(written)
+        steps += taken
+        core.note_episodes(room[:written])
+        if events:
+            core.attend(events, "the environment's state")
+        dynamics.write_state(state, int(core.clock[ql.EPISODE_LENGTH]))
+        yield steps, room[:written].copy()
+
+
+def play(
+    env: gym.Env[Any, Any], policy: Callable[[Any], Any], seed: int | None
+) -> Iterator[tuple[Any, float, bool]]:
+    """Play for ever; yields (observation acted on, reward, whether the episode has ended)."""
+    observation, _ = env.reset(seed=seed)
+    while True:
+        before = observation
+        observation, reward, terminated, truncated, _ = env.step(policy(before))
+        done = bool(terminated or truncated)
+        yield before, float(reward), done
+        if done:
+            observation, _ = env.reset()

@@ -1,0 +1,112 @@
+"""Training in vector environments of Gymnasium, which are reset by themselves."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.engine.loops import STEPS_PER_REPORT, Engine, Progress
+from oda_rl.agents.engine.training import Interrupt
+from oda_rl.agents.environments.spaces import Interface, flat
+from oda_rl.agents.two_timescale import qlearning as ql
+
+
+class Resets:
+    """Tells apart steps and resets of environments that are reset by themselves.
+
+    Parameters
+    ----------
+    env : gymnasium.vector.VectorEnv
+        With ``metadata["autoreset_mode"]``; without, it is taken to reset at the next step, as
+        Gymnasium's own do.
+    interface : Interface
+        Of its environments.
+
+    Raises
+    ------
+    ValueError
+        If the mode is ``AutoresetMode.DISABLED``.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], interface: Interface) -> None:
+        self._interface = interface
+        mode = (env.metadata or {}).get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
+            raise ValueError(
+                f"env has the autoreset mode {mode}: it must be AutoresetMode.NEXT_STEP or "
+                "SAME_STEP, so that episodes begin by themselves"
+            )
+        self._same_step = mode == AutoresetMode.SAME_STEP
+        self._over = np.zeros(env.num_envs, dtype=np.bool_)
+
+    def step(
+        self,
+        observations: Any,
+        rewards: Any,
+        terminated: Any,
+        truncated: Any,
+        infos: dict[str, Any],
+    ) -> VectorStep:
+        """Return what ``env.step`` returned as compiled code takes it."""
+        ends, cuts = np.asarray(terminated, dtype=np.bool_), np.asarray(truncated, dtype=np.bool_)
+        points = after = matrix(observations, self._interface)
+        over, made = ends | cuts, ~self._over
+        if self._same_step:
+            if over.any():
+                after = points.copy()
+                for lane in np.flatnonzero(over):
+                    final = infos["final_obs"][lane]
+                    after[lane] = self._interface.flatten("final_obs", final)
+            acts, begins = np.ones(len(over), dtype=np.bool_), over
+        else:
+            self._over, acts, begins = over, ~over, ~made
+        gains = np.asarray(rewards, dtype=np.float64)
+        return VectorStep(after, points, gains, ends, cuts, made, acts, begins)
+
+
+def first_step(observations: Any, interface: Interface) -> VectorStep:
+    """Return the beginning of episodes in all environments as a step that none has made."""
+    points = matrix(observations, interface)
+    n = len(points)
+    no = np.zeros(n, dtype=np.bool_)
+    return VectorStep(points, points, np.zeros(n), no, no, learns=no, acts=~no, begins=~no)
+
+
+def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
+    """Return the observations of n environments, of float32 or float64, in shape (n, d)."""
+    array = np.asarray(observations)
+    if array.shape[1:] != interface.observation_shape or array.ndim == 0:
+        raise ValueError(
+            f"the environments' observations have shape {array.shape}: it must be (n, "
+            f"{', '.join(map(str, interface.observation_shape))})"
+        )
+    return flat(array).reshape(len(array), -1)
+
+
+def train_vector(
+    core: Engine,
+    env: VectorEnv[Any, Any, Any],
+    observations: Any,
+    total: int,
+    interrupt: Interrupt,
+) -> Progress:
+    """Train in several environments at once, from what their reset returned.
+
+    In whole steps of them all, so that there may be some more than ``total``; a reset is no step.
+    """
+    resets, begun = Resets(env, core.interface), int(core.clock[ql.STEPS])
+    core.set_lanes(env.num_envs)
+    actions, _ = core.advance(first_step(observations, core.interface))
+    steps = last = 0
+    while steps < total:
+        step = resets.step(*env.step(core.interface.first_action + actions))
+        if steps + step.learns.sum() >= total:
+            step.acts[:] = False
+        actions, ended = core.advance(step)
+        steps = int(core.clock[ql.STEPS]) - begun
+        if len(ended) or interrupt.requested or steps - last >= STEPS_PER_REPORT or steps >= total:
+            moments = np.full((len(ended), 1), steps - last)
+            yield steps, np.concatenate([ended, moments], axis=1)
+            last = steps

@@ -1,0 +1,195 @@
+"""Gymnasium's wrappers around environments whose spaces are not what agents work with.
+
+An agent sees a Box and chooses among Discrete actions. Everything else is brought to that here, so
+that ``agent.env`` is what the agent sees; a loop of one's own steps that.
+"""
+
+import itertools
+import math
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space, iterate
+from gymnasium.wrappers import FlattenObservation, TransformAction
+
+from oda_rl.agents.environments.spaces import Described
+
+_MOST_ACTIONS = 1000
+_FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+class NumberedObservation(
+    gym.ObservationWrapper[npt.NDArray[np.float64], Any, Any], gym.utils.RecordConstructorArgs
+):
+    """A Discrete observation as a vector of one number, each value of which is a cell of its own.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        With Discrete observations.
+
+    Examples
+    --------
+    >>> env = NumberedObservation(gym.make("FrozenLake-v1"))
+    >>> env.reset(seed=0)[0], env.n_values
+    (array([0.]), 16)
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        gym.utils.RecordConstructorArgs.__init__(self)
+        gym.ObservationWrapper.__init__(self, env)
+        space = env.observation_space
+        assert isinstance(space, spaces.Discrete)
+        self.n_values = int(space.n)
+        last = float(space.start) + self.n_values - 1.0
+        self.observation_space = spaces.Box(float(space.start), last, (1,), np.float64)
+
+    def observation(self, observation: Any) -> npt.NDArray[np.float64]:
+        """Return the number as a vector."""
+        return np.array([observation], dtype=np.float64)
+
+
+def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
+    """Wrap an environment, if it needs that, so that observations are a Box and actions Discrete.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        Observations: Box; Discrete, each value of which becomes a cell of its own; Dict, Tuple,
+        MultiDiscrete and MultiBinary, which ``FlattenObservation`` flattens. Actions: Discrete;
+        MultiDiscrete and MultiBinary, of which all combinations are offered; Box, of which a grid
+        is.
+    action_bins : int
+        Values of each component of a continuous action, from its least to its greatest.
+
+    Raises
+    ------
+    TypeError
+        For other spaces.
+    ValueError
+        If there would be more than 1000 actions, or a continuous one has no bounds.
+
+    Examples
+    --------
+    >>> env = adapted(gym.make("Pendulum-v1"), action_bins=5)
+    >>> env.action_space, env.action(0), env.action(3)
+    (Discrete(5), array([-2.], dtype=float32), array([1.], dtype=float32))
+    """
+    env = observed(env)
+    if isinstance(env.action_space, spaces.Discrete):
+        return env
+    choices = action_choices(env.action_space, action_bins)
+    return TransformAction(env, choices.__getitem__, spaces.Discrete(len(choices)))
+
+
+def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Wrap an environment, if it needs that, so that observations are a Box.
+
+    >>> observed(gym.make("FrozenLake-v1")).observation_space
+    Box(0.0, 15.0, (1,), float64)
+    """
+    if isinstance(env.observation_space, spaces.Discrete):
+        return NumberedObservation(env)
+    if isinstance(env.observation_space, _FLATTENED):
+        return FlattenObservation(env)
+    return env
+
+
+def action_choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:
+    """Return the actions to choose among, in the order of their numbers.
+
+    Parameters and errors are those of :func:`adapted`.
+    """
+    if isinstance(space, spaces.Box):
+        if not space.is_bounded():
+            raise ValueError(
+                f"action_space is {space}: a grid of it needs bounds; gymnasium.wrappers."
+                "RescaleAction or TransformAction can give it some"
+            )
+        low, high = space.low.ravel(), space.high.ravel()
+        axes = [np.linspace(a, b, bins) for a, b in zip(low, high, strict=True)]
+    elif isinstance(space, spaces.MultiDiscrete):
+        axes = [
+            start + np.arange(n)
+            for start, n in zip(space.start.ravel(), space.nvec.ravel(), strict=True)
+        ]
+    elif isinstance(space, spaces.MultiBinary):
+        axes = [np.arange(2)] * math.prod(space.shape)
+    else:
+        raise TypeError(
+            f"action_space is {space}: it must be Discrete, MultiDiscrete, MultiBinary or Box; "
+            "gymnasium.wrappers.TransformAction can offer a choice of a few others as one"
+        )
+    count = math.prod(len(axis) for axis in axes)
+    if count > _MOST_ACTIONS:
+        raise ValueError(
+            f"action_space is {space}: {count:,} combinations of its components are too many (at "
+            f"most {_MOST_ACTIONS}); take fewer action_bins, or offer a choice of them by "
+            "gymnasium.wrappers.TransformAction"
+        )
+    combinations = np.array(list(itertools.product(*axes)), dtype=space.dtype)
+    return combinations.reshape(count, *space.shape)
+
+
+class AdaptedVector(VectorWrapper[Any, Any, Any, Any, Any]):
+    """What :func:`adapted` does, for a vector environment.
+
+    Gymnasium's own vector wrappers of observations refuse resets at the same step.
+
+    Parameters
+    ----------
+    env : gymnasium.vector.VectorEnv
+        Of environments with the spaces that :func:`adapted` takes.
+    action_bins : int
+        Values of each component of a continuous action.
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], action_bins: int) -> None:
+        super().__init__(env)
+        seen, taken = env.single_observation_space, env.single_action_space
+        self._batched = env.observation_space
+        self._one = observed(Described(seen, taken))
+        self.n_values = int(seen.n) if isinstance(seen, spaces.Discrete) else 0
+        self.single_observation_space = self._one.observation_space
+        self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        self._choices: npt.NDArray[Any] | None = None
+        if not isinstance(taken, spaces.Discrete):
+            self._choices = action_choices(taken, action_bins)
+            self.single_action_space = spaces.Discrete(len(self._choices))
+            self.action_space = batch_space(self.single_action_space, env.num_envs)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return observations as vectors."""
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._vectors(observations), infos
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Take actions by their numbers; return observations as vectors."""
+        taken = actions if self._choices is None else self._choices[actions]
+        observations, *outcome, infos = self.env.step(taken)
+        if "final_obs" in infos and isinstance(self._one, gym.ObservationWrapper):
+            finals = [
+                None if one is None else self._one.observation(one) for one in infos["final_obs"]
+            ]
+            infos = {**infos, "final_obs": finals}
+        return self._vectors(observations), *outcome, infos
+
+    def _vectors(self, observations: Any) -> Any:
+        if not isinstance(self._one, gym.ObservationWrapper):
+            return observations
+        each = iterate(self._batched, observations)
+        return np.array([self._one.observation(observation) for observation in each])
+
+
+def adapted_vector(env: VectorEnv[Any, Any, Any], action_bins: int) -> VectorEnv[Any, Any, Any]:
+    """Wrap a vector environment, if it needs that, so that agents work with its spaces."""
+    plain = isinstance(env.single_observation_space, spaces.Box)
+    if plain and isinstance(env.single_action_space, spaces.Discrete):
+        return env
+    return AdaptedVector(env, action_bins)

@@ -1,0 +1,56 @@
+"""What is said of observations, rewards and actions that an agent cannot take."""
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.environments.spaces import Interface, flat
+from oda_rl.agents.two_timescale import qlearning as ql
+
+BAD_STEP = "the environment's observation or reward"
+FINITE = f"it must hold neither NaN nor infinity, nor anything beyond {ql.LARGEST:g}"
+
+
+def refuse(events: int, what: str, interface: Interface) -> None:
+    """Raise ValueError if compiled code has reported a bad value; ``what`` names it."""
+    if events & ql.BAD_SHAPE:
+        raise ValueError(
+            f"{what} has another shape than the observation space: it must be "
+            f"{interface.observation_shape}"
+        )
+    if events & ql.NOT_FINITE:
+        raise ValueError(f"{what} is not finite: {FINITE}")
+
+
+def action_index(action: int, interface: Interface) -> int:
+    """Return the agent's number for an action of the environment, or raise ValueError."""
+    first, n_actions = interface.first_action, interface.n_actions
+    index = int(action) - first
+    if not (0 <= index < n_actions and int(action) == action):
+        raise ValueError(
+            f"action is {action!r}: it must be an integer from {first} to {first + n_actions - 1}"
+        )
+    return index
+
+
+def require_numbered_actions(interface: Interface, what: str) -> None:
+    """Raise ValueError, saying ``what`` needs them, if actions are continuous."""
+    if interface.box is not None:
+        raise ValueError(
+            f"the agent's actions are continuous, chosen by codevectors: {what} needs numbered "
+            "ones; FittedQAgent ('oda-rl train --actions grid') offers a grid of them"
+        )
+
+
+def checked_batch(observation: npt.ArrayLike, interface: Interface) -> npt.NDArray[np.float64]:
+    """Return one observation or a batch of them as float64, shape (n, d), or raise ValueError."""
+    shape = interface.observation_shape
+    array = np.asarray(observation)
+    if array.shape != shape and array.shape[1:] != shape:
+        raise ValueError(
+            f"observation has shape {array.shape}: it must be {shape}, or (n, "
+            f"{', '.join(map(str, shape))}) for a batch"
+        )
+    points = flat(array).reshape(-1, interface.n_features).astype(np.float64)
+    if not (np.abs(points) <= ql.LARGEST).all():
+        raise ValueError(f"observation is not finite: {FINITE}")
+    return points

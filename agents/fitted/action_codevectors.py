@@ -1,0 +1,166 @@
+"""Action parts of joint codevectors (m, v), and the policy that acts by them.
+
+A fitted agent's cells are those of states, with codevectors m_k. In each of them lie J codevectors
+v_kj of actions: (m_k, v_kj) is a codevector of the joint space of states and actions, and a step is
+in the joint cell of the nearest m_k and, there, the nearest v_kj. Numbers j mean about the same in
+all cells, so that neighbouring cells can be blended: every cell's v_kj start from the same v_j and
+are drawn to the actions that were taken there,
+
+    v_kj = (m v_j + Σ w a) / (m + Σ w),
+
+over the actions a nearest to v_j, with the weights w of their states in cell k.
+
+Actions are in units of the box of actions here: its bounds are -1 and 1, but codevectors, which are
+means, may lie up to ``WIDENED`` to either side, and are played at the bound.
+
+References
+----------
+C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
+deterministic annealing": state-action codevectors.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled
+from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.policies.cells import CellPolicy, three_nearest
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Cells = npt.NDArray[np.uint16]
+Labels = npt.NDArray[np.int16]
+Weights = npt.NDArray[np.float32]
+
+WIDENED = 1.25
+_PRIOR = 10.0  # m, in steps
+
+
+class TakenActions(NamedTuple):
+    """Actions that were taken, and the codevectors that all cells' actions start from."""
+
+    actions: FloatArray
+    """Of each row of a memory, shape (n, p)."""
+    common: FloatArray
+    """The v_j, shape (J, p)."""
+
+
+@compiled
+def label(actions: FloatArray, cells: Cells, parts: FloatArray, labels: Labels) -> None:
+    """Write which v_kj, ``parts`` of shape (K, J, p), is nearest in each of three cells.
+
+    ``actions`` have the shape (n, p), ``cells`` and ``labels`` (n, 3).
+    """
+    for i in range(actions.shape[0]):
+        for t in range(cells.shape[1]):
+            k, least = cells[i, t], np.inf
+            for j in range(parts.shape[1]):
+                gap = 0.0
+                for l in range(parts.shape[2]):  # noqa: E741
+                    gap += (actions[i, l] - parts[k, j, l]) ** 2
+                if gap < least:
+                    least = gap
+                    labels[i, t] = j
+
+
+@compiled
+def _add_up(
+    actions: FloatArray,
+    cells: Cells,
+    weights: Weights,
+    labels: Labels,
+    steps: FloatArray,
+    sums: FloatArray,
+) -> None:
+    """Add w and w a of all steps to ``sums``, shape (K, J, 1 + p)."""
+    for i in range(actions.shape[0]):
+        if steps[i, MARK] != GOES_ON:
+            continue
+        for t in range(cells.shape[1]):
+            k, j, w = cells[i, t], labels[i, t], weights[i, t]
+            sums[k, j, 0] += w
+            for l in range(actions.shape[1]):  # noqa: E741
+                sums[k, j, 1 + l] += w * actions[i, l]
+
+
+def place(
+    taken: TakenActions, cells: Cells, weights: Weights, steps: FloatArray, n_cells: int
+) -> tuple[FloatArray, Labels]:
+    """Place the action codevectors of all cells.
+
+    Parameters
+    ----------
+    taken : TakenActions
+        n actions of p components, and J codevectors.
+    cells, weights : ndarray, shape (n, 3)
+        Nearest cells of the states that they were taken in.
+    steps : ndarray, shape (n, 3 or more)
+        Rows of a memory.
+    n_cells : int
+        How many cells K there are.
+
+    Returns
+    -------
+    parts : ndarray, shape (K, J, p)
+        The v_kj.
+    labels : ndarray of int16, shape (n, 3)
+        Which of them is nearest in each of the three cells.
+
+    Examples
+    --------
+    >>> taken = TakenActions(np.array([[0.5], [0.5], [-0.2]]), np.array([[-1.0], [0.0], [1.0]]))
+    >>> cells, weights = np.zeros((3, 3), np.uint16), np.full((3, 3), 10 / 3, np.float32)
+    >>> parts, labels = place(taken, cells, weights, np.ones((3, 3)), 1)
+    >>> parts[0, :, 0].round(2), labels[:, 0]  # of two that are as near, it is the first
+    (array([-1. ,  0.2,  1. ]), array([1, 1, 1], dtype=int16))
+    """
+    parts = np.repeat(taken.common[None], n_cells, axis=0)
+    labels = np.zeros((len(taken.actions), 3), dtype=np.int16)
+    label(taken.actions, cells, parts, labels)
+    sums = np.concatenate([np.ones((*parts.shape[:2], 1)), parts], axis=2) * _PRIOR
+    _add_up(taken.actions, cells, weights, labels, steps, sums)
+    parts = np.ascontiguousarray(sums[:, :, 1:] / sums[:, :, :1])
+    label(taken.actions, cells, parts, labels)
+    return parts, labels
+
+
+@compiled
+def blend(
+    diagram: FloatArray,
+    parts: FloatArray,
+    width: float,
+    points: FloatArray,
+    numbers: IntArray,
+    actions: FloatArray,
+) -> None:
+    """Write what codevectors number j, shape (n,), are at points, shape (n, d), less the origin.
+
+    That is the mean of v_kj over the (at most) three nearest cells, with the weights with which
+    values are blended. ``actions`` has the shape (n, p); points may have more columns.
+    """
+    for i in range(points.shape[0]):
+        first, second, third, a, b, c = three_nearest(diagram, points[i])
+        near, far = math.exp((a - b) / width), math.exp((a - c) / width)
+        total, j = 1.0 + near + far, numbers[i]
+        for l in range(parts.shape[2]):  # noqa: E741
+            action = parts[first, j, l] + near * parts[second, j, l] + far * parts[third, j, l]
+            actions[i, l] = action / total
+
+
+@dataclass(frozen=True)
+class CodevectorPolicy(CellPolicy):
+    """A policy that acts by action codevectors: the values of a cell's ``models`` are theirs."""
+
+    parts: FloatArray
+    """The v_kj, in units of the box of actions, shape (K, J, p)."""
+
+    def play(self, observations: npt.NDArray[Any], numbers: IntArray) -> FloatArray:
+        """Actions, shape (n, p), that the codevectors with these numbers, (n,), stand for."""
+        points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
+        actions = np.empty((len(points), self.parts.shape[2]))
+        blend(self.diagram, self.parts, self.width, points, numbers, actions)
+        return actions

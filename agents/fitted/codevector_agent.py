@@ -1,0 +1,165 @@
+"""The replaying agent with continuous actions: codevectors of states and actions."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import VectorEnv
+
+from oda_rl.agents.base import IntArray
+from oda_rl.agents.engine.loops import Progress
+from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK
+from oda_rl.agents.engine.training import Interrupt
+from oda_rl.agents.environments.adaptation import observed
+from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
+from oda_rl.agents.environments.validation import checked_batch
+from oda_rl.agents.fitted.action_codevectors import CodevectorPolicy, label
+from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.fitted.codevector_engine import (
+    CodevectorCore,
+    NumberedCodevectors,
+    random_actions,
+)
+from oda_rl.diagram import assign_batch
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class CodevectorAgent(FittedQAgent):
+    """A :class:`FittedQAgent` whose continuous actions are not those of a grid.
+
+    Its codevectors are joint ones of states and actions: in each cell of states, codevectors of
+    actions, which are drawn to the actions taken there (see ``action_codevectors``).
+    Each of them has a value; a step belongs to the cell of the nearest state codevector and, there,
+    of the nearest action codevector. The agent takes the action that the best of them is near the
+    state, blended from the three nearest cells like the values. It explores with actions uniform in
+    the box, each of which may be held for many steps. All else is as there.
+
+    ``explain`` and ``export_policy`` want numbered actions: ``FittedQAgent`` has them.
+
+    Parameters
+    ----------
+    env : str or gymnasium.Env
+        An environment, or the id of one. Observations as in :class:`FittedQAgent`; actions: a
+        bounded Box of floats.
+    seed : int or None
+        Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+    **config
+        Settings of :class:`oda_rl.agents.FittedQConfig`. ``action_bins``: so many action
+        codevectors in each cell for each component of an action.
+
+    Raises
+    ------
+    ValueError
+        For settings out of range, an unknown environment id, or other actions.
+    TypeError
+        For unknown settings, observations that are not supported, or a vector environment.
+
+    References
+    ----------
+    C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
+    deterministic annealing": codevectors of states and actions.
+
+    Examples
+    --------
+    >>> agent = CodevectorAgent("Pendulum-v1", seed=0).learn(2_000)
+    >>> action, _ = agent.predict(agent.env.reset(seed=1)[0])
+    >>> agent.env.action_space.contains(action)
+    True
+    >>> agent.action_codevectors.shape == (agent.n_cells, 5, 1)
+    True
+    """
+
+    _core: CodevectorCore
+    _core_class = CodevectorCore
+
+    @property
+    def policy(self) -> CodevectorPolicy:
+        """The delivered policy."""
+        policy = super().policy
+        assert isinstance(policy, CodevectorPolicy)
+        return policy
+
+    @property
+    def action_codevectors(self) -> npt.NDArray[Any]:
+        """Action codevectors of the cells, shape (n_cells, n, *action shape); within the box."""
+        parts = self.policy.parts
+        actions = self._box.actions(parts.reshape(-1, parts.shape[2]))
+        return actions.reshape(*parts.shape[:2], *self._box.shape)
+
+    @property
+    def visits(self) -> FloatArray:
+        """Transitions remembered in each joint cell, shape (n_cells, action codevectors).
+
+        Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
+        """
+        memory, policy = self._core.memory, self.policy
+        n = memory.rows(self._core.clock)
+        taken = memory.steps[:n, MARK] == GOES_ON
+        points = memory.observations[:n][taken] - policy.origin
+        cells = np.empty(len(points), dtype=np.int64)
+        assign_batch(policy.diagram, policy.n_cells, points, cells)
+        labels = np.zeros((len(points), 1), dtype=np.int16)
+        actions = np.ascontiguousarray(memory.steps[:n, COMPONENTS:][taken])
+        label(actions, cells[:, None].astype(np.uint16), policy.parts, labels)
+        counts = np.zeros(policy.parts.shape[:2])
+        np.add.at(counts, (cells, labels[:, 0]), 1.0)
+        return counts
+
+    def predict(
+        self,
+        observation: npt.ArrayLike,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """Return the delivered policy's action for one observation, or the actions for a batch.
+
+        Parameters and errors are those of :meth:`FittedQAgent.predict`.
+
+        Returns
+        -------
+        action : ndarray, of the action space's shape, or with one more leading dimension
+        state
+        """
+        points = checked_batch(observation, self.interface)
+        units = self.policy.play(points, self.policy.evaluate(points)[1])
+        if not deterministic:
+            rng = self._rngs["predict"]
+            explore = rng.random(len(units)) < self._core.epsilon
+            draws = random_actions(len(units), units.shape[1], rng)
+            units = np.where(explore[:, None], draws, units)
+        actions = self._box.actions(units)
+        single = np.shape(observation) == self.interface.observation_shape
+        return (actions[0] if single else actions), state
+
+    @property
+    def _box(self) -> ActionBox:
+        return self._core.box
+
+    def _performed(self, number: int) -> Any:
+        return self._core.perform(number)
+
+    def _number_of(self, action: Any) -> int:
+        self._core.replace(action)
+        return 0  # it is remembered by its components
+
+    def _greedy_numbers(self, observations: npt.ArrayLike) -> IntArray:
+        return self.policy.evaluate(checked_batch(observations, self.interface))[1]
+
+    def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
+        assert isinstance(env, gym.Env)
+        return super()._train(NumberedCodevectors(env, self._core), total, one_by_one, interrupt)
+
+    def _adapted(self, env: str | AnyEnv) -> gym.Env[Any, Any]:
+        if isinstance(env, VectorEnv):
+            raise TypeError(
+                f"env is {env}: it must be one environment; FittedQAgent, which offers a grid of "
+                "actions, learns in several"
+            )
+        return observed(make_env(env) if isinstance(env, str) else env)
+
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        return Interface.of(env, self.config.action_bins)

@@ -1,0 +1,172 @@
+"""A fitted agent's core for continuous actions: it chooses among codevectors of them.
+
+Compiled code chooses a number j, as among discrete actions; :meth:`CodevectorCore.perform` says
+what that is in the state: the blended action codevectors, or, while exploring, any action of the
+box. What was performed is remembered, and the next fit places codevectors by it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from oda_rl.agents.config import FittedQConfig
+from oda_rl.agents.engine.memory import COMPONENTS, FRESH, LAST_ROW
+from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.fitted import replay
+from oda_rl.agents.fitted.action_codevectors import WIDENED, CodevectorPolicy, TakenActions, blend
+from oda_rl.agents.fitted.engine import FittedCore
+from oda_rl.agents.fitted.fitting import anneal
+from oda_rl.agents.two_timescale import qlearning as ql
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_SAMPLE = 3000  # actions that codevectors are annealed on
+_LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest
+_BAD = ql.BAD_SHAPE | ql.NOT_FINITE
+
+
+def random_actions(n: int, n_components: int, rng: np.random.Generator) -> FloatArray:
+    """Draw actions for exploration, in units, shape (n, p): uniform in the widened box."""
+    return rng.uniform(-WIDENED, WIDENED, size=(n, n_components))
+
+
+def common_codevectors(n: int, n_components: int, rng: np.random.Generator) -> FloatArray:
+    """Anneal n action codevectors among random actions, shape (n, p), in the order of the first.
+
+    >>> common_codevectors(5, 1, np.random.default_rng(0)).ravel().round(1)
+    array([-1. , -0.5,  0. ,  0.5,  1. ])
+    """
+    from scipy.cluster.vq import kmeans2  # takes a while, and no other agent needs it
+
+    sample = random_actions(_SAMPLE, n_components, rng)
+    found, _ = kmeans2(sample, anneal(sample, n, rng), iter=_LLOYD_ITERATIONS, minit="matrix")
+    return np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
+
+
+class CodevectorCore(FittedCore):
+    """A :class:`FittedCore` whose policies act by action codevectors.
+
+    Parameters
+    ----------
+    interface : Interface
+        Of the environment, with a box of actions.
+    config, explore, fitting, reservoir
+        As there.
+    """
+
+    def __init__(
+        self,
+        interface: Interface,
+        config: FittedQConfig,
+        explore: np.random.Generator,
+        fitting: np.random.Generator,
+        reservoir: np.random.Generator,
+    ) -> None:
+        p = interface.n_components
+        self._common = common_codevectors(interface.n_actions, p, fitting)
+        self._performed: FloatArray = np.zeros((1, p))
+        super().__init__(interface, config, explore, fitting, reservoir)
+
+    @property
+    def box(self) -> ActionBox:
+        """The box of actions."""
+        assert self.interface.box is not None
+        return self.interface.box
+
+    def perform(self, number: int) -> npt.NDArray[Any]:
+        """Return what the chosen codevector is in the current state, and remember that it is done.
+
+        Parameters
+        ----------
+        number : int
+            Of the codevector, as compiled code chose it.
+
+        Returns
+        -------
+        ndarray
+            An action of the environment.
+        """
+        clock, vectors = self.clock, self.vectors
+        uniform = vectors[ql.UNIFORM, clock[ql.NEXT_UNIFORM] - 1]
+        if not clock[replay.DREW]:
+            pass  # an action is held
+        elif uniform < self.epsilon:
+            self._performed = random_actions(1, self.interface.n_components, self._explore)
+        else:
+            point, numbers = vectors[ql.POINT : ql.POINT + 1], np.array([number])
+            width = float(self.settings[replay.WIDTH])
+            blend(self.arrays[2], self._parts, width, point, numbers, self._performed)
+        self._note(int(clock[LAST_ROW] + clock[FRESH]))
+        return np.asarray(self.box.actions(self._performed)[0])
+
+    def replace(self, action: npt.ArrayLike) -> None:
+        """Take note that another action is done than :meth:`perform` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is not in the box of actions.
+        """
+        units = self.box.units(action)
+        if not np.array_equal(self.box.actions(self._performed)[0], action):
+            self._performed = units[None]
+
+    def update(self, *transition: Any) -> int:
+        """Remember one transition with the action performed; returns events."""
+        events = replay.update(*transition)
+        if not events & _BAD:
+            self._note(int(self.clock[LAST_ROW]) - 1)
+        return events
+
+    def _note(self, row: int) -> None:
+        self.memory.steps[row, COMPONENTS:] = self._performed[0]
+
+    def _blank(self) -> CodevectorPolicy:
+        policy = super()._blank()
+        return CodevectorPolicy(**vars(policy), parts=self._common[None])
+
+    def _taken(self, n: int) -> TakenActions:
+        actions = np.ascontiguousarray(self.memory.steps[:n, COMPONENTS:])
+        return TakenActions(actions, self._common)
+
+    def _open(self) -> None:
+        super()._open()
+        policy = self._confirming.policy if self._confirming else self.newest
+        assert isinstance(policy, CodevectorPolicy)
+        self._parts = policy.parts
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all arrays that have to be saved, the history apart."""
+        own = {"common_codevectors": self._common, "performed": self._performed}
+        return {**super().state(), **own}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what :meth:`state` returned."""
+        self._common, self._performed = arrays["common_codevectors"], arrays["performed"].copy()
+        super().restore(arrays)
+
+
+class NumberedCodevectors(gym.ActionWrapper[Any, Any, Any]):
+    """An environment as training sees it: its actions are numbers of action codevectors.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        With a box of actions.
+    core : CodevectorCore
+        Knows what they are in the current state.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], core: CodevectorCore) -> None:
+        super().__init__(env)
+        self.action_space = spaces.Discrete(core.interface.n_actions)
+        self._core = core
+
+    def action(self, action: Any) -> npt.NDArray[Any]:
+        """Return the action that a number stands for."""
+        return self._core.perform(int(action))

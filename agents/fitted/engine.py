@@ -1,0 +1,493 @@
+"""The state of a fitted agent: memory, policies that compete, and when to fit anew."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.config import FittedQConfig
+from oda_rl.agents.engine.history import Level
+from oda_rl.agents.engine.lanes import Lanes, VectorStep
+from oda_rl.agents.engine.memory import GOES_ON, LAST_ROW, MARK, REWARD, Memory
+from oda_rl.agents.engine.records import Record
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.validation import BAD_STEP, refuse
+from oda_rl.agents.fitted import replay
+from oda_rl.agents.fitted.action_codevectors import TakenActions
+from oda_rl.agents.fitted.fitting import fit
+from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
+from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.two_timescale import qlearning as ql
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_BLOCK = 500  # random numbers drawn at a time
+_RECENT_RETURNS = 200  # whose spread says how sure a mean is
+_RECENT_LENGTHS = 20
+_PRIOR_WEIGHT = 3.0  # degrees of freedom
+_DROPPED = 10  # policies, the worst, when there are too many
+_SAME = 1e-9  # relative spread below which returns are all equal
+_HORIZONS = 10.0  # that count as an episode where none ends
+_LATEST = 3  # policies that are too new to be confirmed
+_CONFIRMING = 0.5  # as many steps as before a refit
+_STALE = 10  # fits after which an environment gives up an old policy
+_PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
+
+
+class FittedCore:
+    """The arrays of a fitted agent, and what is done when compiled code reports an event.
+
+    Parameters
+    ----------
+    interface : Interface
+        Of the environment.
+    config : FittedQConfig
+        Settings of the agent.
+    explore, fitting, reservoir : numpy.random.Generator
+        Decide on exploration, on samples that are fitted to, on episodes that are kept.
+    """
+
+    step = staticmethod(replay.step)
+    update = staticmethod(replay.update)
+
+    def __init__(
+        self,
+        interface: Interface,
+        config: FittedQConfig,
+        explore: np.random.Generator,
+        fitting: np.random.Generator,
+        reservoir: np.random.Generator,
+    ) -> None:
+        self.interface, self.config = interface, config
+        self.history: list[Level] = []
+        self.metric: FloatArray | None = None
+        self.scale: FloatArray | None = None
+        self.newest = self._blank()
+        self.records: list[Record] = []
+        self._latest = Record(self.newest)
+        self._explore, self._fitting = explore, fitting
+        d, n_actions = interface.n_features, interface.n_actions
+        self.memory = Memory(
+            d, interface.dtype, config.max_transitions, reservoir, interface.n_components
+        )
+        self.clock: npt.NDArray[np.int64] = np.zeros(replay.N_CLOCK, dtype=np.int64)
+        self.vectors: FloatArray = np.zeros((ql.N_VECTORS, max(d, n_actions, _BLOCK)))
+        self.settings = self.vectors[ql.SETTINGS]
+        explore.random(out=self.vectors[ql.UNIFORM])
+        self.clock[LAST_ROW] = -1
+        self.clock[replay.LONGEST_HOLD] = config.longest_hold
+        self._values: FloatArray | None = None
+        self._returns: list[float] = []
+        self._lengths: list[int] = []
+        self._whole = True  # the running episode has been played with one policy
+        self._running: RunningTrajectories | None = None  # of several environments
+        self._confirming: Record | None = None
+        self._confirmed = 0  # steps spent on that
+        self._epsilon = 1.0
+        self._ended_since_fit = False
+        self._set_due()
+        self._open()
+
+    @property
+    def policy(self) -> CellPolicy:
+        """The policy with the best lower bound of its training returns, or the newest."""
+        return self._best().policy if self.records else self.newest
+
+    @property
+    def epsilon(self) -> float:
+        """Present probability of a random decision."""
+        return self._epsilon
+
+    def begin_episode(self) -> None:
+        """Forget episodes that were not finished; their steps are remembered."""
+        self.settings[ql.EPISODE_RETURN] = 0.0
+        self.clock[ql.EPISODE_LENGTH] = 0
+        self.clock[replay.HELD] = 0
+        self._whole = True
+        self.leave_lanes()
+
+    def act(self, vector: npt.NDArray[Any]) -> int:
+        """Choose an action (from 0) for a flattened observation."""
+        while True:
+            code = replay.act(vector, *self.arrays)
+            if code >= 0:
+                return code
+            self.attend(-code, "observation")
+
+    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
+        """Return ``code``: no event is frequent."""
+        return code
+
+    def withdraw_choice(self) -> None:
+        """Give back the random number of the last choice, or the step that it held an action."""
+        if self.clock[replay.DREW]:
+            self.clock[ql.NEXT_UNIFORM] -= 1
+            self.clock[replay.HELD] = 0
+        else:
+            self.clock[replay.HELD] += 1
+        self.clock[replay.DREW] = 0
+
+    def attend(self, events: int, what: str) -> None:
+        """Do what compiled code could not.
+
+        Parameters
+        ----------
+        events : int
+            Bits of ``two_timescale.qlearning`` and ``fitted.replay``.
+        what : str
+            What to name in the error if a value was bad.
+
+        Raises
+        ------
+        ValueError
+            If the shape of an observation was wrong, or it or the reward was not finite.
+        """
+        refuse(events, what, self.interface)
+        if events & ql.UNIFORMS:
+            self._draw()
+        if events & ql.EPISODE_END:
+            self._note_episode(
+                float(self.settings[ql.LAST_RETURN]), int(self.clock[ql.LAST_LENGTH])
+            )
+        if events & replay.REFIT:
+            self._refit_or_confirm()
+        if self.memory.make_room(self.clock):
+            self._open()
+
+    def _draw(self) -> None:
+        """Draw random numbers for exploration."""
+        self._explore.random(out=self.vectors[ql.UNIFORM])
+        self.clock[ql.NEXT_UNIFORM] = 0
+
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once; 0 along one trajectory."""
+        return 0 if self._running is None else len(self._running.playing)
+
+    @property
+    def lanes(self) -> Lanes:
+        """Counters and returns of the running episodes of several environments."""
+        assert self._running is not None
+        return self._running.lanes
+
+    def set_lanes(self, count: int) -> None:
+        """Get ready to learn from so many environments at once, none of which has begun yet.
+
+        Running trajectories end.
+        """
+        self.leave_lanes()
+        d, dtype = self.interface.n_features, self.interface.dtype
+        self._running = RunningTrajectories(count, d, dtype, self._playing)
+
+    def leave_lanes(self) -> None:
+        """Go back to learning along one trajectory."""
+        if self._running is not None:
+            for lane in range(self.n_lanes):
+                self._commit(lane)
+            self._running = None
+            self._open()
+
+    def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
+        """Learn from a step of all environments and choose the next actions.
+
+        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
+        (return, length).
+        """
+        running = self._running
+        assert running is not None
+        assert len(step.rewards) == self.n_lanes  # else compiled code would write past the ends
+        ended = np.zeros((self.n_lanes, 2))
+        events = running.record(step, ended, self.clock, self.vectors)
+        refuse(events, BAD_STEP, self.interface)
+        over = ended[:, 1].nonzero()[0]
+        for lane in over.tolist():
+            episode_return, length = ended[lane].tolist()
+            self._credit(episode_return, int(length), running.playing[lane].record)
+            self._commit(lane)
+        if events & replay.REFIT:
+            self._refit_or_confirm()
+            self._replace_stale(running)
+        if events & replay.ROOM:
+            running.make_room()
+        for lane in step.begins.nonzero()[0].tolist():
+            running.playing[lane] = self._playing
+        actions = np.zeros(self.n_lanes, dtype=np.int64)
+        for playing, lanes in running.players(step.acts):
+            self._play(playing)
+            done = 0
+            while done < len(lanes):
+                event, done = running.choose(
+                    done, lanes, step.observations, playing.policy, actions, self.clock,
+                    self.vectors,
+                )  # fmt: skip
+                refuse(event, BAD_STEP, self.interface)
+                if event & ql.UNIFORMS:
+                    self._draw()
+        self._play(self._playing)
+        return actions, ended[over]
+
+    def _replace_stale(self, running: RunningTrajectories) -> None:
+        """Let environments play the present policy if theirs is old, or no episode seems to end."""
+        playing = replace(self._playing, record=None)
+        for lane, other in enumerate(running.playing):
+            if not self._ended_since_fit or self._playing.fits - other.fits > _STALE:
+                self._commit(lane)
+                running.playing[lane] = playing
+        self._ended_since_fit = False
+
+    def _commit(self, lane: int) -> None:
+        """Take over an environment's trajectory, which is over."""
+        assert self._running is not None
+        self.memory.append(*self._running.rows(lane), self.clock)
+        self._running.forget(lane)
+
+    def _append_running(self) -> int:
+        """Put running trajectories behind the others; returns how many rows there were."""
+        n = self.memory.rows(self.clock)
+        for lane in range(self.n_lanes):
+            assert self._running is not None
+            self.memory.append(*self._running.rows(lane), self.clock)
+        return n
+
+    def _refit_or_confirm(self) -> None:
+        """Fit anew, or first make sure of the policy that would be delivered."""
+        doubtful = None if self._confirming else self._doubtful()
+        if self._confirming:
+            self._confirmed += int(self.clock[replay.NEW_STEPS])
+        if doubtful is None:
+            self._confirming = None
+            self.refit()
+        else:
+            self._confirm(doubtful)
+
+    def note_episodes(self, episodes: FloatArray) -> None:
+        """Note episodes that compiled code played, shape (n, 3): return, length, and more."""
+        for episode_return, length, _ in episodes.tolist():
+            self._note_episode(episode_return, int(length))
+
+    def _note_episode(self, episode_return: float, length: int) -> None:
+        """Note an episode of the only environment."""
+        whole, self._whole = self._whole, True
+        self._credit(episode_return, length, self._playing.record if whole else None)
+
+    def _credit(self, episode_return: float, length: int, record: Record | None) -> None:
+        """Note an episode, to the credit of a policy if it was played with that alone."""
+        self._ended_since_fit = True
+        self._returns = [*self._returns[1 - _RECENT_RETURNS :], episode_return]
+        self._lengths = [*self._lengths[1 - _RECENT_LENGTHS :], length]
+        if record is not None:
+            if record not in self.records:
+                self.records.append(record)
+                self._drop_worst()
+            record.add(episode_return)
+
+    def _drop_worst(self) -> None:
+        if len(self.records) > self.config.kept_policies:
+            older, latest = self.records[:-1], self.records[-1]
+            spread = self._spread()
+            bounds = np.argsort([record.lower_bound(spread) for record in older])
+            keep = max(len(older) - _DROPPED, self.config.kept_policies - _DROPPED, 1)
+            self.records = [*(older[i] for i in np.sort(bounds[-keep:])), latest]
+
+    def _best(self) -> Record:
+        spread = self._spread()
+        return max(self.records, key=lambda record: record.lower_bound(spread))
+
+    def _spread(self) -> float:
+        """Return the standard deviation of a policy's return, pooled over all.
+
+        While little is known of that, also that of the latest returns, whatever the policy.
+        """
+        squares = sum(record.m2 for record in self.records)
+        freedom = sum(max(record.n - 1, 0) for record in self.records)
+        prior = float(np.var(self._returns)) if self._returns else 0.0
+        return math.sqrt((squares + _PRIOR_WEIGHT * prior) / (freedom + _PRIOR_WEIGHT))
+
+    def _doubtful(self) -> Record | None:
+        """Return the record whose policy would be delivered, if it has been played too little.
+
+        Not while it is one of the latest: learning goes on then, and soon there may be better.
+        """
+        spent = self._confirmed > self.config.confirm_share * self.clock[ql.STEPS]
+        if spent or len(self.records) <= _LATEST:
+            return None
+        best = self._best()
+        too_few = best.n < self.config.confirm_episodes
+        return best if too_few and best not in self.records[-_LATEST:] else None
+
+    def _confirm(self, record: Record) -> None:
+        """Play a policy again, without exploration, to be surer of its return."""
+        self._confirming = record
+        self._whole = bool(self.clock[ql.EPISODE_LENGTH] == 0)
+        self._epsilon = 0.0
+        self._set_due(_CONFIRMING)
+        self._open()
+
+    def refit(self) -> None:
+        """Fit partition and values to all that is remembered."""
+        before = self.memory.rows(self.clock)
+        values = self._known_values(before)
+        self._values = None  # frees memory while it is needed
+        kept = self.memory.thin_out(self.clock)
+        if kept is not None and values is not None:
+            values = values[kept]
+        n = self._append_running()
+        rows = self.memory.rows(self.clock)
+        if values is not None and rows > n:
+            later = self.newest.evaluate(self.memory.observations[n:rows])[2]
+            values = np.concatenate([values, later])
+        found = fit(
+            self.memory.observations[:rows],
+            self.memory.steps[:rows],
+            values,
+            self.metric,
+            self.interface.n_actions,
+            self.config,
+            self._fitting,
+            self.interface.n_values > 0,
+            self._taken(rows),
+        )
+        self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
+        self._values = found.values[:n]
+        self._latest = Record(self.newest)
+        self._whole = bool(self.clock[ql.EPISODE_LENGTH] == 0)
+        self.clock[replay.HELD] = 0
+        self._epsilon = self._exploration()
+        self.clock[LAST_ROW] = n - 1
+        self._set_due()
+        self._open()
+        step = int(self.clock[ql.STEPS])
+        self.history.append(Level(step, np.nan, self.newest.codevectors, None))
+
+    def _blank(self) -> CellPolicy:
+        """Return the policy before the first fit."""
+        return CellPolicy.blank(self.interface.n_features, self.interface.n_actions)
+
+    def _taken(self, n: int) -> TakenActions | None:
+        """Return the actions of the first n rows if they are continuous."""
+        return None
+
+    def _known_values(self, n: int) -> FloatArray | None:
+        """Values of all rows: from the last fit, and by its policy for those that are newer."""
+        if self._values is None:
+            return None
+        rows = self.memory.observations[len(self._values) : n]
+        return np.concatenate([self._values, self.newest.evaluate(rows)[2]])
+
+    def _exploration(self) -> float:
+        """So many random decisions an episode, or nothing else while all returns are equal."""
+        returns, length = np.array(self._returns), self._episode_length()
+        if len(returns) == 0:  # no episode has ended: its rewards have to do
+            steps = self.memory.steps[: self.memory.rows(self.clock)]
+            returns = steps[steps[:, MARK] == GOES_ON, REWARD]
+        if np.ptp(returns) <= _SAME * np.abs(returns).max():
+            return 1.0
+        return min(1.0, self.config.exploration / length)
+
+    def _episode_length(self) -> float:
+        """Return the mean length of the latest episodes, or ten horizons if none ever ended."""
+        if self._lengths:
+            return float(np.mean(self._lengths))
+        return _HORIZONS / (1.0 - self.config.discount)
+
+    def _set_due(self, share: float = 1.0) -> None:
+        n = int(self.clock[ql.STEPS])
+        if self.config.max_transitions is not None:
+            n = min(n, self.config.max_transitions)
+        needed = int(share * max(self.config.least_refit, self.config.refit_every * n))
+        needed = max(needed, 1)
+        self.clock[replay.NEEDED], self.clock[replay.LATEST] = needed, _PATIENCE * needed
+        self.clock[replay.NEW_STEPS] = 0
+
+    def _open(self) -> None:
+        """Let compiled code work on the present memory and policy."""
+        chosen = self._confirming or self._latest
+        # While all decisions are random, a return says nothing about the policy.
+        record = chosen if self._epsilon < 1.0 else None
+        self._playing = Playing(chosen.policy, record, self._epsilon, len(self.history))
+        self._play(self._playing)
+        self.arrays = (
+            self.memory.observations,
+            self.memory.steps,
+            chosen.policy.diagram,
+            chosen.policy.models,
+            self.clock,
+            self.vectors,
+        )
+
+    def _play(self, playing: Playing) -> None:
+        """Let compiled code choose actions by a policy."""
+        policy = playing.policy
+        self.vectors[ql.ORIGIN, : len(policy.origin)] = policy.origin
+        self.settings[replay.WIDTH] = policy.width
+        self.settings[replay.EPSILON] = playing.epsilon
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all arrays that have to be saved, the history apart.
+
+        Running trajectories of several environments are saved as if they were over.
+        """
+        rows = self._append_running()
+        policies = [self.newest, *(record.policy for record in self.records)]
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "vectors": self.vectors,
+            "clock": self.clock.copy(),
+            "returns": np.array(self._returns),
+            "lengths": np.array(self._lengths),
+            "whole": np.array(self._whole),
+            "latest": np.array([self._latest is record for record in self.records]),
+            "confirming": np.array([self._confirming is record for record in self.records]),
+            "confirmed": np.array(self._confirmed),
+            "record_n": np.array([record.n for record in self.records]),
+            "record_mean": np.array([record.mean for record in self.records]),
+            "record_m2": np.array([record.m2 for record in self.records]),
+            **{f"memory_{name}": array for name, array in self.memory.state(self.clock).items()},
+        }
+        for name in ("metric", "scale", "_values"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
+        for i, policy in enumerate(policies):
+            arrays.update({f"policy{i}_{name}": a for name, a in policy.arrays.items()})
+        self.clock[LAST_ROW] = rows - 1
+        return arrays
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what :meth:`state` returned."""
+        self.vectors[:], self.clock[:] = arrays["vectors"], arrays["clock"]
+        self._returns, self._lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
+        self._whole = bool(arrays["whole"])
+        for name in ("metric", "scale", "_values"):
+            setattr(self, name, arrays.get(name))
+        self.memory.restore(_part(arrays, "memory_"))
+        counts = arrays["record_n"].tolist()
+        means, squares = arrays["record_mean"].tolist(), arrays["record_m2"].tolist()
+        policies = [
+            type(self.newest).from_arrays(_part(arrays, f"policy{i}_"))
+            for i in range(len(counts) + 1)
+        ]
+        self.newest = policies[0]
+        self.records = [
+            Record(policy, *played)
+            for policy, *played in zip(policies[1:], counts, means, squares, strict=True)
+        ]
+        latest = np.flatnonzero(arrays["latest"])
+        self._latest = self.records[latest[0]] if len(latest) else Record(self.newest)
+        self._latest.policy = self.newest
+        self._epsilon = float(self.settings[replay.EPSILON])
+        self._ended_since_fit = True
+        self._confirmed = int(arrays["confirmed"])
+        confirming = np.flatnonzero(arrays["confirming"])
+        self._confirming = self.records[confirming[0]] if len(confirming) else None
+        self._open()
+
+
+def _part(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

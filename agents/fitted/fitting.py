@@ -1,0 +1,439 @@
+"""Partition and Q-function fitted to all transitions: the batch part of :class:`FittedQAgent`.
+
+:func:`fit` places cells by online deterministic annealing in the learned metric, then repeats
+sweeps of fitted Q-iteration: Watkins' λ-returns of all trajectories, and a weighted ridge
+regression in each cell,
+
+    min Σ w (Y − q_a − <g, y − c>)² + m Σ_a (q_a − V_opt)² + precision |g|²,
+
+with one slope g for all actions, as in the analysis of covariance. V_opt is the best discounted
+return seen: an action that was not tried in a cell is worth that much.
+
+References
+----------
+D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6 (2005).
+C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 1989.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl import metric
+from oda_rl._compile import boolean, compiled, integer
+from oda_rl.agents.config import FittedQConfig
+from oda_rl.agents.engine.memory import (
+    ACTION,
+    CUT,
+    GOES_ON,
+    MARK,
+    REWARD,
+    TERMINAL,
+    Observations,
+    discounted_returns,
+)
+from oda_rl.agents.fitted.action_codevectors import CodevectorPolicy, TakenActions, place
+from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.annealing import cells as annealing
+from oda_rl.divergences import quadratic_diagram
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Labels = npt.NDArray[np.int16]
+
+_SAMPLE = 3000  # states that the partition is annealed on
+_WIDTH_SAMPLE = 1000
+_METRIC_SAMPLE = 20_000  # steps that the metric is learned from
+_LEAST_CELLS = 4
+_METRIC_POWER = 0.5
+_COOLING = 0.4
+_LEAST_TEMPERATURE = 1e-5
+_SAMPLES_PER_CELL, _SAMPLES_PER_LEVEL = 20, 400
+_SHIFT = 0.05  # of the standard deviation
+_LEAST_MASS = 1e-4
+_MERGE_BELOW = 1e-3  # of the temperature
+_LEAST_WEIGHT = 1e-4
+_CHUNK = 16_384
+
+
+@compiled
+def assign_three(
+    points: FloatArray,
+    columns: FloatArray,
+    width: float,
+    scratch: FloatArray,
+    cells: npt.NDArray[np.uint16],
+    weights: npt.NDArray[np.float32],
+) -> None:
+    """Write the three nearest cells of points, shape (n, d), and their weights, both (n, 3).
+
+    ``columns``, shape (d, K ≥ 3): the codevectors; ``scratch``, shape (K,). Weights below 1e-4 are
+    0, and the others not divided by their sum then.
+    """
+    d, n_cells = columns.shape
+    for i in range(points.shape[0]):
+        for k in range(n_cells):
+            scratch[k] = 0.0
+        for j in range(d):
+            x = points[i, j]
+            for k in range(n_cells):
+                gap = x - columns[j, k]
+                scratch[k] += gap * gap
+        first, second, third = integer(0), integer(0), integer(0)
+        a, b, c = np.inf, np.inf, np.inf
+        for k in range(n_cells):
+            gap = scratch[k]
+            if gap < c:
+                if gap < b:
+                    third, c = second, b
+                    if gap < a:
+                        second, b = first, a
+                        first, a = k, gap
+                    else:
+                        second, b = k, gap
+                else:
+                    third, c = k, gap
+        near, far = math.exp((a - b) / width), math.exp((a - c) / width)
+        total = 1.0 + near + far
+        cells[i, 0], cells[i, 1], cells[i, 2] = first, second, third
+        weights[i, 0] = 1.0 / total
+        weights[i, 1] = near / total if near > _LEAST_WEIGHT * total else 0.0
+        weights[i, 2] = far / total if far > _LEAST_WEIGHT * total else 0.0
+
+
+@compiled
+def add_moments(
+    points: npt.NDArray[np.float32],
+    cells: npt.NDArray[np.uint16],
+    weights: npt.NDArray[np.float32],
+    labels: Labels,
+    steps: FloatArray,
+    codevectors: FloatArray,
+    moments: FloatArray,
+    x: FloatArray,
+) -> None:
+    """Add w z zᵀ to the upper triangles of moments, shape (K, A + d, A + d).
+
+    z has a one for the action of a step, and y - c; ``labels``, shape (n, 3), say which action that
+    is in each of the three cells. ``x``, shape (d,), is scratch.
+    """
+    d = points.shape[1]
+    n_actions = moments.shape[1] - d
+    for i in range(points.shape[0]):
+        if steps[i, MARK] != GOES_ON:
+            continue
+        for t in range(cells.shape[1]):
+            w = weights[i, t]
+            if w == 0.0:
+                continue
+            k, action = cells[i, t], labels[i, t]
+            moments[k, action, action] += w
+            for j in range(d):
+                value = points[i, j] - codevectors[k, j]
+                x[j] = value
+                weighted = w * value
+                moments[k, action, n_actions + j] += weighted
+                for l in range(j + 1):  # noqa: E741
+                    moments[k, n_actions + l, n_actions + j] += weighted * x[l]
+
+
+@compiled
+def sweep(
+    points: npt.NDArray[np.float32],
+    cells: npt.NDArray[np.uint16],
+    weights: npt.NDArray[np.float32],
+    labels: Labels,
+    steps: FloatArray,
+    theta: FloatArray,
+    offsets: FloatArray,
+    first: bool,
+    discount: float,
+    trace_decay: float,
+    low: float,
+    high: float,
+    values: FloatArray,
+    targets: npt.NDArray[np.float32],
+    sums: FloatArray,
+) -> float:
+    """Bring the values of all rows up to date, and add up what the next regression needs.
+
+    ``labels`` are those of :func:`add_moments`; an action is greedy if that of the nearest cell is.
+    Backwards through the trajectories: the value of a row by the models ``theta``, shape (K,
+    A + d), and ``offsets``, shape (K,), within [low, high]; then the λ-return of its step, which is
+    written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). In the ``first`` sweep
+    values stay as they are, and returns are of one step.
+
+    Returns
+    -------
+    float
+        Sum of the changes of values.
+    """
+    n, d = points.shape
+    n_actions = theta.shape[1] - d
+    change = 0.0
+    next_value, next_return, follows = 0.0, 0.0, boolean(False)
+    for i in range(n - 1, -1, -1):
+        mark = steps[i, MARK]
+        if mark == TERMINAL:
+            values[i] = 0.0
+            next_value, next_return, follows = 0.0, 0.0, False
+            continue
+        one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
+        u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
+        value, best = values[i], integer(-1)
+        if not first:
+            common = u * offsets[one] + v * offsets[two] + w * offsets[three]
+            largest = -np.inf
+            for j in range(n_actions + d):
+                blended = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
+                if j >= n_actions:
+                    common += blended * points[i, j - n_actions]
+                elif blended > largest:
+                    largest, best = blended, j
+            value = common + largest
+            if value < low:
+                value = low
+            elif value > high:
+                value = high
+            change += abs(value - values[i])
+            values[i] = value
+        if mark == CUT:
+            next_value, next_return, follows = value, value, False
+            continue
+        future = next_value
+        if follows:
+            future = (1.0 - trace_decay) * next_value + trace_decay * next_return
+        target = steps[i, REWARD] + discount * future
+        targets[i] = target
+        u, v, w = u * target, v * target, w * target
+        sums[one, labels[i, 0]] += u
+        sums[two, labels[i, 1]] += v
+        sums[three, labels[i, 2]] += w
+        for j in range(d):
+            x = points[i, j]
+            sums[one, n_actions + j] += u * x
+            sums[two, n_actions + j] += v * x
+            sums[three, n_actions + j] += w * x
+        next_value, next_return, follows = value, target, best == labels[i, 0]
+    return change
+
+
+class Fit(NamedTuple):
+    """What a fit leaves behind."""
+
+    policy: CellPolicy
+    values: FloatArray
+    """Value of each row, to begin the next fit with; shape (n,)."""
+    metric: FloatArray | None
+    """For the next fit: shape (d, d), in standard deviations of the observation."""
+    scale: FloatArray
+    """Inverse standard deviations, shape (d,)."""
+
+
+def fit(
+    observations: Observations,
+    steps: FloatArray,
+    values: FloatArray | None,
+    learned: FloatArray | None,
+    n_actions: int,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+    numbered: bool = False,
+    taken: TakenActions | None = None,
+) -> Fit:
+    """Fit cells and their models to trajectories.
+
+    Parameters
+    ----------
+    observations, steps : ndarray, shape (n, d) and (n, 3 or more)
+        Rows of a :class:`oda_rl.agents.engine.memory.Memory`.
+    values : ndarray, shape (n,), or None
+        Values to begin with; changed. None for the first fit.
+    learned : ndarray, shape (d, d), or None
+        The metric of earlier fits.
+    n_actions : int
+        Number of actions.
+    config : FittedQConfig
+        Settings.
+    rng : numpy.random.Generator
+        Draws the states that the partition is annealed on.
+    numbered : bool
+        Whether every value of the observation, a number, is a cell of its own.
+    taken : TakenActions, optional
+        Continuous actions, of which codevectors are placed in each cell; the policy is a
+        :class:`oda_rl.agents.fitted.action_codevectors.CodevectorPolicy` then.
+    """
+    n, d = observations.shape
+    sample = np.unique(observations, axis=0) if numbered else _sample(observations, steps, rng)
+    origin, covariance = metric.covariance(sample)
+    scale = metric.scales(origin, covariance)
+    transform = np.diag(scale)
+    if learned is not None and config.metric == "learned":
+        transform = metric.root(learned, _METRIC_POWER) * scale
+    codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
+    if not numbered:
+        codevectors = anneal(codevectors, n_cells(n, config), rng)
+    width = _width((sample[:_WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
+
+    points = np.empty((n, d), dtype=np.float32)
+    cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
+    columns = _columns(codevectors)
+    scratch = np.empty(columns.shape[1])
+    for begin in range(0, n, _CHUNK):
+        rows = slice(begin, begin + _CHUNK)
+        embedded = (observations[rows] - origin) @ transform.T
+        points[rows] = embedded
+        assign_three(embedded, columns, width, scratch, cells[rows], weights[rows])
+
+    if taken is None:
+        labels = np.broadcast_to(steps[:, ACTION, None].astype(np.int16), (n, 3))  # saves memory
+    else:
+        parts, labels = place(taken, cells, weights, steps, len(codevectors))
+
+    most, least = discounted_returns(steps, config.discount)
+    lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.discount)
+    low = max(lowest, least - 0.25 * (most - least))
+    rounds = config.sweeps
+    if values is None:
+        values, rounds = np.full(n, most), config.first_sweeps
+    rows_of_fit = points, cells, weights, labels, steps
+    solver = _Regression(*rows_of_fit, codevectors, width, n_actions, config, most)
+    targets = np.zeros(n, dtype=np.float32)
+    tolerance = config.tolerance * (most - low) * (1.0 - config.discount) * n
+    decay = config.discount, config.trace_decay
+    for i in range(rounds):
+        sums = np.zeros_like(solver.theta)
+        change = sweep(
+            *rows_of_fit, solver.theta, solver.offsets, i == 0,
+            *decay, low, most, values, targets, sums,
+        )  # fmt: skip
+        solver.solve(sums)
+        if i > 0 and change <= tolerance:
+            break
+
+    theta, offsets = solver.theta, solver.offsets
+    diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
+    models = np.column_stack([offsets, theta[:, n_actions:] @ transform, theta[:, :n_actions]])
+    restored = np.linalg.pinv(transform) @ codevectors.T
+    policy = CellPolicy(
+        origin, np.ascontiguousarray(diagram), np.ascontiguousarray(models), width,
+        restored.T + origin,
+    )  # fmt: skip
+    if taken is not None:
+        policy = CodevectorPolicy(**vars(policy), parts=parts)
+    drawn = rng.integers(n, size=_METRIC_SAMPLE) if n > _METRIC_SAMPLE else np.arange(n)
+    groups = cells[drawn, 0].astype(np.int64) * n_actions + labels[drawn, 0]
+    groups[steps[drawn, MARK] != GOES_ON] = -1
+    outer = metric.gradient_outer_product(
+        observations[drawn] - origin,
+        scale,
+        groups,
+        targets[drawn].astype(np.float64),
+        len(codevectors) * n_actions,
+    )
+    return Fit(policy, values, metric.average(learned, outer), scale)
+
+
+def _sample(observations: Observations, steps: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw states from which a step was taken."""
+    drawn = rng.integers(len(observations), size=min(len(observations), _SAMPLE))
+    taken = drawn[steps[drawn, MARK] == GOES_ON]
+    if len(taken) == 0:  # of very short trajectories
+        taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
+    return np.asarray(observations[taken], dtype=np.float64)
+
+
+def n_cells(n_rows: int, config: FittedQConfig) -> int:
+    """How many cells there may be: .4 √n, but at least 4."""
+    return min(max(int(config.cells_per_root * math.sqrt(n_rows)), _LEAST_CELLS), config.max_cells)
+
+
+def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> FloatArray:
+    """Place at most so many codevectors among points, shape (n, d), from one on.
+
+    The temperature falls until there are as many, or it is negligible beside the variance; of too
+    many the lightest are dropped.
+    """
+    n, d = points.shape
+    mean, covariance = metric.covariance(points)
+    variance = float(covariance.trace())
+    temperature, coldest = 2.0 * variance, 2.0 * variance * _LEAST_TEMPERATURE
+    cells, diagram = np.zeros((2 * most_cells, 1 + d)), np.zeros((2 * most_cells, 1 + d))
+    identity, scratch = np.eye(d), (np.zeros(2 * most_cells), np.zeros(d))
+    cells[0, 0], cells[0, 1:] = 1.0, mean
+    n_cells = 1
+    while n_cells < most_cells and temperature > coldest:
+        shift = _SHIFT * math.sqrt(min(variance, 0.5 * temperature) / d)
+        annealing.split(cells, n_cells, rng.normal(scale=shift, size=(n_cells, d)))
+        n_cells *= 2
+        diagram[:n_cells] = quadratic_diagram(identity, cells[:n_cells, 1:])
+        order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
+        annealing.settle(diagram, cells, identity, n_cells, points, order, temperature, *scratch)
+        n_cells = len(
+            annealing.prune_and_merge(
+                cells, identity, n_cells, _LEAST_MASS, _MERGE_BELOW * temperature
+            )
+        )
+        temperature *= _COOLING
+    heaviest = np.argsort(-cells[:n_cells, 0], kind="stable")[:most_cells]
+    return cells[np.sort(heaviest), 1:]
+
+
+def _columns(codevectors: FloatArray) -> FloatArray:
+    """Codevectors as columns, at least three of them; the added ones are infinitely far."""
+    columns = np.full((codevectors.shape[1], max(len(codevectors), 3)), np.inf)
+    columns[:, : len(codevectors)] = codevectors.T
+    return columns
+
+
+def _width(points: FloatArray, codevectors: FloatArray) -> float:
+    """Mean squared distance from the nearest codevector."""
+    gaps = (
+        (points**2).sum(axis=1)[:, None]
+        + (codevectors**2).sum(axis=1)
+        - 2.0 * points @ codevectors.T
+    )
+    return max(float(gaps.min(axis=1).mean()), 1e-12)
+
+
+class _Regression:
+    """The regressions of all cells, whose matrices stay the same from sweep to sweep."""
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float32],
+        cells: npt.NDArray[np.uint16],
+        weights: npt.NDArray[np.float32],
+        labels: Labels,
+        steps: FloatArray,
+        codevectors: FloatArray,
+        width: float,
+        n_actions: int,
+        config: FittedQConfig,
+        optimum: float,
+    ) -> None:
+        n, d = codevectors.shape
+        size = n_actions + d
+        moments = np.zeros((n, size, size))
+        add_moments(points, cells, weights, labels, steps, codevectors, moments, np.empty(d))
+        diagonal = np.einsum("kii->ki", moments)
+        slopes = diagonal[:, n_actions:]
+        slopes += 10.0 * width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6
+        diagonal[:, :n_actions] += config.optimism
+        whole = np.triu(moments) + np.triu(moments, 1).transpose(0, 2, 1)
+        self._inverse = np.linalg.inv(whole)
+        self._codevectors = codevectors
+        self._n_actions = n_actions
+        self._prior = config.optimism * optimum
+        self.theta = np.zeros((n, size))
+        self.offsets = np.zeros(n)
+
+    def solve(self, sums: FloatArray) -> None:
+        """Set the models to those of new targets; ``sums`` as :func:`sweep` adds them up."""
+        a = self._n_actions
+        sums[:, a:] -= sums[:, :a].sum(axis=1, keepdims=True) * self._codevectors
+        sums[:, :a] += self._prior
+        self.theta[:] = (self._inverse @ sums[:, :, None])[:, :, 0]
+        self.offsets[:] = -(self.theta[:, a:] * self._codevectors).sum(axis=1)

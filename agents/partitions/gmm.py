@@ -1,0 +1,164 @@
+"""A streaming Gaussian mixture over the states that the agent visits."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl.agents.partitions.contract import Lineage, Scaling
+from oda_rl.agents.partitions.schedule import (
+    INTERPRETED,
+    KIND,
+    RESTING,
+    SAMPLES,
+    interpreted_learner,
+)
+from oda_rl.divergences import quadratic_diagram
+from oda_rl.mixtures import learning, updates
+
+FloatArray = npt.NDArray[np.float64]
+
+_RATE = 0.5
+_MAX_PRECISION = 1e12  # of no effect: only distances count
+
+
+class GMMPartition:
+    """Cells around the components of a Gaussian mixture, of equal spherical covariances.
+
+    The components stand on a periodic grid and learn as those of
+    :class:`oda_rl.SGDGaussianMixture` with ``forgetting``, for the states that the agent visits
+    are correlated and drift: first with their neighbours, then alone. They keep their numbers,
+    except that the one that is needed least is moved now and then to where states are far from
+    theirs; its Q-values are those of the cell that it comes to divide. After
+    ``config.mixture_samples_per_cell`` samples for each component the mixture rests.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of the points.
+    config : TwoTimescaleConfig
+        Its settings of the mixture.
+    rng : numpy.random.Generator
+        Draws the first means.
+
+    Attributes
+    ----------
+    n_cells : int
+        Number of components.
+    codevectors : ndarray, shape (n_cells, d)
+        Means, relative to the agent's origin.
+
+    References
+    ----------
+    A. Gepperth, B. Pfülb, "Gradient-based training of Gaussian mixture models for high-dimensional
+    streaming data", Neural Processing Letters, 2021.
+
+    Examples
+    --------
+    >>> config = TwoTimescaleConfig(mixture_components=9)
+    >>> cells = GMMPartition(2, config, np.random.default_rng(0))
+    >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
+    >>> cells.n_cells, cells.active
+    (9, True)
+    """
+
+    temperature = math.nan
+
+    def __init__(
+        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
+    ) -> None:
+        n = self.n_cells = config.mixture_components
+        self.diagram: FloatArray = np.zeros((n, 1 + n_features))
+        self.learner = interpreted_learner(n_features)
+        self.codevectors: FloatArray = np.zeros((n, n_features))
+        self._transform: FloatArray = np.eye(n_features)
+        self._inverse: FloatArray = np.eye(n_features)
+        self._samples = config.mixture_samples_per_cell * n
+        forgetting = min(config.mixture_forgetting, _RATE)
+        self._rules = updates.Rules(
+            rate=_RATE,
+            least_rate=forgetting,
+            period=n,
+            delta=0.05,
+            last_width=0.01,
+            max_precision=_MAX_PRECISION,
+            periods=-1,
+            tempered=0,
+            memory=1.0 - forgetting / _RATE,
+        )
+        self._mixture = self._new_mixture()
+        self._rng = rng
+
+    @property
+    def active(self) -> bool:
+        """Whether the mixture still learns."""
+        return bool(self.learner.schedule[KIND] != RESTING)
+
+    def start(self, scaling: Scaling) -> None:
+        """Begin with means at random, as far apart as the states of the random play."""
+        self.codevectors[:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
+        self._mixture = self._new_mixture()
+        self.learner.schedule[KIND], self.learner.schedule[SAMPLES] = INTERPRETED, 0.0
+        self.rescale(scaling)
+
+    def rescale(self, scaling: Scaling) -> None:
+        """Measure distances in a new scaling from now on."""
+        self._transform[:] = scaling.transform
+        self._inverse[:] = np.linalg.pinv(scaling.transform)
+        self._mixture.means[:] = self.codevectors @ self._transform.T
+        self._draw()
+
+    def observe(self, point: FloatArray) -> Lineage | None:
+        """Learn from one point; see :class:`oda_rl.agents.Partition`."""
+        control, schedule = self._mixture.control, self.learner.schedule
+        schedule[SAMPLES] += 1.0
+        if schedule[SAMPLES] >= self._samples:
+            schedule[KIND] = RESTING
+        width, moved, crowded = (
+            control[slot] for slot in (updates.WIDTH, updates.MOVED, updates.CROWDED)
+        )
+        freed = int(control[updates.FREED])
+        order = np.zeros(1, dtype=np.int64)
+        points = (self._transform @ point)[None]
+        learning.learn(self._mixture, self._rules, points, order, 1, plain=False)
+        self.codevectors[:] = self._mixture.means @ self._inverse.T
+        self._draw()
+        if control[updates.MOVED] > moved:
+            lineage = np.eye(self.n_cells)
+            lineage[freed] = lineage[int(crowded)]
+            return lineage
+        narrower = control[updates.WIDTH] < width  # a stage ends, and the metric is learned anew
+        return np.eye(self.n_cells) if narrower or not self.active else None
+
+    def reshape(self) -> Lineage:
+        """Reshape nothing: ``observe`` does it."""
+        return np.eye(self.n_cells)
+
+    def state(self) -> dict[str, FloatArray]:
+        """Return all that has to be saved."""
+        names = ("means", "weights", "grid", "control", "errors", "savings")
+        return {
+            "codevectors": self.codevectors,
+            "diagram": self.diagram,
+            "transform": self._transform,
+            "inverse": self._inverse,
+            "schedule": self.learner.schedule,
+            **{name: getattr(self._mixture, name) for name in names},
+        }
+
+    def restore(self, state: Mapping[str, FloatArray]) -> None:
+        """Take over what :meth:`state` returned."""
+        for name, array in self.state().items():
+            array[:] = state[name]
+
+    def _new_mixture(self) -> updates.Mixture:
+        width = sum(learning.near_square(self.n_cells)) / 4.0
+        return learning.new_mixture(
+            np.zeros_like(self.codevectors), "tied_spherical", _MAX_PRECISION, width, _RATE
+        )
+
+    def _draw(self) -> None:
+        metric = self._transform.T @ self._transform
+        self.diagram[:] = quadratic_diagram(metric, self.codevectors)

@@ -1,0 +1,118 @@
+"""Uniform cells: the baseline that knows nothing of where the states are."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl.agents.partitions.contract import Lineage, Scaling
+from oda_rl.agents.partitions.schedule import interpreted_learner
+from oda_rl.divergences import quadratic_diagram
+
+FloatArray = npt.NDArray[np.float64]
+
+_MOST_CELLS = 65_536
+
+
+class GridPartition:
+    """A uniform grid of ``config.bins`` bins a component, within ``config.ranges``.
+
+    Without ranges, ``config.spread`` standard deviations of the random play to either side of its
+    mean. A cell is what is nearest to its centre, bin widths being the unit: inside the ranges that
+    is its box, and the outer boxes reach to infinity. It never changes, whatever the metric.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of the points.
+    config : TwoTimescaleConfig
+        Its settings of the grid.
+    rng : numpy.random.Generator
+        Not used.
+
+    Attributes
+    ----------
+    n_cells : int
+        Product of the numbers of bins.
+    codevectors : ndarray, shape (n_cells, d)
+        Centres of the boxes, relative to the agent's origin; the last component varies fastest.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many bins or ranges as components, or more than 65,536 cells.
+
+    Examples
+    --------
+    >>> config = TwoTimescaleConfig(bins=2, ranges=((0.0, 4.0),))
+    >>> grid = GridPartition(1, config, np.random.default_rng(0))
+    >>> grid.start(Scaling(np.eye(1), origin=np.zeros(1), deviations=np.ones(1)))
+    >>> grid.codevectors
+    array([[1.],
+           [3.]])
+    """
+
+    active = False
+    temperature = math.nan
+
+    def __init__(
+        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
+    ) -> None:
+        bins = config.bins if isinstance(config.bins, tuple) else (config.bins,) * n_features
+        for name, given in (("bins", bins), ("ranges", config.ranges)):
+            if given is not None and len(given) != n_features:
+                raise ValueError(
+                    f"{name} is {getattr(config, name)!r}: it must have {n_features} entries, one "
+                    "for each component of the observation"
+                )
+        self.n_cells = math.prod(bins)
+        if self.n_cells > _MOST_CELLS:
+            raise ValueError(
+                f"bins is {config.bins!r}, which makes {self.n_cells:,} cells of {n_features} "
+                f"components: there may be {_MOST_CELLS:,}"
+            )
+        self.bins = bins
+        self.config = config
+        self.codevectors: FloatArray = np.zeros((self.n_cells, n_features))
+        self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
+        self.learner = interpreted_learner(n_features)
+
+    def start(self, scaling: Scaling) -> None:
+        """Place the cells."""
+        if self.config.ranges is None:
+            reach = self.config.spread * scaling.deviations
+            low, high = -reach, reach
+        else:
+            low, high = np.array(self.config.ranges).T - scaling.origin
+        widths = (high - low) / np.array(self.bins)
+        axes = [
+            start + width * (np.arange(n) + 0.5)
+            for start, width, n in zip(low, widths, self.bins, strict=True)
+        ]
+        self.codevectors[:] = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(
+            self.n_cells, -1
+        )
+        weights = np.where(widths > 0.0, 1.0 / np.where(widths > 0.0, widths, 1.0) ** 2, 0.0)
+        self.diagram[:] = quadratic_diagram(np.diag(weights), self.codevectors)
+
+    def observe(self, point: FloatArray) -> Lineage | None:
+        """Learn nothing."""
+        return None
+
+    def reshape(self) -> Lineage:
+        """Leave the cells as they are."""
+        return np.eye(self.n_cells)
+
+    def rescale(self, scaling: Scaling) -> None:
+        """Leave the cells as they are."""
+
+    def state(self) -> dict[str, FloatArray]:
+        """Return all that has to be saved."""
+        return {"codevectors": self.codevectors, "diagram": self.diagram}
+
+    def restore(self, state: Mapping[str, FloatArray]) -> None:
+        """Take over what :meth:`state` returned."""
+        self.codevectors[:] = state["codevectors"]
+        self.diagram[:] = state["diagram"]

@@ -1,0 +1,235 @@
+"""Exemplars of the visited states, refitted on the slow timescale."""
+
+import math
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl.agents.partitions.contract import Lineage, Scaling
+from oda_rl.agents.partitions.schedule import interpreted_learner
+from oda_rl.divergences import quadratic_diagram
+
+FloatArray = npt.NDArray[np.float64]
+
+_GROWTH = 1.5  # of the states seen, from one refit to the next
+_REFITS = 8  # then the cells rest
+_ROUNDS = 2
+_TOLERANCE = 1e-2  # of the log-likelihood
+_SEEN, _NEXT, _MADE = range(3)
+
+
+class InfexPartition:
+    """Cells of the exemplars of a mixture density that is refitted to the states visited.
+
+    A reservoir holds a fair sample of the states seen. Each time that they have grown by half, at
+    first after ``config.infex_first_refit`` samples, the mixture of the highest likelihood is
+    fitted to it by two rounds of column generation (``oda_rl.exemplars``)
+    that begin with the exemplars there are. After eight refits the cells rest. A state belongs to
+    the exemplar with the highest weighted response. Exemplars keep the numbers of those they are
+    matched with, and their values.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of the points.
+    config : TwoTimescaleConfig
+        Its settings of the mixture.
+    rng : numpy.random.Generator
+        Draws the reservoir, and the states from which pricing climbs.
+
+    Attributes
+    ----------
+    n_cells : int
+        Number of exemplars.
+    codevectors : ndarray, shape (n_cells, d)
+        The exemplars, relative to the agent's origin.
+    weights : ndarray, shape (n_cells,)
+        Of the exemplars in the mixture, of sum 1.
+
+    References
+    ----------
+    S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
+    International Conference on Machine Learning, 2008.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> config = TwoTimescaleConfig(infex_first_refit=50)
+    >>> cells = InfexPartition(2, config, rng)
+    >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
+    >>> while cells.active:
+    ...     lineage = cells.observe(rng.choice([-2.0, 2.0]) + rng.normal(0.0, 0.3, size=2))
+    >>> np.sort(cells.codevectors[:, 0]).round(0)
+    array([-2.,  2.])
+    """
+
+    temperature = math.nan
+
+    def __init__(
+        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
+    ) -> None:
+        self.config = config
+        self.n_cells = 1
+        self.diagram: FloatArray = np.zeros((config.infex_max_cells, 1 + n_features))
+        self.learner = interpreted_learner(n_features)
+        self.codevectors: FloatArray = np.zeros((1, n_features))
+        self.weights: FloatArray = np.ones(1)
+        self._transform: FloatArray = np.eye(n_features)
+        self._reservoir: FloatArray = np.zeros((config.infex_reservoir, n_features))
+        self._counts: FloatArray = np.zeros(3)
+        self._rng = rng
+
+    @property
+    def active(self) -> bool:
+        """Whether there are refits to come."""
+        return bool(self._counts[_MADE] < _REFITS)
+
+    def start(self, scaling: Scaling) -> None:
+        """Begin with one cell."""
+        self.n_cells = 1
+        self.codevectors = np.zeros((1, self.diagram.shape[1] - 1))
+        self.weights = np.ones(1)
+        self._counts[:] = 0.0
+        self._counts[_NEXT] = self.config.infex_first_refit
+        self.rescale(scaling)
+
+    def rescale(self, scaling: Scaling) -> None:
+        """Measure distances in a new scaling from now on."""
+        self._transform = scaling.transform
+        self._draw()
+
+    def observe(self, point: FloatArray) -> Lineage | None:
+        """Take a point into the reservoir; see :class:`Partition`."""
+        seen = int(self._counts[_SEEN])
+        size = len(self._reservoir)
+        place = seen if seen < size else int(self._rng.integers(seen + 1))
+        if place < size:
+            self._reservoir[place] = point
+        self._counts[_SEEN] += 1.0
+        return self.reshape() if self._counts[_SEEN] >= self._counts[_NEXT] else None
+
+    def reshape(self) -> Lineage:
+        """Refit to the reservoir, and match the exemplars with those of before."""
+        from oda_rl.exemplars.column_generation import Exemplars, Problem, generate
+        from oda_rl.exemplars.weights import NotConvergedError
+
+        self._counts[_NEXT] = math.ceil(_GROWTH * self._counts[_SEEN])
+        self._counts[_MADE] += 1.0
+        n_points = min(int(self._counts[_SEEN]), len(self._reservoir))
+        to_units = self._transform.T / self.config.infex_bandwidth
+        points = self._reservoir[:n_points] @ to_units
+        before = self.codevectors @ to_units
+        try:
+            found = generate(
+                points,
+                Problem(),
+                self._rng,
+                start=before,
+                tolerance=_TOLERANCE,
+                max_rounds=_ROUNDS,
+                certified=False,
+            )
+        except NotConvergedError as error:  # two rounds are enough for cells
+            found = cast(Exemplars, error.solution)
+        heaviest = np.argsort(-found.weights)[: len(self.diagram)]
+        after, weights = found.positions[heaviest], found.weights[heaviest]
+        order, lineage = match(before, self.weights, after)
+        self.weights = weights[order] / weights.sum()
+        # The metric may leave out directions: there an exemplar is the mean of its states.
+        shares = np.exp(-0.5 * _squares(points, after[order])) * self.weights + 1e-300
+        shares /= shares.sum(axis=0)
+        self.codevectors = shares.T @ self._reservoir[:n_points]
+        self.n_cells = len(order)
+        self._draw()
+        return lineage
+
+    def state(self) -> dict[str, FloatArray]:
+        """Return all that has to be saved."""
+        return {
+            "codevectors": self.codevectors,
+            "weights": self.weights,
+            "diagram": self.diagram,
+            "transform": self._transform,
+            "reservoir": self._reservoir,
+            "counts": self._counts,
+        }
+
+    def restore(self, state: Mapping[str, FloatArray]) -> None:
+        """Take over what :meth:`state` returned."""
+        self.codevectors = np.array(state["codevectors"])
+        self.weights = np.array(state["weights"])
+        self._transform = np.array(state["transform"])
+        for name, array in (
+            ("diagram", self.diagram),
+            ("reservoir", self._reservoir),
+            ("counts", self._counts),
+        ):
+            array[:] = state[name]
+        self.n_cells = len(self.codevectors)
+
+    def _draw(self) -> None:
+        """Write the diagram: a power diagram, by the weighted responses of a common bandwidth."""
+        metric = self._transform.T @ self._transform
+        self.diagram[: self.n_cells] = quadratic_diagram(metric, self.codevectors)
+        offsets = 2.0 * self.config.infex_bandwidth**2 * np.log(self.weights)
+        self.diagram[: self.n_cells, 0] -= offsets
+
+
+def match(
+    before: FloatArray, weights: FloatArray, after: FloatArray
+) -> tuple[npt.NDArray[np.int64], Lineage]:
+    """Give new exemplars the numbers of those that they continue, and say what came from what.
+
+    Partners are nearer than a bandwidth, and their squared distances sum to the least. An old
+    exemplar without a partner goes into the nearest new one; a new one without comes from the
+    nearest old one.
+
+    Parameters
+    ----------
+    before : ndarray, shape (n, d)
+        In bandwidths.
+    weights : ndarray, shape (n,)
+        Of the old exemplars; positive.
+    after : ndarray, shape (m, d)
+
+    Returns
+    -------
+    order : ndarray, shape (m,)
+        New exemplars in the order of their numbers.
+    lineage : ndarray, shape (m, n)
+        Row after row in that order; rows sum to 1.
+
+    Examples
+    --------
+    >>> order, lineage = match(
+    ...     np.array([[0.0], [9.0]]), np.ones(2), np.array([[5.0], [9.1], [0.2]])
+    ... )
+    >>> order, lineage
+    (array([2, 1, 0]), array([[1., 0.],
+           [0., 1.],
+           [0., 1.]]))
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    squares = _squares(after, before)
+    new, old = linear_sum_assignment(np.minimum(squares, 1.0))  # what is far is no partner at all
+    near = squares[new, old] < 1.0
+    new, old = new[near], old[near]
+    matched = new[np.argsort(old)]
+    order = np.concatenate([matched, np.setdiff1d(np.arange(len(after)), matched)])
+    squares = squares[order]
+    lineage = np.zeros(squares.shape)
+    lineage[np.arange(len(matched)), np.sort(old)] = weights[np.sort(old)]
+    for lost in np.setdiff1d(np.arange(len(before)), old):
+        lineage[squares[:, lost].argmin(), lost] = weights[lost]
+    orphans = np.flatnonzero(lineage.sum(axis=1) == 0.0)
+    lineage[orphans, squares[orphans].argmin(axis=1)] = 1.0
+    return order, lineage / lineage.sum(axis=1, keepdims=True)
+
+
+def _squares(points: FloatArray, others: FloatArray) -> FloatArray:
+    """Squared distances, shape (n, m)."""
+    return np.asarray(((points[:, None] - others) ** 2).sum(axis=2))

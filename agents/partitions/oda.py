@@ -1,0 +1,184 @@
+"""Cells around codevectors that online deterministic annealing places."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl.agents.partitions.contract import Lineage, Scaling
+from oda_rl.agents.partitions.schedule import (
+    ANNEALING,
+    KIND,
+    RESTING,
+    SAMPLES,
+    SAMPLES_NEEDED,
+    TEMPERATURE,
+    Learner,
+    new_schedule,
+    observe_compiled,
+)
+from oda_rl.annealing import cells as annealing
+from oda_rl.divergences import quadratic_diagram
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class ODAPartition:
+    """Cells around codevectors that online deterministic annealing places.
+
+    Two codevectors start at the origin; after each temperature level they are pruned, merged,
+    cooled and split, until there are ``config.max_cells`` or the temperature is below
+    ``config.min_temperature``.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of the points.
+    config : TwoTimescaleConfig
+        Its annealing settings.
+    rng : numpy.random.Generator
+        Draws the shifts by which cells are split.
+
+    Attributes
+    ----------
+    n_cells : int
+        Number of cells.
+    codevectors : ndarray, shape (n_cells, d)
+        Relative to the agent's origin.
+
+    References
+    ----------
+    C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
+    deterministic annealing", algorithm 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> cells = ODAPartition(2, TwoTimescaleConfig(max_cells=4), rng)
+    >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
+    >>> while cells.active:
+    ...     lineage = cells.observe(rng.uniform(-1.0, 1.0, size=2))
+    >>> cells.n_cells
+    4
+    """
+
+    def __init__(
+        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
+    ) -> None:
+        capacity = 2 * config.max_cells
+        self.config = config
+        self.diagram: FloatArray = np.zeros((capacity, 1 + n_features))
+        self.learner = Learner(
+            np.zeros((capacity, 1 + n_features)),
+            np.eye(n_features),
+            new_schedule(ANNEALING),
+        )
+        self.learner.schedule[TEMPERATURE] = config.initial_temperature
+        self.n_cells = 1
+        self._spread: FloatArray = np.eye(n_features)
+        self._rng = rng
+        self._scratch = np.zeros(capacity), np.zeros(n_features)
+
+    @property
+    def active(self) -> bool:
+        """Whether annealing goes on."""
+        return bool(self.learner.schedule[KIND] != RESTING)
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the current level."""
+        return float(self.learner.schedule[TEMPERATURE])
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """The codevectors, shape (n_cells, d)."""
+        return self.learner.cells[: self.n_cells, 1:]
+
+    def start(self, scaling: Scaling) -> None:
+        """Begin with a pair of codevectors at the origin, at the initial temperature."""
+        cells, _, schedule, _ = self.learner
+        self.n_cells = 1
+        cells[0] = 0.0
+        cells[0, 0] = 1.0
+        schedule[KIND] = ANNEALING
+        schedule[TEMPERATURE] = self.config.initial_temperature
+        self.rescale(scaling)
+        self._split()
+        self._begin_level()
+
+    def rescale(self, scaling: Scaling) -> None:
+        """Measure distances in a new scaling from now on."""
+        transform = scaling.transform
+        metric = transform.T @ transform
+        if not np.array_equal(metric, self.learner.metric):  # the inverse takes a while
+            self.learner.metric[:] = metric
+            self._spread = np.asarray(np.linalg.pinv(transform), dtype=np.float64)
+        self._draw()
+
+    def observe(self, point: FloatArray) -> Lineage | None:
+        """Learn from one point; see :class:`Partition`."""
+        due = observe_compiled(self.diagram, *self.learner, self.n_cells, point, *self._scratch)
+        return self.reshape() if due else None
+
+    def reshape(self) -> Lineage:
+        """End a temperature level: prune, merge, cool, and split unless annealing is over."""
+        cells, metric, schedule, _ = self.learner
+        lineage = annealing.prune_and_merge(
+            cells,
+            metric,
+            self.n_cells,
+            self.config.min_mass,
+            self.config.merge_threshold * schedule[TEMPERATURE],
+        )
+        self.n_cells = len(lineage)
+        schedule[TEMPERATURE] *= self.config.cooling
+        if (
+            schedule[TEMPERATURE] < self.config.min_temperature
+            or self.n_cells >= self.config.max_cells
+        ):
+            schedule[KIND] = RESTING
+        else:
+            self._split()
+            lineage = np.concatenate([lineage, lineage])
+        self._begin_level()
+        lineage /= lineage.sum(axis=1, keepdims=True)
+        return lineage
+
+    def state(self) -> dict[str, FloatArray]:
+        """Return all that has to be saved."""
+        return {
+            "cells": self.learner.cells[: self.n_cells],
+            "diagram": self.diagram[: self.n_cells],
+            "metric": self.learner.metric,
+            "schedule": self.learner.schedule,
+            "spread": self._spread,
+        }
+
+    def restore(self, state: Mapping[str, FloatArray]) -> None:
+        """Take over what :meth:`state` returned."""
+        self.n_cells = len(state["cells"])
+        self.learner.cells[: self.n_cells] = state["cells"]
+        self.learner.metric[:] = state["metric"]
+        self.learner.schedule[:] = state["schedule"]
+        self._spread = np.array(state["spread"])
+        self.diagram[: self.n_cells] = state["diagram"]
+
+    def _split(self) -> None:
+        cells = self.learner.cells
+        shape = (self.n_cells, cells.shape[1] - 1)
+        noise = self._rng.normal(scale=self.config.perturbation, size=shape)
+        annealing.split(cells, self.n_cells, noise @ self._spread.T)
+        self.n_cells *= 2
+
+    def _begin_level(self) -> None:
+        schedule = self.learner.schedule
+        schedule[SAMPLES] = 0.0
+        schedule[SAMPLES_NEEDED] = max(
+            self.config.samples_per_level, self.config.samples_per_cell * self.n_cells
+        )
+        self._draw()
+
+    def _draw(self) -> None:
+        rows = quadratic_diagram(self.learner.metric, self.codevectors)
+        self.diagram[: self.n_cells] = rows

@@ -1,0 +1,145 @@
+"""A self-organising map of the states that the agent visits."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl.agents.partitions.contract import Lineage, Scaling
+from oda_rl.agents.partitions.schedule import (
+    COLUMNS,
+    KIND,
+    MAPPING,
+    N_SOM,
+    PERIODIC,
+    RATE,
+    RATE_DECAY,
+    RESTING,
+    ROWS,
+    SAMPLES,
+    SAMPLES_NEEDED,
+    WIDTH,
+    WIDTH_DECAY,
+    Learner,
+    new_schedule,
+    observe_compiled,
+)
+from oda_rl.divergences import quadratic_diagram
+
+FloatArray = npt.NDArray[np.float64]
+
+_STAGES = 10  # after each the metric is learned anew
+_LAST_RATE, _LAST_WIDTH = 0.01, 0.5
+
+
+class SOMPartition:
+    """Cells around the codevectors of a self-organising map, which learns along with the agent.
+
+    The codevectors start at random, as far apart as the states of the random play. Rate and width
+    of the neighbourhood fall exponentially on the slow timescale, while the map follows the states
+    that the policy visits, during ``config.map_samples_per_cell`` samples for each codevector;
+    then it rests. In ten stages of that time the agent learns its metric anew.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of the points.
+    config : TwoTimescaleConfig
+        Its settings of the map.
+    rng : numpy.random.Generator
+        Draws the first codevectors.
+
+    Attributes
+    ----------
+    n_cells : int
+        Number of codevectors.
+    codevectors : ndarray, shape (n_cells, d)
+        Row after row of the map, relative to the agent's origin.
+
+    References
+    ----------
+    C. N. Mavridis, J. S. Baras, "Vector quantization for adaptive state aggregation in
+    reinforcement learning", American Control Conference 2021, 2187-2192.
+
+    Examples
+    --------
+    >>> config = TwoTimescaleConfig(map_shape=(3, 3))
+    >>> cells = SOMPartition(2, config, np.random.default_rng(0))
+    >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
+    >>> cells.n_cells, cells.active
+    (9, True)
+    """
+
+    temperature = math.nan
+
+    def __init__(
+        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
+    ) -> None:
+        shape = config.map_shape if len(config.map_shape) == 2 else (1, *config.map_shape)
+        self.n_cells = math.prod(shape)
+        self.config = config
+        self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
+        schedule = new_schedule(MAPPING)
+        self._som = schedule[-N_SOM:]
+        self.learner = Learner(
+            np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), schedule, self._som
+        )
+        self._som[ROWS], self._som[COLUMNS] = shape
+        self._som[PERIODIC] = float(config.map_periodic)
+        self._samples = config.map_samples_per_cell * self.n_cells
+        schedule[SAMPLES_NEEDED] = math.ceil(self._samples / _STAGES)
+        self._first_width = max(shape) / 2.0
+        self._som[RATE_DECAY] = (_LAST_RATE / config.map_rate) ** (1.0 / self._samples)
+        self._som[WIDTH_DECAY] = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
+        self._rng = rng
+        self._scratch = np.zeros(self.n_cells), np.zeros(n_features)
+
+    @property
+    def active(self) -> bool:
+        """Whether the map still learns."""
+        return bool(self.learner.schedule[KIND] != RESTING)
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """The codevectors, shape (n_cells, d)."""
+        return self.learner.cells[:, 1:]
+
+    def start(self, scaling: Scaling) -> None:
+        """Begin with codevectors at random."""
+        cells, _, schedule, _ = self.learner
+        cells[:, 0] = 0.0
+        cells[:, 1:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
+        schedule[KIND] = MAPPING
+        schedule[SAMPLES] = 0.0
+        self._som[RATE], self._som[WIDTH] = self.config.map_rate, self._first_width
+        self.rescale(scaling)
+
+    def rescale(self, scaling: Scaling) -> None:
+        """Measure distances in a new scaling from now on."""
+        self.learner.metric[:] = scaling.transform.T @ scaling.transform
+        self.diagram[:] = quadratic_diagram(self.learner.metric, self.codevectors)
+
+    def observe(self, point: FloatArray) -> Lineage | None:
+        """Learn from one point; see :class:`Partition`."""
+        due = observe_compiled(self.diagram, *self.learner, self.n_cells, point, *self._scratch)
+        return self.reshape() if due else None
+
+    def reshape(self) -> Lineage:
+        """End a stage; the cells remain as they are."""
+        schedule = self.learner.schedule
+        schedule[SAMPLES] = 0.0
+        if self._som[WIDTH] <= _LAST_WIDTH * (1.0 + 1e-6):  # but for rounding
+            schedule[KIND] = RESTING
+        return np.eye(self.n_cells)
+
+    def state(self) -> dict[str, FloatArray]:
+        """Return all that has to be saved."""
+        cells, metric, schedule, _ = self.learner
+        return {"cells": cells, "diagram": self.diagram, "metric": metric, "schedule": schedule}
+
+    def restore(self, state: Mapping[str, FloatArray]) -> None:
+        """Take over what :meth:`state` returned."""
+        for name, array in self.state().items():
+            array[:] = state[name]

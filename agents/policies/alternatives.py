@@ -1,0 +1,285 @@
+"""How far a state is from the nearest one in which a policy would act otherwise.
+
+Distances are Euclidean in standard deviations of the observation's components; what never varied is
+not moved.
+
+The online agent's policy is that of its cells, whose boundaries are hyperplanes: the distance is
+exact. The fitted agent's blends the three nearest cells (:mod:`oda_rl.agents.policies.cells`).
+There the distance is that of a state which does act otherwise, found by search, so an upper bound;
+and there is a lower bound, within which no state acts otherwise.
+
+The lower bound: slopes are shared, so action b is preferred to a where Σ exp(−score_k/width) δ_k
+over the three nearest cells is not positive, δ_k being how much more a is worth in cell k. There,
+let n be the cell of the three with the most negative term. At most two cells have a lower score. A
+cell p with positive δ_p that is one of the three leaves room for two negative terms, so score_n ≤
+score_p + width log(2 |δ_n|/δ_p). All such states are in a few polyhedra for each n and b, and the
+nearest point of all polyhedra is at least as near as the nearest state that acts otherwise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.policies.boundaries import (
+    NOWHERE,
+    Nearest,
+    hyperplane_distances,
+    least_step,
+    nearest_member,
+)
+from oda_rl.agents.policies.cells import TIE, CellPolicy, action_values
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_ALONG = 32  # points looked at along a line
+_HALVINGS = 24
+_DIRECTIONS = 64  # tried around the best one, for each of
+_SPREADS = (10.0, 10.0, 3.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # relative; 10: anywhere
+_REGIONS = 500  # looked at for the lower bound, at most
+_BEYOND = 2.0  # as far as the polyhedra that a search follows the direction to them
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """The nearest state that acts otherwise, in the units and the form of points."""
+
+    distance: float
+    at_least: float
+    point: FloatArray | None
+
+
+def alternative_of_cells(
+    diagram: FloatArray, actions: IntArray, point: FloatArray, action: int, scale: FloatArray
+) -> Alternative:
+    """Return the nearest point in a cell with another action; exact.
+
+    Parameters
+    ----------
+    diagram : ndarray, shape (K, 1 + d)
+    actions : ndarray of int64, shape (K,)
+        Of the cells.
+    point : ndarray, shape (d,)
+        Where one is.
+    action : int
+        What is done there.
+    scale : ndarray, shape (d,)
+        Inverse standard deviations of the components; those with 0 are not moved.
+
+    Examples
+    --------
+    >>> codevectors = np.array([[0.0], [2.0]])
+    >>> diagram = np.column_stack([codevectors**2, -2.0 * codevectors])
+    >>> found = alternative_of_cells(diagram, np.array([0, 1]), np.array([3.0]), 1, np.ones(1))
+    >>> round(found.distance, 9), found.point.round(4)
+    (2.0, array([1.]))
+    """
+    scores, slopes = _scores_and_slopes(diagram, point, scale)
+    own, others = np.flatnonzero(actions == action), np.flatnonzero(actions != action)
+    found = nearest_member(scores, slopes, others, own)
+    reached = None if found.step is None else point + _unscaled(found.step, scale)
+    return Alternative(found.distance, found.distance, reached)
+
+
+def alternative_of_policy(
+    policy: CellPolicy, point: FloatArray, action: int, scale: FloatArray
+) -> Alternative:
+    """Return a near state in which a blended policy acts otherwise, and a bound from below.
+
+    Parameters
+    ----------
+    policy : CellPolicy
+    point : ndarray, shape (d,)
+        An observation.
+    action : int
+        What is done there.
+    scale : ndarray, shape (d,)
+        Inverse standard deviations of the components; those with 0 are not moved.
+    """
+    low = _lower_bound(policy, point, action, scale)
+    if low is NOWHERE:
+        return Alternative(np.inf, np.inf, None)
+    search = _Search(policy, point, action, scale)
+    step = search.best([*_ways(policy, point, action, scale), low.step])
+    if step is None:
+        return Alternative(np.inf, low.distance, None)
+    distance = float(np.linalg.norm(step))
+    return Alternative(distance, min(low.distance, distance), point + _unscaled(step, scale))
+
+
+def values_at(policy: CellPolicy, observations: FloatArray) -> FloatArray:
+    """Values of all actions, shape (n, n_actions), of observations, shape (n, d)."""
+    values = np.empty((len(observations), policy.n_actions))
+    for observation, row in zip(observations, values, strict=True):
+        action_values(policy.diagram, policy.models, policy.width, observation - policy.origin, row)
+    return values
+
+
+class _Region(NamedTuple):
+    """Where a cell n that prefers another action may decide, as one of three; a polyhedron."""
+
+    cell: int
+    slack: FloatArray
+    """By how much the score of n may exceed that of each cell, shape (K,)."""
+    step: FloatArray | None
+    """To its nearest point; None while that is not known."""
+
+
+def _lower_bound(policy: CellPolicy, point: FloatArray, action: int, scale: FloatArray) -> Nearest:
+    """Return the nearest point where the action may change, as the module's docstring argues.
+
+    Best first: a region whose nearest point has n among the three nearest cells is the answer;
+    where three others are nearer, n has to be nearer than one of them, so the region is split.
+    """
+    scores, slopes = _scores_and_slopes(policy.diagram, point - policy.origin, scale)
+    tolerance = TIE * float(np.ptp(scores))
+    queue = _first_regions(policy, scores, slopes, action)
+    heapify(queue)
+    seen: set[tuple[int, bytes]] = set()
+    count = len(queue)
+    for _ in range(_REGIONS):
+        if not queue:
+            return NOWHERE
+        bound, _, region = heappop(queue)
+        n, slack, step = region
+        if step is None:
+            finite = np.flatnonzero(np.isfinite(slack))
+            gaps = scores[n] - scores[finite] - slack[finite]
+            step = least_step(slopes[n] - slopes[finite], gaps)
+            if step is not None:
+                bound = max(bound, float(np.linalg.norm(step)))
+                count += 1
+                heappush(queue, (bound, count, region._replace(step=step)))
+            continue
+        excess = scores[n] - scores + (slopes[n] - slopes) @ step
+        nearer = np.flatnonzero((excess > tolerance) & (slack > 0.0))
+        if len(nearer) <= 2:
+            return Nearest(bound, step)
+        for j in nearer[np.argsort(-excess[nearer], kind="stable")[:3]]:
+            tighter = slack.copy()
+            tighter[j] = 0.0
+            if (n, tighter.tobytes()) not in seen:
+                seen.add((n, tighter.tobytes()))
+                count += 1
+                heappush(queue, (bound, count, _Region(n, tighter, None)))
+    return Nearest(queue[0][0], None) if queue else NOWHERE
+
+
+def _first_regions(
+    policy: CellPolicy, scores: FloatArray, slopes: FloatArray, action: int
+) -> list[tuple[float, int, _Region]]:
+    """Return a region for each other action and each cell that prefers it, with a bound."""
+    own = policy.models[:, policy.diagram.shape[1] :]
+    regions: list[tuple[float, int, _Region]] = []
+    for other in range(policy.n_actions):
+        if other == action:
+            continue
+        lead = own[:, action] - own[:, other]
+        # Among equals the first action is taken: a later one has to be better.
+        behind = np.flatnonzero(lead < 0.0 if other > action else lead <= 0.0)
+        ahead = np.flatnonzero(lead > 0.0)
+        for n in behind.tolist():
+            slack = np.full(policy.n_cells, np.inf)
+            with np.errstate(divide="ignore"):
+                slack[ahead] = policy.width * np.log(2.0 * -lead[n] / lead[ahead])
+            slack = np.maximum(slack, 0.0)
+            norms = np.linalg.norm(slopes[n] - slopes, axis=1)
+            within = hyperplane_distances(scores[n] - scores - slack, norms).max()
+            nearer = hyperplane_distances(scores[n] - scores, norms)
+            third = np.sort(nearer)[-3] if len(nearer) >= 3 else 0.0  # two may stay nearer
+            regions.append(
+                (max(float(within), float(third)), len(regions), _Region(n, slack, None))
+            )
+    return regions
+
+
+def _ways(
+    policy: CellPolicy, point: FloatArray, action: int, scale: FloatArray
+) -> list[FloatArray | None]:
+    """Return steps to look along: to the codevectors, and to the nearest cell with another action.
+
+    What is nearest need not be between here and a codevector that acts otherwise: where three cells
+    are blended, none of them has to.
+    """
+    centred = point - policy.origin
+    own = _greedy(policy.models[:, policy.diagram.shape[1] :])
+    hard = alternative_of_cells(policy.diagram, own, centred, action, scale)
+    ways: list[FloatArray | None] = []
+    if hard.point is not None:
+        ways.append((hard.point - centred) * scale)
+    ways.extend((policy.codevectors - point) * scale)
+    return ways
+
+
+class _Search:
+    """Looks along lines for where a policy begins to act otherwise."""
+
+    def __init__(
+        self, policy: CellPolicy, point: FloatArray, action: int, scale: FloatArray
+    ) -> None:
+        self._policy, self._point, self._action, self._scale = policy, point, action, scale
+
+    def best(self, ways: Sequence[FloatArray | None]) -> FloatArray | None:
+        """Return the shortest step found along some, and around the shortest of these.
+
+        While there is none, anywhere, ever farther than the longest that was given.
+        """
+        steps = np.array([_BEYOND * way for way in ways if way is not None and way.any()])
+        if len(steps) == 0:
+            return None
+        longest = steps[np.linalg.norm(steps, axis=1).argmax()]
+        best = self._shortest(steps)
+        rng = np.random.default_rng(0)
+        for spread in _SPREADS:
+            start = longest if best is None else best
+            longest = 2.0 * longest
+            best = self._shortest(np.vstack([self._around(start, spread, rng), start]))
+        return best
+
+    def _around(self, step: FloatArray, spread: float, rng: np.random.Generator) -> FloatArray:
+        """Return steps as long as one, in directions near its own."""
+        length = float(np.linalg.norm(step))
+        noise = rng.normal(size=(_DIRECTIONS, len(step))) * (self._scale > 0.0)
+        around = step + spread * length * noise / np.sqrt(len(step))
+        return np.asarray(around * length / np.linalg.norm(around, axis=1, keepdims=True))
+
+    def _shortest(self, steps: FloatArray) -> FloatArray | None:
+        """Shorten each step to where the action changes first; return the shortest of them."""
+        shares = np.arange(1, _ALONG + 1) / _ALONG
+        otherwise = self._otherwise((steps[:, None] * shares[:, None]).reshape(-1, steps.shape[1]))
+        table = otherwise.reshape(len(steps), _ALONG)
+        steps, table = steps[table.any(axis=1)], table[table.any(axis=1)]
+        if len(steps) == 0:
+            return None
+        high = shares[table.argmax(axis=1)]
+        low = high - 1.0 / _ALONG
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            changed = self._otherwise(middle[:, None] * steps)
+            low, high = np.where(changed, low, middle), np.where(changed, middle, high)
+        found = high[:, None] * steps
+        return np.asarray(found[np.linalg.norm(found, axis=1).argmin()])
+
+    def _otherwise(self, steps: FloatArray) -> npt.NDArray[np.bool_]:
+        observations = self._point + _unscaled(steps, self._scale)
+        return np.asarray(self._policy.evaluate(observations)[1] != self._action)
+
+
+def _greedy(values: FloatArray) -> IntArray:
+    return np.asarray(values.argmax(axis=1))
+
+
+def _scores_and_slopes(
+    diagram: FloatArray, point: FloatArray, scale: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Scores of a point, and their gradients for steps in standard deviations."""
+    return diagram[:, 0] + diagram[:, 1:] @ point, _unscaled(diagram[:, 1:], scale)
+
+
+def _unscaled(steps: FloatArray, scale: FloatArray) -> FloatArray:
+    """Divide by the scale; 0 where that is 0."""
+    return np.asarray(np.where(scale > 0.0, steps / np.where(scale > 0.0, scale, 1.0), 0.0))

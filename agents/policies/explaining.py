@@ -1,0 +1,342 @@
+"""What an agent does in a state, and why; and whole policies, cell by cell.
+
+How far a state is from one in which the agent would act otherwise is in
+:mod:`oda_rl.agents.policies.alternatives`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.config import matching_names
+from oda_rl.agents.environments.validation import checked_batch, require_numbered_actions
+
+if TYPE_CHECKING:
+    from oda_rl.agents.base import Agent
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_COMPONENTS = 12  # of an observation that are printed
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why an agent acts as it does in one state; ``print`` it."""
+
+    observation: FloatArray
+    """The state, in the shape of the observation space."""
+
+    cell: int
+    """The (nearest) cell."""
+
+    n_cells: int
+    """How many there are."""
+
+    codevector: FloatArray
+    """Of the cell, in the observation's units and shape."""
+
+    q_values: FloatArray
+    """Value of each action in this state, shape (n_actions,), as ``predict`` compares them."""
+
+    action: int
+    """What ``predict`` returns."""
+
+    margin: float
+    """By how much it is worth more than the runner-up; inf if there is but one action."""
+
+    runner_up: int | None
+    """The next best action; None if there is but one."""
+
+    visits: FloatArray
+    """Shape (n_actions,): how often the agent has learned from each action in this cell. Online:
+    updates of the table. Fitted: transitions that it remembers, whichever policy took them."""
+
+    distance: float
+    """Smallest change of the state that changes the action, in standard deviations; inf if none
+    does. An upper bound, unless :attr:`exact`: that of :attr:`nearest_other`."""
+
+    at_least: float
+    """Lower bound of that distance (but for values that are equal to nine digits); the distance
+    itself where it is exact."""
+
+    exact: bool
+    """Whether the distance is exact, because the policy is one cell's."""
+
+    nearest_other: FloatArray | None
+    """A state as near as that, and just beyond the boundary, in the shape of the observation."""
+
+    other_action: int | None
+    """What ``predict`` returns there."""
+
+    names: tuple[str, ...]
+    """Of the observation's components."""
+
+    action_names: tuple[str, ...]
+    """Of the actions."""
+
+    first_action: int
+    """The environment's number for the first of them."""
+
+    def __str__(self) -> str:
+        return "\n".join([*self._what(), "", *self._where(), "", self._how_far()])
+
+    def _named(self, action: int) -> str:
+        return self.action_names[action - self.first_action]
+
+    def _what(self) -> list[str]:
+        by = ""
+        if self.runner_up is not None:
+            by = f", worth {self.margin:.3g} more than {self._named(self.runner_up)}"
+        values = _listed(self.action_names, self.q_values, ".4g")
+        visits = _listed(self.action_names, self.visits, ",.0f")
+        return [
+            f"{self._named(self.action)}{by}",
+            f"values: {values}",
+            f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
+        ]
+
+    def _where(self) -> list[str]:
+        columns: dict[str, FloatArray] = {
+            "state": self.observation.ravel(),
+            "codevector": self.codevector.ravel(),
+        }
+        if self.nearest_other is not None and self.other_action is not None:
+            columns[self._named(self.other_action)] = self.nearest_other.ravel()
+            columns["change"] = columns[self._named(self.other_action)] - columns["state"]
+        order = self._most_changed(columns.get("change"))
+        width = max(len("component"), *(len(self.names[j]) for j in order))
+        widths = [max(11, len(title)) for title in columns]
+        lines = ["  ".join([f"{'component':{width}}", *map(_right, columns, widths)])]
+        for j in order:
+            cells = [
+                _right(f"{values[j]:{'+' if title == 'change' else ''}.4g}", room)
+                for (title, values), room in zip(columns.items(), widths, strict=True)
+            ]
+            lines.append("  ".join([f"{self.names[j]:{width}}", *cells]))
+        left_out = len(self.names) - len(order)
+        return [*lines, f"and {left_out} more components"] if left_out else lines
+
+    def _most_changed(self, change: FloatArray | None) -> list[int]:
+        """Components to print, in their order; where there are too many, those that change most."""
+        d = len(self.names)
+        if d <= _COMPONENTS or change is None:
+            return list(range(min(d, _COMPONENTS)))
+        return sorted(np.argsort(-np.abs(change), kind="stable")[:_COMPONENTS].tolist())
+
+    def _how_far(self) -> str:
+        if self.at_least == np.inf:
+            return "no change of the state changes that"
+        sure = f"no state within {self.at_least:.3g} of them acts otherwise"
+        if self.other_action is None:
+            return f"distances are in standard deviations: none is known, and {sure}"
+        where = f"{self.distance:.3g} standard deviations away it would be "
+        where += self._named(self.other_action)
+        if self.exact:
+            return f"{where}, and nowhere nearer"
+        return f"{where}; {sure}" if self.at_least > 0.0 else f"{where}, or nearer"
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """A whole policy: row i is about a cell, those that are visited most first."""
+
+    cells: IntArray
+    """Numbers of the cells, shape (n,)."""
+
+    codevectors: FloatArray
+    """In the observation's units, shape (n, d)."""
+
+    q_values: FloatArray
+    """Value of each action at the codevector, as ``predict`` compares them; (n, n_actions)."""
+
+    actions: IntArray
+    """Indices (from 0) of the actions there, shape (n,)."""
+
+    margins: FloatArray
+    """By how much these are worth more than the runners-up, shape (n,)."""
+
+    visits: FloatArray
+    """How often the agent has learned from the cell, as in :class:`Explanation`, shape (n,)."""
+
+    shares: FloatArray
+    """Of the states visited, shape (n,); NaN if none were given."""
+
+    agreement: float
+    """Share of the states visited in which the agent takes the action of the cell's row: 1 unless
+    neighbouring cells are blended. NaN if none were given."""
+
+    mean: FloatArray
+    """Of the states visited, or else of the codevectors, shape (d,)."""
+
+    scale: FloatArray
+    """Inverse standard deviations of the components, shape (d,); 0 for constants."""
+
+    names: tuple[str, ...]
+    """Of the observation's components."""
+
+    action_names: tuple[str, ...]
+    """Of the actions."""
+
+
+def explain(
+    agent: "Agent",
+    observation: npt.ArrayLike,
+    names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
+) -> Explanation:
+    """Do what :meth:`oda_rl.agents.Agent.explain` says."""
+    _require_learned(agent)
+    interface = agent.interface
+    interface.flatten("observation", observation)
+    (point,) = checked_batch(observation, interface)
+    components, actions = _checked_names(agent, names, action_names)
+    shape = interface.observation_shape
+    state = point.reshape(shape)
+    cell, action = agent.cell(state), int(agent.predict(state)[0])
+    (values,) = agent._action_values(point[None])
+    ranked = np.argsort(-values, kind="stable") + interface.first_action
+    runner_up = next((int(other) for other in ranked if other != action), None)
+    nearest = agent._alternative(point, action - interface.first_action)
+    other = None if nearest.point is None else nearest.point.reshape(shape)
+    return Explanation(
+        observation=state,
+        cell=cell,
+        n_cells=agent.n_cells,
+        codevector=agent.codevectors[cell].reshape(shape),
+        q_values=values,
+        action=action,
+        margin=float(margins_of(values[None], np.array([action - interface.first_action]))[0]),
+        runner_up=runner_up,
+        visits=agent.visits[cell].copy(),
+        distance=nearest.distance,
+        at_least=nearest.at_least,
+        exact=agent._cells_act_alone,
+        nearest_other=other,
+        other_action=None if other is None else int(agent.predict(other)[0]),
+        names=components,
+        action_names=actions,
+        first_action=interface.first_action,
+    )
+
+
+def overview(
+    agent: "Agent",
+    visited: FloatArray | None = None,
+    names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
+) -> Overview:
+    """Return the whole policy as a table.
+
+    Parameters
+    ----------
+    agent : FittedQAgent or TwoTimescaleAgent
+        One that has learned.
+    visited : ndarray, shape (n, d), optional
+        States from which to count how often the policy is in which cell, as from
+        ``agent.visited_states``.
+    names, action_names : sequence of str, optional
+        As in :meth:`oda_rl.agents.Agent.explain`.
+
+    Raises
+    ------
+    ValueError
+        If the agent has learned nothing yet, or there are not as many names as there should be.
+
+    Examples
+    --------
+    >>> from oda_rl.agents import TwoTimescaleAgent
+    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000)
+    >>> table = overview(agent, agent.visited_states(1000, seed=1))
+    >>> len(table.cells) == agent.n_cells, float(table.shares.sum().round(6))
+    (True, 1.0)
+    """
+    scale = _require_learned(agent)
+    components, actions = _checked_names(agent, names, action_names)
+    codevectors, (values, best) = agent.codevectors, agent._at_codevectors()
+    seen = codevectors if visited is None or len(visited) == 0 else visited
+    shares, agreement = np.full(agent.n_cells, np.nan), np.nan
+    visits = agent.visits.sum(axis=1)
+    if seen is visited:
+        states = visited.reshape(-1, *agent.interface.observation_shape)
+        cells, taken = agent.cell(states), agent.predict(states)[0] - agent.interface.first_action
+        shares = np.bincount(cells, minlength=agent.n_cells) / len(cells)
+        agreement = float((best[cells] == taken).mean())
+    order = np.lexsort([-visits, -shares])
+    return Overview(
+        cells=order,
+        codevectors=codevectors[order],
+        q_values=values[order],
+        actions=best[order],
+        margins=margins_of(values, best)[order],
+        visits=visits[order],
+        shares=shares[order],
+        agreement=agreement,
+        mean=seen.mean(axis=0),
+        scale=scale,
+        names=components,
+        action_names=actions,
+    )
+
+
+def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
+    """By how much each row's action is worth more than the others, shape (n,); at least 0.
+
+    >>> margins_of(np.array([[1.0, 3.0, 2.5]]), np.array([1]))
+    array([0.5])
+    """
+    rows = np.arange(len(values))
+    rest = values.copy()
+    rest[rows, actions] = -np.inf
+    return np.asarray(np.maximum(values[rows, actions] - rest.max(axis=1), 0.0))
+
+
+def _require_learned(agent: "Agent") -> FloatArray:
+    require_numbered_actions(agent.interface, "an explanation")
+    scale = agent.scale_
+    if scale is None:
+        raise ValueError(
+            f"agent.scale_ is None: the agent has learned nothing yet after {agent.num_timesteps} "
+            "steps; it must learn for some more first"
+        )
+    return scale
+
+
+def _checked_names(
+    agent: "Agent", names: Sequence[str] | None, action_names: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names given, or those known, or numbers; raise ValueError for the wrong number."""
+    interface, (known, known_actions) = (
+        agent.interface,
+        matching_names(agent.env_id, agent.interface.n_features, agent.interface.n_actions),
+    )
+    components = [f"observation[{j}]" for j in range(interface.n_features)]
+    first = interface.first_action
+    actions = [f"action {first + a}" for a in range(interface.n_actions)]
+    return (
+        _checked("names", names, known or components, "component of the observation"),
+        _checked("action_names", action_names, known_actions or actions, "action"),
+    )
+
+
+def _checked(
+    argument: str, given: Sequence[str] | None, otherwise: Sequence[str], of: str
+) -> tuple[str, ...]:
+    if given is None:
+        return tuple(otherwise)
+    if isinstance(given, str) or len(given) != len(otherwise):
+        raise ValueError(
+            f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
+        )
+    return tuple(map(str, given))
+
+
+def _listed(names: Sequence[str], values: npt.NDArray[Any], form: str) -> str:
+    return ", ".join(f"{name} {value:{form}}" for name, value in zip(names, values, strict=True))
+
+
+def _right(text: str, width: int) -> str:
+    return f"{text:>{width}}"

@@ -1,0 +1,160 @@
+"""Policies for elsewhere: C99 headers, JSON, ONNX."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oda_rl import persistence
+from oda_rl.agents.policies.cells import TIE
+from oda_rl.agents.policies.export_c import c_header
+from oda_rl.agents.policies.export_tables import Policy, policy_of
+
+if TYPE_CHECKING:
+    from oda_rl.agents.base import Agent
+
+SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
+_VERSION = 1
+
+_NEAREST = [
+    "x = observation, flattened, minus origin",
+    "score of cell k = diagram[k][0] + sum over j of diagram[k][1 + j] * x[j]",
+    "cell = the one of least score, the first of equals",
+    "action = actions.first + index of the greatest of values[cell], the first of equals",
+]
+_BLENDED = [
+    *_NEAREST[:2],
+    "near = the three cells of least score, or all if there are fewer",
+    "weight of cell k in near = exp((least score - score of k) / width), divided by their sum",
+    "value of action a = sum over k in near of weight of k * (common[k][0] + sum over j of "
+    "common[k][1 + j] * x[j] + values[k][a])",
+    "action = actions.first + the first a with value >= greatest - tie * |greatest|",
+]
+
+
+def export_policy(
+    agent: "Agent",
+    out: str | Path,
+    format: str = "c",  # noqa: A002
+    fixed_point: bool = False,
+) -> Path:
+    """Write an agent's policy to a file that needs neither the agent nor this package.
+
+    ``"c"``
+        A C99 header with ``int oda_policy(const float obs[])``, for which an online agent's policy
+        needs no library, and a fitted agent's only ``math.h``.
+    ``"json"``
+        All numbers in double precision, what they mean, and how to decide by them.
+    ``"onnx"``
+        A model with the input ``obs``, float32 of shape (batch, d), and the output ``action``,
+        int64 of shape (batch,). Needs ``pip install "oda-rl[onnx]"``.
+
+    Decisions are those of ``agent.predict``, but where two actions or cells are equal up to
+    rounding to single precision. Fixed-point tables agree in more than 99.9 % of the decisions.
+
+    Parameters
+    ----------
+    agent : FittedQAgent or TwoTimescaleAgent
+        A trained one.
+    out : str or Path
+        File to write, as a whole or not at all.
+    format : {"c", "json", "onnx"}
+        What to write.
+    fixed_point : bool
+        Of a C header: tables of 16-bit integers instead of single precision.
+
+    Returns
+    -------
+    Path
+        ``out``.
+
+    Raises
+    ------
+    ValueError
+        If the format is unknown or knows no fixed point, ``out`` is a folder, or the agent's
+        policy can't be exported.
+    ImportError
+        If onnx is asked for and not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from oda_rl.agents import TwoTimescaleAgent
+    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = export_policy(agent, f"{folder}/policy.h")
+    ...     "int oda_policy(const float obs[ODA_FEATURES])" in path.read_text()
+    True
+    """
+    _check(format, fixed_point)
+    path = Path(out)
+    if path.is_dir():
+        raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
+    policy = policy_of(agent)
+    if format == "onnx":
+        from oda_rl.agents.policies.export_onnx import onnx_model
+
+        content = onnx_model(policy)
+    else:
+        text = c_header(policy, fixed_point) if format == "c" else json_document(policy)
+        content = text.encode("utf-8")
+    with persistence.replacing(path) as file:
+        file.write(content)
+    return path
+
+
+def default_file(run: Path, kind: str) -> Path:
+    """Return where the policy of a run folder, or of an agent's file, is written to.
+
+    >>> default_file(Path("run.zip"), "json").name
+    'run.json'
+    """
+    suffix = SUFFIXES.get(kind, "")
+    return run / f"policy{suffix}" if run.is_dir() else run.with_suffix(suffix)
+
+
+def _check(kind: str, fixed_point: bool) -> None:
+    if kind not in SUFFIXES:
+        raise ValueError(f"format is {kind!r}: it must be one of {sorted(SUFFIXES)}")
+    if fixed_point and kind != "c":
+        raise ValueError(f"fixed_point is True: it must be False for the format {kind!r}")
+
+
+def json_document(policy: Policy) -> str:
+    """Return a policy as JSON that explains itself.
+
+    Examples
+    --------
+    >>> from oda_rl.agents import TwoTimescaleAgent
+    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
+    >>> document = json.loads(json_document(policy_of(agent)))
+    >>> document["kind"], document["actions"]["names"]
+    ('nearest cell', ['push left', 'push right'])
+    """
+    document: dict[str, Any] = {
+        "format": "oda_rl policy",
+        "version": _VERSION,
+        "kind": "three nearest cells, blended" if policy.blended else "nearest cell",
+        "how_to_decide": _BLENDED if policy.blended else _NEAREST,
+        "env_id": policy.env_id,
+        "observation": {"shape": list(policy.observation_shape), "names": policy.names},
+        "actions": {"first": policy.first_action, "names": policy.action_names},
+        "origin": policy.origin.tolist(),
+        "diagram": policy.diagram.tolist(),
+        "values": policy.values.tolist(),
+    }
+    if policy.common is not None:
+        document |= {"common": policy.common.tolist(), "width": policy.width, "tie": TIE}
+    document["codevectors"] = policy.codevectors.tolist()
+    return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
+
+
+def _entry(name: str, value: Any) -> str:
+    """Return one entry; of a list of rows or sentences, each on a line of its own."""
+    if isinstance(value, list) and isinstance(value[0], list | str):
+        rows = ",\n".join(f"    {_json(row)}" for row in value)
+        return f"{_json(name)}: [\n{rows}\n  ]"
+    return f"{_json(name)}: {_json(value)}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

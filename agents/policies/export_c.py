@@ -1,0 +1,303 @@
+"""Policies as C99 headers: a few tables, and a function that looks up the action.
+
+What is in a header depends on two things, which come together line by line: whether the nearest
+cell decides or three are blended, and whether the tables are in single precision or in 16 bits.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.policies.export_tables import CLIP, FloatTables, IntegerTables, Policy
+
+_TYPES = {
+    np.dtype(np.float32): "float",
+    np.dtype(np.int8): "int8_t",
+    np.dtype(np.int16): "int16_t",
+    np.dtype(np.int32): "int32_t",
+    np.dtype(np.uint8): "uint8_t",
+    np.dtype(np.uint16): "uint16_t",
+    np.dtype(np.uint32): "uint32_t",
+}
+_DIMENSIONS = {
+    "oda_diagram": "[ODA_CELLS][1 + ODA_FEATURES]",
+    "oda_offsets": "[ODA_CELLS]",
+    "oda_slopes": "[ODA_CELLS][ODA_FEATURES]",
+    "oda_shifts": "[ODA_CELLS]",
+    "oda_actions": "[ODA_CELLS]",
+    "oda_advantages": "[ODA_CELLS][ODA_ACTIONS - 1]",
+    "oda_exponents": "[ODA_CELLS]",
+    "oda_origin": "[ODA_FEATURES]",
+    "oda_scale": "[ODA_FEATURES]",
+}
+_WIDTH = 96
+
+_AS_IT_IS = """\
+    const float *x = obs;
+"""
+_LESS_ORIGIN = """\
+    float x[ODA_FEATURES];
+    for (int j = 0; j < ODA_FEATURES; ++j) {
+        x[j] = obs[j] - oda_origin[j];
+    }
+"""
+_IN_STEPS = """\
+    int32_t x[ODA_FEATURES];
+    for (int j = 0; j < ODA_FEATURES; ++j) {
+        float steps = (obs[j] - oda_origin[j]) * oda_scale[j];
+        if (!(steps > -ODA_CLIP)) { /* or not a number */
+            steps = -ODA_CLIP;
+        }
+        if (steps > ODA_CLIP) {
+            steps = ODA_CLIP;
+        }
+        x[j] = (int32_t)(steps < 0.0f ? steps - 0.5f : steps + 0.5f);
+    }
+"""
+_FLOAT_SCORE = """\
+        float score = oda_diagram[k][0];
+        for (int j = 0; j < ODA_FEATURES; ++j) {
+            score += oda_diagram[k][1 + j] * x[j];
+        }
+"""
+_INTEGER_SCORE = """\
+        int64_t score = 0;
+        for (int j = 0; j < ODA_FEATURES; ++j) {
+            score += (int64_t)oda_slopes[k][j] * x[j];
+        }
+        score *= (int64_t)1 << oda_shifts[k];
+        score += oda_offsets[k] * ODA_ONE;
+"""
+_NEAREST = """\
+    int nearest = 0;
+    SCORE least = 0;
+    for (int k = 0; k < ODA_CELLS; ++k) {
+ONE_SCORE        if (k == 0 || score < least) {
+            least = score;
+            nearest = k;
+        }
+    }
+    return ODA_FIRST_ACTION + (int)oda_actions[nearest];
+"""
+_BLENDED = """\
+    int cells[ODA_NEAR] = {0};
+    SCORE least[ODA_NEAR] = {0};
+    for (int k = 0; k < ODA_CELLS; ++k) {
+ONE_SCORE        int i = k < ODA_NEAR ? k : ODA_NEAR; /* will be its place among the nearest */
+        int j = k < ODA_NEAR ? k : ODA_NEAR - 1;
+        while (i > 0 && score < least[i - 1]) {
+            --i;
+        }
+        for (; j > i; --j) {
+            least[j] = least[j - 1];
+            cells[j] = cells[j - 1];
+        }
+        if (i < ODA_NEAR) {
+            least[i] = score;
+            cells[i] = k;
+        }
+    }
+    float weights[ODA_NEAR];
+    for (int i = 0; i < ODA_NEAR; ++i) {
+        weights[i] = WEIGHT;
+    }
+    int best = 0;
+    float most = 0.0f; /* the advantage of action 0 over itself */
+    for (int a = 1; a < ODA_ACTIONS; ++a) {
+        float advantage = 0.0f;
+        for (int i = 0; i < ODA_NEAR; ++i) {
+            advantage += weights[i] * (float)oda_advantages[cells[i]][a - 1];
+        }
+        if (advantage > most) {
+            most = advantage;
+            best = a;
+        }
+    }
+    return ODA_FIRST_ACTION + best;
+"""
+_ALWAYS = """\
+    (void)obs;
+    return ODA_FIRST_ACTION;
+"""
+_FLOAT_WEIGHT = "expf(least[0] - least[i])"
+_INTEGER_WEIGHT = "ldexpf(expf((float)(least[0] - least[i]) * ODA_UNIT), oda_exponents[cells[i]])"
+
+
+def c_header(policy: Policy, fixed_point: bool = False) -> str:
+    """Return a C99 header with ``int oda_policy(const float obs[])``.
+
+    Parameters
+    ----------
+    policy : Policy
+        What to write down.
+    fixed_point : bool
+        Tables of 16-bit integers and 64-bit sums, instead of single precision.
+
+    Examples
+    --------
+    >>> from oda_rl.agents import TwoTimescaleAgent
+    >>> from oda_rl.agents.policies.export_tables import policy_of
+    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
+    >>> print(c_header(policy_of(agent)).splitlines()[0])
+    /* A policy that oda_rl has learned, for C99.
+    """
+    found = policy.tables()
+    tables: FloatTables | IntegerTables
+    tables = found.in_integers(policy.reach) if fixed_point else found.in_floats()
+    always = policy.blended and len(policy.action_names) == 1
+    arrays = {} if always else _arrays(tables, found.actions)
+    parts = [
+        _comment(policy, tables, arrays),
+        "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
+        "#include <math.h>\n" if policy.blended else "",
+        "#include <stdint.h>\n\n",
+        *_constants(policy, tables),
+        "\n",
+        *(_table(name, array) for name, array in arrays.items()),
+        "static inline int oda_policy(const float obs[ODA_FEATURES])\n{\n",
+        _ALWAYS if always else _body(policy, tables),
+        "}\n\n#endif\n",
+    ]
+    return "".join(parts)
+
+
+def _arrays(
+    tables: FloatTables | IntegerTables, actions: npt.NDArray[np.int64] | None
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the tables by their names."""
+    arrays: dict[str, npt.NDArray[Any] | None] = {"oda_origin": tables.origin}
+    if isinstance(tables, IntegerTables):
+        arrays["oda_scale"] = tables.scale
+        arrays["oda_offsets"] = tables.offsets
+        arrays["oda_slopes"] = tables.slopes
+        arrays["oda_shifts"] = tables.shifts
+        arrays["oda_exponents"] = tables.exponents
+    else:
+        arrays["oda_diagram"] = tables.scores
+    arrays["oda_actions"] = None if actions is None else _unsigned(actions)
+    arrays["oda_advantages"] = tables.advantages
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _unsigned(actions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Return the actions in the smallest type that holds them."""
+    return actions.astype(np.min_scalar_type(actions.max()))
+
+
+def _body(policy: Policy, tables: FloatTables | IntegerTables) -> str:
+    """Return the statements of the function."""
+    if isinstance(tables, IntegerTables):
+        begin, score, kind, weight = _IN_STEPS, _INTEGER_SCORE, "int64_t", _INTEGER_WEIGHT
+    else:
+        begin = _AS_IT_IS if tables.origin is None else _LESS_ORIGIN
+        score, kind, weight = _FLOAT_SCORE, "float", _FLOAT_WEIGHT
+    end = _BLENDED if policy.blended else _NEAREST
+    end = end.replace("ONE_SCORE", score).replace("SCORE", kind).replace("WEIGHT", weight)
+    return begin + end
+
+
+def _constants(policy: Policy, tables: FloatTables | IntegerTables) -> list[str]:
+    """Return the definitions of all constants."""
+    constants = {
+        "FEATURES": str(len(policy.origin)),
+        "CELLS": str(len(policy.diagram)),
+        "ACTIONS": str(len(policy.action_names)),
+        "FIRST_ACTION": f"({policy.first_action})",
+    }
+    if isinstance(tables, IntegerTables):
+        constants["ONE"] = f"INT64_C({tables.one})"
+        constants["CLIP"] = f"{CLIP}.0f"
+    if policy.blended:
+        constants["NEAR"] = str(min(3, len(policy.diagram)))
+    if policy.blended and isinstance(tables, IntegerTables):
+        constants["UNIT"] = _float(tables.unit)
+    return [f"#define ODA_{name} {value}\n" for name, value in constants.items()]
+
+
+def _table(name: str, array: npt.NDArray[Any]) -> str:
+    """Return the definition of a table."""
+    head = f"static const {_TYPES[array.dtype]} {name}{_DIMENSIONS[name]} = {{\n"
+    write = _float if array.dtype == np.float32 else str
+    if array.ndim == 1:
+        lines = _filled([write(value) for value in array.tolist()], "    ")
+    else:
+        lines = []
+        for row in array.tolist():
+            inner = _filled([write(value) for value in row], "     ")
+            lines += [f"    {{{inner[0].lstrip()}", *inner[1:]]
+            lines[-1] = f"{lines[-1].rstrip(',')}}},"
+    return head + "".join(f"{line}\n" for line in lines) + "};\n\n"
+
+
+def _filled(items: Sequence[str], indent: str) -> list[str]:
+    """Return lines of items with a comma after each."""
+    lines, line = [], indent
+    for item in items:
+        if len(line) + len(item) > _WIDTH:
+            lines.append(line.rstrip())
+            line = indent
+        line += f"{item}, "
+    return [*lines, line.rstrip()]
+
+
+def _float(value: float) -> str:
+    """Return a constant of type float; nine digits are exact."""
+    text = f"{value:.9g}"
+    return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"
+
+
+def _comment(
+    policy: Policy, tables: FloatTables | IntegerTables, arrays: dict[str, npt.NDArray[Any]]
+) -> str:
+    """Return what a reader has to know, as the comment that the header begins with."""
+    kind = "three nearest cells, blended" if policy.blended else "the nearest cell decides"
+    size = sum(array.nbytes for array in arrays.values())
+    integers = isinstance(tables, IntegerTables)
+    precision = "16-bit fixed point" if integers else "single precision"
+    lines = [
+        "A policy that oda_rl has learned, for C99.",
+        "",
+        f"Environment: {policy.env_id or 'not known'}",
+        f"Policy: {len(policy.diagram)} cells; {kind}",
+        f"Tables: {size} bytes, {precision}",
+        "",
+        "int oda_policy(const float obs[ODA_FEATURES]) takes an observation, flattened:",
+        *(f"    obs[{j}]  {name}" for j, name in enumerate(policy.names)),
+        "and returns an action:",
+        *(f"    {policy.first_action + a}  {name}" for a, name in enumerate(policy.action_names)),
+        "",
+        *_explanation(policy, integers),
+    ]
+    return "/* " + "\n".join(f" * {_plain(line)}".rstrip() for line in lines)[3:] + "\n */\n"
+
+
+def _explanation(policy: Policy, integers: bool) -> list[str]:
+    """Return how a decision comes about."""
+    lines = ["The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j],"]
+    if integers:
+        lines = [
+            "x[j] is obs[j] less oda_origin[j] in steps of 1 / oda_scale[j], rounded, and clipped",
+            f"at {CLIP} steps. The score of cell k is, in 64 bits,",
+            "oda_offsets[k] ODA_ONE + 2 to the power of oda_shifts[k] times",
+            "the sum over j of oda_slopes[k][j] x[j],",
+        ]
+    lines.append("and the nearest cell has the least score.")
+    if not policy.blended:
+        return [*lines, "Its action is in oda_actions, counted from 0."]
+    unit = " ODA_UNIT" if integers else ""
+    lines += [
+        f"The three nearest have weights exp((least score - score){unit}). In a row of",
+        "oda_advantages is how much better action 1, 2, ... is than action 0 in that cell;",
+        "the action of greatest weighted sum is taken, the first of equals.",
+    ]
+    if integers:
+        lines.append("Advantages of row k are in units of 2 to the power of oda_exponents[k].")
+    return lines
+
+
+def _plain(text: str) -> str:
+    """Return text that can end no comment."""
+    return re.sub(r"[*\\?]|[^\x20-\uffff]", "_", text)

@@ -1,0 +1,116 @@
+"""DQN, PPO and A2C of Stable-Baselines3, trained with pauses in which somebody evaluates them."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.sb3.settings import settings_for
+
+try:
+    import stable_baselines3 as sb3
+    import torch
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+except ImportError as error:
+    raise ImportError("a comparison needs Stable-Baselines3: pip install 'oda-rl[sb3]'") from error
+
+_SMALL = {"DQN": {"learning_starts": 10}, "PPO": {"n_steps": 64}, "A2C": {}}
+_WARM_UP_STEPS = 100
+
+
+class Baseline:
+    """An algorithm with the hyper-parameters of :func:`settings_for`, on the CPU, in one thread.
+
+    Parameters
+    ----------
+    algorithm : str
+        DQN, PPO or A2C.
+    env_id : str
+        Gymnasium id of the environment.
+    seed : int
+        Of all randomness.
+    """
+
+    def __init__(self, algorithm: str, env_id: str, seed: int) -> None:
+        torch.set_num_threads(1)
+        parameters = dict(settings_for(algorithm, env_id).parameters)
+        n_envs, normalize = parameters.pop("n_envs", 1), parameters.pop("normalize", False)
+        envs: Any = make_vec_env(lambda: make_env(env_id), n_envs=n_envs, seed=seed)
+        if normalize:
+            envs = VecNormalize(envs, gamma=parameters.get("gamma", 0.99))
+        self._normalizer = envs if normalize else None
+        self.model: Any = getattr(sb3, algorithm)(
+            "MlpPolicy", envs, seed=seed, device="cpu", **parameters
+        )
+
+    @staticmethod
+    def warm_up(algorithm: str, env_id: str) -> None:
+        """Take a few gradient steps with something else: the first ones load code."""
+        torch.set_num_threads(1)
+        kind: Any = getattr(sb3, algorithm)
+        envs = make_vec_env(lambda: make_env(env_id))
+        model = kind("MlpPolicy", envs, seed=0, device="cpu", **_SMALL[algorithm])
+        model.learn(_WARM_UP_STEPS)
+
+    def learn(self, checkpoints: Sequence[int], pause: Callable[[int, float], None]) -> None:
+        """Train for as many steps as the last checkpoint says.
+
+        Parameters
+        ----------
+        checkpoints : sequence of int
+            Increasing numbers of environment steps.
+        pause : callable
+            Called at each with the steps and the seconds of training, itself not counted.
+        """
+        pauses = _Pauses(checkpoints, pause)
+        self.model.learn(checkpoints[-1], callback=pauses)
+        pauses.take()  # with what the last gradient steps have changed
+
+    def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the greedy action for one observation, or the actions for a batch."""
+        seen = observations
+        if self._normalizer is not None:
+            seen = self._normalizer.normalize_obs(observations)
+        actions: npt.NDArray[Any] = self.model.predict(seen, deterministic=True)[0]
+        return actions
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers of its networks, without a second copy that is only a target."""
+        network = getattr(self.model, "q_net", self.model.policy)
+        return sum(int(parameter.numel()) for parameter in network.parameters())
+
+    def save_policy(self, folder: Path) -> Path:
+        """Write what it acts by."""
+        self.model.policy.save(folder / "policy")
+        return folder / "policy"
+
+    def save(self, folder: Path) -> Path:
+        """Write the model."""
+        self.model.save(folder / "model.zip")
+        return folder / "model.zip"
+
+
+class _Pauses(BaseCallback):
+    """Stops the clock and lets somebody look, after given numbers of steps."""
+
+    def __init__(self, checkpoints: Sequence[int], pause: Callable[[int, float], None]) -> None:
+        super().__init__()
+        self._left, self._pause = list(checkpoints), pause
+        self._begun, self._paused = time.perf_counter(), 0.0
+
+    def _on_step(self) -> bool:
+        while len(self._left) > 1 and self.num_timesteps >= self._left[0]:
+            self.take()
+        return True
+
+    def take(self) -> None:
+        """Pause at the next checkpoint."""
+        now = time.perf_counter()
+        self._pause(self._left.pop(0), now - self._begun - self._paused)
+        self._paused += time.perf_counter() - now

@@ -1,0 +1,463 @@
+"""The arrays of an online agent, and what is done when compiled code reports an event."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl import metric
+from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl.agents.engine.fused import observe_and_act
+from oda_rl.agents.engine.history import Level
+from oda_rl.agents.engine.lanes import Lanes, VectorStep, step_lanes
+from oda_rl.agents.engine.memory import (
+    ACTION,
+    CUT,
+    FRESH,
+    GOES_ON,
+    LAST_ROW,
+    MARK,
+    UNUSED,
+    in_order,
+    watkins_targets,
+)
+from oda_rl.agents.engine.trials import Trial, Trials
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.validation import BAD_STEP, refuse
+from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
+from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
+from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.diagram import assign_batch
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_RING = 2000  # latest transitions, and what they led to, that the metric is learned from
+_LEAST_ROWS = 100  # of that for each of several environments
+_METRIC_TRACE_DECAY = 0.9
+_METRIC_POWER = 0.25
+_TOTAL_VARIANCE = 2.0
+_BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart share cache lines
+
+
+class Core:
+    """The state of an online agent: the arrays of ``qlearning``, and its cells.
+
+    Parameters
+    ----------
+    interface : Interface
+        Of the environment.
+    config : TwoTimescaleConfig
+        Settings of the agent.
+    partition : Partition
+        The cells.
+    rng : numpy.random.Generator
+        Decides on exploration.
+    """
+
+    step = staticmethod(ql.step)
+    update = staticmethod(ql.update)
+
+    def __init__(
+        self,
+        interface: Interface,
+        config: TwoTimescaleConfig,
+        partition: Partition,
+        rng: np.random.Generator,
+    ) -> None:
+        self.interface = interface
+        self.config = config
+        self.partition = partition
+        self.history: list[Level] = []
+        self._rng = rng
+        d = interface.n_features
+        capacity = partition.diagram.shape[0]
+        self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
+        self.vectors: FloatArray = np.zeros((ql.N_VECTORS, max(capacity, d, _BLOCK)))
+        self.settings = self.vectors[ql.SETTINGS]
+        rng.random(out=self.vectors[ql.UNIFORM])
+        self.clock: IntArray = np.zeros(ql.N_CLOCK, dtype=np.int64)
+        self._write_settings(config)
+        self.origin = self.vectors[ql.ORIGIN, :d]
+        self.metric: FloatArray | None = None
+        self.observations: FloatArray = np.zeros((1, _RING, d))
+        self.steps: FloatArray = np.zeros((1, _RING, 3))
+        self.clock[LAST_ROW] = -1
+        self.lanes = Lanes.of(1)
+        self._open()
+        self._point = self.vectors[ql.POINT, :d]
+
+    def _open(self) -> None:
+        """Let compiled code work on the present arrays."""
+        self.arrays = (
+            self.partition.diagram,
+            self.table,
+            self.clock,
+            self.vectors,
+            self.observations[0],
+            self.steps[0],
+        )
+
+    @property
+    def _has_trials(self) -> bool:
+        """Whether policies are tried: of several environments, if one can tell who succeeds."""
+        known = self.config.solved_return is not None and self.config.solved_episodes > 0
+        return known and self.n_lanes > 1
+
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once."""
+        return len(self.observations)
+
+    def set_lanes(self, count: int) -> None:
+        """Get ready to learn from so many environments at once, none of which has begun yet.
+
+        What the ring holds is kept as far as there is room.
+        """
+        kept = self._trial() if self.clock[ql.PHASE] == ql.FROZEN else None
+        self.trials = Trials(count, self.table.shape[1], self.interface.n_features, kept)
+        if self.n_lanes == 1:
+            self.lanes.clocks[0] = self.clock[: ql.N_OWN]
+        if count != self.n_lanes:
+            points, steps = self._ring()
+            rows = max(_RING // count, _LEAST_ROWS)
+            self.observations = np.zeros((count, rows, points.shape[1]))
+            self.steps = np.zeros((count, rows, 3))
+            self.lanes = Lanes.of(count)
+            self.table = np.concatenate([
+                self.table[: ql.TRACES], np.zeros((count, *self.table.shape[1:]))
+            ])  # fmt: skip
+            for lane, begin in enumerate(range(0, min(len(points), count * rows), rows)):
+                n = len(points[begin : begin + rows])
+                self.observations[lane, :n] = points[begin : begin + n]
+                self.steps[lane, :n] = steps[begin : begin + n]
+                if self.steps[lane, n - 1, MARK] == GOES_ON:
+                    self.steps[lane, n - 1] = -1.0, 0.0, CUT
+                self.lanes.clocks[lane, LAST_ROW] = n - 1
+            self.clock[LAST_ROW] = self.lanes.clocks[0, LAST_ROW]
+            self._open()
+
+    def leave_lanes(self) -> None:
+        """Go back to learning along one trajectory."""
+        if self.n_lanes > 1:
+            self.set_lanes(1)
+
+    def _write_settings(self, config: TwoTimescaleConfig) -> None:
+        for slot, value in (
+            (ql.DISCOUNT, config.discount),
+            (ql.TRACE_DECAY, config.trace_decay),
+            (ql.STEP_EXPONENT, config.step_exponent),
+            (ql.MIN_STEP_SIZE, config.min_step_size),
+            (ql.EXPLORATION, config.exploration),
+            (ql.EXPLORATION_DECAY, config.exploration_decay),
+            (ql.SOLVED_RETURN, np.inf if config.solved_return is None else config.solved_return),
+        ):
+            self.settings[slot] = value
+        for slot, count in (
+            (ql.N_CELLS, 1),
+            (ql.OBSERVE_EVERY, config.observe_every),
+            (ql.SOLVED_EPISODES, config.solved_episodes),
+            # Without a return that counts as solved nobody can tell that learning is stuck.
+            (ql.RESTART_AFTER, 0 if config.solved_return is None else config.restart_after),
+            (ql.WARMUP_STEPS, config.warmup_steps),
+            (ql.PHASE, ql.WARMUP),
+        ):
+            self.clock[slot] = count
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return int(self.clock[ql.N_CELLS])
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors in the observation's units, shape (n_cells, d)."""
+        return self.partition.codevectors + self.origin
+
+    @property
+    def epsilon(self) -> float:
+        """Present probability of a random action."""
+        phase = self.clock[ql.PHASE]
+        if phase != ql.LEARNING:
+            return 1.0 if phase == ql.WARMUP else 0.0
+        elapsed = float(self.clock[ql.STEPS_SINCE_START])
+        return self.config.exploration / (1.0 + elapsed / self.config.exploration_decay)
+
+    def start(self) -> None:
+        """Learn from nothing: first cells, Q = 0."""
+        self.partition.start(self._scaling())
+        self.table[:] = 0.0
+        self.clock[ql.PHASE] = ql.LEARNING
+        self.clock[ql.STREAK] = self.clock[ql.STEPS_SINCE_START] = 0
+        self.clock[ql.COUNTDOWN] = self.config.observe_every
+        self._take_over(None)
+
+    def begin_episode(self) -> None:
+        """Forget episodes that were not finished."""
+        self.settings[ql.EPISODE_RETURN] = 0.0
+        self.clock[ql.EPISODE_LENGTH] = 0
+        self.lanes.begin_episodes()
+        self.table[ql.TRACES :] = 0.0
+
+    def act(self, vector: npt.NDArray[Any]) -> int:
+        """Choose an action (from 0) for a flattened observation."""
+        while True:
+            code = ql.act(vector, *self.arrays)
+            if code >= 0:
+                return code
+            self.attend(-code, "observation")
+
+    def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
+        """Learn from a step of all environments and choose the next actions.
+
+        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
+        (return, length).
+        """
+        cells, matrix, schedule, som = self.partition.learner
+        n = len(step.rewards)
+        assert n == self.n_lanes  # else compiled code would write past the ends of arrays
+        actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
+        lane, learned = 0, False
+        while lane < n:
+            events, lane = step_lanes(
+                lane,
+                learned,
+                *step,
+                actions,
+                ended,
+                *self.trials.played,
+                *self.lanes,
+                cells,
+                matrix,
+                schedule,
+                som,
+                self.partition.diagram,
+                self.table,
+                self.clock,
+                self.vectors,
+                self.observations,
+                self.steps,
+            )
+            if events:
+                self.attend(events, BAD_STEP)
+                learned = True
+        if self._has_trials and self.clock[ql.PHASE] != ql.WARMUP:
+            self._judge(step, ended)
+        return actions, ended[ended[:, 1] > 0.0]
+
+    def _judge(self, step: VectorStep, ended: FloatArray) -> None:
+        """Keep the policies that solve their episodes, and hand out those of new episodes."""
+        for lane in ended[:, 1].nonzero()[0].tolist():
+            episode_return, length = ended[lane].tolist()
+            solved = episode_return >= self.settings[ql.SOLVED_RETURN]
+            if self.trials.note(lane, solved, int(length)):
+                self._rest_on(self.trials.keep_next())
+        begins = step.begins.nonzero()[0]
+        if len(begins):
+            trial = self.trials.kept or self._trial()
+            greedy = self.table[ql.VALUES, : self.n_cells].argmax(axis=1)
+            self.trials.begin(begins, trial, self.partition.diagram, greedy)
+
+    def _trial(self) -> Trial:
+        """Return the present policy."""
+        state = {name: np.array(array) for name, array in self.partition.state().items()}
+        return Trial(state, self.table[: ql.TRACES, : self.n_cells].copy())
+
+    def _rest_on(self, trial: Trial | None) -> None:
+        """Go back to an earlier policy and stop learning, or without one go on learning."""
+        self.clock[ql.STREAK] = 0
+        self.clock[ql.PHASE] = ql.LEARNING if trial is None else ql.FROZEN
+        if trial is not None:
+            self.partition.restore(trial.partition)
+            self.table[: ql.TRACES, : trial.table.shape[1]] = trial.table
+            self.table[ql.TRACES :] = 0.0
+            self._take_over(None)
+
+    def withdraw_choice(self) -> None:
+        """Give back the random number of the last choice."""
+        if self.clock[ql.PHASE] != ql.FROZEN:
+            self.clock[ql.NEXT_UNIFORM] -= 1
+
+    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
+        """Show the slow timescale the current point, if that is due, and choose an action.
+
+        Returns the action, or minus the events that are left.
+        """
+        if code != -ql.OBSERVE:
+            return code
+        cells, matrix, schedule, som = self.partition.learner
+        if schedule[KIND] != INTERPRETED:
+            return observe_and_act(vector, cells, matrix, schedule, som, *self.arrays)
+        self.attend(ql.OBSERVE, "")
+        return ql.act(vector, *self.arrays)
+
+    def attend(self, events: int, what: str) -> None:
+        """Do what compiled code could not.
+
+        Parameters
+        ----------
+        events : int
+            Bits of :mod:`oda_rl.agents.two_timescale.qlearning`.
+        what : str
+            What to name in the error if a value was bad.
+
+        Raises
+        ------
+        ValueError
+            If the shape of an observation was wrong, or it or the reward was not finite.
+        """
+        refuse(events, what, self.interface)
+        if events & ql.UNIFORMS:
+            self._rng.random(out=self.vectors[ql.UNIFORM])
+            self.clock[ql.NEXT_UNIFORM] = 0
+        if events & ql.WARM:
+            self._centre()
+        if events & (ql.WARM | ql.RESTART):
+            self.start()
+        elif events & ql.RESHAPE:
+            self._reshape()
+        elif events & ql.OBSERVE:
+            self._observe()
+
+    def _observe(self) -> None:
+        """Show the slow timescale the current point."""
+        diagram, learner = self.partition.diagram, self.partition.learner
+        if learner.schedule[KIND] == INTERPRETED:
+            before = diagram.copy()  # of the cells that the table is about
+            lineage = self.partition.observe(self._point)
+            if lineage is not None:
+                self._learn_metric(before)
+                self._carry(lineage)
+        else:
+            rows = (self.vectors[row] for row in (ql.POINT, ql.WEIGHTS, ql.GRADIENT))
+            if observe_compiled(diagram, *learner, self.n_cells, *rows):
+                self._reshape()
+
+    def _reshape(self) -> None:
+        """Learn the metric on the present cells, and let the partition reshape them."""
+        self._learn_metric(self.partition.diagram)
+        self._carry(self.partition.reshape())
+
+    def _carry(self, lineage: Lineage) -> None:
+        """Move the table along with the cells."""
+        ql.carry_table(self.table, lineage)
+        self.partition.rescale(self._scaling())
+        self._take_over(lineage)
+
+    def _centre(self) -> None:
+        """Make the mean of the points seen the origin."""
+        mean = self._ring()[0].mean(axis=0)
+        self.origin += mean
+        self.observations -= mean
+
+    def _ring(self) -> tuple[FloatArray, FloatArray]:
+        """Return points, shape (n, d), and steps of the ring, each environment's oldest first."""
+        last_rows = self.lanes.clocks[:, LAST_ROW] if self.n_lanes > 1 else [self.clock[LAST_ROW]]
+        points, steps = (
+            np.concatenate([
+                in_order(rows[lane], int(last), bool(self.steps[lane, -1, MARK] != UNUSED))
+                for lane, last in enumerate(last_rows)
+            ])
+            for rows in (self.observations, self.steps)
+        )  # fmt: skip
+        return points, steps
+
+    def _learn_metric(self, diagram: FloatArray) -> None:
+        """Average the metric with that of the present Q, on the transitions of the ring."""
+        if self.config.metric != "learned":
+            return
+        points, steps = self._ring()
+        cells = np.empty(len(points), dtype=np.int64)
+        assign_batch(diagram, self.n_cells, points, cells)
+        q = self.table[ql.VALUES, : self.n_cells]
+        greedy, targets = q.argmax(axis=1)[cells], np.empty(len(points))
+        decay = self.config.discount, _METRIC_TRACE_DECAY
+        watkins_targets(steps, q.max(axis=1)[cells], greedy, *decay, targets)
+        groups = cells * q.shape[1] + steps[:, ACTION].astype(np.int64)
+        groups[steps[:, MARK] != GOES_ON] = -1
+        scale = metric.scales(*metric.covariance(points))
+        outer = metric.gradient_outer_product(points, scale, groups, targets, q.size)
+        self.metric = metric.average(self.metric, outer)
+
+    def _take_over(self, lineage: Lineage | None) -> None:
+        self.clock[ql.N_CELLS] = self.partition.n_cells
+        if self.n_lanes > 1:
+            self._place_lanes()
+        self.clock[ql.LEARNER_ACTIVE] = self.partition.active
+        step, temperature = int(self.clock[ql.STEPS]), self.partition.temperature
+        self.history.append(Level(step, temperature, self.codevectors.copy(), lineage))
+
+    def _place_lanes(self) -> None:
+        """Find the cells, which are others now, that all environments are in."""
+        clocks = self.lanes.clocks
+        latest = (clocks[:, LAST_ROW] + clocks[:, FRESH]) % self.steps.shape[1]
+        points = self.observations[np.arange(self.n_lanes), latest]
+        cells = np.empty(self.n_lanes, dtype=np.int64)
+        assign_batch(self.partition.diagram, self.n_cells, points, cells)
+        clocks[:, ql.CELL] = cells
+
+    @property
+    def scale(self) -> FloatArray | None:
+        """Inverse standard deviations of the ring's points, shape (d,); None during random play."""
+        if self.clock[ql.PHASE] == ql.WARMUP:
+            return None
+        return metric.scales(*metric.covariance(self._ring()[0]))
+
+    @property
+    def mahalanobis(self) -> FloatArray | None:
+        """The metric that was given or learned, in the observation's units.
+
+        None at first, and for good if the cells rest before one has been learned.
+        """
+        scale = self.scale
+        never = self.config.metric == "learned" and not (
+            self.metric is not None or self.partition.active
+        )
+        if scale is None or never:
+            return None
+        if not isinstance(self.config.metric, str):
+            return np.array(self.config.metric)
+        matrix = np.eye(len(scale)) if self.metric is None else self.metric
+        return np.asarray(matrix * np.outer(scale, scale))
+
+    def _scaling(self) -> Scaling:
+        """Return the square root of the metric, scaled to a total variance of 2 in the ring."""
+        mean, covariance = metric.covariance(self._ring()[0])
+        scale = metric.scales(mean, covariance)
+        if not isinstance(self.config.metric, str):
+            transform = metric.root(np.array(self.config.metric), 0.5, 0.0)
+        elif self.metric is not None:
+            transform = metric.root(self.metric, _METRIC_POWER) * scale
+        else:
+            transform = np.diag(scale)
+        variance = float(np.trace(transform @ covariance @ transform.T))
+        if variance > 0.0:
+            transform = transform * np.sqrt(_TOTAL_VARIANCE / variance)
+        return Scaling(transform, self.origin, np.sqrt(covariance.diagonal()))
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all arrays that have to be saved, the history apart."""
+        return {
+            "table": self.table[:, : self.n_cells],
+            "vectors": self.vectors,
+            "clock": self.clock,
+            "observations": self.observations,
+            "steps": self.steps,
+            "lanes": self.lanes.clocks,
+            "metric": np.zeros((0, 0)) if self.metric is None else self.metric,
+            **{f"partition_{name}": array for name, array in self.partition.state().items()},
+        }
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what :meth:`state` returned."""
+        prefix = "partition_"
+        self.partition.restore(
+            {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+        )
+        self.set_lanes(len(arrays["lanes"]))
+        self.table[:, : arrays["table"].shape[1]] = arrays["table"]
+        self.lanes.clocks[:] = arrays["lanes"]
+        for name in ("vectors", "clock", "observations", "steps"):
+            getattr(self, name)[:] = arrays[name]
+        self.metric = arrays["metric"] if len(arrays["metric"]) else None

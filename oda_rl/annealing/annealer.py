@@ -1,0 +1,535 @@
+"""Online deterministic annealing of whole codebooks: at a temperature, and between two.
+
+The codebook of every class starts with one codevector. At each temperature it settles on samples
+(``codebook.learn``); then codevectors that have run together merge, idle ones are
+dropped, the level goes into the history, the temperature falls, and every codevector splits into a
+pair, which stays apart only if the temperature is below its cell's critical one.
+
+Everything is relative to the data's own scale: the mean divergence from the class mean.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.annealing import cells as annealing
+from oda_rl.annealing import codebook
+from oda_rl.annealing.refinement import ward_merge
+from oda_rl.annealing.sampling import Distribution
+from oda_rl.divergences import CALLED, QUADRATIC, TINY, Divergence
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+LEVEL_SAMPLES = 100  # at least, at each temperature
+PROBE = 500  # samples that the accuracy of a level is measured on
+_OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
+_SHIFT = 0.1  # of a split, in square roots of the temperature
+_MERGE = 0.3  # pairs closer than this many temperatures are one
+_MIN_MASS = 1e-5
+_FROZEN_COOLING = 0.5
+_FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperature it was filled at
+_LEVELS_FOR_A_CLASS = 5  # that appears when annealing has ended
+_WIDTH = 8  # numbers in a cache line
+_LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When the annealing cools and when it ends."""
+
+    max_codevectors: int
+    """As many as there may be, over all classes."""
+    min_temperature: float
+    """Relative to the mean divergence of the data from their class means."""
+    cooling: float
+    """Factor of the temperature from one level to the next."""
+    samples_per_codevector: float
+    """Samples of a level for each codevector."""
+    max_samples: float
+    """Annealing ends when this many have been seen."""
+    target_distortion: float
+    """Annealing ends when a level's mean divergence is at most this."""
+    target_error: float
+    """Annealing ends when a level's accuracy is at least one minus this."""
+    ends_full: bool
+    """Whether annealing ends when the codebook is full, and is not cooled on."""
+    forgetting: float
+    """Least share of the way to a sample of its own that a codevector goes."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """The codebook as it was when a temperature level ended."""
+
+    temperature: float
+    """Temperature of the level, in units of the divergence."""
+    distortion: float
+    """Mean divergence of the level's samples from the nearest codevector of their class, each
+    measured before the sample was learned from."""
+    n_samples_seen: int
+    """Samples learned from until then."""
+    codevectors: FloatArray
+    """Shape (K, d), in the units of the data."""
+    averages: FloatArray
+    """Shape (K, q): averages of what came along with the features."""
+    weights: FloatArray
+    """Shape (K,): the share of the data that each stands for."""
+    labels: IntArray
+    """Shape (K,): the class of each, as an index."""
+    lineage: FloatArray | None
+    """Shape (K, K of the level before): by which shares each comes from the ones before; None for
+    the first level."""
+    accuracy: float | None = None
+    """Share of recent samples whose nearest codevector is of their class; None with one class."""
+
+    @property
+    def n_clusters(self) -> int:
+        """Number K of codevectors."""
+        return len(self.codevectors)
+
+    @property
+    def step(self) -> int:
+        """The samples seen, by the name that the figures know."""
+        return self.n_samples_seen
+
+
+# Columns (more than codevectors), gradients, offsets, masses, starts: what the kernel works on.
+Working = tuple[FloatArray, FloatArray, FloatArray, FloatArray, npt.NDArray[np.uint64]]
+# Owners, centres, radii: which segments of the codebook a sample has to do with.
+Balls = tuple[npt.NDArray[np.uint64], FloatArray, FloatArray]
+
+
+class Codebook(NamedTuple):
+    """What predictions are made with; codevectors in the divergence's own coordinates."""
+
+    codevectors: FloatArray
+    """Shape (K, d + q)."""
+    weights: FloatArray
+    """Shape (K,): the share of the data that each stands for."""
+    labels: IntArray
+    """Shape (K,): the class of each, as an index, rising."""
+
+
+class Annealer:
+    """A codebook, its temperature and its history.
+
+    Points go in and codevectors come out in the divergence's own coordinates
+    (:meth:`oda_rl.divergences.Divergence.embed`), but for those in the history.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        When to cool and when to stop.
+    divergence : Divergence
+        How far a point is from a codevector.
+    n_features : int
+        The first d components of a point; it may have more, which are averaged along.
+    rng : numpy.random.Generator
+        Draws the shifts of the splits.
+
+    Attributes
+    ----------
+    codevectors : ndarray, shape (K, d + q)
+        Class after class.
+    masses : ndarray, shape (K,)
+        Those of one class sum to 1.
+    labels : ndarray, shape (K,)
+        Classes as indices, rising.
+    class_weights : ndarray, shape (C,)
+        Weight of the samples seen of each class.
+    temperature : float
+        Of the current level.
+    active : bool
+        Whether the annealing goes on; what comes after only moves codevectors.
+    probe : (ndarray, ndarray) or None
+        Points and their classes that the accuracy of a level is measured on.
+    history : list of Level
+        One for each temperature level that has ended.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        divergence: Divergence,
+        n_features: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.schedule, self.divergence, self._rng = schedule, divergence, rng
+        self.n_features = n_features
+        self.history: list[Level] = []
+        self.n_samples_seen = 0
+        self.active = True
+        self.probe: tuple[FloatArray, IntArray] | None = None
+        self._frozen_at = np.inf  # the temperature at which the codebook was full
+        self._level_samples = 0
+        self._working: Working
+        self._balls: Balls
+        self._segments: IntArray
+        self._scales: FloatArray
+        self._clocks: FloatArray
+        self._stats: FloatArray
+        self._parents: FloatArray
+        self._opened: tuple[FloatArray, FloatArray]
+        self._viewed: npt.NDArray[np.bool_] | None = None
+
+    def begin(
+        self,
+        points: FloatArray,
+        classes: IntArray,
+        weights: FloatArray,
+        *,
+        class_weights: FloatArray | None = None,
+        init: FloatArray | None = None,
+    ) -> None:
+        """Start with the mean of each class of these points, or with codevectors ``init``.
+
+        The points give the scale; they are not learned from again. ``init``, shape (K, d), with K
+        a multiple of the number of classes, is dealt out to the classes in equal parts.
+        """
+        n_classes, d = int(classes.max()) + 1, self.n_features
+        totals = np.bincount(classes, weights)
+        sums = [np.bincount(classes, weights * column) for column in points.T]
+        means = np.column_stack(sums) / totals[:, None]
+        self.class_weights = totals if class_weights is None else class_weights.copy()
+        self._scales = np.ones(n_classes)
+        spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
+        spreads = np.bincount(classes, weights * spread) / totals
+        self.scale = float(spreads @ self.class_weights / self.class_weights.sum())
+        self.temperature = 2.0 * float(spreads.max())
+        self.n_samples_seen = len(points)
+        per_class = 1 if init is None else len(init) // n_classes
+        self.labels = np.repeat(np.arange(n_classes), per_class)
+        self.codevectors = means[self.labels]
+        if init is not None:
+            self.codevectors[:, :d] = init
+        self.masses = np.full(len(self.labels), 1.0 / per_class)
+        self._parents = np.zeros((len(self.labels), 0))
+        accuracy = self._accuracy()
+        self._record(self.scale, accuracy)
+        self.active = self.temperature > 0.0 and not self._is_over(self.scale, accuracy)
+        if self.active and init is None:
+            self._split()
+        self._open()
+
+    def _add_class(self, point: FloatArray) -> None:
+        """Give a class that has not been seen before a codevector of its own.
+
+        If annealing has ended it goes on from a few levels before, so that the class may split;
+        not if there are as many codevectors as there may be.
+        """
+        self.gather()
+        self.codevectors = np.concatenate([self.codevectors, point[None]])
+        self.masses = np.append(self.masses, 1.0)
+        self.labels = np.append(self.labels, len(self.class_weights))
+        self.class_weights = np.append(self.class_weights, 0.0)
+        self._scales = np.append(self._scales, 1.0)
+        self._parents = np.concatenate([self._parents, np.zeros((1, self._parents.shape[1]))])
+        clocks = np.append(self._clocks, 0.0)
+        self._arrange()
+        self._scatter()
+        self._opened, self._viewed = (self.codevectors, self.weights()), None
+        self._clocks = clocks
+        if not self.active and not np.isfinite(self._frozen_at) and self.temperature > 0.0:
+            self.active = True
+            self.temperature *= self.schedule.cooling**-_LEVELS_FOR_A_CLASS
+
+    def observe(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
+        """Learn from a stream, in its order; the same in blocks of any size.
+
+        Classes that have not been seen before are numbered on in the order of their appearance.
+        """
+        known = len(self.class_weights)
+        if classes.max(initial=-1) >= known:
+            at = int(np.argmax(classes >= known))
+            if at > 0:
+                self.observe(points[:at], classes[:at], weights[:at])
+            self._add_class(points[at])
+            self.observe(points[at:], classes[at:], weights[at:])
+            return
+        self.class_weights += np.bincount(classes, weights, minlength=len(self.class_weights))
+        at = 0
+        while at < len(points):
+            taken = self.room if self.active else len(points)
+            block = slice(at, at + taken)
+            self._remember(points[block], classes[block])
+            self._learn(points[block], classes[block], weights[block])
+            at += taken
+            if self.active and self.room <= 0:
+                self._end_level()
+
+    def anneal(self, data: Distribution) -> None:
+        """Learn from data, drawn class by class, until the schedule says that it is enough."""
+        while self.active:
+            remaining = self.schedule.max_samples - self.n_samples_seen
+            for c, size in enumerate(np.bincount(self.labels)):
+                wanted = self.schedule.samples_per_codevector * size
+                wanted = max(wanted, LEVEL_SAMPLES / data.n_classes)
+                rows = data.draw(c, int(min(np.ceil(wanted), max(remaining, 0.0))))
+                remaining -= len(rows)
+                self._learn(data.points[rows], data.classes[rows], np.ones(len(rows)))
+            self._end_level()
+
+    def reopen(self) -> None:
+        """Let the kernel's arrays be one with the rest again after they were read from a file."""
+        columns, gradients, offsets, _, starts = self._working
+        self._working = columns, gradients, offsets, self.masses, starts
+
+    def replace(self, codevectors: FloatArray, masses: FloatArray) -> None:
+        """Go on with other codevectors of the same classes."""
+        self.codevectors, self.masses = codevectors, masses
+        self._scales = np.ones(len(self.class_weights))
+        self._open()
+
+    def return_to(self, i: int) -> None:
+        """Go back to where the codebook stood when level ``i`` of its history ended.
+
+        Annealing will go on from there if there was more to come.
+        """
+        level = self.history[i]
+        self.history = self.history[: i + 1]
+        own = self.divergence.embed(level.codevectors)
+        self.codevectors = np.concatenate([own, level.averages], axis=1)
+        self.labels = level.labels.copy()
+        self.class_weights = np.bincount(level.labels, level.weights) * self.class_weights.sum()
+        self._scales = np.ones(len(self.class_weights))
+        self.masses = level.weights / np.bincount(level.labels, level.weights)[level.labels]
+        self.temperature, self.n_samples_seen = level.temperature, level.n_samples_seen
+        self._parents = np.eye(len(self.labels))
+        if self.temperature > self._frozen_at:
+            self._frozen_at = np.inf
+        self.active = not self._is_over(level.distortion, level.accuracy)
+        self._open()
+
+    def weights(self) -> FloatArray:
+        """Share of the data that each codevector stands for, shape (K,)."""
+        priors = self.class_weights / self.class_weights.sum()
+        return np.asarray(self.masses * (priors * self._scales)[self.labels])
+
+    def view(self, limit: int | None) -> Codebook:
+        """Return the codebook as it is, merged down to at most ``limit`` codevectors.
+
+        In the middle of a level there may be more: pairs that have yet to show whether they stay.
+        """
+        self.gather()
+        if limit is None or len(self.labels) <= limit:
+            return Codebook(self.codevectors, self.weights(), self.labels)
+        if self._viewed is None:  # which ones merge was decided when the level began
+            self._viewed = self._cheapest_merges(limit, *self._opened) > 0.0
+        weights = self._viewed * self.weights()
+        totals = weights.sum(axis=1)
+        labels = self.labels[self._viewed.argmax(axis=1)]
+        merged = weights @ self.codevectors / np.maximum(totals, TINY)[:, None]
+        return Codebook(merged, totals, labels)
+
+    def distortion(self) -> float:
+        """Mean divergence of the current level's samples, or of the last level if it has none."""
+        if self._stats[codebook.WEIGHT] == 0.0:
+            return self.history[-1].distortion
+        return float(self._stats[codebook.DISTORTION] / self._stats[codebook.WEIGHT])
+
+    def reduce_to(self, n_codevectors: int) -> None:
+        """Merge, the cheapest pair of one class first, until so many are left."""
+        if len(self.labels) > n_codevectors:
+            self._merge_down(n_codevectors)
+            self._open()
+
+    def _learn(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
+        divergence, d = self.divergence, self.n_features
+        if divergence.kernel == QUADRATIC:
+            potentials = np.zeros(len(points))
+        else:
+            potentials = divergence.potential(points[:, :d])
+        sample = d, points, classes, weights, potentials
+        clock = self._scales, self._clocks, self._stats
+        heat = self.temperature, self.schedule.forgetting
+        if divergence.kernel == CALLED:
+            codebook.learn_called(divergence, *sample, *self._working, *clock, *heat)
+        else:
+            columns, gradients, offsets, masses, starts = self._working
+            quadratic = divergence.kernel == QUADRATIC
+            diagram = None if quadratic else (divergence.kernel, gradients, offsets)
+            owners, centres, radii = self._balls
+            n_segments = len(starts) - 1
+            several = n_segments >= len(owners)  # for some class
+            shares, visited = np.empty(len(self.labels)), np.empty(n_segments, dtype=np.uint64)
+            codebook.learn(
+                *sample, columns, diagram, masses, starts, owners,
+                (centres, radii, np.empty(n_segments)) if several else None, *clock, *heat,
+                shares, visited,
+            )  # fmt: skip
+        self._level_samples += len(points)
+        self.n_samples_seen += len(points)
+
+    def _remember(self, points: FloatArray, classes: IntArray) -> None:
+        """Keep the latest samples to measure the accuracy on."""
+        if self.probe is not None:
+            points = np.concatenate([self.probe[0], points[-PROBE:]])[-PROBE:]
+            self.probe = points, np.concatenate([self.probe[1], classes[-PROBE:]])[-PROBE:]
+
+    def _accuracy(self) -> float | None:
+        if self.probe is None or len(self.class_weights) < 2:
+            return None
+        points, classes = self.probe
+        d = self.n_features
+        nearest = self.divergence.between(points[:, :d], self.codevectors[:, :d]).argmin(axis=1)
+        return float((self.labels[nearest] == classes).mean())
+
+    @property
+    def room(self) -> int:
+        """How many samples the temperature level still takes."""
+        wanted = self.schedule.samples_per_codevector * len(self.labels)
+        left = np.ceil(max(wanted, LEVEL_SAMPLES)) - self._level_samples
+        return int(min(left, max(self.schedule.max_samples - self.n_samples_seen, 0)))
+
+    def _end_level(self) -> None:
+        distortion = self.distortion()
+        self.gather()
+        self.masses = self.masses * self._scales[self.labels]
+        self._scales = np.ones(len(self.class_weights))
+        frozen = np.isfinite(self._frozen_at)
+        limit = self.schedule.max_codevectors
+        if not frozen:
+            self._merge_close()
+            if len(self.labels) >= _OVERGROWTH * limit:
+                distortion += self._merge_down(limit)
+                self._frozen_at = self.temperature
+        accuracy = self._accuracy()
+        self.active = not self._is_over(distortion, accuracy)
+        if not self.active and len(self.labels) > limit:
+            distortion += self._merge_down(limit)
+            accuracy = self._accuracy()
+        self._record(distortion, accuracy)
+        if self.active:
+            self.temperature *= _FROZEN_COOLING if frozen else self.schedule.cooling
+            if np.isfinite(self._frozen_at):
+                self._parents = np.eye(len(self.labels))
+            else:
+                self._split()
+        self._open()
+
+    def _is_over(self, distortion: float, accuracy: float | None) -> bool:
+        schedule = self.schedule
+        least = max(schedule.min_temperature, _LEAST) * self.scale
+        if np.isfinite(self._frozen_at):
+            least = max(least, _FROZEN_RANGE * self._frozen_at)
+        return (
+            self.temperature <= least
+            or distortion <= max(schedule.target_distortion, _LEAST * self.scale)
+            or self.n_samples_seen >= schedule.max_samples
+            or (schedule.ends_full and np.isfinite(self._frozen_at))
+            or (accuracy is not None and 1.0 - accuracy <= schedule.target_error)
+        )
+
+    def _merge_close(self) -> None:
+        alive = self.masses >= _MIN_MASS
+        for c in range(len(self.class_weights)):
+            members = np.flatnonzero(self.labels == c)
+            alive[members[self.masses[members].argmax()]] = True
+        own = self.codevectors[:, : self.n_features]
+        close = self.divergence.between(own, own)
+        near = np.minimum(close, close.T) < _MERGE * self.temperature
+        near &= self.labels[:, None] == self.labels
+        cells = np.column_stack([self.masses, self.codevectors])
+        self._follow(annealing.merge(cells, len(cells), alive, near), cells)
+
+    def _cheapest_merges(
+        self, n_codevectors: int, codevectors: FloatArray, weights: FloatArray
+    ) -> FloatArray:
+        """Lineage of the merges that leave ``n_codevectors``, or one for each class."""
+        n_codevectors = max(n_codevectors, len(self.class_weights))
+        flat = self.divergence.flat(codevectors[:, : self.n_features])
+        return ward_merge(flat, np.maximum(weights, TINY), self.labels, n_codevectors)
+
+    def _merge_down(self, n_codevectors: int) -> float:
+        """Merge; return by how much that raises the distortion."""
+        lineage = self._cheapest_merges(n_codevectors, self.codevectors, self.weights())
+        shares = lineage / lineage.sum(axis=1, keepdims=True)
+        masses = (lineage > 0.0) @ self.masses
+        before, merged = self.codevectors, shares @ self.codevectors
+        self._follow(lineage, np.column_stack([masses, merged]))
+        into, d = lineage.argmax(axis=0), self.n_features
+        return float(lineage.sum(axis=0) @ self.divergence.rowwise(before[:, :d], merged[into, :d]))
+
+    def _follow(self, lineage: FloatArray, cells: FloatArray) -> None:
+        """Take over merged cells; every row of the lineage is of one class."""
+        n = len(lineage)
+        self.masses, self.codevectors = cells[:n, 0].copy(), cells[:n, 1:].copy()
+        self.labels = self.labels[lineage.argmax(axis=1)]
+        self._parents = lineage @ self._parents / lineage.sum(axis=1, keepdims=True)
+        totals = np.bincount(self.labels, self.masses)
+        self.masses /= totals[self.labels]
+
+    def _split(self) -> None:
+        shifts = np.zeros_like(self.codevectors)
+        shifts[:, : self.n_features] = self.divergence.shifts(
+            self.codevectors[:, : self.n_features], _SHIFT**2 * self.temperature, self._rng
+        )
+        n = len(self.labels)
+        cells = np.column_stack([self.masses, self.codevectors])
+        cells = np.concatenate([cells, np.zeros_like(cells)])
+        annealing.split(cells, n, shifts)
+        order = np.argsort(np.tile(self.labels, 2), kind="stable")
+        self.labels = np.tile(self.labels, 2)[order]
+        self.masses, self.codevectors = cells[order, 0], cells[order, 1:]
+        self._parents = np.tile(np.eye(n), (2, 1))[order]
+
+    def _open(self) -> None:
+        """Begin a temperature level."""
+        self._arrange()
+        self._scatter()
+        self._opened, self._viewed = (self.codevectors, self.weights()), None
+        self._clocks = np.zeros(len(self.class_weights))
+        self._stats = np.zeros(2)
+        self._level_samples = 0
+
+    def _arrange(self) -> None:
+        """Put neighbours side by side, so that the kernel can pass over those far away."""
+        own = self.codevectors[:, : self.n_features]
+        self._segments = self.labels
+        if self.divergence.kernel == QUADRATIC and len(self.class_weights) == 1:
+            self._segments = codebook.segments(own)
+            order = np.argsort(self._segments, kind="stable")
+            self._segments = self._segments[order]
+            self.codevectors, self.masses = self.codevectors[order], self.masses[order]
+            self._parents = self._parents[order]
+
+    def _scatter(self) -> None:
+        """Lay the codebook out for the kernel."""
+        n, n_rows = self.codevectors.shape
+        columns = np.zeros((n_rows, -(-n // _WIDTH) * _WIDTH))  # rows that begin alike in memory
+        columns[:, :n] = self.codevectors.T
+        gradients, offsets = np.zeros((0, 0)), np.zeros(0)
+        if self.divergence.kernel != QUADRATIC:
+            rows = self.divergence.diagram(self.codevectors[:, : self.n_features])
+            gradients, offsets = np.ascontiguousarray(rows[:, 1:].T), rows[:, 0].copy()
+        n_classes, n_segments = len(self.class_weights), int(self._segments[-1]) + 1
+        starts = np.searchsorted(self._segments, np.arange(n_segments + 1))
+        self._working = columns, gradients, offsets, self.masses, starts.astype(np.uint64)
+        owners = np.arange(n_classes + 1) if n_classes > 1 else np.array([0, n_segments])
+        own = self.codevectors[:, : self.n_features]
+        centres = np.add.reduceat(own, starts[:-1]) / np.diff(starts)[:, None]
+        gaps = np.sqrt(((own - centres[self._segments]) ** 2).sum(axis=1))
+        radii = np.maximum.reduceat(gaps, starts[:-1])
+        self._balls = owners.astype(np.uint64), np.ascontiguousarray(centres.T), radii
+
+    def gather(self) -> None:
+        """Bring ``codevectors`` up to date with what the kernel has learned."""
+        self.codevectors = np.ascontiguousarray(self._working[0][:, : len(self.labels)].T)
+
+    def _record(self, distortion: float, accuracy: float | None) -> None:
+        self.history.append(
+            Level(
+                temperature=self.temperature,
+                distortion=float(distortion),
+                n_samples_seen=self.n_samples_seen,
+                codevectors=self.divergence.restore(self.codevectors[:, : self.n_features]),
+                averages=self.codevectors[:, self.n_features :].copy(),
+                weights=self.weights(),
+                labels=self.labels.copy(),
+                lineage=self._parents.copy() if self.history else None,
+                accuracy=accuracy,
+            )
+        )

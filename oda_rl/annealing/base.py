@@ -1,0 +1,392 @@
+"""What the annealing estimators share: validation, streams, earlier levels, files."""
+
+import copy
+import os
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Self, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from oda_rl import divergences
+from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer, Codebook, Level, Schedule
+from oda_rl.annealing.density import log_density
+from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.sampling import Distribution
+from oda_rl.divergences import NAMED, Divergence
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_FIRST_LOOK = 500  # samples of each class that give the scale, in fit
+_CHUNK = 4096
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Parameters are checked against _parameter_constraints before the method runs.
+validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=True))
+
+_STORED: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (Annealer, Codebook, Level, Schedule, divergences.Mahalanobis, *NAMED.values())
+}
+
+
+class Pace(NamedTuple):
+    """How fast to cool."""
+
+    cooling: float
+    samples: int
+
+
+SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
+
+
+def chunks(n: int) -> list[slice]:
+    """Slices of at most 4096 rows that make up n."""
+    return [slice(begin, begin + _CHUNK) for begin in range(0, n, _CHUNK)]
+
+
+def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:  # noqa: N803
+    """Return X as float64, shape (n, d), or raise scikit-learn's exceptions."""
+    return np.asarray(validate_data(estimator, X, reset=reset, dtype=np.float64, order="C"))
+
+
+def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
+    """Return the weights of points, shape (n,); ones if there are none."""
+    weights = _check_sample_weight(
+        sample_weight, points, dtype=np.float64, ensure_non_negative=True
+    )
+    if not (weights > 0.0).any():
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    return np.asarray(weights)
+
+
+class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Common part of the estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's way
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "divergence": [StrOptions(set(NAMED)), Divergence],
+        "min_temperature": [Interval(Real, 0, 1, closed="left")],
+        "max_samples": [Interval(Integral, 1, None, closed="left"), None],
+        "cooling": [Interval(Real, 0, 1, closed="neither")],
+        "samples_per_cluster": [Interval(Integral, 1, None, closed="left")],
+        "forgetting": [Interval(Real, 0, 1, closed="both")],
+        "init": ["array-like", None],
+        "random_state": ["random_state"],
+    }
+
+    n_clusters: Any
+    divergence: str | Divergence
+    min_temperature: float
+    max_samples: int | None
+    cooling: Any
+    samples_per_cluster: Any
+    forgetting: float
+    init: npt.ArrayLike | None
+    random_state: Any
+    _annealer: Annealer
+    _codebook: Codebook
+    _low: FloatArray
+    _high: FloatArray
+    _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None
+
+    @property
+    def cluster_centers_(self) -> FloatArray:
+        """The codevectors, by the name that KMeans gives them."""
+        return self.codevectors_
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.codevectors_)
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+        """Divergences of points from the codevectors.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n, K)
+        """
+        points = self._embedded(X)
+        return self._annealer.divergence.between(points, self._own())
+
+    def score_samples(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+        """Log-density of the histogram over the cells: each one's mass by its volume.
+
+        Volumes are those inside the box of the data seen; outside it the density is 0. The estimate
+        is consistent as the cells become many and small.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+
+        Raises
+        ------
+        ValueError
+            If more than 12 features vary: nothing measures volumes there.
+        """
+        self._embedded(X)
+        points = self._checked(X, reset=False)
+        divergence, own = self._annealer.divergence, self._own()
+
+        def assign(points: FloatArray) -> IntArray:
+            return self._nearest(divergence.embed(points), own)
+
+        return log_density(points, assign, self.weights_, self._low, self._high)
+
+    def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
+        """Return the model as it was when a temperature level ended, without refitting.
+
+        What came after annealing (refinement, fine-tuning) is not in it. It can be trained on with
+        ``partial_fit``, and goes on annealing from there.
+
+        Parameters
+        ----------
+        level : int, optional
+            Index into ``history_``.
+        n_clusters : int, optional
+            Instead: the last level with at most so many codevectors.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of the two is given, or there is no such level.
+        """
+        check_is_fitted(self)
+        if (level is None) == (n_clusters is None):
+            raise ValueError("give either level or n_clusters")
+        if n_clusters is not None:
+            sizes = np.array([entry.n_clusters for entry in self.history_])
+            fitting = np.flatnonzero(sizes <= n_clusters)
+            if len(fitting) == 0:
+                raise ValueError(f"n_clusters must be at least {sizes.min()}, got {n_clusters}")
+            level = int(fitting[-1])
+        if not -len(self.history_) <= level < len(self.history_):  # type: ignore[operator]
+            raise ValueError(f"level must be below {len(self.history_)}, got {level}")
+        model = copy.copy(self)
+        model._annealer = copy.deepcopy(self._annealer)
+        model._annealer.return_to(range(len(self.history_))[level])  # type: ignore[index]
+        model._publish()
+        model._step_back()
+        for name in {"labels_", "inertia_"} & set(vars(model)):
+            delattr(model, name)
+        return model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file of arrays and JSON; nothing is pickled.
+
+        Raises
+        ------
+        TypeError
+            If a parameter is code, as a Bregman divergence of one's own is.
+        """
+        save_estimator(path, self, _STORED)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote; it goes on learning as the saved one would have.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is damaged, or of something else.
+        """
+        model = load_estimator(path, cls, _STORED)
+        if hasattr(model, "_annealer"):
+            model._annealer.reopen()
+        return model  # type: ignore[no-any-return]
+
+    # What a subclass may have to say.
+
+    def _target_distortion(self) -> float:
+        return 0.0
+
+    def _target_error(self) -> float:
+        return -1.0
+
+    def _step_back(self) -> None:
+        """Bring what a subclass has learned besides to the level that was returned to."""
+
+    def _pace(self, refined: bool) -> Pace:
+        return Pace(float(self.cooling), int(self.samples_per_cluster))
+
+    def _max_codevectors(self, n_classes: int) -> int:
+        return max(int(self.n_clusters), n_classes)
+
+    def _publish(self, limit: int | None = None) -> None:
+        """Set the public attributes from the annealer's state."""
+        current = self._annealer
+        self._codebook = current.view(limit)
+        self.codevectors_ = current.divergence.restore(self._own())
+        self.weights_ = self._codebook.weights
+        self.temperature_ = current.temperature
+        self.history_ = list(current.history)
+        self.n_samples_seen_ = current.n_samples_seen
+
+    # Validation.
+
+    def _checked(self, X: Any, *, reset: bool) -> FloatArray:  # noqa: N803
+        return checked_points(self, X, reset=reset)
+
+    def _embedded(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return points for a fitted model, in the divergence's coordinates."""
+        check_is_fitted(self)
+        points = self._checked(X, reset=False)
+        divergence = self._annealer.divergence
+        divergence.check(points)
+        return divergence.embed(points)
+
+    def _checked_init(self, divergence: Divergence, n_classes: int) -> FloatArray | None:
+        if self.init is None:
+            return None
+        init = np.array(self.init, dtype=np.float64)
+        if init.ndim != 2 or init.shape[1] != self.n_features_in_ or len(init) % n_classes:
+            raise ValueError(
+                f"init must have shape (k, {self.n_features_in_}) with k a multiple of "
+                f"{n_classes}, got {init.shape}"
+            )
+        if not np.isfinite(init).all():
+            raise ValueError("init must be finite, got NaN or infinity")
+        divergence.check(init)
+        return divergence.embed(init)
+
+    # The codebook.
+
+    def _own(self) -> FloatArray:
+        """Codevectors in the divergence's coordinates, shape (K, d)."""
+        return self._codebook.codevectors[:, : self.n_features_in_]
+
+    def _nearest(self, points: FloatArray, codevectors: FloatArray) -> IntArray:
+        """Nearest codevector of embedded points, shape (n,)."""
+        between = self._annealer.divergence.between
+        nearest = [
+            between(points[rows], codevectors).argmin(axis=1) for rows in chunks(len(points))
+        ]
+        return np.concatenate(nearest)
+
+    # Learning.
+
+    def _new_annealer(self, n_classes: int, seed: int, refined: bool = False) -> Annealer:
+        """Make an annealer; where its codebook is refined afterwards, it ends when that is full."""
+        pace = self._pace(refined)
+        schedule = Schedule(
+            max_codevectors=self._max_codevectors(n_classes),
+            min_temperature=float(self.min_temperature),
+            cooling=pace.cooling,
+            samples_per_codevector=pace.samples,
+            max_samples=np.inf if self.max_samples is None else int(self.max_samples),
+            target_distortion=self._target_distortion(),
+            target_error=self._target_error(),
+            ends_full=refined,
+            forgetting=float(self.forgetting),
+        )
+        divergence = divergences.resolve(self.divergence)
+        return Annealer(schedule, divergence, self.n_features_in_, np.random.default_rng(seed))
+
+    def _embed_all(self, divergence: Divergence, points: FloatArray) -> FloatArray:
+        """Embed the features of points that may have more than those."""
+        d = self.n_features_in_
+        divergence.check(points[:, :d])
+        return np.concatenate([divergence.embed(points[:, :d]), points[:, d:]], axis=1)
+
+    def _anneal(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, *, refined: bool = False
+    ) -> Distribution:
+        """Anneal a new codebook on points, shape (n, d + q), drawn again and again."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        shown = weights > 0.0
+        points, classes, weights = points[shown], classes[shown], weights[shown]
+        n_classes = int(classes.max()) + 1
+        current = self._new_annealer(n_classes, seed, refined)
+        embedded = self._embed_all(current.divergence, points)
+        rng = np.random.default_rng([seed, 1])
+        data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
+        room = data.max_draw(_FIRST_LOOK, self.max_samples)
+        rows = np.concatenate([data.draw(c, n) for c, n in enumerate(room)])
+        if n_classes > 1:
+            probe = data.spread(PROBE)
+            current.probe = data.points[probe], data.classes[probe]
+        current.begin(
+            data.points[rows],
+            data.classes[rows],
+            np.ones(len(rows)),
+            class_weights=data.class_weights,
+            init=self._checked_init(current.divergence, n_classes),
+        )
+        current.anneal(data)
+        current.gather()
+        self._annealer, self._waiting = current, None
+        self._low = self._high = points[0, : self.n_features_in_]
+        self._see(points)
+        return data
+
+    def _see(self, points: FloatArray) -> None:
+        """Remember the box of the data."""
+        d = self.n_features_in_
+        low, high = points[:, :d].min(axis=0), points[:, :d].max(axis=0)
+        if hasattr(self, "_low"):
+            low, high = np.minimum(low, self._low), np.maximum(high, self._high)
+        self._low, self._high = low, high
+
+    def _stream(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, labelled: bool
+    ) -> None:
+        """Learn from points, shape (n, d + q), in their order, each once.
+
+        The first 100 are kept until there are so many: they give the scale.
+        """
+        if not hasattr(self, "_annealer"):
+            self._stream_seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._waiting = []
+        shown = weights > 0.0
+        points, classes, weights = points[shown], classes[shown], weights[shown]
+        if len(points) == 0 and hasattr(self, "_annealer"):
+            return
+        self._see(points)
+        if self._waiting is not None:
+            waiting = sum(len(block[0]) for block in self._waiting)
+            first, rest = slice(LEVEL_SAMPLES - waiting), slice(LEVEL_SAMPLES - waiting, None)
+            self._waiting.append((points[first], classes[first], weights[first]))
+            self._begin_stream(labelled)
+            if waiting + len(points) >= LEVEL_SAMPLES:
+                self._waiting = None
+            points, classes, weights = points[rest], classes[rest], weights[rest]
+        if len(points) > 0:
+            embedded = self._embed_all(self._annealer.divergence, points)
+            self._annealer.observe(embedded, classes, weights)
+        self._annealer.gather()
+
+    def _begin_stream(self, labelled: bool) -> None:
+        """Start anew from the first samples."""
+        columns = zip(*self._waiting, strict=True)  # type: ignore[misc]
+        points, classes, weights = (np.concatenate(column) for column in columns)
+        n_classes = int(classes.max()) + 1
+        current = self._new_annealer(n_classes, self._stream_seed)
+        embedded = self._embed_all(current.divergence, points)
+        if labelled:
+            current.probe = embedded, classes
+        init = self._checked_init(current.divergence, n_classes)
+        current.begin(embedded, classes, weights, init=init)
+        self._annealer = current

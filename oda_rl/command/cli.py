@@ -1,0 +1,389 @@
+"""The oda-rl command: train, evaluate, plot, explain, export, compare, warm."""
+
+import gc
+import io
+import re
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import tyro
+from rich.console import Console
+from rich.measure import Measurement
+
+from oda_rl.agents import (
+    CodevectorAgent,
+    FittedQAgent,
+    FittedQConfig,
+    TwoTimescaleAgent,
+    TwoTimescaleConfig,
+    export_policy,
+    load_agent,
+)
+from oda_rl.agents.base import Agent
+from oda_rl.agents.policies.explaining import overview
+from oda_rl.agents.policies.export import default_file
+from oda_rl.command.report import (
+    evaluation_line,
+    metric_table,
+    policy_remarks,
+    policy_table,
+    save_figure,
+    summary,
+    write_figures,
+)
+
+_EVALUATION_EPISODES = 100
+_INTERRUPTED = 130  # what shells report for Ctrl-C
+
+
+@dataclass(frozen=True)
+class TrainFitted:
+    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
+
+    env_id: str = "CartPole-v1"
+    """Gymnasium id of the environment; 'module:id' imports a module first."""
+
+    algo: Literal["fitted", "two-timescale"] = "fitted"
+    """fitted: refits cells and values to all transitions, and solves most. two-timescale: learns
+    online, with a handful of cells, in microseconds a step. Each has settings of its own: ask
+    'oda-rl train --algo two-timescale --help'."""
+
+    seed: int = 0
+    """Of all randomness."""
+
+    total_timesteps: int = 50_000
+    """Environment steps to train for."""
+
+    out: Path | None = None
+    """Run folder to write; by default runs/ENV_ID-SEED. A run already there is replaced."""
+
+    actions: Literal["grid", "codevectors"] = "grid"
+    """Of continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors
+    of states and actions, which are drawn to the actions taken; for a Box only."""
+
+    config: FittedQConfig = field(default_factory=FittedQConfig)
+    """Settings of the agent."""
+
+    def agent(self) -> Agent:
+        """Make the agent."""
+        kind = CodevectorAgent if self.actions == "codevectors" else FittedQAgent
+        return kind(self.env_id, seed=self.seed, **vars(self.config))
+
+
+@dataclass(frozen=True)
+class TrainTwoTimescale(TrainFitted):
+    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
+
+    algo: Literal["fitted", "two-timescale"] = "two-timescale"
+    """See 'oda-rl train --help'."""
+
+    actions: Literal["grid"] = "grid"
+    """Of continuous actions the values of a grid are offered."""
+
+    partition: str = "oda"
+    """How observations are aggregated: oda (annealed cells), gmm (components of a Gaussian
+    mixture), grid (uniform cells), infex (exemplars of a mixture density) or som (a self-organising
+    map)."""
+
+    config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
+    """Settings of the agent."""
+
+    def agent(self) -> Agent:
+        """Make the agent."""
+        return TwoTimescaleAgent(
+            self.env_id, partition=self.partition, seed=self.seed, **vars(self.config)
+        )
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play greedily with a trained agent."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder, or the agent's file."""
+
+    episodes: int = _EVALUATION_EPISODES
+    """Episodes to play."""
+
+    seed: int = 0
+    """Of the environment's first reset."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Draw the figures of a run folder anew."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+
+    seed: int = 0
+    """Of the episode whose states are drawn over the partition."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write the policy of a trained agent to a file that needs no Python."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder, or the agent's file."""
+
+    format: Literal["c", "json", "onnx"] = "c"
+    """c: a C99 header with a function. json: all numbers, and how to decide by them. onnx: a model
+    for onnxruntime and others; needs pip install 'oda-rl[onnx]'."""
+
+    fixed_point: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Of a C header: tables of 16-bit integers."""
+
+    out: Path | None = None
+    """File to write; by default policy.h, policy.json or policy.onnx in the run folder."""
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Print the whole policy as a table, and draw it to explanation.png in the run folder."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+
+    names: tuple[str, ...] = ()
+    """Names of all components of the observation; by default those of known environments."""
+
+    actions: tuple[str, ...] = ()
+    """Names of all actions, likewise."""
+
+    steps: int = 5_000
+    """Steps to play greedily, from which to count how often the policy is in which cell."""
+
+    seed: int = 0
+    """Of the environment's first reset."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Train both agents and DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
+
+    Theirs have rl-zoo's tuned hyper-parameters, where it has some, and ours their defaults. Every
+    run is a process of its own; a command that was interrupted goes on where it was.
+    """
+
+    env_id: str = "CartPole-v1"
+    """Gymnasium id of the environment; 'module:id' imports a module first."""
+
+    seeds: int = 5
+    """Runs of DQN and of A2C."""
+
+    own_seeds: int = 20
+    """Runs of each of our agents, and of PPO, whose seconds theirs are compared with."""
+
+    total_timesteps: int = 50_000
+    """Environment steps of each run."""
+
+    threshold: float | None = None
+    """Mean return from which a seed counts as solved; by default what the environment says."""
+
+    out: Path | None = None
+    """Folder to write; by default runs/compare-ENV_ID."""
+
+    workers: int = 1
+    """Runs at once; -1: one for each core. Runs are timed: more than one may slow each other."""
+
+    retry_failed: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Make those runs again that failed the last time."""
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Compile everything once, so that no later call has to: for images and classrooms."""
+
+
+Options = TrainFitted | Evaluate | Plot | Explain | Export | Compare | Warm
+
+
+def train(options: TrainFitted, console: Console) -> int:
+    """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
+    folder = options.out or Path("runs") / f"{options.env_id.replace('/', '-')}-{options.seed}"
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
+    agent = options.agent()
+    returns = None
+    try:
+        agent.learn(options.total_timesteps, progress_bar=True)
+        returns = agent.evaluate(_EVALUATION_EPISODES, seed=options.seed + 1)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
+    agent.save(folder)
+    if returns is not None:
+        write_figures(agent, folder)
+    console.print(summary(agent, returns))
+    if (table := metric_table(agent)) is not None:
+        console.print(table)
+    console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    return 0 if returns is not None else _INTERRUPTED
+
+
+def evaluate(options: Evaluate, console: Console) -> int:
+    """Load, play, print."""
+    agent = load_agent(options.run)
+    returns = agent.evaluate(options.episodes, seed=options.seed)
+    console.print(f"return over {len(returns)} greedy episodes: {evaluation_line(returns)}")
+    return 0
+
+
+def plot(options: Plot, console: Console) -> int:
+    """Load, draw, say where."""
+    _require_folder(options.run)
+    for path in write_figures(load_agent(options.run), options.run, options.seed):
+        console.print(str(path))
+    return 0
+
+
+def export(options: Export, console: Console) -> int:
+    """Load, write, say where."""
+    out = options.out or default_file(options.run, options.format)
+    path = export_policy(load_agent(options.run), out, options.format, options.fixed_point)
+    console.print(f"{path}: {path.stat().st_size:,} bytes")
+    return 0
+
+
+def explain(options: Explain, console: Console) -> int:
+    """Load, play, print, draw."""
+    from oda_rl.plotting.agents import plot_policy
+
+    _require_folder(options.run)
+    agent = load_agent(options.run)
+    visited = agent.visited_states(options.steps, seed=options.seed)
+    policy = overview(agent, visited, options.names or None, options.actions or None)
+    table = policy_table(policy)
+    needed = Measurement.get(console, console.options, table).minimum
+    console.print(table, width=max(console.width, needed))
+    for line in policy_remarks(policy):
+        console.print(line)
+    console.print(str(save_figure(plot_policy(policy), options.run / "explanation.png")))
+    return 0
+
+
+def compare(options: Compare, console: Console) -> int:
+    """Run all, print the headline, write, say where."""
+    from oda_rl.agents.comparison import contest as comparison
+    from oda_rl.command.comparison import write_comparison
+    from oda_rl.experiments import Execution
+
+    folder = options.out or Path("runs") / f"compare-{re.sub('[/:]', '-', options.env_id)}"
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
+    plan = comparison.Plan(
+        options.env_id, options.seeds, options.own_seeds, options.total_timesteps, options.threshold
+    )
+    execution = Execution(workers=options.workers, retry_failed=options.retry_failed)
+    found = comparison.compare(plan, folder / "runs.jsonl", execution)
+    files = write_comparison(found, folder)
+    for line in [*comparison.headline(found), *found.failed, *map(str, files)]:
+        console.print(line)
+    return 0
+
+
+def warm(console: Console) -> int:
+    """Compile everything, with a bar; say how long it took."""
+    from oda_rl.command import warming
+
+    begun = time.perf_counter()
+    warming.warm(console=console)
+    console.print(f"compiled in {time.perf_counter() - begun:.0f} s")
+    return 0
+
+
+def _require_folder(run: Path) -> None:
+    if not run.is_dir():
+        raise FileNotFoundError(f"run is {str(run)!r}: it must be a run folder")
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Read the command line; the options of ``train`` are those of its algorithm.
+
+    Raises
+    ------
+    ValueError
+        If it can't be understood.
+    """
+    online = _value(arguments, "--algo") == "two-timescale"
+    defaults = TrainTwoTimescale() if online else TrainFitted()
+    commands: Any = (
+        Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
+        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+        | Annotated[Plot, tyro.conf.subcommand("plot")]
+        | Annotated[Explain, tyro.conf.subcommand("explain")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
+        | Annotated[Compare, tyro.conf.subcommand("compare")]
+        | Annotated[Warm, tyro.conf.subcommand("warm")]
+    )
+    complaint = io.StringIO()
+    try:
+        with redirect_stderr(complaint):
+            options: Options = tyro.cli(
+                commands,
+                prog="oda-rl",
+                description="Reinforcement learning you can read.",
+                args=list(arguments),
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+            )
+            return options
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise ValueError(_without_frame(complaint.getvalue())) from None
+
+
+def _without_frame(text: str) -> str:
+    """Return what tyro says in a box, as one line."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    lines = re.sub(r"[\u2500-\u257f|]|-{3,}", " ", plain).strip().splitlines()
+    message = " ".join(" ".join(lines[1:]).split())  # the first is a title
+    message = re.sub(r"Error parsing __tyro\S+: ", "", message)
+    return re.sub(r"For full helptext, (run|see) ", "See ", message)
+
+
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    for i, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name.replace("_", "-") == option:
+            return value if equals else next(iter(arguments[i + 1 :]), None)
+    return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; errors take one line, and the exit code is 2."""
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+        if isinstance(options, TrainFitted):
+            return train(options, console)
+        if isinstance(options, Evaluate):
+            return evaluate(options, console)
+        if isinstance(options, Explain):
+            return explain(options, console)
+        if isinstance(options, Export):
+            return export(options, console)
+        if isinstance(options, Compare):
+            return compare(options, console)
+        if isinstance(options, Warm):
+            return warm(console)
+        return plot(options, console)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+def run() -> NoReturn:
+    """Run the command and leave the process."""
+    code = main()
+    gc.freeze()  # the interpreter's last search for garbage would take a third of a second
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,171 @@
+"""What a comparison looks like: a figure, a table in Markdown, all rows as CSV."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oda_rl.persistence import write_text
+from oda_rl.results import markdown_table, store_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from oda_rl.agents.comparison.contest import Comparison
+
+_NOTES = """\
+Return, seconds, numbers, memory, bytes and µs are medians over the seeds; "least" is the seed with
+the least return. A seed is solved if the mean return of 100 greedy episodes reaches the threshold.
+Seconds are those of training, without evaluations and without the start of the process (imports,
+loading code, first calls), which has a column of its own; ours train in one compiled loop with an
+environment that has compiled dynamics, and are timed in a Python loop as well. Numbers are the
+entries of the delivered policy's tables, or the parameters of all networks of a model (without
+target copies). Bytes are those of the policy, and of the file that `save` writes, for
+`FittedQAgent` with all the transitions that it remembers. µs are those of `predict` with one
+observation. rl-zoo's hyper-parameters are those of rl-baselines3-zoo's dqn.yml at commit ce95481b,
+ppo.yml at 208b6fdf and a2c.yml at c6c209e7. Every run was a process of its own, at one thread.
+"""
+_HEADINGS = (
+    "", "hyper-parameters", "seeds", "steps", "return", "least", "solved", "s to 95 % solved",
+    "in a Python loop", "s for all steps", "in a Python loop", "numbers", "peak MB", "policy bytes",
+    "saved bytes", "start, s", "µs a decision",
+)  # fmt: skip
+
+
+def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]:
+    """Write ``comparison.png``, ``comparison.csv`` and ``comparison.md`` to a folder.
+
+    Raises
+    ------
+    ValueError
+        If no run has succeeded.
+    """
+    from oda_rl.command.report import save_figure
+
+    if not comparison.rows:
+        reasons = "; ".join(comparison.failed[:3])
+        raise ValueError(f"no run has succeeded, so there is nothing to compare: {reasons}")
+    paths = [Path(folder) / f"comparison.{kind}" for kind in ("png", "csv", "md")]
+    save_figure(plot_comparison([comparison])[0], paths[0])
+    store_rows(paths[1], comparison.rows, (), comparison.origins)
+    write_text(paths[2], markdown(comparison))
+    return paths
+
+
+def markdown(comparison: "Comparison") -> str:
+    """Return headline, table and what the numbers are, as Markdown."""
+    from oda_rl.agents.comparison.contest import headline
+
+    first, *lines = headline(comparison)
+    parts = [f"# {comparison.plan.env_id}", first, "\n".join(f"- {line}" for line in lines),
+             table(comparison), _NOTES.rstrip(), _origins(comparison)]  # fmt: skip
+    if comparison.failed:
+        failed = "\n".join(f"- {line}" for line in comparison.failed)
+        parts.append(f"Runs that failed, which count as not solved:\n\n{failed}")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table(comparison: "Comparison") -> str:
+    """Return a table in Markdown with a row for each competitor."""
+    return markdown_table(_HEADINGS, [_cells(comparison, n) for n in comparison.plan.counts()])
+
+
+def _cells(comparison: "Comparison", name: str) -> list[str]:
+    """Return what the table says of a competitor."""
+    from oda_rl.agents.comparison.contest import origin_of_settings, solved_at
+
+    plan = comparison.plan
+    count = plan.counts()[name]
+    own = [row for row in comparison.rows if row["algorithm"] == name]
+    last = [row for row in own if row["steps"] == plan.total_timesteps]
+    begin = [name, origin_of_settings(name, plan.env_id), str(count), f"{plan.total_timesteps:,}"]
+    if not last:
+        return [*begin, "failed", *("" for _ in _HEADINGS[5:])]
+    middle = {key: float(np.median([row[key] for row in last])) for key in last[0]
+              if key not in ("env_id", "algorithm", "made")}  # fmt: skip
+    when = solved_at(own, {name: count})[name]
+    known = comparison.threshold is not None
+    share = sum(row["solved"] for row in last) / count
+    return [
+        *begin,
+        f"{middle['mean']:.1f}",
+        f"{min(row['mean'] for row in last):.1f}",
+        f"{share:.2f}" if known else "-",
+        (f"{when.seconds:.3g} ({when.steps:,} steps)" if when else "not") if known else "-",
+        f"{when.loop_seconds:.3g}" if when and known else "-",
+        f"{middle['seconds']:.3g}",
+        f"{middle['loop_seconds']:.3g}",
+        f"{middle['parameters']:,.0f}",
+        f"{middle['peak_mb']:.0f}",
+        f"{middle['policy_bytes']:,.0f}",
+        f"{middle['saved_bytes']:,.0f}",
+        f"{middle['startup']:.2g}",
+        f"{middle['predict_us']:.0f}",
+    ]
+
+
+def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
+    """Draw returns over steps and over seconds of training: median and quartiles of the seeds.
+
+    Parameters
+    ----------
+    comparisons : sequence of Comparison
+        A row of two panels for each.
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+        Two for each comparison.
+    """
+    from oda_rl.plotting.agents import new_axes
+
+    n = len(comparisons)
+    height = 3.6 * n + 0.5
+    axes = new_axes(9.6, height, columns=2, rows=n)
+    axes[0].figure.subplots_adjust(
+        top=1.0 - 0.75 / height, hspace=0.5, wspace=0.12, right=0.98, left=0.085
+    )
+    for comparison, left, right in zip(comparisons, axes[::2], axes[1::2], strict=True):
+        _draw(comparison, left, right)
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[0].figure.legend(handles, labels, loc="upper center", ncols=len(labels), frameon=False)
+    return axes
+
+
+def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
+    """Draw one comparison into two panels."""
+    from oda_rl.plotting.agents import COLORS
+
+    for color, name in zip(COLORS, comparison.plan.counts(), strict=False):
+        own = [row for row in comparison.rows if row["algorithm"] == name]
+        steps = sorted({row["steps"] for row in own})
+        at = [[row for row in own if row["steps"] == n] for n in steps]
+        if not at:
+            continue
+        low, middle, high = np.transpose(
+            [np.percentile([row["mean"] for row in rows], (25, 50, 75)) for rows in at]
+        )
+        seconds = [np.median([row["seconds"] for row in rows]) for rows in at]
+        for ax, x in ((left, steps), (right, seconds)):
+            ax.plot(x, middle, "o-", color=color, markersize=3.5, label=name)
+            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+    for ax, label in ((left, "environment steps"), (right, "seconds of training")):
+        if comparison.threshold is not None:
+            ax.axhline(comparison.threshold, color="0.5", linestyle="--", linewidth=1)
+        ax.set(xscale="log", xlabel=label)
+        ax.spines[["top", "right"]].set_visible(False)
+    left.set_ylabel("mean return, 100 greedy episodes")
+    right.set_yticklabels([])
+    right.set_ylim(left.get_ylim())
+    left.set_title(comparison.plan.env_id, loc="left")
+
+
+def _origins(comparison: "Comparison") -> str:
+    """Say what made the rows."""
+    return "\n".join(
+        f"Made by `{one.command}`, commit {one.commit or 'unknown'}: "
+        + ", ".join(f"{name} {number}" for name, number in one.versions.items())
+        for one in comparison.origins
+    )

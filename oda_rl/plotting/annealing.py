@@ -1,0 +1,458 @@
+"""Figures of the annealing estimators: how they grew, what they became, what accuracy cost.
+
+Like those of :mod:`oda_rl.plotting.agents` they draw on a matplotlib Axes and return it.
+"""
+# ruff: noqa: N803  (scikit-learn calls the data X)
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.animation import PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import NullLocator, StrMethodFormatter
+from mpl_toolkits.axes_grid1 import make_axes_locatable  # type: ignore[import-untyped]
+
+from oda_rl.persistence import replacing
+from oda_rl.plotting.agents import (
+    COLORS,
+    TemperatureLevel,
+    _picture,
+    _range,
+    draw_lineage,
+    new_axes,
+)
+
+if TYPE_CHECKING:
+    from oda_rl.annealing.base import BaseODA
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Ranges = tuple[tuple[float, float], tuple[float, float]]
+
+_GRID = 400
+_DPI = 110
+_POINTS = 3000  # drawn at most
+_TINT = 0.3  # how much of a class's colour its region has
+_GREY = "#777777"
+
+
+class Predictor(Protocol):
+    """Anything that predicts."""
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Class or cluster of each point."""
+
+
+class MeasuredLevel(Protocol):
+    """A level of an estimator's history."""
+
+    @property
+    def n_clusters(self) -> int:
+        """Number K of codevectors."""
+
+    @property
+    def distortion(self) -> float:
+        """Mean divergence of the level's samples."""
+
+    @property
+    def n_samples_seen(self) -> int:
+        """Samples learned from until then."""
+
+
+class Measured(Protocol):
+    """An annealed estimator."""
+
+    history_: Any
+
+
+def plot_annealing(history: Sequence[TemperatureLevel], ax: Axes | None = None) -> Axes:
+    """Draw how the codebook branched as the temperature fell, and below it the number K.
+
+    The height of a codevector is its first principal component; its colour is that of its class.
+
+    Parameters
+    ----------
+    history : sequence of Level
+        As in ``history_`` of an estimator.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure. The lower third of it becomes Axes of its own.
+
+    Returns
+    -------
+    matplotlib Axes
+        Those of the upper part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oda_rl import ODAClusterer
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> ax = plot_annealing(ODAClusterer(4, random_state=0).fit(X).history_)
+    """
+    ax = ax or new_axes(6.4, 5.0)[0]
+    levels = draw_lineage(history, ax)
+    ax.set_title("Annealing")
+    if not levels:
+        return ax
+    lower = cast(
+        Axes, make_axes_locatable(ax).append_axes("bottom", size="40%", pad=0.15, sharex=ax)
+    )
+    temperatures = [level.temperature for level in levels]
+    sizes = [len(level.codevectors) for level in levels]
+    lower.plot(temperatures, sizes, "o-", color=COLORS[0], markersize=3, linewidth=1.2)
+    lower.set(xlabel=ax.get_xlabel(), ylabel="codevectors K", yscale="log")
+    _plain_ticks(lower.yaxis, sizes)
+    lower.spines[["top", "right"]].set_visible(False)
+    ax.set(xlabel="", ylabel="first principal component")
+    ax.tick_params(labelbottom=False)
+    return ax
+
+
+def plot_decision_regions(
+    model: Predictor, X: npt.ArrayLike, y: npt.ArrayLike, ax: Axes | None = None
+) -> Axes:
+    """Draw which class a classifier of the plane predicts where, and points of known classes.
+
+    Codevectors that are farther away than the points' own range are out of the picture.
+
+    Parameters
+    ----------
+    model : classifier
+        Anything fitted that has ``predict``; its codevectors are drawn if it has any.
+    X : array-like, shape (n, 2)
+        Points; at most 3000 of them are drawn.
+    y : array-like, shape (n,)
+        Their classes.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Raises
+    ------
+    ValueError
+        If X has not two features.
+    """
+    ax = ax or new_axes(5.6, 5.0)[0]
+    points, labels = _in_plane(X), np.asarray(y)
+    names = np.unique(np.concatenate([labels, getattr(model, "classes_", labels)]))
+    codevectors = _codevectors(model)
+    ranges = _window(points, points if codevectors is None else codevectors)
+    regions = np.searchsorted(names, model.predict(_grid(ranges)))
+    _draw_regions(ax, ranges, regions, _colors(np.arange(len(names))))
+    _draw_points(ax, points, _colors(np.searchsorted(names, labels)))
+    if codevectors is not None:
+        own = np.searchsorted(names, cast(Any, model).codevector_labels_)
+        _draw_codevectors(ax, codevectors, _weights(model, codevectors), _colors(own))
+    _name_classes(ax, names)
+    return ax
+
+
+def plot_clusters(model: Predictor, X: npt.ArrayLike, ax: Axes | None = None) -> Axes:
+    """Draw the cells of a clusterer of the plane, its codevectors, and points.
+
+    Neighbouring cells have different colours, which mean nothing else.
+
+    Parameters
+    ----------
+    model : clusterer
+        Anything fitted that has ``predict`` and ``cluster_centers_``.
+    X : array-like, shape (n, 2)
+        Points; at most 3000 of them are drawn.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Raises
+    ------
+    ValueError
+        If X has not two features.
+    """
+    ax = ax or new_axes(5.6, 5.0)[0]
+    points = _in_plane(X)
+    codevectors = np.asarray(cast(Any, model).cluster_centers_)
+    ranges = _window(points, codevectors)
+    cells = np.asarray(model.predict(_grid(ranges)), dtype=np.int64)
+    colors = _neighbours_apart(cells.reshape(_GRID, _GRID), len(codevectors))
+    _draw_regions(ax, ranges, cells, colors)
+    _draw_points(ax, points, colors[np.asarray(model.predict(points), dtype=np.int64)])
+    _draw_codevectors(ax, codevectors, _weights(model, codevectors), colors)
+    ax.set_title(f"{len(codevectors)} clusters", loc="left")
+    return ax
+
+
+def plot_trade_off(
+    models: "Measured | Sequence[MeasuredLevel] | Mapping[str, Measured | Sequence[MeasuredLevel]]",
+    ax: Axes | None = None,
+    by: Literal["clusters", "samples"] = "clusters",
+) -> Axes:
+    """Draw what more codevectors or more samples bought during annealing.
+
+    That is accuracy, as measured on training samples, where every level has one, and distortion
+    otherwise. A level whose codebook was merged down has the distortion of before, and is left out.
+
+    Parameters
+    ----------
+    models : estimator, history, or mapping of names to either
+        What has ``history_``, or that itself.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    by : {"clusters", "samples"}, default="clusters"
+        What is on the horizontal axis: the number K of codevectors, or the samples seen.
+
+    Raises
+    ------
+    ValueError
+        If ``by`` is anything else, or there is no level to draw.
+    """
+    if by not in ("clusters", "samples"):
+        raise ValueError(f'by must be "clusters" or "samples", got {by!r}')
+    named = models if isinstance(models, Mapping) else {"": models}
+    histories = {
+        name: cast(Sequence[MeasuredLevel], getattr(entry, "history_", entry))
+        for name, entry in named.items()
+    }
+    levels = [level for history in histories.values() for level in history]
+    if not histories or not all(map(len, histories.values())):
+        raise ValueError("there is no level to draw: has the model been fitted?")
+    ax = ax or new_axes()[0]
+    accurate = all(getattr(level, "accuracy", None) is not None for level in levels)
+    bought = "accuracy" if accurate else "distortion"
+    paid = "n_clusters" if by == "clusters" else "n_samples_seen"
+    for i, (name, history) in enumerate(histories.items()):
+        shown = history if accurate else _not_merged(history)
+        points = np.array([(getattr(level, paid), getattr(level, bought)) for level in shown])
+        color = COLORS[i % len(COLORS)]
+        ax.plot(*points.T, "o-", color=color, markersize=4, linewidth=1.2, label=name)
+    ax.set(xscale="log", xlabel="codevectors K" if by == "clusters" else "samples seen")
+    if accurate:
+        ax.set_ylabel("accuracy on training samples")
+    else:
+        ax.set(yscale="log", ylabel="mean distortion")
+    if by == "clusters":
+        _plain_ticks(ax.xaxis, [level.n_clusters for level in levels])
+    if isinstance(models, Mapping):
+        ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def animate_annealing(
+    model: "BaseODA",
+    points: npt.ArrayLike,
+    path: str | os.PathLike[str],
+    classes: npt.ArrayLike | None = None,
+    fps: float = 4.0,
+) -> Path:
+    """Write a GIF of the annealing in the plane, with a frame for each temperature level.
+
+    A codevector's area grows with the share of the data that it stands for. Lines divide the cells
+    of the codevectors; a classifier's have the colours of their classes.
+
+    Parameters
+    ----------
+    model : ODAClusterer, ODAClassifier or ODARegressor
+        Fitted to two features.
+    points : array-like, shape (n, 2)
+        Points to draw; at most 3000 of them are.
+    path : path
+        Where to write; the file is written whole or not at all.
+    classes : array-like, shape (n,), optional
+        Classes of the points, for their colours.
+    fps : float, default=4
+        Frames a second.
+
+    Returns
+    -------
+    Path
+        That of the file.
+
+    Raises
+    ------
+    ValueError
+        If the points or the model are not of the plane.
+    """
+    plane = _in_plane(points)
+    if model.n_features_in_ != 2:
+        raise ValueError(
+            f"the picture is of a plane: the model must have 2 features, not {model.n_features_in_}"
+        )
+    names = _known_classes(model, classes)
+    window = _window(plane, np.concatenate([level.codevectors for level in model.history_]))
+    ax = new_axes(5.6, 5.0)[0]
+    grey = np.full(len(plane), _GREY)
+    colors = grey if classes is None else _colors(np.searchsorted(names, np.asarray(classes)))
+    _draw_points(ax, plane, colors)
+    _name_classes(ax, names)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "annealing.gif"
+        writer = PillowWriter(fps=fps)  # type: ignore[arg-type]  # Pillow takes milliseconds
+        writer.setup(cast(Figure, ax.figure), str(file), _DPI)
+        for level in range(len(model.history_)):
+            drawn = _draw_stage(ax, model.at_level(level), window, names)
+            with rc_context({"savefig.bbox": None}):  # a cropped frame has a size of its own
+                writer.grab_frame()
+            for artist in drawn:
+                artist.remove()
+        writer.finish()
+        with replacing(path) as target:
+            target.write(file.read_bytes())
+    return Path(path)
+
+
+def _draw_stage(
+    ax: Axes, stage: "BaseODA", window: Ranges, names: npt.NDArray[Any]
+) -> tuple[AxesImage, PathCollection]:
+    """Draw the codevectors of one level and their cells."""
+    codevectors = stage.codevectors_
+    colors, regions = np.full(len(codevectors), COLORS[1]), np.full(len(codevectors), _GREY)
+    if hasattr(stage, "classes_"):
+        labels = cast(Any, stage).codevector_labels_
+        colors = regions = _colors(np.searchsorted(names, labels))
+    cells = stage.transform(_grid(window)).argmin(axis=1)
+    image = _draw_regions(ax, window, cells, regions)
+    marks = _draw_codevectors(ax, codevectors, stage.weights_, colors)
+    ax.set_title(f"T = {stage.temperature_:.3g}, K = {len(codevectors)}", loc="left")
+    return image, marks
+
+
+def _known_classes(model: "BaseODA", classes: npt.ArrayLike | None) -> npt.NDArray[Any]:
+    """Sorted classes of the model and of the points; none if neither has any."""
+    known = [getattr(model, "classes_", None), classes]
+    arrays = [np.asarray(array) for array in known if array is not None]
+    return np.unique(np.concatenate(arrays)) if arrays else np.zeros(0)
+
+
+def _in_plane(X: npt.ArrayLike) -> FloatArray:
+    points = np.asarray(X, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(
+            f"the picture is of a plane: points must have shape (n, 2), got {points.shape}"
+        )
+    return points
+
+
+def _codevectors(model: Predictor) -> FloatArray | None:
+    found = getattr(model, "codevectors_", None)
+    return None if found is None else np.asarray(found)
+
+
+def _weights(model: Predictor, codevectors: FloatArray) -> FloatArray:
+    """Weights of the codevectors, equal ones if the model knows none."""
+    n = len(codevectors)
+    return np.asarray(getattr(model, "weights_", np.full(n, 1.0 / n)))
+
+
+def _window(points: FloatArray, codevectors: FloatArray) -> Ranges:
+    """Ranges of both features that show all points, and the codevectors not far from them.
+
+    Where those are positive the margin is, too: some divergences are defined nowhere else.
+    """
+    lowest, highest = points.min(axis=0), points.max(axis=0)
+    width = highest - lowest
+    near = ((codevectors >= lowest - width) & (codevectors <= highest + width)).all(axis=1)
+    ranges = []
+    for values in np.concatenate([points, codevectors[near]]).T:
+        low, high = _range(values)
+        smallest = float(values.min())
+        ranges.append((max(low, 0.5 * smallest) if smallest >= 0.0 else low, high))
+    return ranges[0], ranges[1]
+
+
+def _grid(ranges: Ranges) -> FloatArray:
+    """Points of the plane, shape (grid * grid, 2); rows go up."""
+    across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
+    return np.column_stack([np.tile(across, _GRID), np.repeat(up, _GRID)])
+
+
+def _colors(indices: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Colours of classes."""
+    return np.asarray(np.array(COLORS)[indices % len(COLORS)])
+
+
+def _draw_regions(
+    ax: Axes, ranges: Ranges, regions: npt.NDArray[Any], colors: npt.NDArray[Any]
+) -> AxesImage:
+    """Tint the plane, with white lines between regions."""
+    rgb = np.array([to_rgb(str(color)) for color in colors])
+    tints = np.round(255.0 * (_TINT * rgb + 1.0 - _TINT)).astype(np.uint8)
+    ax.set(xlim=ranges[0], ylim=ranges[1])
+    return ax.imshow(
+        _picture(regions.reshape(_GRID, _GRID), tints[regions].reshape(_GRID, _GRID, 3)),
+        origin="lower",
+        extent=(*ranges[0], *ranges[1]),
+        aspect="auto",
+        interpolation="nearest",
+        zorder=0,
+    )
+
+
+def _draw_points(ax: Axes, points: FloatArray, colors: npt.NDArray[Any]) -> None:
+    rows = np.random.default_rng(0).permutation(len(points))[:_POINTS]
+    ax.scatter(points[rows, 0], points[rows, 1], s=4.0, c=colors[rows], linewidths=0.0, zorder=1)
+
+
+def _draw_codevectors(
+    ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: npt.NDArray[Any]
+) -> PathCollection:
+    """Draw discs whose area grows with the weight."""
+    return ax.scatter(
+        codevectors[:, 0],
+        codevectors[:, 1],
+        s=20.0 + 400.0 * weights,
+        c=colors,
+        edgecolors="black",
+        linewidths=0.8,
+        zorder=2,
+    )
+
+
+def _name_classes(ax: Axes, names: npt.NDArray[Any]) -> None:
+    """Put a legend above the picture, to the right, if there are classes."""
+    if len(names) == 0:
+        return
+    for i, name in enumerate(names):
+        ax.scatter([], [], s=20.0, color=COLORS[i % len(COLORS)], label=str(name))
+    ax.legend(
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(names),
+        frameon=False,
+        handletextpad=0.1,
+        columnspacing=1.0,
+    )
+
+
+def _neighbours_apart(cells: IntArray, n_cells: int) -> npt.NDArray[Any]:
+    """Colours of cells, shape (n_cells,), so that cells that touch differ; greedy."""
+    touching = np.zeros((n_cells, n_cells), dtype=bool)
+    touching[cells[1:], cells[:-1]] = touching[cells[:, 1:], cells[:, :-1]] = True
+    touching |= touching.T
+    chosen = np.full(n_cells, -1)
+    for cell in range(n_cells):
+        taken = set(chosen[touching[cell]])
+        chosen[cell] = next((c for c in range(len(COLORS)) if c not in taken), 0)
+    return _colors(chosen)
+
+
+def _not_merged(history: Sequence[MeasuredLevel]) -> list[MeasuredLevel]:
+    sizes = [0, *(level.n_clusters for level in history)]
+    return [level for i, level in enumerate(history) if level.n_clusters >= sizes[i]]
+
+
+def _plain_ticks(axis: Any, values: Sequence[float]) -> None:
+    """Ticks 1, 2, 5, 10, ... on a log axis."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(max(values))) + 1.0)
+    ticks = np.outer(decades, [1.0, 2.0, 5.0]).ravel()
+    low, high = 0.8 * min(values), 1.25 * max(values)
+    axis.set_view_interval(low, high, ignore=True)
+    axis.set_ticks(ticks[(ticks >= low) & (ticks <= high)])
+    axis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
+    axis.set_minor_locator(NullLocator())

@@ -1,0 +1,26 @@
+"""The learners that annealing is compared with: competitive, self-organising, and batch annealing.
+
+``kernels`` are their compiled steps; ``neighbourhood`` is that of the map.
+"""
+
+from typing import TYPE_CHECKING
+
+from oda_rl._lazy import offer
+
+if TYPE_CHECKING:
+    from oda_rl.quantization.batch_annealing import (
+        BatchDeterministicAnnealing as BatchDeterministicAnnealing,
+    )
+    from oda_rl.quantization.estimators import LVQ as LVQ
+    from oda_rl.quantization.estimators import StochasticVQ as StochasticVQ
+    from oda_rl.quantization.som import SOM as SOM
+
+__getattr__, __dir__ = offer(
+    __name__,
+    {
+        "BatchDeterministicAnnealing": "batch_annealing",
+        "LVQ": "estimators",
+        "StochasticVQ": "estimators",
+        "SOM": "som",
+    },
+)

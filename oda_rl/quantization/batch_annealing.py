@@ -1,0 +1,303 @@
+"""Batch deterministic annealing (Rose 1998), as a scikit-learn estimator.
+
+The same fixed points as online annealing's, with sums over the whole data set: what the papers
+compare it with.
+"""
+# ruff: noqa: N803  (scikit-learn calls the data X)
+
+import math
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import validate_data
+
+from oda_rl.annealing.base import validated
+from oda_rl.quantization.estimators import VectorQuantizer, check_enough
+from oda_rl.quantization.kernels import nearest
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+RandomState = int | np.random.RandomState | None
+
+_LEAST_MASS = 1e-5
+_MERGE_BELOW = 0.3  # in temperatures
+_SHIFT = 0.1  # of a split codevector, in square roots of the temperature
+_BLOCK = 1_000_000  # shares that batch annealing holds in memory at a time
+
+
+class AnnealingRecord(NamedTuple):
+    """One temperature of a batch annealing.
+
+    Parameters
+    ----------
+    temperature : float
+        In squared units of the data.
+    n_clusters : int
+        Codevectors once those too light or too close have gone.
+    distortion : float
+        Mean squared distance from the nearest of them.
+    n_samples_seen : int
+        Number of samples times iterations so far.
+    """
+
+    temperature: float
+    n_clusters: int
+    distortion: float
+    n_samples_seen: int
+
+
+class BatchDeterministicAnnealing(VectorQuantizer):
+    """Deterministic annealing with sums over the whole data.
+
+    It starts with one codevector at the mean and the temperature at twice the total variance. At
+    each temperature T it iterates to the fixed point
+
+        r_k(x) ∝ p_k exp(−|x − μ_k|²/T),   p_k = mean of r_k,   μ_k = mean of x weighted by r_k,
+
+    merges codevectors with a squared distance below .3 T, cools, and splits each into two. A pair
+    stays apart only if T is below the critical temperature of its cluster. From ``n_clusters``
+    codevectors on (if a split overshoots, Ward's cheapest pairs merge) the number stays.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Most codevectors, ≥ 1. There are fewer if the last temperature does not support as many,
+        as with fewer distinct samples.
+    cooling : float, default=0.8
+        Each temperature over the one before, in (0, 1).
+    max_iter : int, default=100
+        Most iterations at a temperature, ≥ 1.
+    tol : float, default=1e-4
+        Iterate until no codevector moves farther than ``tol`` times √T; ≥ 0.
+    min_temperature : float, default=1e-3
+        Last temperature over the total variance, > 0.
+    random_state : int, RandomState instance or None, default=None
+        Draws the directions of the splits.
+
+    Attributes
+    ----------
+    cluster_centers_, codevectors_ : ndarray, shape (n_codevectors, n_features)
+        The codevectors.
+    weights_ : ndarray, shape (n_codevectors,)
+        Their masses p_k, which sum to 1.
+    labels_ : ndarray, shape (n_samples,)
+        Nearest codevector of each sample.
+    temperature_ : float
+        Last temperature, in squared units of the data.
+    n_features_in_ : int
+        Number of features.
+    n_iter_ : int
+        Iterations, at all temperatures.
+    history_ : list of AnnealingRecord
+        One record for each temperature.
+
+    References
+    ----------
+    K. Rose, "Deterministic annealing for clustering, compression, classification, regression, and
+    related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
+
+    Examples
+    --------
+    >>> X = [[0.0], [0.2], [5.0], [5.2]]
+    >>> annealing = BatchDeterministicAnnealing(n_clusters=2, random_state=0).fit(X)
+    >>> np.sort(annealing.cluster_centers_, axis=0).round(3)
+    array([[0.1],
+           [5.1]])
+    >>> annealing.history_[0].n_clusters
+    1
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "cooling": [Interval(Real, 0, 1, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "min_temperature": [Interval(Real, 0, None, closed="neither")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        cooling: float = 0.8,
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        min_temperature: float = 1e-3,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.cooling = cooling
+        self.max_iter = max_iter
+        self.tol = tol
+        self.min_temperature = min_temperature
+        self.random_state = random_state
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Place the codevectors.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least ``n_clusters`` samples.
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there are too few samples.
+        """
+        points: FloatArray = validate_data(self, X, dtype=np.float64, order="C")
+        check_enough(points, self.n_clusters)
+        rng = check_random_state(self.random_state)
+        # In units of the data's own every temperature is a plain number, and distances from
+        # products do not cancel.
+        mean = points.mean(axis=0)
+        centred = points - mean
+        variance = float((centred**2).sum(axis=1).mean())
+        unit = math.sqrt(variance) or 1.0
+        masses, codevectors = self._anneal(centred / unit, variance, rng)
+        self.weights_ = masses
+        self.cluster_centers_ = mean + unit * codevectors
+        self.labels_ = nearest(points, self.cluster_centers_)[0]
+        return self
+
+    def _anneal(
+        self, points: FloatArray, variance: float, rng: np.random.RandomState
+    ) -> tuple[FloatArray, FloatArray]:
+        """Anneal from temperature 2 down to ``min_temperature``, and keep the records.
+
+        ``variance`` takes temperatures back to the units of the data.
+        """
+        masses, codevectors = np.ones(1), np.zeros((1, points.shape[1]))
+        temperature = max(2.0, self.min_temperature)
+        self.history_: list[AnnealingRecord] = []
+        self.n_iter_ = 0
+        growing = True
+        while True:
+            masses, codevectors, n_iter = _settle(
+                points, masses, codevectors, temperature, self.max_iter, self.tol
+            )
+            self.n_iter_ += n_iter
+            if growing:
+                masses, codevectors = _prune(masses, codevectors)
+                masses, codevectors = _merge_close(masses, codevectors, _MERGE_BELOW * temperature)
+                masses, codevectors = _merge_down(masses, codevectors, self.n_clusters)
+                growing = len(masses) < self.n_clusters
+            self.temperature_ = temperature * variance
+            distortion = float(nearest(points, codevectors)[1].mean()) * variance
+            seen = self.n_iter_ * len(points)
+            self.history_.append(AnnealingRecord(self.temperature_, len(masses), distortion, seen))
+            if temperature <= self.min_temperature:
+                return masses, codevectors
+            temperature = max(self.cooling * temperature, self.min_temperature)
+            if growing:
+                masses, codevectors = _split(masses, codevectors, temperature, rng)
+
+
+def _settle(
+    points: FloatArray,
+    masses: FloatArray,
+    codevectors: FloatArray,
+    temperature: float,
+    max_iter: int,
+    tol: float,
+) -> tuple[FloatArray, FloatArray, int]:
+    """Iterate to the fixed point at one temperature; masses, codevectors, iterations made."""
+    n_iter, shift = 0, np.inf
+    while n_iter < max_iter and shift > tol**2 * temperature:
+        masses, moved = _iterate(points, masses, codevectors, temperature)
+        shift = ((moved - codevectors) ** 2).sum(axis=1).max()
+        codevectors = moved
+        n_iter += 1
+    return masses, codevectors, n_iter
+
+
+def _iterate(
+    points: FloatArray, masses: FloatArray, codevectors: FloatArray, temperature: float
+) -> tuple[FloatArray, FloatArray]:
+    """Masses and codevectors after one iteration; one that attracts nothing stays where it is."""
+    totals = np.zeros(len(masses))
+    sums = np.zeros_like(codevectors)
+    with np.errstate(divide="ignore"):  # of a mass of 0
+        offsets = np.log(masses) - (codevectors**2).sum(axis=1) / temperature
+    slopes = codevectors.T * (2.0 / temperature)
+    for rows in gen_batches(len(points), max(1, _BLOCK // len(masses))):
+        shares = points[rows] @ slopes
+        shares += offsets
+        shares -= shares.max(axis=1, keepdims=True)
+        np.exp(shares, out=shares)
+        shares /= shares.sum(axis=1, keepdims=True)
+        totals += shares.sum(axis=0)
+        sums += shares.T @ points[rows]
+    moved = codevectors.copy()
+    np.divide(sums, totals[:, None], out=moved, where=totals[:, None] > 0.0)
+    return totals / len(points), moved
+
+
+def _prune(masses: FloatArray, codevectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Drop what attracts next to nothing."""
+    kept = masses >= min(_LEAST_MASS, masses.max())
+    return masses[kept] / masses[kept].sum(), codevectors[kept]
+
+
+def _merge_close(
+    masses: FloatArray, codevectors: FloatArray, closest: float
+) -> tuple[FloatArray, FloatArray]:
+    """Merge the closest pair until none has a squared distance below ``closest``."""
+    while len(masses) > 1:
+        costs = _pair_distances(codevectors)
+        if costs.min() >= closest:
+            break
+        masses, codevectors = _merge_cheapest(masses, codevectors, costs)
+    return masses, codevectors
+
+
+def _merge_down(
+    masses: FloatArray, codevectors: FloatArray, n_clusters: int
+) -> tuple[FloatArray, FloatArray]:
+    """Merge down to ``n_clusters`` the pairs that raise the distortion least (Ward)."""
+    while len(masses) > n_clusters:
+        products = masses[:, None] * masses / (masses[:, None] + masses)
+        costs = products * _pair_distances(codevectors)
+        masses, codevectors = _merge_cheapest(masses, codevectors, costs)
+    return masses, codevectors
+
+
+def _pair_distances(codevectors: FloatArray) -> FloatArray:
+    """Squared distances of all pairs, shape (K, K); infinite from itself."""
+    squares: FloatArray = euclidean_distances(codevectors, squared=True)
+    np.fill_diagonal(squares, np.inf)
+    return squares
+
+
+def _merge_cheapest(
+    masses: FloatArray, codevectors: FloatArray, costs: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    first, second = np.unravel_index(costs.argmin(), costs.shape)
+    masses, codevectors = masses.copy(), codevectors.copy()
+    masses[first] += masses[second]
+    share = masses[second] / masses[first]
+    codevectors[first] += share * (codevectors[second] - codevectors[first])
+    return np.delete(masses, second), np.delete(codevectors, second, axis=0)
+
+
+def _split(
+    masses: FloatArray, codevectors: FloatArray, temperature: float, rng: np.random.RandomState
+) -> tuple[FloatArray, FloatArray]:
+    """Split each codevector into two, shifted by .1 √T both ways in a random direction."""
+    shifts = rng.normal(size=codevectors.shape)
+    norms = np.sqrt((shifts**2).sum(axis=1, keepdims=True))
+    shifts *= _SHIFT * math.sqrt(temperature) / norms
+    halves = np.concatenate([masses, masses]) / 2.0
+    return halves, np.concatenate([codevectors + shifts, codevectors - shifts])

@@ -1,0 +1,402 @@
+"""Stochastic vector quantization and learning vector quantization, as scikit-learn estimators.
+
+What the papers compare online deterministic annealing with, for the squared Euclidean distance.
+"""
+# ruff: noqa: N803  (scikit-learn calls the data X)
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from oda_rl.annealing.base import validated
+from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+RandomState = int | np.random.RandomState | None
+
+
+def fitted_points(estimator: BaseEstimator, X: npt.ArrayLike) -> FloatArray:
+    """Check points, shape (n, d), for a fitted estimator."""
+    check_is_fitted(estimator)
+    points: FloatArray = validate_data(estimator, X, reset=False, dtype=np.float64, order="C")
+    return points
+
+
+def check_enough(points: FloatArray, n_clusters: int) -> None:
+    """Raise a ValueError if there are fewer points than clusters."""
+    if len(points) < n_clusters:
+        raise ValueError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}.")
+
+
+def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int) -> FloatArray:
+    """Check codevectors to start from, and copy them."""
+    codevectors: FloatArray = check_array(
+        init, dtype=np.float64, order="C", copy=True, input_name="init"
+    )
+    if codevectors.shape != (n_codevectors, n_features):
+        raise ValueError(
+            f"The shape of the initial codevectors {codevectors.shape} does not match the number "
+            f"of codevectors and of features {(n_codevectors, n_features)}."
+        )
+    return codevectors
+
+
+class VectorQuantizer(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """What can be asked of codevectors, however they were found."""
+
+    cluster_centers_: FloatArray
+
+    @property
+    def codevectors_(self) -> FloatArray:
+        """Another name of ``cluster_centers_``."""
+        return self.cluster_centers_
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def predict(self, X: npt.ArrayLike) -> IntArray:
+        """Find the nearest codevector of each sample.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray, shape (n_samples,)
+            Rows of ``cluster_centers_``.
+        """
+        return nearest(fitted_points(self, X), self.cluster_centers_)[0]
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Measure the squared distances of each sample from all codevectors.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray, shape (n_samples, n_clusters)
+        """
+        points = fitted_points(self, X)
+        divergences = np.empty((len(points), len(self.cluster_centers_)))
+        measure(points, self.cluster_centers_, divergences)
+        return divergences
+
+    def score(self, X: npt.ArrayLike, y: object = None) -> float:
+        """Give the opposite of the mean squared distance from the nearest codevector.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        float
+            At most 0; the nearer to 0 the better.
+        """
+        return -float(nearest(fitted_points(self, X), self.cluster_centers_)[1].mean())
+
+
+class StochasticVQ(VectorQuantizer):
+    """Online competitive learning: each sample attracts its nearest codevector, and no other.
+
+    The step size of a codevector is 1/(1 + .9 n), where n counts the samples it has won and its
+    first position.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of codevectors, ≥ 1.
+    max_iter : int, default=10
+        Passes of ``fit`` over the samples, ≥ 1, each in a new random order.
+    init : "random" or array-like of shape (n_clusters, n_features), default="random"
+        Where the codevectors start; "random" draws samples without replacement.
+    random_state : int, RandomState instance or None, default=None
+        Draws the start and the order of the samples.
+
+    Attributes
+    ----------
+    cluster_centers_, codevectors_ : ndarray, shape (n_clusters, n_features)
+        The codevectors.
+    labels_ : ndarray, shape (n_samples,)
+        Nearest codevector of each sample of the last ``fit`` or ``partial_fit``.
+    n_features_in_ : int
+        Number of features.
+    n_iter_ : int
+        Passes made; each ``partial_fit`` is one.
+    history_ : list of tuple (int, float)
+        After each pass: samples seen so far, and their mean squared distance in that pass from
+        their winner, measured before it moved.
+
+    References
+    ----------
+    C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and clustering",
+    IEEE Transactions on Neural Networks and Learning Systems, 2023, definition 1.
+
+    Examples
+    --------
+    >>> X = [[0.0], [0.2], [5.0], [5.2]]
+    >>> quantizer = StochasticVQ(n_clusters=2, init=[[0.0], [5.0]], random_state=0).fit(X)
+    >>> quantizer.cluster_centers_.round(1)
+    array([[0.1],
+           [5.1]])
+    >>> quantizer.predict([[1.0], [4.0]])
+    array([0, 1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions({"random"}), "array-like"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        max_iter: int = 10,
+        init: str | npt.ArrayLike = "random",
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.max_iter = max_iter
+        self.init = init
+        self.random_state = random_state
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Place the codevectors anew.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least ``n_clusters`` samples.
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there are too few samples, or ``init`` does not fit the data or ``n_clusters``.
+        """
+        points: FloatArray = validate_data(self, X, dtype=np.float64, order="C")
+        rng = check_random_state(self.random_state)
+        self._start(points, rng)
+        for _ in range(self.max_iter):
+            self._pass(points, rng.permutation(len(points)))
+        self.labels_ = nearest(points, self.cluster_centers_)[0]
+        return self
+
+    @validated
+    def partial_fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Let more samples attract the codevectors, once each and in the order given.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least ``n_clusters`` samples if this is the first call.
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`fit`.
+        """
+        first = not hasattr(self, "cluster_centers_")
+        points: FloatArray = validate_data(self, X, reset=first, dtype=np.float64, order="C")
+        if first:
+            self._start(points, check_random_state(self.random_state))
+        self._pass(points, np.arange(len(points)))
+        self.labels_ = nearest(points, self.cluster_centers_)[0]
+        return self
+
+    def _start(self, points: FloatArray, rng: np.random.RandomState) -> None:
+        check_enough(points, self.n_clusters)
+        if isinstance(self.init, str):
+            chosen = rng.choice(len(points), self.n_clusters, replace=False)
+            self.cluster_centers_ = points[chosen]
+        else:
+            self.cluster_centers_ = checked_codevectors(self.init, self.n_clusters, points.shape[1])
+        self._counts = np.ones(self.n_clusters)
+        self.n_iter_ = 0
+        self.history_: list[tuple[int, float]] = []
+
+    def _pass(self, points: FloatArray, order: IntArray) -> None:
+        total = compete(self.cluster_centers_, self._counts, points, order)
+        seen = self.history_[-1][0] if self.history_ else 0
+        self.history_.append((seen + len(points), total / len(points)))
+        self.n_iter_ += 1
+
+
+class LVQ(ClassifierMixin, BaseEstimator):
+    """Learning vector quantization: the class of the nearest codevector.
+
+    Parameters
+    ----------
+    n_prototypes : int, default=1
+        Codevectors of each class, ≥ 1; a class with fewer samples gets one for each.
+    algorithm : {"lvq1", "glvq", "rslvq"}, default="lvq1"
+        :func:`lvq1`, :func:`glvq` or :func:`rslvq`. The temperature of the last is 2σ², with σ² the
+        mean squared distance, per feature, of the samples from the nearest codevector of their
+        class at the start; all its masses are equal.
+    max_iter : int, default=30
+        Passes over the samples, ≥ 1, each in a new random order.
+    rate : float, default=0.05
+        First step size, in (0, 1); it falls to 0 linearly.
+    init : "random" or array-like, default="random"
+        Where the codevectors start. "random" draws samples of their class. An array has shape
+        (n_classes * n_prototypes, n_features): first the codevectors of ``classes_[0]``, and so on.
+    random_state : int, RandomState instance or None, default=None
+        Draws the start and the order of the samples.
+
+    Attributes
+    ----------
+    codevectors_ : ndarray, shape (n_codevectors, n_features)
+        Those of ``classes_[0]`` first.
+    codevector_labels_ : ndarray, shape (n_codevectors,)
+        Class label of each codevector.
+    classes_ : ndarray, shape (n_classes,)
+        Class labels.
+    n_features_in_ : int
+        Number of features.
+    n_iter_ : int
+        Passes made.
+
+    Examples
+    --------
+    >>> X, y = [[0.0], [0.2], [5.0], [5.2]], ["low", "low", "high", "high"]
+    >>> LVQ(random_state=0).fit(X, y).predict([[1.0], [4.0]])
+    array(['low', 'high'], dtype='<U4')
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_prototypes": [Interval(Integral, 1, None, closed="left")],
+        "algorithm": [StrOptions({"lvq1", "glvq", "rslvq"})],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "rate": [Interval(Real, 0, 1, closed="neither")],
+        "init": [StrOptions({"random"}), "array-like"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_prototypes: int = 1,
+        *,
+        algorithm: str = "lvq1",
+        max_iter: int = 30,
+        rate: float = 0.05,
+        init: str | npt.ArrayLike = "random",
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_prototypes = n_prototypes
+        self.algorithm = algorithm
+        self.max_iter = max_iter
+        self.rate = rate
+        self.init = init
+        self.random_state = random_state
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+        """Place the codevectors anew.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : array-like, shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If ``y`` holds no classes, or ``init`` does not fit the data or ``n_prototypes``.
+        """
+        points, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        check_classification_targets(y)
+        self.classes_, indices = np.unique(y, return_inverse=True)
+        targets = indices.astype(np.int64)
+        rng = check_random_state(self.random_state)
+        codevectors, labels = self._start(points, targets, rng)
+        order = np.concatenate([rng.permutation(len(points)) for _ in range(self.max_iter)])
+        if self.algorithm == "rslvq":
+            temperature = _class_temperature(codevectors, labels, points, targets)
+            masses = np.ones(len(labels))
+            rslvq(codevectors, masses, labels, temperature, points, targets, order, self.rate)
+        else:
+            learn = lvq1 if self.algorithm == "lvq1" else glvq
+            learn(codevectors, labels, points, targets, order, self.rate)
+        self.codevectors_ = codevectors
+        self.codevector_labels_ = self.classes_[labels]
+        self.n_iter_ = self.max_iter
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Give each sample the class of its nearest codevector.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray, shape (n_samples,)
+        """
+        winners, _ = nearest(fitted_points(self, X), self.codevectors_)
+        labels: npt.NDArray[Any] = self.codevector_labels_[winners]
+        return labels
+
+    def _start(
+        self, points: FloatArray, targets: IntArray, rng: np.random.RandomState
+    ) -> tuple[FloatArray, IntArray]:
+        n_classes = len(self.classes_)
+        if not isinstance(self.init, str):
+            n_codevectors = n_classes * self.n_prototypes
+            codevectors = checked_codevectors(self.init, n_codevectors, points.shape[1])
+            return codevectors, np.repeat(np.arange(n_classes), self.n_prototypes)
+        members = [np.flatnonzero(targets == label) for label in range(n_classes)]
+        chosen = np.concatenate(
+            [rng.choice(own, min(self.n_prototypes, len(own)), replace=False) for own in members]
+        )
+        return points[chosen], targets[chosen]
+
+
+def _class_temperature(
+    codevectors: FloatArray, labels: IntArray, points: FloatArray, targets: IntArray
+) -> float:
+    """2σ², with σ² the variance per feature about the nearest codevector of the class."""
+    total = 0.0
+    for label in np.unique(targets):
+        own = points[targets == label]
+        total += float(nearest(own, codevectors[labels == label])[1].sum())
+    return 2.0 * total / points.size

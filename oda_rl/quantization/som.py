@@ -1,0 +1,310 @@
+"""A self-organising map as a scikit-learn estimator."""
+# ruff: noqa: N803  (scikit-learn calls the data X)
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
+
+from oda_rl.annealing.base import validated
+from oda_rl.quantization import neighbourhood
+from oda_rl.quantization.estimators import (
+    RandomState,
+    VectorQuantizer,
+    checked_codevectors,
+    fitted_points,
+)
+from oda_rl.quantization.kernels import nearest
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
+
+
+class SOM(VectorQuantizer):
+    """Self-organising map: codevectors on a grid, whose neighbours learn along.
+
+    What is near on the map is near in the data. Rate and width of the neighbourhood fall
+    exponentially from their first values to their last.
+
+    Parameters
+    ----------
+    shape : int or tuple of int, default=8
+        Codevectors of a chain, or rows and columns of a grid, each ≥ 1.
+    periodic : bool, default=False
+        Whether the sides of the grid are glued together: a ring, or a torus.
+    max_iter : int, default=10
+        Passes of ``fit`` over the samples, ≥ 1, each in a new random order.
+    learning_rate : float, default=0.5
+        First rate, in (0, 1].
+    final_learning_rate : float, default=0.01
+        Last rate, in (0, 1].
+    width : float or None, default=None
+        First standard deviation of the neighbourhood, in steps of the grid; None: half of the
+        longest side.
+    final_width : float, default=0.5
+        Last standard deviation; positive.
+    decay_samples : int or None, default=None
+        Presentations during which rate and width fall; afterwards they stay. None: all of
+        ``fit``'s, or 100 for each codevector in ``partial_fit``.
+    init : "pca", "random" or array-like, default="pca"
+        Where the codevectors start: a rectangle in the plane of the first two principal components,
+        samples drawn at random, or an array of shape (n_codevectors, n_features), row after row of
+        the grid.
+    random_state : int, RandomState instance or None, default=None
+        Draws a random start and the order of the samples.
+
+    Attributes
+    ----------
+    cluster_centers_, codevectors_ : ndarray, shape (n_codevectors, n_features)
+        The codevectors, row after row of the grid.
+    positions_ : ndarray, shape (n_codevectors, 2)
+        Row and column of each.
+    hits_ : ndarray, shape (n_codevectors,)
+        Samples that each has won while learning.
+    labels_ : ndarray, shape (n_samples,)
+        Nearest codevector of each sample of the last ``fit`` or ``partial_fit``.
+    n_features_in_ : int
+        Number of features.
+    n_iter_ : int
+        Passes made; each ``partial_fit`` is one.
+    history_ : list of tuple (int, float)
+        After each pass: samples seen so far, and their mean squared distance in that pass from
+        their winner, measured before it moved.
+
+    References
+    ----------
+    T. Kohonen, "Self-organizing maps", Springer, 1995, section 3.2.
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 1.0, 200)[:, None]
+    >>> chain = SOM(shape=5, random_state=0).fit(X)
+    >>> np.ptp(np.sign(np.diff(chain.codevectors_[:, 0])))  # neighbours stay neighbours
+    np.float64(0.0)
+    >>> chain.topographic_error(X)
+    0.0
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "shape": [Interval(Integral, 1, None, closed="left"), tuple, list],
+        "periodic": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, 1, closed="right")],
+        "final_learning_rate": [Interval(Real, 0, 1, closed="right")],
+        "width": [Interval(Real, 0, None, closed="neither"), None],
+        "final_width": [Interval(Real, 0, None, closed="neither")],
+        "decay_samples": [Interval(Integral, 1, None, closed="left"), None],
+        "init": [StrOptions({"pca", "random"}), "array-like"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        shape: int | tuple[int, ...] = 8,
+        *,
+        periodic: bool = False,
+        max_iter: int = 10,
+        learning_rate: float = 0.5,
+        final_learning_rate: float = 0.01,
+        width: float | None = None,
+        final_width: float = 0.5,
+        decay_samples: int | None = None,
+        init: str | npt.ArrayLike = "pca",
+        random_state: RandomState = None,
+    ) -> None:
+        self.shape = shape
+        self.periodic = periodic
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.final_learning_rate = final_learning_rate
+        self.width = width
+        self.final_width = final_width
+        self.decay_samples = decay_samples
+        self.init = init
+        self.random_state = random_state
+
+    @property
+    def positions_(self) -> IntArray:
+        """Row and column of each codevector, shape (n_codevectors, 2)."""
+        return np.argwhere(np.ones(self._grid, dtype=np.bool_))
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Learn the map anew.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If ``shape`` is no chain or grid, or ``init`` does not fit it or the data.
+        """
+        points: FloatArray = validate_data(self, X, dtype=np.float64, order="C")
+        rng = check_random_state(self.random_state)
+        self._start(points, rng)
+        duration = self.decay_samples or self.max_iter * len(points)
+        for _ in range(self.max_iter):
+            self._pass(points, rng.permutation(len(points)), duration)
+        self._publish(points)
+        return self
+
+    @validated
+    def partial_fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Let more samples pull the codevectors, once each and in the order given.
+
+        The samples of the first call also say where the codevectors start, unless ``init`` does.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`fit`.
+        """
+        first = not hasattr(self, "_cells")
+        points: FloatArray = validate_data(self, X, reset=first, dtype=np.float64, order="C")
+        if first:
+            self._start(points, check_random_state(self.random_state))
+        duration = self.decay_samples or _STREAM_SAMPLES * len(self._cells)
+        self._pass(points, np.arange(len(points)), duration)
+        self._publish(points)
+        return self
+
+    def topographic_error(self, X: npt.ArrayLike) -> float:
+        """Share of samples whose two nearest codevectors are not neighbours on the map.
+
+        Neighbours differ by at most one row and one column.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+            In [0, 1]; the nearer to 0 the better is the topology of the data kept.
+        """
+        points = fitted_points(self, X)
+        winners = np.empty((len(points), 2), dtype=np.int64)
+        neighbourhood.rank(self._cells, points, winners)
+        apart = np.abs(np.diff(self.positions_[winners], axis=1)[:, 0])
+        if self.periodic:
+            apart = np.minimum(apart, np.array(self._grid) - apart)
+        return float((apart.max(axis=1) > 1).mean())
+
+    def u_matrix(self) -> FloatArray:
+        """Mean distance of each codevector from its neighbours in row and column.
+
+        Ridges of it are borders of clusters (Ultsch and Siemon, 1990).
+
+        Returns
+        -------
+        ndarray, shape (rows, columns)
+            0 for a map of one codevector.
+        """
+        n_rows, n_columns = self._grid
+        codevectors = self.cluster_centers_.reshape(n_rows, n_columns, -1)
+        total, count = np.zeros(self._grid), np.zeros(self._grid)
+        for axis, n in enumerate(self._grid):
+            if n == 1:
+                continue
+            gaps = np.linalg.norm(np.roll(codevectors, -1, axis) - codevectors, axis=2)
+            joined = np.ones(self._grid)
+            if not self.periodic or n == 2:  # of two, both sides are the same pair
+                joined[(slice(None),) * axis + (-1,)] = 0.0
+            total += gaps * joined + np.roll(gaps * joined, 1, axis)
+            count += joined + np.roll(joined, 1, axis)
+        return total / np.maximum(count, 1.0)
+
+    def _start(self, points: FloatArray, rng: np.random.RandomState) -> None:
+        self._grid = grid_shape(self.shape)
+        n = self._grid[0] * self._grid[1]
+        if not isinstance(self.init, str):
+            codevectors = checked_codevectors(self.init, n, points.shape[1])
+        elif self.init == "random":
+            codevectors = points[rng.choice(len(points), n, replace=len(points) < n)]
+        else:
+            codevectors = _principal_rectangle(points, *self._grid)
+        self._cells = np.column_stack([np.zeros(n), codevectors])
+        self.n_iter_ = 0
+        self.history_: list[tuple[int, float]] = []
+
+    def _pass(self, points: FloatArray, order: IntArray, duration: int) -> None:
+        seen = self.history_[-1][0] if self.history_ else 0
+        share = np.minimum((seen + np.arange(len(order))) / duration, 1.0)
+        first = self.width or max(self._grid) / 2.0
+        rates = self.learning_rate * (self.final_learning_rate / self.learning_rate) ** share
+        widths = first * (self.final_width / first) ** share
+        pulls = np.empty(len(self._cells))
+        total = neighbourhood.learn(
+            self._cells, points, order, *self._grid, self.periodic, rates, widths, pulls
+        )
+        self.history_.append((seen + len(points), total / len(points)))
+        self.n_iter_ += 1
+
+    def _publish(self, points: FloatArray) -> None:
+        self.cluster_centers_ = self._cells[:, 1:].copy()
+        self.hits_ = self._cells[:, 0].astype(np.int64)
+        self.labels_ = nearest(points, self.cluster_centers_)[0]
+
+
+def grid_shape(shape: int | tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of a chain or a grid.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+
+    Examples
+    --------
+    >>> grid_shape(5), grid_shape((2, 3))
+    ((1, 5), (2, 3))
+    """
+    sides = (shape,) if isinstance(shape, Integral) else tuple(shape)  # type: ignore[arg-type]
+    whole = all(isinstance(side, Integral) and int(side) >= 1 for side in sides)
+    if not (whole and len(sides) in (1, 2)):
+        raise ValueError(f"shape is {shape!r}: it must be one or two integers of at least 1")
+    return (1, int(sides[0])) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
+
+
+def _principal_rectangle(points: FloatArray, n_rows: int, n_columns: int) -> FloatArray:
+    """Two standard deviations of the first principal components, the longer side along the first.
+
+    Shape (n_rows * n_columns, d).
+    """
+    mean = points.mean(axis=0)
+    d = points.shape[1]
+    covariance = np.atleast_2d(np.cov(points.T, bias=True))
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    axes = np.zeros((2, d))
+    for i in range(min(2, d)):
+        axis = vectors[:, -1 - i] * np.sqrt(max(eigenvalues[-1 - i], 0.0))
+        axes[i] = axis * (np.sign(axis[np.abs(axis).argmax()]) or 1.0)
+    if n_rows > n_columns:
+        axes = axes[::-1]
+    along, across = (
+        np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1) for n in (n_columns, n_rows)
+    )
+    offsets = across[:, None, None] * axes[1] + along[None, :, None] * axes[0]
+    return np.ascontiguousarray(mean + offsets.reshape(-1, d))

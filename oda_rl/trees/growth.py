@@ -1,0 +1,315 @@
+"""How a tree of annealed codebooks grows: on data that are all there, or on a stream."""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.annealing.annealer import LEVEL_SAMPLES, Annealer, Schedule
+from oda_rl.annealing.refinement import refine
+from oda_rl.annealing.sampling import Distribution
+from oda_rl.divergences import QUADRATIC, Divergence
+from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Routes, Samples, Statistics
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_FIRST_LOOK = 500  # samples that give the scale of a node, in fit
+_SMOOTHING = 1.0  # samples that the class shares of a node owe to its parent's
+_MIN_TEMPERATURE = 1e-4  # relative to the node's own scale
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How far a tree grows."""
+
+    divergence: Divergence
+    branching: int
+    """Codevectors of a node, at most."""
+    max_depth: int
+    min_samples_split: float
+    """A node whose samples weigh less is not divided."""
+    cooling: float
+    samples_per_cluster: int
+    supervised: bool
+    """Whether a node whose samples are all of one class is left as it is."""
+
+    @property
+    def refines(self) -> bool:
+        """Whether ``fit`` refines codebooks, which is annealing at temperature 0."""
+        return self.divergence.kernel == QUADRATIC
+
+    def schedule(self, *, ends_full: bool) -> Schedule:
+        """Make the schedule of a node's annealing."""
+        return Schedule(
+            max_codevectors=self.branching,
+            min_temperature=_MIN_TEMPERATURE,
+            cooling=self.cooling,
+            samples_per_codevector=self.samples_per_cluster,
+            max_samples=np.inf,
+            target_distortion=0.0,
+            target_error=-1.0,
+            ends_full=ends_full,
+            forgetting=0.0,
+        )
+
+    def divides(self, node: Node) -> bool:
+        """Whether a node may get a codebook."""
+        own = node.statistics
+        pure = self.supervised and np.count_nonzero(own.class_weights) < 2
+        return node.depth < self.max_depth and own.weight >= self.min_samples_split and not pure
+
+
+class Table:
+    """A tree in arrays, its nodes in breadth-first order: what predictions are made with.
+
+    Attributes
+    ----------
+    depths, parents : ndarray, shape (N,)
+        Depth of each node, and its parent (the root's is 0).
+    depth : int
+        The largest depth.
+    routes : Routes
+        The way down.
+    weights, errors : ndarray, shape (N,)
+        Of the samples of each node.
+    means : ndarray, shape (N, d)
+        Their means.
+    shares : ndarray, shape (N, C)
+        Shares of their classes, with one sample's worth of the parent's shares.
+    is_leaf : ndarray of bool, shape (N,)
+        Whether a node has no children.
+    leaf_numbers : ndarray, shape (N,)
+        The leaves, counted from 0; for other nodes it means nothing.
+    """
+
+    def __init__(self, tree: "Tree") -> None:
+        nodes, cells, parents = [tree.nodes[0]], [], [0]
+        for i, node in enumerate(nodes):  # grows on the way
+            own, children = tree.offspring(node)
+            cells.append(own)
+            nodes += children
+            parents += [i] * len(children)
+        self.depths = np.array([node.depth for node in nodes])
+        self.parents = np.array(parents)
+        self.depth = int(self.depths.max())
+        self.routes = Routes.of(cells)
+        statistics = [node.statistics for node in nodes]
+        self.weights = np.array([own.weight for own in statistics])
+        self.errors = np.array([own.error for own in statistics])
+        self.means = np.array([own.mean for own in statistics])
+        self.shares = self._smoothed(np.array([own.class_weights for own in statistics]))
+        self.is_leaf = self.routes.sizes == 0
+        self.leaf_numbers = np.cumsum(self.is_leaf) - 1
+
+    def _smoothed(self, class_weights: FloatArray) -> FloatArray:
+        shares: FloatArray = class_weights / self.weights[:, None]
+        for depth in range(1, self.depth + 1):  # parents first
+            own = self.depths == depth
+            owed = _SMOOTHING * shares[self.parents[own]]
+            shares[own] = (class_weights[own] + owed) / (self.weights[own, None] + _SMOOTHING)
+        return shares
+
+
+class Tree:
+    """Nodes that know their children by index; the root is node 0.
+
+    Parameters
+    ----------
+    plan : Plan
+        How far it grows.
+    seed : int
+        With a node's path it seeds the annealing of the node.
+    n_features, n_classes : int
+        What the statistics are of.
+    """
+
+    def __init__(self, plan: Plan, seed: int, n_features: int, n_classes: int) -> None:
+        self.plan, self.seed = plan, seed
+        self.nodes = [Node((), Statistics(np.zeros(n_features), np.zeros(n_classes)))]
+        self._table: Table | None = None
+
+    @property
+    def table(self) -> Table:
+        """The tree in arrays, made anew when it has learned."""
+        if self._table is None:
+            self._table = Table(self)
+        return self._table
+
+    def forget_table(self) -> None:
+        """Let go of the arrays, which follow from the nodes."""
+        self._table = None
+
+    def grow(self, samples: Samples) -> None:
+        """Grow on samples that are all there, drawn again and again."""
+        self.forget_table()
+        pending = [(0, np.arange(len(samples.points)))]
+        while pending:
+            index, rows = pending.pop()
+            node = self.nodes[index]
+            node.statistics.add(samples, rows, self.plan.divergence)
+            if not self.plan.divides(node):
+                continue
+            features = samples.features(node.depth)[rows]
+            cells = self._anneal(node, features, samples.weights[rows])
+            k = len(cells.offsets)
+            if k > 1:
+                nearest = cells.nearest(features)
+                self._divide(
+                    node, cells, [node.child(i, node.statistics.empty()) for i in range(k)]
+                )
+                pending += [(child, rows[nearest == i]) for i, child in enumerate(node.children)]
+
+    def _anneal(self, node: Node, features: FloatArray, weights: FloatArray) -> Cells:
+        """Cells for a node: those that have samples, in the order of the first of these."""
+        rng = self._generator(node)
+        data = Distribution(features, np.zeros(len(features), dtype=np.int64), weights, rng)
+        schedule = self.plan.schedule(ends_full=self.plan.refines)
+        current = Annealer(schedule, self.plan.divergence, features.shape[1], rng)
+        rows = data.draw(0, *data.max_draw(_FIRST_LOOK, None))
+        current.begin(
+            data.points[rows],
+            data.classes[rows],
+            np.ones(len(rows)),
+            class_weights=data.class_weights,
+        )
+        current.anneal(data)
+        current.gather()
+        codevectors: FloatArray = current.codevectors
+        if self.plan.refines:
+            codevectors = refine(data.points, data.weights, codevectors, rng)
+        cells = Cells.of(codevectors, self.plan.divergence)
+        used, first = np.unique(cells.nearest(data.points), return_index=True)
+        return cells.only(used[np.argsort(first)])
+
+    def observe(self, samples: Samples) -> None:
+        """Grow on a stream, in its order; the same in blocks of any size."""
+        self.forget_table()
+        pending = [(0, np.arange(len(samples.points)))]
+        while pending:
+            index, rows = pending.pop()
+            node = self.nodes[index]
+            rows = self._learn(node, samples, rows)
+            if len(rows) > 0 and node.cells is not None:
+                node.statistics.add(samples, rows, self.plan.divergence)
+                nearest = node.cells.nearest(samples.features(node.depth)[rows])
+                pending += [(child, rows[nearest == k]) for k, child in enumerate(node.children)]
+
+    def _learn(self, node: Node, samples: Samples, rows: IntArray) -> IntArray:
+        """Let a leaf learn until it has children; return the rows that are left for these."""
+        while len(rows) > 0 and node.cells is None:
+            block = rows[: self._room(node, len(rows))]
+            self._take(node, samples, block)
+            node.statistics.add(samples, block, self.plan.divergence)
+            rows = rows[len(block) :]
+            if node.annealer is None:
+                if sum(map(len, node.waiting)) >= LEVEL_SAMPLES:
+                    self._begin(node)
+            elif not node.annealer.active:
+                self._close(node)
+        return rows
+
+    def _room(self, node: Node, most: int) -> int:
+        """How many samples a leaf can take before something changes."""
+        if node.depth >= self.plan.max_depth:
+            return most
+        if node.annealer is None:
+            return LEVEL_SAMPLES - sum(map(len, node.waiting))
+        return node.annealer.room
+
+    def _take(self, node: Node, samples: Samples, rows: IntArray) -> None:
+        if node.depth >= self.plan.max_depth:
+            return
+        features, points = samples.features(node.depth)[rows], samples.points[rows]
+        classes, weights = samples.classes[rows], samples.weights[rows]
+        if node.annealer is None:
+            node.waiting.append(np.column_stack([features, points, classes, weights]))
+        else:
+            joined = self._joined(node, node.annealer.anchor, features, points, classes)
+            node.annealer.observe(joined, np.zeros(len(rows), dtype=np.int64), weights)
+
+    def _joined(
+        self,
+        node: Node,
+        anchor: FloatArray,
+        features: FloatArray,
+        points: FloatArray,
+        classes: IntArray,
+    ) -> FloatArray:
+        """Lay out points for the annealer of a node."""
+        gaps = self.plan.divergence.rowwise(points, np.broadcast_to(anchor, points.shape))
+        members = np.eye(len(node.statistics.class_weights))[classes]
+        return np.column_stack([features, points, gaps, members])
+
+    def _begin(self, node: Node) -> None:
+        """Begin to anneal a leaf on the samples it has collected, if that is of any use."""
+        waiting, d = np.concatenate(node.waiting), len(node.statistics.total)
+        node.waiting = []
+        width = waiting.shape[1] - d - 2
+        features, points = waiting[:, :width], waiting[:, width : width + d]
+        if not self.plan.divides(node) or (features == features[0]).all():
+            return
+        schedule, generator = self.plan.schedule(ends_full=False), self._generator(node)
+        current = NodeAnnealer(schedule, self.plan.divergence, width, generator)
+        current.anchor = points.mean(axis=0)
+        joined = self._joined(node, current.anchor, features, points, waiting[:, -2].astype(int))
+        current.begin(joined, np.zeros(len(joined), dtype=np.int64), waiting[:, -1])
+        if current.active:
+            node.annealer = current
+
+    def _close(self, node: Node) -> None:
+        """Give a node the children that its annealing has ended with, if they are two or more."""
+        cells, children = self.offspring(node)
+        node.annealer = None
+        if cells is not None:
+            self._divide(node, cells, children)
+
+    def _divide(self, node: Node, cells: Cells, children: list[Node]) -> None:
+        node.cells = cells
+        node.children = list(range(len(self.nodes), len(self.nodes) + len(children)))
+        self.nodes += children
+
+    def _generator(self, node: Node) -> np.random.Generator:
+        # A zero at the end of a seed would change nothing.
+        return np.random.default_rng([self.seed, *(k + 1 for k in node.path)])
+
+    def add_classes(self, n: int) -> None:
+        """Make room for n more classes."""
+        for node in self.nodes:
+            node.statistics.class_weights = np.pad(node.statistics.class_weights, (0, n))
+            if node.annealer is not None:
+                node.annealer.widen(n)
+
+    def offspring(self, node: Node) -> tuple[Cells | None, list[Node]]:
+        """Cells and children of a node; those in the making, if it is being annealed."""
+        if node.annealer is None:
+            return node.cells, [self.nodes[child] for child in node.children]
+        width = node.annealer.n_features
+        d = len(node.statistics.total)
+        view = node.annealer.view(self.plan.branching)
+        if len(view.weights) < 2:
+            return None, []
+        statistics = []
+        for share, averages in zip(view.weights, view.codevectors[:, width:], strict=True):
+            weight = node.statistics.weight * share
+            mean, gap, classes = averages[:d], averages[d], averages[d + 1 :]
+            # Jensen's gap of the divergence from the anchor is that of every φ of this divergence.
+            gap -= self.plan.divergence.rowwise(mean[None], node.annealer.anchor[None])[0]
+            error = weight * max(float(gap), 0.0)
+            statistics.append(Statistics(weight * mean, weight * classes, weight, error))
+        children = [node.child(k, own) for k, own in enumerate(statistics)]
+        return Cells.of(view.codevectors[:, :width], self.plan.divergence), children
+
+    def cut(self, depth: int) -> "Tree":
+        """Return a tree of its own, without what is below a depth."""
+        tree = copy.deepcopy(self)
+        tree.forget_table()
+        kept = np.array([node.depth <= depth for node in tree.nodes])
+        places = np.cumsum(kept) - 1
+        tree.nodes = [node for node, keep in zip(tree.nodes, kept, strict=True) if keep]
+        for node in tree.nodes:
+            if node.depth == depth:
+                node.cells, node.annealer, node.children, node.waiting = None, None, [], []
+            node.children = [int(places[child]) for child in node.children]
+        return tree
