@@ -1,0 +1,178 @@
+"""The house: which room may use which, by the floors they are on; and that no import goes round.
+
+An arrow goes from a file to what it imports, at its top, inside a function or for its types alone.
+It may go down, or stay on its floor, but never up; and no way along arrows leads back.
+"""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
+GROUND = ("_collector", "_compile", "_lazy", "_state", "_types", "experiments", "persistence",
+          "results", "statistics")  # fmt: skip
+FLOORS = [  # the ground floor first
+    [f"oda_rl.{name}" for name in GROUND],
+    ["oda_rl.diagram", "oda_rl.divergences", "oda_rl.metric", "oda_rl._validation", "oda_rl.envs"],
+    ["oda_rl.quantization", "oda_rl.mixtures", "oda_rl.exemplars"],
+    ["oda_rl.annealing"],
+    ["oda_rl.trees"],
+    ["oda_rl.agents.environments", "oda_rl.agents.policies"],
+    ["oda_rl.agents.engine"],
+    ["oda_rl.agents.partitions"],
+    ["oda_rl.agents.two_timescale", "oda_rl.agents.fitted"],
+    ["oda_rl.agents", "oda_rl.agents.sb3", "oda_rl.agents.comparison"],
+    ["oda_rl.plotting"],
+    ["oda_rl.command"],
+    ["oda_rl"],  # its face, and the doors beside it
+]
+FLOOR_OF = {room: i for i, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def modules() -> dict[str, Path]:
+    """Files by the names of their modules."""
+    found = {}
+    for package, folder in FOLDERS.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[".".join((package, *parts)).removesuffix(".__init__")] = path
+    return found
+
+
+def imports() -> dict[str, set[str]]:
+    """What each module imports, of these modules."""
+    files = modules()
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        used = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                used |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path}: imports are absolute here"
+                members = {f"{node.module}.{alias.name}" for alias in node.names}
+                of_package = members - files.keys()
+                used |= members | ({str(node.module)} if of_package else set())
+        found[name] = used & files.keys() - {name}
+    return found
+
+
+def room(module: str) -> str:
+    """Where a module lives."""
+    while module not in FLOOR_OF:
+        module = module.rpartition(".")[0]
+    return module
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Ways that lead back to where they began, one for each module that lies on one."""
+    found = []
+    for start in sorted(arrows):
+        ways, seen = [[start]], set()
+        while ways:
+            way = ways.pop(0)
+            for other in sorted(arrows.get(way[-1], ())):
+                if other == start:
+                    found.append([*way, start])
+                    ways = []
+                    break
+                if other not in seen:
+                    seen.add(other)
+                    ways.append([*way, other])
+    return found
+
+
+# The face of a folder names what its files offer, and imports it only when it is asked for.
+ARROWS = {name: used for name, used in imports().items() if modules()[name].stem != "__init__"}
+
+
+def test_every_file_has_a_floor():
+    assert {room(name) for name in modules()} == set(FLOOR_OF) - {"oda_rl._types", "oda_rl._state"}
+
+
+# Arrows that still go up.
+UP = """
+oda_rl.agents.engine.fused -> oda_rl.agents.fitted.replay
+oda_rl.agents.engine.fused -> oda_rl.agents.partitions.schedule
+oda_rl.agents.engine.fused -> oda_rl.agents.two_timescale.qlearning
+oda_rl.agents.engine.lanes -> oda_rl.agents.partitions.schedule
+oda_rl.agents.engine.lanes -> oda_rl.agents.two_timescale.qlearning
+oda_rl.agents.engine.loops -> oda_rl.agents.fitted.engine
+oda_rl.agents.engine.loops -> oda_rl.agents.two_timescale.engine
+oda_rl.agents.engine.loops -> oda_rl.agents.two_timescale.qlearning
+oda_rl.agents.engine.training -> oda_rl.agents.base
+oda_rl.agents.engine.vector -> oda_rl.agents.two_timescale.qlearning
+oda_rl.agents.environments.validation -> oda_rl.agents.two_timescale.qlearning
+oda_rl.agents.fitted.agent -> oda_rl.agents.base
+oda_rl.agents.fitted.agent -> oda_rl.agents.config
+oda_rl.agents.fitted.codevector_agent -> oda_rl.agents.base
+oda_rl.agents.fitted.codevector_engine -> oda_rl.agents.config
+oda_rl.agents.fitted.engine -> oda_rl.agents.config
+oda_rl.agents.fitted.fitting -> oda_rl.agents.config
+oda_rl.agents.partitions.gmm -> oda_rl.agents.config
+oda_rl.agents.partitions.grid -> oda_rl.agents.config
+oda_rl.agents.partitions.infex -> oda_rl.agents.config
+oda_rl.agents.partitions.oda -> oda_rl.agents.config
+oda_rl.agents.partitions.som -> oda_rl.agents.config
+oda_rl.agents.policies.explaining -> oda_rl.agents.base
+oda_rl.agents.policies.explaining -> oda_rl.agents.config
+oda_rl.agents.policies.export -> oda_rl.agents.base
+oda_rl.agents.policies.export_tables -> oda_rl.agents.base
+oda_rl.agents.policies.export_tables -> oda_rl.agents.config
+oda_rl.agents.policies.export_tables -> oda_rl.agents.fitted.agent
+oda_rl.agents.policies.export_tables -> oda_rl.agents.two_timescale.agent
+oda_rl.agents.two_timescale.agent -> oda_rl.agents.base
+oda_rl.agents.two_timescale.agent -> oda_rl.agents.config
+oda_rl.agents.two_timescale.agent -> oda_rl.agents.files
+oda_rl.agents.two_timescale.engine -> oda_rl.agents.config
+oda_rl.command.warming -> oda_rl
+oda_rl.exemplars.estimators -> oda_rl.annealing.base
+oda_rl.mixtures.estimators -> oda_rl.annealing.base
+oda_rl.plotting.agents -> oda_rl.command.report
+oda_rl.quantization.batch_annealing -> oda_rl.annealing.base
+oda_rl.quantization.estimators -> oda_rl.annealing.base
+oda_rl.quantization.kernels -> oda_rl.annealing.codebook
+oda_rl.quantization.neighbourhood -> oda_rl.annealing.cells
+oda_rl.quantization.som -> oda_rl.annealing.base
+"""
+
+
+def test_no_arrow_goes_up():
+    found = {
+        f"{name} -> {other}"
+        for name, used in ARROWS.items()
+        for other in used
+        if FLOOR_OF[room(other)] > FLOOR_OF[room(name)]
+    }
+    assert found == set(UP.split("\n")) - {""}
+
+
+# Files that still lie on a circle.
+ROUND = """
+oda_rl.agents.base
+oda_rl.agents.engine.loops
+oda_rl.agents.engine.training
+oda_rl.agents.engine.vector
+oda_rl.agents.files
+oda_rl.agents.policies.explaining
+oda_rl.command.report
+oda_rl.plotting.agents
+"""
+
+
+def test_no_imports_go_round():
+    assert {name for way in circles(ARROWS) for name in way} == set(ROUND.split())
+
+
+def test_no_rooms_use_each_other():
+    between: dict[str, set[str]] = {}
+    for name, used in ARROWS.items():
+        between.setdefault(room(name), set()).update({room(other) for other in used} - {room(name)})
+    assert bool(circles(between)) == bool(UP.strip())
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [
+        ["a", "b", "c", "a"], ["b", "c", "a", "b"], ["c", "a", "b", "c"]
+    ]  # fmt: skip
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
