@@ -82,6 +82,11 @@ class State:
         """Return all that lie one after the other."""
         return [cls(raw, i) for i in range(begin, len(raw), cls.size)]
 
+    def restore(self, record: npt.NDArray[np.void]) -> None:
+        """Take over what :attr:`record` was, of this declaration or of an earlier one."""
+        for name in set(record.dtype.names or ()) & set(self.dtype.names or ()):
+            self.record[name] = record[name]
+
     def assign(self, values: Mapping[str, float]) -> None:
         """Set several fields."""
         for name, value in values.items():
