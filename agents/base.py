@@ -97,7 +97,7 @@ class Agent(ABC):
     @property
     def num_timesteps(self) -> int:
         """Environment steps learned from, random play and restarts included."""
-        return self._core.state.steps
+        return int(self._core.state.steps)
 
     @property
     def history(self) -> list[Level]:

@@ -90,14 +90,15 @@ def restored(
     *parts: Any,
 ) -> AnyAgent:
     """Make an agent of what :func:`read` returned; ``parts`` go to its ``_from_file``."""
-    if metadata.get("kind") == cls.__name__ and metadata.get("format") == _FORMAT - 1:
-        arrays = upgraded(arrays)
-    elif metadata.get("kind") != cls.__name__ or metadata.get("format") != _FORMAT:
+    form = metadata.get("format")
+    if metadata.get("kind") != cls.__name__ or form not in (_FORMAT, _FORMAT - 1):
         raise ValueError(
-            f"{str(file)!r} holds {metadata.get('kind')!r} in format {metadata.get('format')!r}: "
+            f"{str(file)!r} holds {metadata.get('kind')!r} in format {form!r}: "
             f"it must hold {cls.__name__!r} in format {_FORMAT}"
         )
     try:
+        if form != _FORMAT:
+            arrays = upgraded(arrays)
         agent = cls._from_file(metadata, arrays, *parts)
         agent.episodes = EpisodeLog(arrays["episodes"])
         agent.history[:] = history_from_arrays(arrays, agent.interface.n_features)

@@ -33,7 +33,7 @@ declaration change that stands in another file: delete the ``__pycache__`` folde
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, TypeVar, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +74,8 @@ class State:
         own = raw[begin : begin + self.size]
         self.record = own.view(self.dtype)
         """All of it, shape (1,), structured."""
-        self._integers = memoryview(own.view(np.int64))
-        self._numbers = memoryview(own.view(np.float64))
+        self._integers = own.view(np.int64).data
+        self._numbers = own.view(np.float64).data
 
     @classmethod
     def each(cls, raw: Raw, begin: int = 0) -> list[Self]:
@@ -110,7 +110,7 @@ def reader(declaration: type[S], begin: int = 0) -> Callable[[Raw, int], S]:
     record = from_dtype(declaration.dtype)
     size = declaration.size
 
-    @intrinsic  # type: ignore[no-untyped-call, untyped-decorator]
+    @intrinsic
     def named(typing_context: Any, raw: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -121,4 +121,4 @@ def reader(declaration: type[S], begin: int = 0) -> Callable[[Raw, int], S]:
 
         return record(raw, types.intp), generate
 
-    return named  # type: ignore[no-any-return]
+    return cast(Callable[[Raw, int], S], named)

@@ -66,8 +66,9 @@ class Engine(Protocol):
     def episode_length(self) -> int:
         """Steps of the only environment's running episode."""
 
-    def run(self, *arguments: Any) -> tuple[int, int, int]:
-        """Train on compiled dynamics; returns events, steps taken, episodes written."""
+    @property
+    def run(self) -> Callable[..., tuple[int, int, int]]:
+        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
 
     def note_episodes(self, episodes: FloatArray) -> None:
         """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""

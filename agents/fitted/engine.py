@@ -1,7 +1,7 @@
 """The state of a fitted agent: memory, policies that compete, and when to fit anew."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -264,9 +264,11 @@ class FittedCore:
         """Steps of the only environment's running episode."""
         return self.lane.episode_length
 
-    def run(self, *arguments: Any) -> tuple[int, int, int]:
-        """Do what ``collect_cartpole`` does."""
-        return collect_cartpole(*arguments, *self.arrays)
+    @property
+    def run(self) -> Callable[..., tuple[int, int, int]]:
+        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
+        collect: Callable[..., tuple[int, int, int]] = collect_cartpole
+        return lambda *own: collect(*own, *self.arrays)
 
     def note_episodes(self, episodes: FloatArray) -> None:
         """Note episodes that compiled code played, shape (n, 3): return, length, and more."""

@@ -186,8 +186,17 @@ class RunningTrajectories:
         room: FloatArray,
     ) -> tuple[int, int]:
         """Do what :func:`choose_lanes` does."""
-        tables = policy.diagram, policy.models
-        return choose_lanes(first, lanes, observations, actions, *tables, *self._arrays, raw, room)
+        return choose_lanes(
+            first,
+            lanes,
+            observations,
+            actions,
+            policy.diagram,
+            policy.models,
+            *self._arrays,
+            raw,
+            room,
+        )
 
     @property
     def _arrays(self) -> tuple[Raw, Observations, FloatArray]:

@@ -1,6 +1,6 @@
 """The arrays of an online agent, and what is done when compiled code reports an event."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -256,9 +256,11 @@ class Core:
         """Steps of the only environment's running episode."""
         return self.lanes[0].episode_length
 
-    def run(self, *arguments: Any) -> tuple[int, int, int]:
-        """Do what ``train_cartpole`` does."""
-        return train_cartpole(*arguments, *self.partition.learner, *self.arrays)
+    @property
+    def run(self) -> Callable[..., tuple[int, int, int]]:
+        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
+        train: Callable[..., tuple[int, int, int]] = train_cartpole
+        return lambda *own: train(*own, *self.partition.learner, *self.arrays)
 
     def note_episodes(self, episodes: FloatArray) -> None:
         """Nothing: compiled code has noted what there is to note."""
