@@ -93,8 +93,8 @@ def test_an_environment_from_outside_trains_in_the_compiled_loop(kind, make):
     for steps in (900, 700):
         assert_same(fused.learn(steps), stepwise.learn(steps))
     assert len(fused.episodes.rows) >= 10
-    place = Plain(limited(make()))
-    np.testing.assert_array_equal(fused.evaluate(4, seed=1), fused.evaluate(4, seed=1, env=place))
+    places = limited(make()), Plain(limited(make()))
+    np.testing.assert_array_equal(*(fused.evaluate(4, seed=1, env=place) for place in places))
 
 
 @pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent])
@@ -124,9 +124,7 @@ def test_dynamics_are_those_of_the_environment(env_id):
         number = int(rng.integers(env.action_space.n))
         chosen = number if found.choices is None else found.choices[number]
         observation, reward, terminated, _, _ = own.step(chosen)
-        gained, ends = step(
-            found.dynamics.parameters, state, number if found.choices is None else chosen
-        )
+        gained, ends = step(found.dynamics.parameters, state, chosen)
         seen = np.zeros(len(observation))
         see(found.dynamics.parameters, state, seen)
         np.testing.assert_array_equal(seen, observation)
