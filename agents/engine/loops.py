@@ -169,6 +169,27 @@ def last_episode(core: Engine, moment: float) -> FloatArray:
     return np.array([[core.settings[ql.LAST_RETURN], float(core.clock[ql.LAST_LENGTH]), moment]])
 
 
+def update(core: Engine, *transition: Any) -> bool:
+    """Learn from one transition, as ``core.update`` takes it; returns whether an episode ended."""
+    events = core.update(*transition, *core.arrays)
+    if events:
+        core.attend(events, "observation, next_observation or reward")
+    return bool(events & ql.EPISODE_END)
+
+
+def steps_taken(core: Engine) -> int:
+    """Return how many environment steps have been learned from."""
+    return int(core.clock[ql.STEPS])
+
+
+def add_to_returns(core: Engine, gains: FloatArray) -> None:
+    """Add to the return of the running episode, or to those of several environments."""
+    if len(gains) == 1:
+        core.settings[ql.EPISODE_RETURN] += gains[0]
+    else:
+        core.lanes.returns[:] += gains
+
+
 def train_fitted(
     core: FittedCore, dynamics: CompiledCartPole, total: int, one_by_one: bool
 ) -> Progress:

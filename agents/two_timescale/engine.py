@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.engine.fused import observe_and_act
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import Lanes, VectorStep, step_lanes
@@ -28,6 +27,7 @@ from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
 from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import assign_batch
 
 FloatArray = npt.NDArray[np.float64]
