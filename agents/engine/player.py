@@ -86,8 +86,7 @@ class Player(ABC):
 
         Returns
         -------
-        action : numpy.int64, or ndarray of the action space's shape where that is a Box; of a \
-batch, with one more leading dimension
+        action : numpy.int64, or ndarray where actions are a box; or of a batch, shape (n, ...)
         state
 
         Raises

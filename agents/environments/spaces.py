@@ -1,5 +1,6 @@
 """Observation and action spaces: what the agent takes, and what it says about the rest."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -135,7 +136,7 @@ class Interface:
     @property
     def n_features(self) -> int:
         """Number of components of a flattened observation."""
-        return int(np.prod(self.observation_shape))
+        return math.prod(self.observation_shape)  # not NumPy's: it is asked at each decision
 
     @property
     def n_components(self) -> int:

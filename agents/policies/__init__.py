@@ -1,4 +1,8 @@
-"""What an agent delivers: arrays that decide, explain themselves and can be written down in C."""
+"""What an agent delivers: arrays that decide, explain themselves and can be written down in C.
+
+``contract`` says what a policy is, and ``table``, ``cells`` and ``codevectors`` are the kinds there
+are; ``explaining`` and ``export`` take any.
+"""
 
 from typing import TYPE_CHECKING
 
