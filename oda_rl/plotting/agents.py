@@ -16,7 +16,7 @@ from oda_rl.command.report import MOST_ACTIONS, MOST_ROWS, shown_components
 from oda_rl.metric import directions
 
 if TYPE_CHECKING:
-    from oda_rl.agents.base import Agent
+    from oda_rl.agents.engine.agent import Agent
     from oda_rl.agents.engine.history import Level
     from oda_rl.agents.policies.explaining import Overview
 
@@ -503,12 +503,11 @@ def _plane(
     """Cells and actions of a grid of points through ``middle``, both (grid, grid); rows go up."""
     across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
     cells, actions = np.empty((2, _GRID, _GRID), dtype=np.int64)
-    row = np.tile(middle, (_GRID, 1))
+    row, policy = np.tile(middle, (_GRID, 1)), agent.policy
     row[:, dimensions[0]] = across
     for i, height in enumerate(up):
         row[:, dimensions[1]] = height
-        observations = row.reshape(_GRID, *agent.interface.observation_shape)
-        cells[i], actions[i] = agent.cell(observations), agent._greedy_numbers(observations)
+        cells[i], actions[i] = policy.cells(row), policy.choices(row)
     return cells, actions
 
 
