@@ -17,6 +17,8 @@ from oda_rl._compile import compiled, inlined, integer, spliced
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+LARGEST = 1e150  # of a point's components, whose squares are summed
+
 
 @inlined
 def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:

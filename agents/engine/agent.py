@@ -16,20 +16,19 @@ from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.loops import (
     Engine,
     Progress,
-    add_to_returns,
     last_episode,
-    steps_taken,
+    train_fused,
     train_stepwise,
-    update,
 )
 from oda_rl.agents.engine.player import Player, checked_count
+from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
 from oda_rl.agents.engine.vector import first_step, train_vector
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.environments.validation import action_index
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
-from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
+from oda_rl.envs.dynamics import compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -42,11 +41,11 @@ class Core(Engine, Protocol):
     def scale(self) -> FloatArray | None:
         """Inverse standard deviations of the observation's components; None before learning."""
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Take over what :meth:`state_arrays` returned."""
 
 
 class Agent(Player):
@@ -76,10 +75,6 @@ class Agent(Player):
         """Where the observations of training were, as far as they are remembered."""
 
     @abstractmethod
-    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
-        """Train in compiled code; ``one_by_one`` yields after each episode."""
-
-    @abstractmethod
     def _about(self) -> dict[str, Any]:
         """Return what :meth:`_rebuild` has to know beside interface and settings."""
 
@@ -100,7 +95,7 @@ class Agent(Player):
     @property
     def num_timesteps(self) -> int:
         """Environment steps learned from, random play and restarts included."""
-        return steps_taken(self._core)
+        return int(self._core.state.steps)
 
     @property
     def history(self) -> list[Level]:
@@ -177,18 +172,21 @@ class Agent(Player):
             raise RuntimeError("update was called before act: call act(observation) first")
         index = self._number_of(action)
         self._core.leave_lanes()
-        ended = update(
-            self._core,
+        core = self._core
+        events = core.update(
             self.interface.flatten("observation", observation),
             index,
             float(reward),
             self.interface.flatten("next_observation", next_observation),
             bool(terminated),
             bool(truncated),
+            *core.arrays,
         )
+        if events:
+            core.attend(events, "observation, next_observation or reward")
         self._acted = False
-        if ended:
-            self.episodes.append(last_episode(self._core, self.training_seconds))
+        if events & EPISODE_END:
+            self.episodes.append(last_episode(core, self.training_seconds))
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; what was learned in them stays."""
@@ -216,7 +214,8 @@ class Agent(Player):
 
     def add_to_returns(self, gains: FloatArray) -> None:
         """Add to the returns of running episodes, one each, what rewards to come leave out."""
-        add_to_returns(self._core, gains)
+        for lane, gain in zip(self._core.lanes, gains.tolist(), strict=True):
+            lane.episode_return += gain
 
     def learn(
         self,
@@ -351,7 +350,7 @@ class Agent(Player):
             "config": dict(vars(self.config)),
             "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
         }
-        return metadata, self._core.state()
+        return metadata, self._core.state_arrays()
 
     @classmethod
     def _from_file(
@@ -375,7 +374,7 @@ class Agent(Player):
         observation = self._reset_env(env)
         if dynamics is None:
             return train_stepwise(self._core, env, observation, total, interrupt)
-        return self._train_fused(dynamics, total, one_by_one)
+        return train_fused(self._core, dynamics, total, one_by_one)
 
     def _performed(self, number: int) -> Any:
         """Return the environment's action for the one that was chosen, from 0."""

@@ -6,19 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.engine.agent import Agent, spawn_rngs
-from oda_rl.agents.engine.fused import evaluate_policy_on_cartpole
-from oda_rl.agents.engine.loops import Progress, train_fitted
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.player import Dynamics
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.fitted.engine import FittedCore
+from oda_rl.agents.fitted.fused import evaluate_policy_on_cartpole
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import assign_batch
-from oda_rl.envs.dynamics import CompiledCartPole
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -133,7 +131,7 @@ class FittedQAgent(Agent):
         Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
         """
         memory, policy, n_actions = self._core.memory, self.policy, self.interface.n_actions
-        n = memory.rows(self._core.clock)
+        n = memory.rows(self._core.lane)
         steps = memory.steps[:n][memory.steps[:n, MARK] == GOES_ON]
         points = memory.observations[:n][memory.steps[:n, MARK] == GOES_ON] - policy.origin
         cells = np.empty(len(points), dtype=np.int64)
@@ -158,12 +156,9 @@ class FittedQAgent(Agent):
     @property
     def extent(self) -> Extent:
         """Where the observations that are remembered were."""
-        seen = self._core.memory.observations[: self._core.memory.rows(self._core.clock)]
+        seen = self._core.memory.observations[: self._core.memory.rows(self._core.lane)]
         centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
         return Extent(centre, np.abs(seen - centre).max(axis=0))
-
-    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
-        return train_fitted(self._core, dynamics, total, one_by_one)
 
     def _play_fused(self, dynamics: Dynamics, returns: FloatArray) -> None:
         policy = self.policy

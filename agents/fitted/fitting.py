@@ -30,9 +30,9 @@ from oda_rl.agents.engine.memory import (
     MARK,
     REWARD,
     TERMINAL,
-    Observations,
     discounted_returns,
 )
+from oda_rl.agents.engine.state import Observations
 from oda_rl.agents.fitted.action_codevectors import TakenActions, place
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.agent import Agent, spawn_rngs
-from oda_rl.agents.engine.fused import evaluate_cartpole
-from oda_rl.agents.engine.loops import Progress, train_fused
 from oda_rl.agents.engine.player import Dynamics
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
@@ -26,8 +24,8 @@ from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import Core
+from oda_rl.agents.two_timescale.fused import evaluate_cartpole
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
-from oda_rl.envs.dynamics import CompiledCartPole
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -190,10 +188,7 @@ class TwoTimescaleAgent(Agent):
     @property
     def frozen(self) -> bool:
         """Whether the last episodes were solved and the agent therefore rests."""
-        return bool(self._core.clock[ql.PHASE] == ql.FROZEN)
-
-    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
-        return train_fused(self._core, dynamics, total, one_by_one)
+        return bool(self._core.state.phase == ql.FROZEN)
 
     def _play_fused(self, dynamics: Dynamics, returns: FloatArray) -> None:
         core = self._core
