@@ -1,7 +1,7 @@
 """Write the tables of README and docs anew, from the rows in results/, and put the figures there.
 
 A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``; what stands
-there is what the script that makes the rows returns from its function ``tables``. Figures that
+there is what ``tables`` of the script that makes the rows says of them. Figures that
 scripts have left in results/ are copied to docs/.
 
 Run: python scripts/render_tables.py [--check]
@@ -11,9 +11,9 @@ With --check nothing is written: it says what differs, and fails if anything doe
 import re
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import benchmark_clustering
 import benchmark_continuous
@@ -30,25 +30,31 @@ import reproduce_figure5
 import reproduce_infex
 import reproduce_sgd_gmm
 import tyro
+from summaries import Rows
+
+from oda_rl.results import read_rows
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/screening.md")
-SCRIPTS: tuple[Callable[[Path], dict[str, str]], ...] = (
-    benchmark_clustering.tables,
-    benchmark_continuous.tables,
-    benchmark_export.tables,
-    benchmark_first_call.tables,
-    benchmark_fitting.tables,
-    benchmark_oda_speed.tables,
-    benchmark_speed.tables,
-    benchmark_suite.tables,
-    benchmark_vector.tables,
-    compare_sb3.tables,
-    reproduce_classification.tables,
-    reproduce_figure5.tables,
-    reproduce_infex.tables,
-    reproduce_sgd_gmm.tables,
-)
+TABLES: dict[str, Callable[[Rows], Mapping[str, Any]]] = {
+    "benchmark_clustering": benchmark_clustering.tables,
+    "benchmark_continuous": benchmark_continuous.tables,
+    "benchmark_export": benchmark_export.tables,
+    "benchmark_first_call": benchmark_first_call.tables,
+    "benchmark_fitting": benchmark_fitting.tables,
+    "benchmark_oda_speed": benchmark_oda_speed.tables,
+    "benchmark_speed": benchmark_speed.tables,
+    "benchmark_suite": benchmark_suite.tables,
+    "benchmark_vector": benchmark_vector.tables,
+    "benchmark_vector_times": benchmark_vector.times,
+    "compare_sb3": compare_sb3.tables,
+    "figure5": reproduce_figure5.tables,
+    "infex_codebook": reproduce_infex.margins,
+    "infex_density": reproduce_infex.densities,
+    "infex_table": reproduce_infex.likelihoods,
+    "reproduce_classification": reproduce_classification.tables,
+    "reproduce_sgd_gmm": reproduce_sgd_gmm.tables,
+}  # by the file of their rows
 FIGURES = {
     "annealing": "reproduce_toys",
     "compare": "compare_sb3",
@@ -68,9 +74,10 @@ _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.
 def rendered(results: Path) -> dict[str, str]:
     """Return all tables whose rows are there, by their names."""
     found: dict[str, str] = {}
-    for tables in SCRIPTS:
-        with suppress(FileNotFoundError):
-            found |= tables(results)
+    for name, tables in TABLES.items():
+        if (results / f"{name}.csv").is_file():
+            made = tables(Rows(read_rows(results / f"{name}.csv")))
+            found |= {title: str(table) for title, table in made.items()}
     return found
 
 
