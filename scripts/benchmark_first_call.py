@@ -11,14 +11,13 @@ Writes results/benchmark_first_call.csv.
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 import numpy as np
 from experiment import CONSOLE, Experiment, chosen, process_usage, say, start
 from rich.progress import track
-from summaries import Column, Row, Rows, Table
+from summaries import Column, Row, Rows, Table, Text
 
 EXPERIMENT = Experiment("benchmark_first_call")
 TARGET = 3.0  # seconds, cold
@@ -64,7 +63,7 @@ def name(own: Rows) -> str:
     return f"{shown}, {env_id}" if env_id else shown
 
 
-def times(key: str) -> Callable[[Rows], str]:
+def times(key: str) -> Text:
     """Make a text of the median, and of the most."""
     return lambda own: f"{np.median(own.column(key)):.2f} ({max(own.column(key)):.2f})"
 

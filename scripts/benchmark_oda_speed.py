@@ -22,7 +22,7 @@ import numpy as np
 from experiment import CONSOLE, Experiment, say, seconds, start
 from rich.progress import track
 from sklearn.cluster import MiniBatchKMeans
-from summaries import Column, FloatArray, Row, Rows, Table, open_axes, the
+from summaries import Column, FloatArray, Row, Rows, Table, Text, open_axes, the
 
 from oda_rl import ODAClusterer
 from oda_rl.annealing import codebook
@@ -109,7 +109,7 @@ def measure(size: int, d: int, repetitions: int, n: int) -> Row:
     return {"K": size, "d": d, **times, "distortion": ends[0], "distortion, plain": ends[1]}
 
 
-def microseconds(name: str) -> Callable[[Rows], str]:
+def microseconds(name: str) -> Text:
     """Make a text of a time in two digits, or more before the point."""
     return lambda own: f"{own[0][name]:{'.2g' if own[0][name] < 10 else '.0f'}}"
 

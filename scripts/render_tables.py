@@ -11,24 +11,9 @@ With --check nothing is written: it says what differs, and fails if anything doe
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import benchmark_clustering
-import benchmark_continuous
-import benchmark_export
-import benchmark_first_call
-import benchmark_fitting
-import benchmark_oda_speed
-import benchmark_speed
-import benchmark_suite
-import benchmark_vector
-import compare_sb3
-import reproduce_classification
-import reproduce_figure5
-import reproduce_infex
-import reproduce_sgd_gmm
 import tyro
 from summaries import Rows
 
@@ -36,25 +21,19 @@ from oda_rl.results import read_rows
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/screening.md")
-TABLES: dict[str, Callable[[Rows], Mapping[str, Any]]] = {
-    "benchmark_clustering": benchmark_clustering.tables,
-    "benchmark_continuous": benchmark_continuous.tables,
-    "benchmark_export": benchmark_export.tables,
-    "benchmark_first_call": benchmark_first_call.tables,
-    "benchmark_fitting": benchmark_fitting.tables,
-    "benchmark_oda_speed": benchmark_oda_speed.tables,
-    "benchmark_speed": benchmark_speed.tables,
-    "benchmark_suite": benchmark_suite.tables,
-    "benchmark_vector": benchmark_vector.tables,
-    "benchmark_vector_times": benchmark_vector.times,
-    "compare_sb3": compare_sb3.tables,
-    "figure5": reproduce_figure5.tables,
-    "infex_codebook": reproduce_infex.margins,
-    "infex_density": reproduce_infex.densities,
-    "infex_table": reproduce_infex.likelihoods,
-    "reproduce_classification": reproduce_classification.tables,
-    "reproduce_sgd_gmm": reproduce_sgd_gmm.tables,
-}  # by the file of their rows
+NAMES = (
+    "benchmark_clustering", "benchmark_continuous", "benchmark_export", "benchmark_first_call",
+    "benchmark_fitting", "benchmark_oda_speed", "benchmark_speed", "benchmark_suite",
+    "benchmark_vector", "compare_sb3", "reproduce_classification", "reproduce_sgd_gmm",
+)  # fmt: skip
+TABLES: dict[str, str] = {
+    **{name: f"{name}.tables" for name in NAMES},
+    "benchmark_vector_times": "benchmark_vector.times",
+    "figure5": "reproduce_figure5.tables",
+    "infex_codebook": "reproduce_infex.margins",
+    "infex_density": "reproduce_infex.densities",
+    "infex_table": "reproduce_infex.likelihoods",
+}  # who says what of the rows in a file
 FIGURES = {
     "annealing": "reproduce_toys",
     "compare": "compare_sb3",
@@ -74,9 +53,10 @@ _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.
 def rendered(results: Path) -> dict[str, str]:
     """Return all tables whose rows are there, by their names."""
     found: dict[str, str] = {}
-    for name, tables in TABLES.items():
+    for name, function in TABLES.items():
         if (results / f"{name}.csv").is_file():
-            made = tables(Rows(read_rows(results / f"{name}.csv")))
+            script, _, tables = function.partition(".")
+            made = getattr(import_module(script), tables)(Rows(read_rows(results / f"{name}.csv")))
             found |= {title: str(table) for title, table in made.items()}
     return found
 

@@ -15,7 +15,6 @@ Runs are kept as they end in results/reproduce_classification.jsonl; writes
 results/reproduce_classification.csv (every fold) and results/reproduce_classification.png.
 """
 
-import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Sample, load, sets
-from experiment import FIRST_SEEDS, Experiment, chosen, say, start
+from experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
 from sklearn.base import ClassifierMixin
 from sklearn.datasets import make_circles, make_classification, make_moons
 from sklearn.ensemble import RandomForestClassifier
@@ -107,15 +106,13 @@ def measure(
         warnings.simplefilter("ignore", ConvergenceWarning)
         if method == "ODA":  # compiles, if this process has not yet, which is no part of the time
             ODAClassifier(4, random_state=0).fit(*make_moons(100, random_state=0))
-        begun = time.perf_counter()
-        model.fit(shown, classes[train])
-        seconds = time.perf_counter() - begun
+        taken = seconds(lambda: model.fit(shown, classes[train]))
         measured = f1_score if data == RARE else accuracy_score
         score = measured(classes[test], model.predict(hidden))
-    return {"score": float(score), "seconds": seconds, "chosen": str(model.best_params_)}
+    return {"score": float(score), "seconds": taken, "chosen": str(model.best_params_)}
 
 
-def score(rows: Rows, method: str) -> Any:
+def mean_score(rows: Rows, method: str) -> Any:
     """Mean of one method's folds; not a number if there are none."""
     own = rows.where(method=method)
     return np.mean(own.column("score")) if own else np.nan
@@ -145,7 +142,7 @@ def missed(rows: Rows) -> list[str]:
     """Say where a target is missed and by how much."""
     found = []
     for own in rows.groups("data"):
-        data, oda, forest = own[0]["data"], score(own, "ODA"), score(own, "random forest")
+        data, oda, forest = own[0]["data"], mean_score(own, "ODA"), mean_score(own, "random forest")
         wanted = max(forest - (0.005 if data == "WBCD" else 0.0), PUBLISHED.get(data, 0.0))
         if oda < wanted:
             found.append(f"{data}: ODA is {wanted - oda:.4f} below what it should reach")
@@ -161,7 +158,7 @@ def draw(rows: Rows) -> Any:
         folds = [rows.where(data=data, method=name).column("score") for data in data_sets]
         for x, own in zip(at, folds, strict=True):
             ax.plot(np.full(len(own), x), own, "o", color=COLORS[m], alpha=0.35, markersize=3)
-        means = [score(rows.where(data=data), name) for data in data_sets]
+        means = [mean_score(rows.where(data=data), name) for data in data_sets]
         ax.plot(at, means, "_", color=COLORS[m], markersize=13, markeredgewidth=2.5, label=name)
     ax.set_xticks(range(len(data_sets)), data_sets)
     ax.set_xlim(-0.6, len(data_sets) - 0.4)

@@ -133,7 +133,7 @@ def start_table(rows: Rows) -> Table:
             ended = rows.where(data=data, stage=stage).groups("seed")
             both = [{row["start"]: row["accuracy"] for row in own} for own in ended]
             pairs.append(
-                [{"data": data, "model": model, **pair} for pair in both if len(pair) == 2]
+                Rows({"data": data, "model": model, **pair} for pair in both if len(pair) > 1)
             )
     columns = [
         Column("data", the("data"), once=True),
