@@ -198,14 +198,10 @@ def us_per_step(own: Rows) -> str:
 def beside(rows: Rows) -> Table:
     """Each method after the same steps, for each task with baselines."""
     columns = [
-        Column(
-            "after the same steps", lambda own: f"{own[0]['task']}, {own[0]['steps']:,}", once=True
-        ),
+        Column("after the same steps", task_and_steps, once=True),
         Column("", label),
         Column("seeds", count),
-        Column(
-            "mean (least seed)", lambda own: f"{returns(np.mean)(own)} ({returns(np.min)(own)})"
-        ),
+        Column("mean (least seed)", mean_and_least),
         Column("seconds", of(np.median, "seconds", ".3g")),
         Column("bytes", of(np.median, "bytes", ",.0f")),
         Column("rl-zoo publishes", lambda own: of_task(own).published, once=True),

@@ -162,6 +162,8 @@ def tune(all_points: list[Point], options: "Options") -> tuple[list[Run], list[R
         (first, options.draws, "tuning"),
         (more, options.finalists, "tuning, finals"),
     ):
+        if not seeds:
+            continue
         left = [sorted(sorted(total, key=total.__getitem__)[-most:]) for total in totals]
         begun = [(point, i) for point, still in enumerate(left) for i in still]
         settings = [
