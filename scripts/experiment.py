@@ -72,9 +72,9 @@ class Experiment:
     def seeds(self, options: SharedOptions) -> range:
         """Return the seeds to run, by default those of the table."""
         first = FIRST_SEEDS[self.name] if options.first_seed is None else options.first_seed
-        last = first + options.seeds - 1
-        assert last < RESERVED.start or first >= RESERVED.stop, f"seeds in {RESERVED} are reserved"
-        return range(first, last + 1)
+        seeds = range(first, first + options.seeds)
+        refuse_reserved(seeds)
+        return seeds
 
     def path(self, ending: str) -> Path:
         """Return a file of results."""
@@ -113,6 +113,11 @@ class Experiment:
     def save(self, axes: Any, ending: str = ".png") -> None:
         """Write the figure that the axes belong to."""
         say(f"written: {save_figure(axes, self.path(ending))}")
+
+
+def refuse_reserved(seeds: Iterable[int]) -> None:
+    """Stop if one of the seeds is reserved."""
+    assert not any(seed in RESERVED for seed in seeds), f"seeds in {RESERVED} are reserved"
 
 
 OptionsT = TypeVar("OptionsT")

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Sample, load, sets
-from experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
+from experiment import FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, seconds, start
 from sklearn.base import ClassifierMixin
 from sklearn.datasets import make_circles, make_classification, make_moons
 from sklearn.ensemble import RandomForestClassifier
@@ -194,6 +194,7 @@ def settings(options: Options) -> list[Row]:
         "WBCD": None, "PIMA": None, "WDBC": None, "digits": None, RARE: N_RARE,
     }  # fmt: skip
     names = chosen(options.methods, contestants(0))
+    refuse_reserved(options.seeds)
     return [
         {**one, "method": method, "seed": seed, "fold": fold, "n_folds": N_FOLDS}
         for seed in options.seeds
