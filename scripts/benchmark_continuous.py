@@ -155,7 +155,7 @@ def tables(results: Path) -> dict[str, str]:
 def draw(rows: list[Row]) -> Path:
     """Draw medians and quartiles of the seeds over steps; crosses are what rl-zoo published."""
     from oda_rl.command.report import save_figure
-    from oda_rl.plotting.agents import COLORS, new_axes
+    from oda_rl.plotting.axes import COLORS, new_axes
 
     tasks = [task for task in TASKS if any(row["task"] == task.env_id for row in rows)]
     panels = new_axes(4.6 * len(tasks) + 0.6, 3.8, len(tasks))

@@ -28,7 +28,7 @@ from oda_rl.agents import FittedQAgent
 from oda_rl.command.report import save_figure
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
 from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.results import markdown_table, read_rows
 
 RESULTS = Path("results")

@@ -30,7 +30,7 @@ from sklearn.cluster import MiniBatchKMeans
 from oda_rl import ODAClusterer
 from oda_rl.annealing import codebook
 from oda_rl.command.report import save_figure
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.results import markdown_table, read_rows, store_rows
 
 FloatArray = npt.NDArray[np.float64]

@@ -283,7 +283,7 @@ def _label(method: str, task: Task) -> str:
 def draw(rows: list[Row]) -> Path:
     """Draw the mean return of every seed over steps, a panel for each task."""
     from oda_rl.command.report import save_figure
-    from oda_rl.plotting.agents import COLORS, new_axes
+    from oda_rl.plotting.axes import COLORS, new_axes
 
     names = [task for task in TASKS if any(row["task"] == task.name for row in rows)]
     columns = min(len(names), 3)

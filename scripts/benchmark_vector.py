@@ -25,7 +25,7 @@ from rich.table import Table
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.results import markdown_table, read_rows, store_rows
 
 RESULTS = Path("results")

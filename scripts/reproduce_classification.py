@@ -47,7 +47,7 @@ from threadpoolctl import threadpool_limits
 from oda_rl import ODAClassifier
 from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.results import markdown_table, read_rows
 
 RESULTS = Path("results")

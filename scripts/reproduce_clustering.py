@@ -44,7 +44,7 @@ from threadpoolctl import threadpool_limits
 from oda_rl import ODAClusterer
 from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution, Run, failures, run_all, store_runs
-from oda_rl.plotting.agents import COLORS
+from oda_rl.plotting.axes import COLORS
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization.estimators import StochasticVQ
 

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution, Run, failures, rows_of, run_all, store_runs
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.results import markdown_table, read_rows
 from oda_rl.statistics import Summary, summarize
 

@@ -46,7 +46,7 @@ from oda_rl.exemplars.estimators import NotConvergedError, rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
 from oda_rl.exemplars.weights import best_proportions
 from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.exemplars import plot_density
 from oda_rl.results import markdown_table, read_rows
 

@@ -131,15 +131,6 @@ oda_rl.agents.two_timescale.agent -> oda_rl.agents.base
 oda_rl.agents.two_timescale.agent -> oda_rl.agents.config
 oda_rl.agents.two_timescale.agent -> oda_rl.agents.files
 oda_rl.agents.two_timescale.engine -> oda_rl.agents.config
-oda_rl.command.warming -> oda_rl
-oda_rl.exemplars.estimators -> oda_rl.annealing.base
-oda_rl.mixtures.estimators -> oda_rl.annealing.base
-oda_rl.plotting.agents -> oda_rl.command.report
-oda_rl.quantization.batch_annealing -> oda_rl.annealing.base
-oda_rl.quantization.estimators -> oda_rl.annealing.base
-oda_rl.quantization.kernels -> oda_rl.annealing.codebook
-oda_rl.quantization.neighbourhood -> oda_rl.annealing.cells
-oda_rl.quantization.som -> oda_rl.annealing.base
 """
 
 
@@ -161,8 +152,6 @@ oda_rl.agents.engine.training
 oda_rl.agents.engine.vector
 oda_rl.agents.files
 oda_rl.agents.policies.explaining
-oda_rl.command.report
-oda_rl.plotting.agents
 """
 
 

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, spliced
-from oda_rl.diagram import scores
+from oda_rl.diagram import move, scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
 
 FloatArray = npt.NDArray[np.float64]
@@ -38,31 +38,6 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
-
-
-@spliced
-def move(
-    diagram: FloatArray,
-    cells: FloatArray,
-    k: int,
-    point: FloatArray,
-    gradient: FloatArray,
-    step: float,
-) -> None:
-    """Move a codevector towards a point by a share of the way, and its row of the diagram along.
-
-    The gradient of a quadratic φ is linear, so the row moves towards the point's own, whose
-    ``gradient`` is given, by the same share.
-    """
-    offset = 0.0
-    for j in range(cells.shape[1] - 1):
-        mean, slope = cells[k, 1 + j], diagram[k, 1 + j]
-        mean += step * (point[j] - mean)
-        slope += step * (gradient[j] - slope)
-        cells[k, 1 + j] = mean
-        diagram[k, 1 + j] = slope
-        offset += slope * mean
-    diagram[k, 0] = -0.5 * offset
 
 
 @spliced

@@ -26,7 +26,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from oda_rl.annealing.base import FAST, SLOW, BaseODA, Pace, checked_weights, chunks, validated
+from oda_rl._validation import checked_points, checked_weights, chunks, validated
+from oda_rl.annealing.base import FAST, SLOW, BaseODA, Pace
 from oda_rl.annealing.fine_tuning import (
     ALGORITHMS,
     best_temperature,
@@ -174,7 +175,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         ValueError
             If X is not that, or has fewer than ``n_clusters`` rows.
         """
-        points = self._checked(X, reset=True)
+        points = checked_points(self, X, reset=True)
         if len(points) < self.n_clusters:
             raise ValueError(f"n_samples={len(points)} should be >= n_clusters={self.n_clusters}.")
         weights = checked_weights(sample_weight, points)
@@ -216,7 +217,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.
         """
-        points = self._checked(X, reset=not hasattr(self, "_annealer"))
+        points = checked_points(self, X, reset=not hasattr(self, "_annealer"))
         weights = checked_weights(sample_weight, points)
         self._stream(points, np.zeros(len(points), dtype=np.int64), weights, labelled=False)
         self._publish(self._max_codevectors(1))
@@ -757,7 +758,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         """
         cells = self._nearest(self._embedded(X), self._own())
         models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
-        return models.predict(self._checked(X, reset=False), cells)
+        return models.predict(checked_points(self, X, reset=False), cells)
 
     def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:  # noqa: N803
         """Return points and targets as one array, shape (n, d + 1)."""

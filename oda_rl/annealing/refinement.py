@@ -26,7 +26,8 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from oda_rl._compile import compiled, internal, spliced
-from oda_rl.annealing.codebook import measure, squared_distance
+from oda_rl.annealing.codebook import measure
+from oda_rl.diagram import squared_distance
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

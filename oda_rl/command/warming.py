@@ -89,8 +89,9 @@ def _partition(name: str) -> Callable[[], None]:
 
 
 def _clusterers() -> None:
-    from oda_rl import ODAClusterer, ODATreeClusterer
+    from oda_rl.annealing import ODAClusterer
     from oda_rl.divergences import Mahalanobis
+    from oda_rl.trees import ODATreeClusterer
 
     points = _samples()
     for divergence in (
@@ -106,7 +107,8 @@ def _clusterers() -> None:
 
 
 def _classifiers() -> None:
-    from oda_rl import ODAClassifier, ODATreeClassifier
+    from oda_rl.annealing import ODAClassifier
+    from oda_rl.trees import ODATreeClassifier
 
     points = _samples()
     y = (points[:, 0] > points[:, 1]).astype(np.int64)
@@ -119,7 +121,7 @@ def _classifiers() -> None:
 
 
 def _regressors() -> None:
-    from oda_rl import ODARegressor
+    from oda_rl.annealing import ODARegressor
 
     points = _samples()
     for local_model in ("constant", "linear"):
@@ -128,7 +130,7 @@ def _regressors() -> None:
 
 
 def _mixtures() -> None:
-    from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+    from oda_rl.mixtures import SGDGaussianMixture, StochasticEMGaussianMixture
 
     for dtype in (np.float64, np.float32):
         points = _samples().astype(dtype)
@@ -144,7 +146,7 @@ def _mixtures() -> None:
 
 
 def _exemplars() -> None:
-    from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
+    from oda_rl.exemplars import INFEX, ConvexClustering, KernelVectorQuantization
 
     points = _samples(n=80)
     for kernel in ("gaussian", "epanechnikov"):
@@ -156,7 +158,7 @@ def _exemplars() -> None:
 
 
 def _comparators() -> None:
-    from oda_rl import LVQ, SOM, BatchDeterministicAnnealing, StochasticVQ
+    from oda_rl.quantization import LVQ, SOM, BatchDeterministicAnnealing, StochasticVQ
 
     points = _samples()
     y = (points[:, 0] > points[:, 1]).astype(np.int64)

@@ -14,14 +14,12 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
-from oda_rl.annealing.base import chunks, validated
+from oda_rl._validation import RandomState, checked_points, chunks, fitted_points, validated
 from oda_rl.exemplars.budget import TooFewExemplarsError, generate_within
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Round, generate, select
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
 from oda_rl.exemplars.weights import OBJECTIVES, NotConvergedError
-from oda_rl.quantization.estimators import RandomState, fitted_points
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -220,9 +218,6 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
                 parts.append(np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
         return np.concatenate(parts)
 
-    def _checked(self, X: npt.ArrayLike) -> FloatArray:
-        return np.asarray(validate_data(self, X, dtype=np.float64, order="C"))
-
     def _learn(self, points: FloatArray, bandwidth: float, find: Callable[[], Exemplars]) -> None:
         """Publish what is found; what a solver that does not converge had found, too."""
         least = float(np.abs(points).max()) / _MOST_BANDWIDTHS
@@ -409,7 +404,7 @@ class INFEX(ExemplarMixture):
         NotConvergedError
             If the duality gap stays above ``tol`` although ``max_exemplars`` is not reached.
         """
-        points = self._checked(X)
+        points = checked_points(self, X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         bandwidth = self._resolved(points)
         start = self._start(points.shape[1])
@@ -583,7 +578,7 @@ class ConvexClustering(ExemplarMixture):
         NotConvergedError
             If the weights do not converge.
         """
-        points = self._checked(X)
+        points = checked_points(self, X, reset=True)
         given = self.bandwidth
         bandwidth = rule_of_thumb(points, given) if isinstance(given, str) else float(given)
         problem = Problem("log_likelihood", KERNELS[self.kernel])
@@ -657,7 +652,7 @@ class KernelVectorQuantization(ExemplarMixture):
         ValueError
             If ``candidates`` do not fit the data, or a sample is too far from all of them.
         """
-        points = self._checked(X)
+        points = checked_points(self, X, reset=True)
         problem = Problem("margin", KERNELS["disc"])
         _fit_candidates(self, points, self.candidates, float(self.max_distortion), problem, 1e-8)
         return self

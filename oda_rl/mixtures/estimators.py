@@ -15,9 +15,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from oda_rl.annealing.base import validated
+from oda_rl._validation import RandomState, validated
 from oda_rl.mixtures import distances, learning, updates
-from oda_rl.quantization.estimators import RandomState
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

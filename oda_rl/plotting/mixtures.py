@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse
 
 from oda_rl.mixtures.estimators import SGDGaussianMixture, StreamingMixture
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 
 FloatArray = npt.NDArray[np.float64]
 

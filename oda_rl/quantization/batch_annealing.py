@@ -14,15 +14,13 @@ import numpy.typing as npt
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import validate_data
 
-from oda_rl.annealing.base import validated
+from oda_rl._validation import RandomState, checked_points, validated
 from oda_rl.quantization.estimators import VectorQuantizer, check_enough
 from oda_rl.quantization.kernels import nearest
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-RandomState = int | np.random.RandomState | None
 
 _LEAST_MASS = 1e-5
 _MERGE_BELOW = 0.3  # in temperatures
@@ -157,7 +155,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         ValueError
             If there are too few samples.
         """
-        points: FloatArray = validate_data(self, X, dtype=np.float64, order="C")
+        points = checked_points(self, X, reset=True)
         check_enough(points, self.n_clusters)
         rng = check_random_state(self.random_state)
         # In units of the data's own every temperature is a plain number, and distances from

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
-from oda_rl.annealing.cells import move
-from oda_rl.diagram import assign
+from oda_rl.diagram import assign, move
 from oda_rl.divergences import quadratic_gradient
 
 FloatArray = npt.NDArray[np.float64]
@@ -94,6 +93,7 @@ def observe(
 @compiled
 def nearest_two(cells: FloatArray, points: FloatArray, i: int) -> tuple[int, int, float]:
     """Nearest codevector of a point, the first of equals, the next, and the squared distance."""
+    # One sum of squares where oda_rl.diagram.squared_distance has four: other bits.
     winner, second = 0, 0
     smallest, next_smallest = np.inf, np.inf
     for k in range(cells.shape[0]):

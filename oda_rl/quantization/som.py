@@ -8,16 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
-from oda_rl.annealing.base import validated
+from oda_rl._validation import RandomState, checked_points, fitted_points, validated
 from oda_rl.quantization import neighbourhood
-from oda_rl.quantization.estimators import (
-    RandomState,
-    VectorQuantizer,
-    checked_codevectors,
-    fitted_points,
-)
+from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
 from oda_rl.quantization.kernels import nearest
 
 FloatArray = npt.NDArray[np.float64]
@@ -152,7 +146,7 @@ class SOM(VectorQuantizer):
         ValueError
             If ``shape`` is no chain or grid, or ``init`` does not fit it or the data.
         """
-        points: FloatArray = validate_data(self, X, dtype=np.float64, order="C")
+        points = checked_points(self, X, reset=True)
         rng = check_random_state(self.random_state)
         self._start(points, rng)
         duration = self.decay_samples or self.max_iter * len(points)
@@ -182,7 +176,7 @@ class SOM(VectorQuantizer):
             As for :meth:`fit`.
         """
         first = not hasattr(self, "_cells")
-        points: FloatArray = validate_data(self, X, reset=first, dtype=np.float64, order="C")
+        points = checked_points(self, X, reset=first)
         if first:
             self._start(points, check_random_state(self.random_state))
         duration = self.decay_samples or _STREAM_SAMPLES * len(self._cells)

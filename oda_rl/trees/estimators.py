@@ -30,8 +30,8 @@ from sklearn.utils.validation import (
 )
 
 from oda_rl import divergences
+from oda_rl._validation import checked_points, checked_weights, fitted_points, validated
 from oda_rl.annealing.annealer import Level, Schedule
-from oda_rl.annealing.base import checked_points, checked_weights, validated
 from oda_rl.annealing.files import load_estimator, save_estimator
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
@@ -145,7 +145,7 @@ class BaseODATree(BaseEstimator):
         ndarray, shape (n,)
             From 0 to ``n_leaves_`` - 1: an index into ``codevectors_``.
         """
-        nodes = self._nodes(self._fitted_points(X))
+        nodes = self._nodes(fitted_points(self, X))
         return self._tree.table.leaf_numbers[nodes]
 
     def at_depth(self, depth: int) -> Self:
@@ -269,12 +269,6 @@ class BaseODATree(BaseEstimator):
             distortion=float(table.errors[leaves].sum() / table.weights[leaves].sum()),
             n_samples=float(table.weights[table.depths == depth].sum()),
         )
-
-    # Validation.
-
-    def _fitted_points(self, X: Any) -> FloatArray:  # noqa: N803
-        check_is_fitted(self)
-        return checked_points(self, X, reset=False)
 
 
 class ODATreeClusterer(ClusterMixin, BaseODATree):
@@ -414,7 +408,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
         """Opposite of the mean divergence, in the full space, from the codevector of the leaf."""
-        points = self._fitted_points(X)
+        points = fitted_points(self, X)
         weights = checked_weights(sample_weight, points)
         divergence = self._tree.plan.divergence
         divergence.check(points)
@@ -587,7 +581,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         ndarray, shape (n, C)
             Rows sum to 1.
         """
-        nodes = self._nodes(self._fitted_points(X))
+        nodes = self._nodes(fitted_points(self, X))
         return np.asarray(self._tree.table.shares[nodes][:, self._order()])
 
     def _checked_all(

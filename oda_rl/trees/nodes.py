@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.base import chunks
 from oda_rl.divergences import Divergence
 
 FloatArray = npt.NDArray[np.float64]
