@@ -6,13 +6,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from oda_rl._types import FloatArray
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
-
-FloatArray = npt.NDArray[np.float64]
 
 # What gymnasium.make puts around an environment; none of it changes what a step does.
 _TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker)

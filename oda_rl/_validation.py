@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-FloatArray = npt.NDArray[np.float64]
+from oda_rl._types import FloatArray
+
 RandomState = int | np.random.RandomState | None
 
 _CHUNK = 4096

@@ -11,12 +11,9 @@ Keep points near the origin (subtract a mean): scores are differences of large n
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined, integer, internal, spliced
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import FloatArray, IntArray
 
 
 @inlined

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import BoolArray, FloatArray, IndexArray, IntArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing import codebook
 from oda_rl.annealing.refinement import ward_merge
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import CALLED, QUADRATIC, TINY, Divergence
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
 PROBE = 500  # samples that the accuracy of a level is measured on
@@ -97,9 +94,9 @@ class Level:
 
 
 # Columns (more than codevectors), gradients, offsets, masses, starts: what the kernel works on.
-Working = tuple[FloatArray, FloatArray, FloatArray, FloatArray, npt.NDArray[np.uint64]]
+Working = tuple[FloatArray, FloatArray, FloatArray, FloatArray, IndexArray]
 # Owners, centres, radii: which segments of the codebook a sample has to do with.
-Balls = tuple[npt.NDArray[np.uint64], FloatArray, FloatArray]
+Balls = tuple[IndexArray, FloatArray, FloatArray]
 
 
 class Codebook(NamedTuple):
@@ -173,7 +170,7 @@ class Annealer:
         self._stats: FloatArray
         self._parents: FloatArray
         self._opened: tuple[FloatArray, FloatArray]
-        self._viewed: npt.NDArray[np.bool_] | None = None
+        self._viewed: BoolArray | None = None
 
     def begin(
         self,

@@ -13,15 +13,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
+from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, chunks, fitted_points
 from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer, Codebook, Level, Schedule
 from oda_rl.annealing.density import log_density
 from oda_rl.annealing.files import load_estimator, save_estimator
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
 

@@ -27,15 +27,11 @@ related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, spliced
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.diagram import move, scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 

@@ -32,14 +32,10 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled
+from oda_rl._types import FloatArray, IndexArray, IntArray
 from oda_rl.divergences import LOGARITHMIC, TINY, Divergence
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-IndexArray = npt.NDArray[np.uint64]
 
 LEAST_SHARE = 1e-6
 FARTHEST = -math.log(LEAST_SHARE)  # in temperatures

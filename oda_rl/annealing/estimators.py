@@ -26,6 +26,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, chunks, validated
 from oda_rl.annealing.base import FAST, SLOW, BaseODA, Pace
 from oda_rl.annealing.fine_tuning import (
@@ -39,9 +40,6 @@ from oda_rl.annealing.refinement import refine
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.selection import Candidate, candidates, doubts, select
 from oda_rl.divergences import QUADRATIC, Divergence, resolve
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _STREAM_CLUSTERS = 40
 _RECENT = 5000  # samples of a stream that local models are fitted to
@@ -478,7 +476,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         self._publish(self._max_codevectors(1))
         return self
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> Array:  # noqa: N803
         """Most probable class of each point.
 
         Parameters
@@ -533,7 +531,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         y: Any,
         *,
         reset: bool,
-    ) -> tuple[FloatArray, npt.NDArray[Any]]:
+    ) -> tuple[FloatArray, Array]:
         points, labels = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C")
         check_classification_targets(labels)
         labels = np.asarray(column_or_1d(labels, warn=True))

@@ -19,18 +19,15 @@ accelerate k-means", ICML 2003). Cells that have not changed are not looked at a
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from oda_rl._compile import compiled, internal, spliced
+from oda_rl._types import Array, ByteArray, Float32Array, FloatArray, IntArray
 from oda_rl.annealing.codebook import measure
 from oda_rl.diagram import squared_distance
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _BREATH = 20  # one codevector in so many is added and taken away at a time
 _PASSES = 5  # over all points at most, until the last exchange
@@ -135,11 +132,11 @@ class _Cells(NamedTuple):
     weights: FloatArray  # (n,), positive
     labels: IntArray  # (n,), cell of each point
     errors: FloatArray  # (n,), squared distance from its codevector, unless its cell is restless
-    bounds: npt.NDArray[np.float32]  # (n, m), minus drift: at most the distance
+    bounds: Float32Array  # (n, m), minus drift: at most the distance
     codevectors: FloatArray  # (m, d)
     masses: FloatArray  # (m,)
     drift: FloatArray  # (m,), way that each codevector has gone
-    restless: npt.NDArray[np.uint8]  # (m,), 2: changed in the latest pass, 1: in the one before
+    restless: ByteArray  # (m,), 2: changed in the latest pass, 1: in the one before
 
 
 @compiled
@@ -148,7 +145,7 @@ def _label(
     columns: FloatArray,
     labels: IntArray,
     errors: FloatArray,
-    bounds: npt.NDArray[np.float32],
+    bounds: Float32Array,
     squared: FloatArray,
 ) -> None:
     """Label all points with the nearest of K codevectors; set errors, and bounds if there is room.
@@ -388,12 +385,12 @@ def _open(points: FloatArray, weights: FloatArray, codevectors: FloatArray, spar
     )
 
 
-def _position(cells: _Cells) -> tuple[npt.NDArray[Any], ...]:
+def _position(cells: _Cells) -> tuple[Array, ...]:
     """Arrays that say where the cells are. The others only say what is known about distances."""
     return cells.codevectors, cells.masses, cells.labels, cells.errors, cells.restless
 
 
-def _restore(cells: _Cells, position: tuple[npt.NDArray[Any], ...]) -> None:
+def _restore(cells: _Cells, position: tuple[Array, ...]) -> None:
     """Return to a position; for the bounds that is one more move of the codevectors."""
     cells.drift[:] += np.sqrt(((cells.codevectors - position[0]) ** 2).sum(axis=1))
     for array, former in zip(_position(cells), position, strict=True):

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import FloatArray
 from oda_rl.plotting.shown import MOST_ACTIONS, MOST_ROWS, shown_components
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from oda_rl.agents import Agent
     from oda_rl.agents.policies.explaining import Overview
 
-FloatArray = npt.NDArray[np.float64]
 
 _DPI = 110
 _VISITED_STEPS = 2000

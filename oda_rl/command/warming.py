@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
+
+from oda_rl._types import FloatArray
 
 _DIVERGENCES = "squared_euclidean", "i_divergence", "itakura_saito"
 _STEPPED = "MountainCar-v0", "FrozenLake-v1"  # which have no compiled dynamics
 
 
-def _samples(d: int = 3, n: int = 300) -> npt.NDArray[np.float64]:
+def _samples(d: int = 3, n: int = 300) -> FloatArray:
     """Positive points, which every divergence takes."""
     return np.random.default_rng(0).gamma(4.0, size=(n, d))
 

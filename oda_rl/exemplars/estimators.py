@@ -15,14 +15,12 @@ from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl._validation import RandomState, checked_points, chunks, fitted_points, validated
 from oda_rl.exemplars.budget import TooFewExemplarsError, generate_within
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Round, generate, select
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
 from oda_rl.exemplars.weights import OBJECTIVES, NotConvergedError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 __all__ = [
     "INFEX",
@@ -467,7 +465,7 @@ class INFEX(ExemplarMixture):
         ]
         return float(bandwidths[int(np.argmax(scores))])
 
-    def _held_out(self, points: FloatArray, held: npt.NDArray[np.bool_], bandwidth: float) -> float:
+    def _held_out(self, points: FloatArray, held: BoolArray, bandwidth: float) -> float:
         model = INFEX(
             self.objective, kernel=self.kernel, bandwidth=bandwidth, C=self.C,
             tol=max(self.tol, _CV_TOLERANCE), max_rounds=self.max_rounds,

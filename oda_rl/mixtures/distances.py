@@ -10,13 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, internal, reordered, spliced
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]  # float32 or float64, as the data
+from oda_rl._types import Array, FloatArray, IntArray
 
 LEAST_LOG = 25.0  # e^-25 is lost beside 1
 _LEAST_TEMPERED_LOG = 5.0  # tempered responsibilities are rough anyway

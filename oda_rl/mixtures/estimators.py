@@ -15,12 +15,9 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import RandomState, validated
 from oda_rl.mixtures import distances, learning, updates
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
 
 _DTYPES = [np.float64, np.float32]
 _SCALE_SAMPLES = 100  # after which the data's scale is known

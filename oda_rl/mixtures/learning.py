@@ -1,17 +1,13 @@
 """Between the estimators of Gaussian mixtures and the compiled functions: blocks, densities."""
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures import distances, updates
 from oda_rl.mixtures.updates import ANNEALING, QUANTIZING, RELEASED, Mixture, Rules
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
 
 _CHUNK = 1024  # samples that are scored at once
 _CACHE_LINE = 64  # bytes

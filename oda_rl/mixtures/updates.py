@@ -30,9 +30,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, internal, reordered, spliced
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.distances import (
     half_log_det,
     least_log,
@@ -43,10 +43,6 @@ from oda_rl.mixtures.distances import (
     two_nearest,
     write_distances,
 )
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]  # float32 or float64, as the data
 
 ANNEALING, QUANTIZING, RELEASED = 0.0, 1.0, 2.0
 

@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.patches import Patch
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint
 
 if TYPE_CHECKING:
     from oda_rl.agents.base import Agent
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _GRID = 500
 _NUMBERED = 24  # cells that have room for their number

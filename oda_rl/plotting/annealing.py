@@ -21,6 +21,7 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import NullLocator, StrMethodFormatter
 from mpl_toolkits.axes_grid1 import make_axes_locatable  # type: ignore[import-untyped]
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.persistence import replacing
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.lineage import TemperatureLevel, draw_lineage
@@ -41,8 +42,6 @@ from oda_rl.plotting.plane import (
 if TYPE_CHECKING:
     from oda_rl.annealing.base import BaseODA
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _DPI = 110
 _GREY = "#777777"
@@ -51,7 +50,7 @@ _GREY = "#777777"
 class Predictor(Protocol):
     """Anything that predicts."""
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: npt.ArrayLike) -> Array:
         """Class or cluster of each point."""
 
 
@@ -310,7 +309,7 @@ def animate_annealing(
 
 
 def _draw_stage(
-    ax: Axes, stage: "BaseODA", window: Ranges, names: npt.NDArray[Any]
+    ax: Axes, stage: "BaseODA", window: Ranges, names: Array
 ) -> tuple[AxesImage, PathCollection]:
     """Draw the codevectors of one level and their cells."""
     codevectors = stage.codevectors_
@@ -325,7 +324,7 @@ def _draw_stage(
     return image, marks
 
 
-def _known_classes(model: "BaseODA", classes: npt.ArrayLike | None) -> npt.NDArray[Any]:
+def _known_classes(model: "BaseODA", classes: npt.ArrayLike | None) -> Array:
     """Sorted classes of the model and of the points; none if neither has any."""
     known = [getattr(model, "classes_", None), classes]
     arrays = [np.asarray(array) for array in known if array is not None]

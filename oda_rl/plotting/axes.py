@@ -1,13 +1,11 @@
 """Axes and colours that all figures share."""
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import ByteArray, FloatArray, IntArray
 
 # Okabe and Ito's colours, which people with colour-blindness can tell apart.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
@@ -31,13 +29,13 @@ def new_axes(
     return list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
-def tint(color: str) -> npt.NDArray[np.uint8]:
+def tint(color: str) -> ByteArray:
     """Return a light version of a colour, as RGB from 0 to 255."""
     rgb = 0.5 * np.array(to_rgb(color)) + 0.5
     return np.round(255.0 * rgb).astype(np.uint8)
 
 
-def bordered(cells: IntArray, colors: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def bordered(cells: IntArray, colors: ByteArray) -> ByteArray:
     """Draw white lines between cells into a picture, shape (grid, grid, 3)."""
     picture = colors
     for shift in (1, 2):  # lines of two pixels

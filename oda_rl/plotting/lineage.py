@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 
+from oda_rl._types import FloatArray
 from oda_rl.plotting.axes import COLORS, new_axes
 
 if TYPE_CHECKING:
     from oda_rl.agents.engine.history import Level
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LABEL_WIDTH = 0.12  # of the axis
 

@@ -1,7 +1,5 @@
 """Pictures of the plane: its regions, points and codevectors."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
@@ -9,10 +7,9 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb
 from matplotlib.image import AxesImage
 
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.plotting.axes import COLORS, bordered, padded_range
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Ranges = tuple[tuple[float, float], tuple[float, float]]
 
 GRID = 400
@@ -52,14 +49,12 @@ def grid(ranges: Ranges) -> FloatArray:
     return np.column_stack([np.tile(across, GRID), np.repeat(up, GRID)])
 
 
-def class_colors(indices: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def class_colors(indices: Array) -> Array:
     """Colours of classes."""
     return np.asarray(np.array(COLORS)[indices % len(COLORS)])
 
 
-def draw_regions(
-    ax: Axes, ranges: Ranges, regions: npt.NDArray[Any], colors: npt.NDArray[Any]
-) -> AxesImage:
+def draw_regions(ax: Axes, ranges: Ranges, regions: Array, colors: Array) -> AxesImage:
     """Tint the plane, with white lines between regions."""
     rgb = np.array([to_rgb(str(color)) for color in colors])
     tints = np.round(255.0 * (_TINT * rgb + 1.0 - _TINT)).astype(np.uint8)
@@ -74,14 +69,14 @@ def draw_regions(
     )
 
 
-def draw_points(ax: Axes, points: FloatArray, colors: npt.NDArray[Any]) -> None:
+def draw_points(ax: Axes, points: FloatArray, colors: Array) -> None:
     """Draw small dots, at most 3000."""
     rows = np.random.default_rng(0).permutation(len(points))[:_POINTS]
     ax.scatter(points[rows, 0], points[rows, 1], s=4.0, c=colors[rows], linewidths=0.0, zorder=1)
 
 
 def draw_codevectors(
-    ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: npt.NDArray[Any]
+    ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: Array
 ) -> PathCollection:
     """Draw discs whose area grows with the weight."""
     return ax.scatter(
@@ -95,7 +90,7 @@ def draw_codevectors(
     )
 
 
-def name_classes(ax: Axes, names: npt.NDArray[Any]) -> None:
+def name_classes(ax: Axes, names: Array) -> None:
     """Put a legend above the picture, to the right, if there are classes."""
     if len(names) == 0:
         return
@@ -111,7 +106,7 @@ def name_classes(ax: Axes, names: npt.NDArray[Any]) -> None:
     )
 
 
-def neighbours_apart(cells: IntArray, n_cells: int) -> npt.NDArray[Any]:
+def neighbours_apart(cells: IntArray, n_cells: int) -> Array:
     """Colours of cells, shape (n_cells,), so that cells that touch differ; greedy."""
     touching = np.zeros((n_cells, n_cells), dtype=bool)
     touching[cells[1:], cells[:-1]] = touching[cells[:, 1:], cells[:, :-1]] = True

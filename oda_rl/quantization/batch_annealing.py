@@ -15,12 +15,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 
+from oda_rl._types import FloatArray
 from oda_rl._validation import RandomState, checked_points, validated
 from oda_rl.quantization.estimators import VectorQuantizer, check_enough
 from oda_rl.quantization.kernels import nearest
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LEAST_MASS = 1e-5
 _MERGE_BELOW = 0.3  # in temperatures

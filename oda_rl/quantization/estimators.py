@@ -21,11 +21,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import RandomState, checked_points, fitted_points, validated
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def check_enough(points: FloatArray, n_clusters: int) -> None:
@@ -353,7 +351,7 @@ class LVQ(ClassifierMixin, BaseEstimator):
         self.n_iter_ = self.max_iter
         return self
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: npt.ArrayLike) -> Array:
         """Give each sample the class of its nearest codevector.
 
         Parameters
@@ -365,7 +363,7 @@ class LVQ(ClassifierMixin, BaseEstimator):
         ndarray, shape (n_samples,)
         """
         winners, _ = nearest(fitted_points(self, X), self.codevectors_)
-        labels: npt.NDArray[Any] = self.codevector_labels_[winners]
+        labels: Array = self.codevector_labels_[winners]
         return labels
 
     def _start(

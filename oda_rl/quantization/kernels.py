@@ -20,13 +20,10 @@ squared distance is no longer a number is passed over, so what was finite remain
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import allocating, compiled, inlined
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.diagram import nearest_codevector, squared_distance
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LEAST_PULL = 1e-6  # of the step size: a weaker pull on a codevector is left out
 _FARTHEST = 40.0  # in temperatures: exp(-40) is lost beside 1

@@ -19,14 +19,11 @@ T. Kohonen, "Self-organizing maps", Springer, 1995, section 3.2.
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.diagram import assign, move
 from oda_rl.divergences import quadratic_gradient
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LEAST_PULL = 1e-9  # a weaker pull is left out
 

@@ -9,13 +9,11 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import RandomState, checked_points, fitted_points, validated
 from oda_rl.quantization import neighbourhood
 from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
 from oda_rl.quantization.kernels import nearest
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 

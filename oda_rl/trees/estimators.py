@@ -30,6 +30,7 @@ from sklearn.utils.validation import (
 )
 
 from oda_rl import divergences
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, fitted_points, validated
 from oda_rl.annealing.annealer import Level, Schedule
 from oda_rl.annealing.files import load_estimator, save_estimator
@@ -38,9 +39,6 @@ from oda_rl.divergences import NAMED, Divergence
 from oda_rl.trees.growth import Plan, Tree
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Samples, Statistics
 from oda_rl.trees.resolutions import Resolution, resolve_all, view
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -553,7 +551,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         self._tree.observe(samples)
         return self
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> Array:  # noqa: N803
         """Most probable class of each point.
 
         Parameters
@@ -591,7 +589,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         sample_weight: Any,
         *,
         reset: bool,
-    ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
+    ) -> tuple[FloatArray, Array, FloatArray]:
         """Return points, labels and weights, those of weight 0 left out."""
         points, labels = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C")
         check_classification_targets(labels)
@@ -601,7 +599,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         return points[shown], labels[shown], weights[shown]
 
     @staticmethod
-    def _as_labels(labels: list[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    def _as_labels(labels: list[Any], dtype: np.dtype[Any]) -> Array:
         return np.array(labels, dtype=object if dtype.kind == "O" else None)
 
     def _order(self) -> IntArray:

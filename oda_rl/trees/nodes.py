@@ -18,15 +18,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.divergences import Divergence
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @inlined
