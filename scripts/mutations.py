@@ -421,14 +421,14 @@ MUTATIONS = [
         "oda_rl/annealing/codebook.py",
         (
             "a sample moves the codevectors of all classes",
-            "begin, end = owners[c], owners[c + 1]",
-            "begin, end = owners[0], owners[-1]",
+            "begin, end = layout.owners[c], layout.owners[c + 1]",
+            "begin, end = layout.owners[0], layout.owners[-1]",
             "test_codebook.py::test_learn_is_the_papers_recursion_for_every_class",
         ),
         (
             "step sizes count samples, not their weights",
-            "clocks[c] += weights[i]",
-            "clocks[c] += 1.0",
+            "stage.clocks[c] += weight",
+            "stage.clocks[c] += 1.0",
             "test_codebook.py::test_learn_is_the_papers_recursion_for_every_class",
         ),
         (

@@ -16,6 +16,7 @@ from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, chunks, fitted_points
 from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer, Codebook, Level, Schedule
+from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.density import log_density
 from oda_rl.annealing.files import load_estimator, save_estimator
 from oda_rl.annealing.sampling import Distribution
@@ -25,7 +26,16 @@ _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
 
 _STORED: dict[str, type] = {
     kind.__name__: kind
-    for kind in (Annealer, Codebook, Level, Schedule, divergences.Mahalanobis, *NAMED.values())
+    for kind in (
+        Annealer,
+        Balls,
+        Codebook,
+        Layout,
+        Level,
+        Schedule,
+        divergences.Mahalanobis,
+        *NAMED.values(),
+    )
 }
 
 

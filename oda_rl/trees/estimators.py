@@ -33,6 +33,7 @@ from oda_rl import divergences
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, fitted_points, validated
 from oda_rl.annealing.annealer import Level, Schedule
+from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.files import load_estimator, save_estimator
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
@@ -56,7 +57,7 @@ class TreeLevel:
 
 
 _KINDS: tuple[type, ...] = (
-    *(Tree, Plan, Node, Cells, Statistics, NodeAnnealer, Level, Schedule),
+    *(Tree, Plan, Node, Cells, Statistics, NodeAnnealer, Balls, Layout, Level, Schedule),
     divergences.Mahalanobis,
     *NAMED.values(),
 )
