@@ -10,6 +10,8 @@ Keep points near the origin (subtract a mean): scores are differences of large n
 :func:`squared_distance` is for those who can't.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from oda_rl._compile import compiled, inlined, integer, internal, spliced
@@ -62,20 +64,29 @@ def assign_batch(diagram: FloatArray, n_cells: int, points: FloatArray, out: Int
         out[i] = assign(diagram, n_cells, points[i])
 
 
+class Codevectors(NamedTuple):
+    """Codevectors that learn, with room for some, and their diagram, which keeps in step."""
+
+    diagram: FloatArray
+    """Shape (capacity, 1 + d)."""
+    cells: FloatArray
+    """Shape (capacity, 1 + d): row k holds the mass p_k, or a count, and the codevector μ_k."""
+    metric: FloatArray
+    """M of the quadratic divergence (:mod:`oda_rl.divergences`), shape (d, d)."""
+    weights: FloatArray
+    """Scratch, shape (capacity,)."""
+    gradient: FloatArray
+    """Scratch, shape (d,): -2 M x of the latest point."""
+
+
 @spliced
-def move(
-    diagram: FloatArray,
-    cells: FloatArray,
-    k: int,
-    point: FloatArray,
-    gradient: FloatArray,
-    step: float,
-) -> None:
+def move(codevectors: Codevectors, k: int, point: FloatArray, step: float) -> None:
     """Move a codevector towards a point by a share of the way, and its row of the diagram along.
 
-    The gradient of a quadratic φ is linear, so the row moves towards the point's own, whose
-    ``gradient`` is given, by the same share.
+    The gradient of a quadratic φ is linear, so the row moves towards the point's own, which must
+    be in ``gradient``, by the same share.
     """
+    diagram, cells, gradient = codevectors.diagram, codevectors.cells, codevectors.gradient
     offset = 0.0
     for j in range(cells.shape[1] - 1):
         mean, slope = cells[k, 1 + j], diagram[k, 1 + j]

@@ -1,15 +1,7 @@
 """The online deterministic annealing engine: functions over arrays, no classes.
 
-The state of a codebook with room for ``capacity`` cells in d dimensions:
-
-``cells``, shape (capacity, 1 + d)
-    Row k holds the association mass p_k (the masses sum to 1) and the codevector μ_k.
-``diagram``, shape (capacity, 1 + d)
-    The affine diagram of the codevectors, kept in step with them (:mod:`oda_rl.diagram`).
-``metric``, shape (d, d)
-    The positive semi-definite matrix M of the quadratic divergence (:mod:`oda_rl.divergences`).
-``n_cells``
-    How many rows count.
+The state of a codebook are :class:`oda_rl.diagram.Codevectors`, whose masses sum to 1, and how many
+of their rows count, ``n_cells``.
 
 At a fixed temperature T, :func:`observe` is called with samples until the codebook has settled.
 Then :func:`prune_and_merge` removes what the temperature does not support, the caller cools, and
@@ -30,7 +22,7 @@ import numpy as np
 
 from oda_rl._compile import compiled, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.diagram import move, scores
+from oda_rl.diagram import Codevectors, move, scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
@@ -38,25 +30,16 @@ SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
 @spliced
 def observe(
-    diagram: FloatArray,
-    cells: FloatArray,
-    metric: FloatArray,
-    n_cells: int,
-    point: FloatArray,
-    temperature: float,
-    step_size: float,
-    weights: FloatArray,
-    gradient: FloatArray,
+    codevectors: Codevectors, n_cells: int, point: FloatArray, temperature: float, step_size: float
 ) -> None:
     """Let one sample attract the codevectors, each by its Gibbs share.
 
     With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state (Jacobi order) and step size α:
     p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k).
-
-    ``weights`` (capacity,) and ``gradient`` (d,) are scratch.
     """
-    quadratic_gradient(metric, point, gradient)
-    smallest = scores(diagram, n_cells, point, weights)
+    cells, weights = codevectors.cells, codevectors.weights
+    quadratic_gradient(codevectors.metric, point, codevectors.gradient)
+    smallest = scores(codevectors.diagram, n_cells, point, weights)
     total = 0.0
     for k in range(n_cells):
         weight = cells[k, 0] * math.exp((smallest - weights[k]) / temperature)
@@ -68,20 +51,12 @@ def observe(
         if mass < SMALLEST_MASS:
             mass = SMALLEST_MASS
         cells[k, 0] = mass
-        move(diagram, cells, k, point, gradient, share / mass)
+        move(codevectors, k, point, share / mass)
 
 
 @compiled
 def settle(
-    diagram: FloatArray,
-    cells: FloatArray,
-    metric: FloatArray,
-    n_cells: int,
-    points: FloatArray,
-    order: IntArray,
-    temperature: float,
-    weights: FloatArray,
-    gradient: FloatArray,
+    codevectors: Codevectors, n_cells: int, points: FloatArray, order: IntArray, temperature: float
 ) -> None:
     """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
 
@@ -90,8 +65,7 @@ def settle(
     m = order.shape[0]
     for t in range(m):
         step = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
-        point = points[order[t]]
-        observe(diagram, cells, metric, n_cells, point, temperature, step, weights, gradient)
+        observe(codevectors, n_cells, points[order[t]], temperature, step)
 
 
 def prune_and_merge(

@@ -248,9 +248,8 @@ class SOM(VectorQuantizer):
         rates = self.learning_rate * (self.final_learning_rate / self.learning_rate) ** share
         widths = first * (self.final_width / first) ** share
         pulls = np.empty(len(self._cells))
-        total = neighbourhood.learn(
-            self._cells, points, order, *self._grid, self.periodic, rates, widths, pulls
-        )
+        grid = neighbourhood.Grid(*self._grid, self.periodic)
+        total = neighbourhood.learn(self._cells, points, order, grid, rates, widths, pulls)
         self.history_.append((seen + len(points), total / len(points)))
         self.n_iter_ += 1
 
