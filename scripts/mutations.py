@@ -634,7 +634,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/exemplars/estimators.py",
+        "oda_rl/exemplars/base.py",
         (
             "the exponent of the bandwidth's rule",
             "-1.0 / (d + 4.0)",

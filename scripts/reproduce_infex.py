@@ -42,9 +42,9 @@ from threadpoolctl import threadpool_limits
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.agents import InfexPartition, Scaling, TwoTimescaleConfig
 from oda_rl.command.report import save_figure
-from oda_rl.exemplars.estimators import NotConvergedError, rule_of_thumb
+from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
-from oda_rl.exemplars.weights import best_proportions
+from oda_rl.exemplars.weights import NotConvergedError, best_proportions
 from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.exemplars import plot_density

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
-    from oda_rl.mixtures.estimators import SGDGaussianMixture as SGDGaussianMixture
-    from oda_rl.mixtures.estimators import (
+    from oda_rl.mixtures.base import StreamingMixture as StreamingMixture
+    from oda_rl.mixtures.sgd import SGDGaussianMixture as SGDGaussianMixture
+    from oda_rl.mixtures.stochastic_em import (
         StochasticEMGaussianMixture as StochasticEMGaussianMixture,
     )
-    from oda_rl.mixtures.estimators import StreamingMixture as StreamingMixture
 
 __getattr__, __dir__ = offer(
     __name__,
     {
-        "SGDGaussianMixture": "estimators",
-        "StochasticEMGaussianMixture": "estimators",
-        "StreamingMixture": "estimators",
+        "SGDGaussianMixture": "sgd",
+        "StochasticEMGaussianMixture": "stochastic_em",
+        "StreamingMixture": "base",
     },
 )

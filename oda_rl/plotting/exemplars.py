@@ -17,7 +17,7 @@ from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.plane import grid, in_plane, window_of
 
 if TYPE_CHECKING:
-    from oda_rl.exemplars.estimators import ExemplarMixture
+    from oda_rl.exemplars.base import ExemplarMixture
 
 _POINTS = 3000  # drawn at most
 _LEVELS = 12

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse
 
 from oda_rl._types import FloatArray
-from oda_rl.mixtures.estimators import SGDGaussianMixture, StreamingMixture
+from oda_rl.mixtures.base import StreamingMixture
+from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.plotting.axes import COLORS, new_axes
 
 _RESOLUTION = 200

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
-    from oda_rl.trees.estimators import ODATreeClassifier as ODATreeClassifier
-    from oda_rl.trees.estimators import ODATreeClusterer as ODATreeClusterer
+    from oda_rl.trees.classifier import ODATreeClassifier as ODATreeClassifier
+    from oda_rl.trees.clusterer import ODATreeClusterer as ODATreeClusterer
 
 __getattr__, __dir__ = offer(
     __name__,
     {
-        "ODATreeClassifier": "estimators",
-        "ODATreeClusterer": "estimators",
+        "ODATreeClassifier": "classifier",
+        "ODATreeClusterer": "clusterer",
     },
 )
