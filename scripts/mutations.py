@@ -510,7 +510,7 @@ MUTATIONS = [
     ),
     # Mixtures.
     *_of(
-        "oda_rl/mixtures/updates.py",
+        "oda_rl/mixtures/gradients.py",
         (
             "the gradient of a precision is linear in the distance",
             "(1.0 / root - root * gap * gap)",
@@ -523,6 +523,9 @@ MUTATIONS = [
             "math.exp(each * g)",
             "test_mixtures.py::test_gradient_steps_are_those_of_finite_differences",
         ),
+    ),
+    *_of(
+        "oda_rl/mixtures/em.py",
         (
             "precisions are not bounded",
             "min(max(p, low), high)",
@@ -535,6 +538,9 @@ MUTATIONS = [
             "(one + p * (gap * gap))",
             "test_mixtures.py::test_absorbing_is_a_step_of_stochastic_em",
         ),
+    ),
+    *_of(
+        "oda_rl/mixtures/updates.py",
         (
             "the smoothed loss never becomes stationary",
             "increase < rules.delta * max(since_start, 0.0)",

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import RandomState
-from oda_rl.mixtures import learning, updates
+from oda_rl.mixtures import learning
+from oda_rl.mixtures.state import Mixture
 
 DTYPES = [np.float64, np.float32]
 _VARIANCE_SAMPLES = 1000
@@ -37,7 +38,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
     max_precision: float
     random_state: RandomState
     n_iter_: int
-    _mixture: updates.Mixture
+    _mixture: Mixture
 
     @property
     def weights_(self) -> FloatArray:

@@ -16,8 +16,9 @@ from sklearn.utils.validation import validate_data
 
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import RandomState, validated
-from oda_rl.mixtures import learning, updates
+from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import DTYPES, StreamingMixture, mean_variance
+from oda_rl.mixtures.state import RELEASED, Progress, Rules
 
 _SCALE_SAMPLES = 100  # after which the data's scale is known
 _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
@@ -168,7 +169,7 @@ class SGDGaussianMixture(StreamingMixture):
     @property
     def width_(self) -> float:
         """Present width of the neighbourhood."""
-        return float(self._mixture.control[updates.WIDTH])
+        return Progress(self._mixture.progress).width
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
@@ -289,7 +290,7 @@ class SGDGaussianMixture(StreamingMixture):
             means = centre + rng.uniform(-self.init_range, self.init_range, (n, d))
         widest = _DRIFTING_WIDTH if drifts else _WIDTH
         width = widest * sum(learning.near_square(n)) if self.width is None else self.width
-        self._rules = updates.Rules(
+        self._rules = Rules(
             rate=float(rate),
             least_rate=float(least),
             period=int(period),
@@ -308,25 +309,23 @@ class SGDGaussianMixture(StreamingMixture):
             float(rate),
         )
         if self.update == "sgd":
-            self._mixture.control[updates.PHASE] = updates.RELEASED
+            Progress(self._mixture.progress).phase = RELEASED
         self._waiting = points[:0]
         self._first: list[Array] | None = []
         self.n_iter_ = 0
 
     def _show(self, points: Array, order: IntArray) -> float:
         """Learn; returns the mean log-likelihood of samples when shown, -∞ if still annealing."""
-        control, plain = self._mixture.control, self.update == "sgd"
-        control[updates.LOSS] = control[updates.LOSSES] = 0.0
+        progress, plain = Progress(self._mixture.progress), self.update == "sgd"
+        progress.loss = progress.losses = 0.0
         learning.learn(self._mixture, self._rules, points, order, self.batch_size, plain=plain)
-        total, n = control[updates.LOSS], control[updates.LOSSES]
+        total, n = progress.loss, progress.losses
         features = points.shape[1]
         if not self._settled():
             return -math.inf
-        if (
-            self.forgetting > 0.0 and not plain
-        ):  # of the nearest components, whose variance is known
+        if self.forgetting > 0.0 and not plain:  # of the nearest, whose variance is known
             weights = self._mixture.weights
-            scale = 1.0 + math.log(2.0 * math.pi * control[updates.VARIANCE])
+            scale = 1.0 + math.log(2.0 * math.pi * progress.variance)
             return float(xlogy(weights, weights).sum() - 0.5 * features * scale)
         if n < len(order):
             return -math.inf
@@ -336,7 +335,7 @@ class SGDGaussianMixture(StreamingMixture):
         """Whether what remains is to converge."""
         if self.update == "sgd" or self.forgetting > 0.0:
             return not learning.is_annealing(self._mixture, plain=self.update == "sgd")
-        return bool(self._mixture.control[updates.PHASE] == updates.RELEASED)
+        return Progress(self._mixture.progress).phase == RELEASED
 
     def _learn_scale(self, points: Array) -> None:
         """Keep the first samples until there are enough of them to tell the scale."""

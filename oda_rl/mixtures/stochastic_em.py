@@ -13,8 +13,9 @@ from sklearn.utils.validation import validate_data
 
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import RandomState, validated
-from oda_rl.mixtures import distances, learning, updates
+from oda_rl.mixtures import distances, em, learning
 from oda_rl.mixtures.base import DTYPES, StreamingMixture, mean_variance
+from oda_rl.mixtures.state import RELEASED, Progress
 
 
 class StochasticEMGaussianMixture(StreamingMixture):
@@ -202,7 +203,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             for _ in range(2)
         ]
         for mixture in made:
-            mixture.control[updates.PHASE] = updates.RELEASED
+            Progress(mixture.progress).phase = RELEASED
         self._mixture, self._statistics = made
         self._accumulate = math.ceil(0.1 * len(points))
         self._seen = 0
@@ -228,12 +229,12 @@ class StochasticEMGaussianMixture(StreamingMixture):
         if size == 1:
             logs = np.empty((1, self.n_components))
             ones = np.ones(n_steps)
-            updates.follow_em(points, order, logs, steps, ones, bound, model, statistics)
+            em.follow_em(points, order, logs, steps, ones, bound, model, statistics)
         else:
             blocks = learning.Blocks(model, size)
             for s in range(n_steps):
                 block, rows = blocks.take(points, order[s * size : (s + 1) * size])
                 logs = blocks.logs(model, block, densities=True)
                 distances.responsibilities(logs, 1.0)
-                updates.absorb(block, rows, logs, float(steps[s]), bound, statistics)
+                em.absorb(block, rows, logs, float(steps[s]), bound, statistics)
         self._seen += len(order)
