@@ -448,7 +448,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/annealing/refinement.py",
+        "oda_rl/annealing/merging.py",
         (
             "Ward's cost without the masses",
             "1.0 / (1.0 / masses[:, None] + 1.0 / masses)",

@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, chunks, fitted_points
-from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer, Codebook, Level, Schedule
+from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer
 from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.density import log_density
 from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.levels import Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
 

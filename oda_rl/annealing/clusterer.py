@@ -79,7 +79,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Temperature that has been reached.
     history_ : list of Level
         For each temperature level: temperature, number of codevectors, distortion, samples seen,
-        codevectors, weights and lineage; see :class:`oda_rl.annealing.annealer.Level`.
+        codevectors, weights and lineage; see :class:`oda_rl.annealing.levels.Level`.
     n_samples_seen_ : int
         Samples learned from, each time one is drawn counted.
     n_features_in_ : int

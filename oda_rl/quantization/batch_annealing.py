@@ -1,7 +1,9 @@
 """Batch deterministic annealing (Rose 1998), as a scikit-learn estimator.
 
 The same fixed points as online annealing's, with sums over the whole data set: what the papers
-compare it with.
+compare it with. It has a loop of its own: the closest pair merges first, and what is left is
+measured anew, where :func:`oda_rl.annealing.cells.merge` goes through the pairs once. That gives
+other codevectors, and a comparator should not change with what it is compared with.
 """
 # ruff: noqa: N803  (scikit-learn calls the data X)
 
@@ -28,6 +30,9 @@ _BLOCK = 1_000_000  # shares that batch annealing holds in memory at a time
 
 class AnnealingRecord(NamedTuple):
     """One temperature of a batch annealing.
+
+    Numbers alone: there are no arrays as in :class:`oda_rl.annealing.levels.Level`, because nothing
+    returns to an earlier level.
 
     Parameters
     ----------

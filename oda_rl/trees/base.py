@@ -29,9 +29,9 @@ from sklearn.utils.validation import (
 from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import fitted_points
-from oda_rl.annealing.annealer import Level, Schedule
 from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.levels import Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
 from oda_rl.trees.growth import Plan, Tree

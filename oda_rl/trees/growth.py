@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.annealing.annealer import LEVEL_SAMPLES, Annealer, Schedule
+from oda_rl.annealing.annealer import LEVEL_SAMPLES, Annealer
+from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import QUADRATIC, Divergence
