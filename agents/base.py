@@ -15,13 +15,13 @@ from gymnasium.vector import VectorEnv
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.loops import Engine, Progress, last_episode, play, train_stepwise
+from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
 from oda_rl.agents.engine.vector import train_vector
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
 from oda_rl.agents.environments.making import make_env, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import action_index
-from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Agent(ABC):
     @property
     def num_timesteps(self) -> int:
         """Environment steps learned from, random play and restarts included."""
-        return int(self._core.clock[ql.STEPS])
+        return int(self._core.state.steps)
 
     @property
     def history(self) -> list[Level]:
@@ -209,7 +209,7 @@ class Agent(ABC):
         if events:
             core.attend(events, "observation, next_observation or reward")
         self._acted = False
-        if events & ql.EPISODE_END:
+        if events & EPISODE_END:
             self.episodes.append(last_episode(core, self.training_seconds))
 
     def learn(

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from oda_rl import persistence
 from oda_rl.agents.base import Agent
+from oda_rl.agents.engine.format4 import upgraded
 from oda_rl.agents.engine.history import history_from_arrays, history_to_arrays
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
@@ -20,7 +21,7 @@ from oda_rl.agents.environments.spaces import AnyEnv
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
-_FORMAT = 4
+_FORMAT = 5
 _SB3_VERSION = "_stable_baselines3_version"
 
 AnyAgent = TypeVar("AnyAgent", bound=Agent)
@@ -89,12 +90,15 @@ def restored(
     *parts: Any,
 ) -> AnyAgent:
     """Make an agent of what :func:`read` returned; ``parts`` go to its ``_from_file``."""
-    if metadata.get("kind") != cls.__name__ or metadata.get("format") != _FORMAT:
+    form = metadata.get("format")
+    if metadata.get("kind") != cls.__name__ or form not in (_FORMAT, _FORMAT - 1):
         raise ValueError(
-            f"{str(file)!r} holds {metadata.get('kind')!r} in format {metadata.get('format')!r}: "
+            f"{str(file)!r} holds {metadata.get('kind')!r} in format {form!r}: "
             f"it must hold {cls.__name__!r} in format {_FORMAT}"
         )
     try:
+        if form != _FORMAT:
+            arrays = upgraded(arrays)
         agent = cls._from_file(metadata, arrays, *parts)
         agent.episodes = EpisodeLog(arrays["episodes"])
         agent.history[:] = history_from_arrays(arrays, agent.interface.n_features)

@@ -9,8 +9,9 @@ from gymnasium import logger, spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from oda_rl._compile import allocating, spliced
+from oda_rl._compile import allocating, boolean, spliced
 from oda_rl._types import BoolArray, Float32Array, FloatArray, IntArray
+from oda_rl.diagram import LARGEST
 
 MAX_EPISODE_STEPS = 1000
 CART_FRICTION = 0.0005
@@ -99,6 +100,21 @@ def cartpole_step(parameters: FloatArray, state: FloatArray, action: int) -> boo
     x_limit = parameters[X_THRESHOLD]
     theta_limit = parameters[THETA_THRESHOLD]
     return bool((abs(x) > x_limit) | (abs(theta) > theta_limit))
+
+
+@spliced
+def look(state: FloatArray, origin: FloatArray, point: FloatArray) -> bool:
+    """Write the observation, which is of single precision, minus an origin.
+
+    Returns whether it is nothing to learn from.
+    """
+    bad = boolean(False)
+    for j in range(4):
+        value = np.float32(state[j]) - origin[j]
+        point[j] = value
+        if not abs(value) <= LARGEST:
+            bad = True
+    return bad
 
 
 @allocating

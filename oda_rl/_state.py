@@ -33,7 +33,7 @@ declaration change that stands in another file: delete the ``__pycache__`` folde
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, TypeVar, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -74,13 +74,18 @@ class State:
         own = raw[begin : begin + self.size]
         self.record = own.view(self.dtype)
         """All of it, shape (1,), structured."""
-        self._integers = memoryview(own.view(np.int64))
-        self._numbers = memoryview(own.view(np.float64))
+        self._integers = own.view(np.int64).data
+        self._numbers = own.view(np.float64).data
 
     @classmethod
     def each(cls, raw: Raw, begin: int = 0) -> list[Self]:
         """Return all that lie one after the other."""
         return [cls(raw, i) for i in range(begin, len(raw), cls.size)]
+
+    def restore(self, record: npt.NDArray[np.void]) -> None:
+        """Take over what :attr:`record` was, of this declaration or of an earlier one."""
+        for name in set(record.dtype.names or ()) & set(self.dtype.names or ()):
+            self.record[name] = record[name]
 
     def assign(self, values: Mapping[str, float]) -> None:
         """Set several fields."""
@@ -105,7 +110,7 @@ def reader(declaration: type[S], begin: int = 0) -> Callable[[Raw, int], S]:
     record = from_dtype(declaration.dtype)
     size = declaration.size
 
-    @intrinsic  # type: ignore[no-untyped-call, untyped-decorator]
+    @intrinsic
     def named(typing_context: Any, raw: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -116,4 +121,4 @@ def reader(declaration: type[S], begin: int = 0) -> Callable[[Raw, int], S]:
 
         return record(raw, types.intp), generate
 
-    return named  # type: ignore[no-any-return]
+    return cast(Callable[[Raw, int], S], named)

@@ -17,6 +17,8 @@ import numpy as np
 from oda_rl._compile import compiled, inlined, integer, internal, spliced
 from oda_rl._types import FloatArray, IntArray
 
+LARGEST = 1e150  # of a point's components, whose squares are summed
+
 
 @inlined
 def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:

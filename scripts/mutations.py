@@ -34,14 +34,14 @@ MUTATIONS = [
         "agents/two_timescale/qlearning.py",
         (
             "traces are cut after greedy actions, not after others",
-            "if action != clock[GREEDY_ACTION]:",
-            "if action == clock[GREEDY_ACTION]:",
+            "if action != lane.greedy_action:",
+            "if action == lane.greedy_action:",
             "test_qlearning.py::test_q_lambda_is_watkins",
         ),
         (
             "no bootstrap where an episode is truncated",
-            "update_values(table, clock, vectors, next_cell, reward, terminated)",
-            "update_values(table, clock, vectors, next_cell, reward, terminated or truncated)",
+            "update_values(agent, lane, next_cell, reward, terminated)",
+            "update_values(agent, lane, next_cell, reward, terminated or truncated)",
             "test_qlearning.py::test_terminated_and_truncated_are_worth_different_things",
         ),
         (
@@ -64,14 +64,14 @@ MUTATIONS = [
         ),
         (
             "traces outlive the episode",
-            "clear_traces(table, clock[N_CELLS], TRACES + clock[LANE])",
+            "clear_traces(table, state.n_cells, TRACES + lane.number)",
             "pass",
             "test_qlearning.py::test_q_lambda_is_watkins",
         ),
         (
             "exploration decays with all steps, not with those since a restart",
-            "1.0 + clock[STEPS_SINCE_START] /",
-            "1.0 + clock[STEPS] /",
+            "1.0 + state.steps_since_start /",
+            "1.0 + state.steps /",
             "test_qlearning.py::test_exploration_halves_after_its_decay",
         ),
         (
@@ -82,8 +82,8 @@ MUTATIONS = [
         ),
         (
             "a restart soon after another, because all steps are counted",
-            "after < clock[STEPS_SINCE_START]",
-            "after < clock[STEPS]",
+            "after < state.steps_since_start",
+            "after < state.steps",
             "test_qlearning.py::test_after_a_restart_as_many_steps_are_free_again",
         ),
         (
@@ -281,7 +281,7 @@ MUTATIONS = [
         ),
         (
             "an action is held beyond the end of an episode",
-            "        clock[HELD] = 0\n",
+            "        lane.held = 0\n",
             "",
             "test_fitted.py::test_no_action_is_held_beyond_the_end_of_an_episode",
         ),
@@ -312,17 +312,17 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/engine/lanes.py",
+        "agents/two_timescale/lanes.py",
         (
             "the first to fail of many says as much as the others",
-            "return bool(2 * longer >= clocks.shape[0])",
+            "return bool(2 * longer >= n)",
             "return False",
             "test_vector.py::test_the_first_to_end_says_little",
         ),
         (
             "environments share one return",
-            "vectors[SETTINGS, EPISODE_RETURN] = returns[lane]",
-            "pass",
+            "lane = lane_of(raw, i)",
+            "lane = lane_of(raw, 0)",
             "test_vector.py::test_every_step_is_learned_from_once",
         ),
     ),

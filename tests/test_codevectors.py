@@ -230,8 +230,8 @@ def play(agent, n_steps):
 
 
 def same(one, other):
-    for name, array in one._core.state().items():
-        np.testing.assert_array_equal(array, other._core.state()[name], err_msg=name)
+    for name, array in one._core.state_arrays().items():
+        np.testing.assert_array_equal(array, other._core.state_arrays()[name], err_msg=name)
 
 
 def test_ones_own_loop_gives_the_same_bits():
@@ -274,7 +274,7 @@ def test_what_was_done_is_remembered_with_what_it_led_to(max_transitions):
     env = Aim([[0.5]], -2.0, 2.0, length=7)
     agent = CodevectorAgent(env, seed=0, max_transitions=max_transitions).learn(1000)
     core = agent._core
-    n = core.memory.rows(core.clock)
+    n = core.memory.rows(core.lane)
     steps, observations = core.memory.steps[:n], core.memory.observations[:n, 0]
     goes_on = steps[:, MARK] == GOES_ON
     taken = np.clip(2.0 * steps[goes_on, COMPONENTS], -2.0, 2.0)

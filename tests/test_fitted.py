@@ -24,14 +24,13 @@ from oda_rl.agents import FittedQAgent, FittedQConfig, load_agent
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK
 from oda_rl.agents.engine.records import Record
 from oda_rl.agents.fitted import engine as fitted_core
-from oda_rl.agents.fitted import replay
 from oda_rl.envs.dynamics import compiled_dynamics
 
 
 def rows(agent):
     """Observations and steps that an agent remembers."""
     core = agent._core
-    n = core.memory.rows(core.clock)
+    n = core.memory.rows(core.lane)
     return core.memory.observations[:n], core.memory.steps[:n]
 
 
@@ -796,6 +795,6 @@ def test_bad_arguments():
 
 def test_settings_reach_compiled_code():
     agent = FittedQAgent(BARTO, seed=0, longest_hold=7, least_refit=33)
-    assert agent._core.clock[replay.LONGEST_HOLD] == 7
-    assert agent._core.clock[replay.NEEDED] == 33
+    assert agent._core.state.longest_hold == 7
+    assert agent._core.state.needed == 33
     assert 33 <= agent.learn(1000).history[0].step < 100

@@ -1,17 +1,33 @@
 """The memory against lists of transitions, and its returns against their definitions."""
 
+import numba
 import numpy as np
 import oracles
 import pytest
 
+from oda_rl._state import reader
 from oda_rl.agents.engine import memory
-from oda_rl.agents.engine.memory import CUT, GOES_ON, LAST_ROW, MARK, TERMINAL, UNUSED, Memory
+from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, TERMINAL, UNUSED, Memory, Trajectory
+from oda_rl.agents.engine.state import Lane, new_lanes
+
+lane_of = reader(Lane)
 
 
-def new_clock():
-    clock = np.zeros(4, dtype=np.int64)
-    clock[LAST_ROW] = -1
-    return clock
+def new_lane():
+    return new_lanes(np.zeros(Lane.size, dtype=np.uint8))[0]
+
+
+@numba.njit
+def begin(observations, steps, raw, vector):
+    memory.begin(Trajectory(observations, steps, lane_of(raw, 0)), vector)
+
+
+@numba.njit
+def remember(observations, steps, raw, step):
+    action, reward, vector, terminated = step
+    lane = lane_of(raw, 0)
+    lane.action = action
+    memory.remember(Trajectory(observations, steps, lane), reward, vector, terminated)
 
 
 def wander(write, oracle, n_steps, rng, n_values=3):
@@ -35,15 +51,18 @@ def wander(write, oracle, n_steps, rng, n_values=3):
 class Writer:
     """Calls the compiled functions on arrays of one's own, or on those of a memory."""
 
-    def __init__(self, owner, clock=None):
-        self.owner, self.clock = owner, new_clock() if clock is None else clock
+    def __init__(self, owner, lane=None):
+        self.owner, self.lane = owner, new_lane() if lane is None else lane
 
     def begin(self, place):
-        memory.begin(self.owner.observations, self.owner.steps, self.clock, np.array(place))
+        begin(*self.arrays, np.array(place))
 
     def remember(self, action, reward, place, terminated):
-        arrays = self.owner.observations, self.owner.steps, self.clock
-        memory.remember(*arrays, action, reward, np.array(place), terminated)
+        remember(*self.arrays, (action, reward, np.array(place), terminated))
+
+    @property
+    def arrays(self):
+        return self.owner.observations, self.owner.steps, self.lane.record.view(np.uint8)
 
 
 class Ring:
@@ -60,7 +79,7 @@ def test_rows_are_the_latest_of_all_trajectories(seed, capacity):
         if t % 10 != 9 and t > 20:
             continue
         observations, steps = (rows[-capacity:] for rows in oracle.rows())
-        last, full = int(writer.clock[LAST_ROW]), ring.steps[-1, MARK] != UNUSED
+        last, full = writer.lane.last_row, ring.steps[-1, MARK] != UNUSED
         np.testing.assert_array_equal(memory.in_order(ring.steps, last, full), steps)
         found = memory.in_order(ring.observations, last, full)
         np.testing.assert_array_equal(found, observations)
@@ -76,7 +95,7 @@ def test_a_step_from_where_the_last_one_led_goes_on_unless_that_was_the_end(end)
     for place, after, terminated in ((0.0, 1.0, end["terminated"]), (1.0, 2.0, True)):
         writer.begin((place,))
         writer.remember(1, 0.5, (after,), terminated)
-    n = writer.clock[LAST_ROW] + 1
+    n = writer.lane.last_row + 1
     marks, places = ring.steps[:n, MARK].tolist(), ring.observations[:n, 0].tolist()
     if end["terminated"]:
         assert (marks, places) == ([GOES_ON, TERMINAL, GOES_ON, TERMINAL], [0, 1, 1, 2])
@@ -140,16 +159,16 @@ def test_a_memory_grows_and_keeps_its_content():
     grown = 0
     for _ in wander(writer, oracle, 5 * first, rng):
         before = remembered.observations
-        new = remembered.make_room(writer.clock)
+        new = remembered.make_room(writer.lane)
         assert new == (remembered.observations is not before)
         grown += new
-        assert remembered.rows(writer.clock) + 4 <= len(remembered.observations)
+        assert remembered.rows(writer.lane) + 4 <= len(remembered.observations)
     assert grown >= 4
-    n = remembered.rows(writer.clock)
+    n = remembered.rows(writer.lane)
     assert remembered.observations.dtype == np.float32
     np.testing.assert_array_equal(remembered.observations[:n], oracle.rows()[0])
     np.testing.assert_array_equal(remembered.steps[:n], oracle.rows()[1])
-    assert remembered.thin_out(writer.clock) is None
+    assert remembered.thin_out(writer.lane) is None
 
 
 def test_a_memory_comes_back_from_its_state():
@@ -158,49 +177,50 @@ def test_a_memory_comes_back_from_its_state():
     writer = Writer(remembered)
     for _ in wander(writer, oracles.Trajectories(), 500, rng):
         pass
-    remembered.thin_out(writer.clock)
+    remembered.thin_out(writer.lane)
     writer.begin((0.25, 0.75))
-    state = {name: array.copy() for name, array in remembered.state(writer.clock).items()}
+    state = {name: array.copy() for name, array in remembered.state(writer.lane).items()}
     other = Memory(2, np.float64, 300, np.random.default_rng(6))
     other.restore(state)
-    copy = Writer(other, writer.clock.copy())
+    copy = Writer(other)
+    copy.lane.restore(writer.lane.record)
     other._rng.bit_generator.state = remembered._rng.bit_generator.state
     for one in (writer, copy):
         one.remember(2, 1.5, (1.0, 1.0), False)
         for _ in wander(one, oracles.Trajectories(), 600, np.random.default_rng(7)):
-            one.owner.make_room(one.clock)
-        one.owner.thin_out(one.clock)
-    n = remembered.rows(writer.clock)
-    assert n == other.rows(copy.clock)
+            one.owner.make_room(one.lane)
+        one.owner.thin_out(one.lane)
+    n = remembered.rows(writer.lane)
+    assert n == other.rows(copy.lane)
     np.testing.assert_array_equal(other.observations[:n], remembered.observations[:n])
     np.testing.assert_array_equal(other.steps[:n], remembered.steps[:n])
 
 
-def add(remembered, clock, number, length, terminated=True):
+def add(remembered, lane, number, length, terminated=True):
     """Write a whole trajectory, whose observations are its number."""
-    writer = Writer(remembered, clock)
+    writer = Writer(remembered, lane)
     writer.begin((float(number),))
     for t in range(length):
         writer.remember(t, float(number), (float(number),), terminated and t == length - 1)
-        remembered.make_room(clock)
+        remembered.make_room(lane)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_thinning_out_keeps_whole_trajectories_within_the_bound_and_the_latest(seed):
     rng = np.random.default_rng(seed)
-    remembered, clock = Memory(1, np.float64, 200, rng), new_clock()
+    remembered, lane = Memory(1, np.float64, 200, rng), new_lane()
     lengths = rng.integers(1, 60, size=40)
     for number, length in enumerate(lengths):
-        add(remembered, clock, number, length, terminated=number % 3 != 0)
+        add(remembered, lane, number, length, terminated=number % 3 != 0)
         if rng.random() < 0.3:
             continue
-        before = remembered.rows(clock)
+        before = remembered.rows(lane)
         numbers = remembered.observations[:before, 0].copy()
         begun = rng.random() < 0.5
         if begun:
-            Writer(remembered, clock).begin((1000.0,))
-        kept = remembered.thin_out(clock)
-        n = remembered.rows(clock)
+            Writer(remembered, lane).begin((1000.0,))
+        kept = remembered.thin_out(lane)
+        n = remembered.rows(lane)
         marks = remembered.steps[:n, MARK]
         assert (marks == GOES_ON).sum() <= 200
         found = remembered.observations[:n, 0]
@@ -219,20 +239,20 @@ def test_thinning_out_keeps_whole_trajectories_within_the_bound_and_the_latest(s
 
 
 def test_a_latest_trajectory_beyond_the_bound_is_kept_alone():
-    remembered, clock = Memory(1, np.float64, 50, np.random.default_rng(0)), new_clock()
-    add(remembered, clock, 0, 20)
-    add(remembered, clock, 1, 70)
-    kept = remembered.thin_out(clock)
+    remembered, lane = Memory(1, np.float64, 50, np.random.default_rng(0)), new_lane()
+    add(remembered, lane, 0, 20)
+    add(remembered, lane, 1, 70)
+    kept = remembered.thin_out(lane)
     np.testing.assert_array_equal(kept, np.repeat([False, True], [21, 71]))
-    assert remembered.rows(clock) == 71
+    assert remembered.rows(lane) == 71
 
 
 def test_nothing_is_dropped_within_the_bound_or_from_nothing():
-    remembered, clock = Memory(1, np.float64, 50, np.random.default_rng(0)), new_clock()
-    assert remembered.thin_out(clock) is None
-    add(remembered, clock, 0, 20)
-    add(remembered, clock, 1, 30)
-    assert remembered.thin_out(clock) is None
+    remembered, lane = Memory(1, np.float64, 50, np.random.default_rng(0)), new_lane()
+    assert remembered.thin_out(lane) is None
+    add(remembered, lane, 0, 20)
+    add(remembered, lane, 1, 30)
+    assert remembered.thin_out(lane) is None
 
 
 def test_every_trajectory_is_as_likely_to_be_kept():
@@ -240,13 +260,13 @@ def test_every_trajectory_is_as_likely_to_be_kept():
     counts = np.zeros(n)
     rng = np.random.default_rng(0)
     for _ in range(trials):
-        remembered, clock = Memory(1, np.float64, 22, rng), new_clock()
+        remembered, lane = Memory(1, np.float64, 22, rng), new_lane()
         for number in range(n):
-            add(remembered, clock, number, 2)
+            add(remembered, lane, number, 2)
             if number % 4 == 1:  # several times on the way
-                remembered.thin_out(clock)
-        remembered.thin_out(clock)
-        kept = remembered.observations[: remembered.rows(clock), 0]
+                remembered.thin_out(lane)
+        remembered.thin_out(lane)
+        kept = remembered.observations[: remembered.rows(lane), 0]
         counts[np.unique(kept).astype(int)] += 1
     assert counts[-1] == trials
     share = 10 / 29  # besides the latest, ten of the others have room
@@ -262,12 +282,12 @@ def test_new_trajectories_are_no_likelier_to_be_kept_where_long_ones_leave_room(
     counts = np.zeros(n)
     rng = np.random.default_rng(1)
     for _ in range(trials):
-        remembered, clock = Memory(1, np.float64, 24, rng), new_clock()
+        remembered, lane = Memory(1, np.float64, 24, rng), new_lane()
         for number in range(n):
-            add(remembered, clock, number, 9 if number % 3 == 0 else 1)
+            add(remembered, lane, number, 9 if number % 3 == 0 else 1)
             if number % 4 == 3:
-                remembered.thin_out(clock)
-        kept = remembered.observations[: remembered.rows(clock), 0]
+                remembered.thin_out(lane)
+        kept = remembered.observations[: remembered.rows(lane), 0]
         counts[np.unique(kept).astype(int)] += 1
     short = np.arange(n - 1) % 3 != 0  # the latest is always kept
     shares = counts[:-1][short] / trials

@@ -96,10 +96,10 @@ def test_what_imports_what_is_known(mutate, root):
     assert {
         "oda_rl/diagram.py",
         "oda_rl/annealing/cells.py",
-        "agents/engine/fused.py",
-        "agents/engine/lanes.py",
+        "agents/two_timescale/fused.py",
+        "agents/two_timescale/lanes.py",
     } <= names
-    assert names.isdisjoint({"oda_rl/metric.py", "oda_rl/divergences.py", "envs/cartpole.py"})
+    assert names.isdisjoint({"oda_rl/metric.py", "oda_rl/divergences.py", "oda_rl/results.py"})
 
 
 def test_changes_are_tried_out_in_copies_with_fresh_code(mutate, project, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from oda_rl.agents import ODAPartition, Scaling
 from oda_rl.agents.config import TwoTimescaleConfig
-from oda_rl.agents.engine.memory import LAST_ROW
+from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import Core
@@ -18,13 +18,13 @@ def make_core(n_actions=3, n_cells=5, **settings):
     partition = ODAPartition(1, config, np.random.default_rng(0))
     core = Core(Interface((1,), n_actions, 0), config, partition, np.random.default_rng(1))
     core.observations[0, :2, 0] = -1.0, 1.0  # as if random play had seen them
-    core.clock[LAST_ROW] = 1
+    core.lanes[0].last_row = 1
     core.start()
     partition.learner.cells[:n_cells, 1] = np.arange(n_cells)
     partition.n_cells = n_cells
     partition.rescale(Scaling(np.eye(1), np.zeros(1), np.ones(1)))
-    core.clock[ql.N_CELLS] = n_cells
-    core.clock[ql.LEARNER_ACTIVE] = 0
+    core.state.n_cells = n_cells
+    core.state.learner_active = False
     return core
 
 
@@ -54,7 +54,7 @@ def test_q_lambda_is_watkins(trace_decay, step_exponent):
         done = terminated or truncated
         events = transition(core, cell, action, reward, next_cell, terminated, truncated)
         oracle.update(cell, action, reward, next_cell, terminated, done)
-        assert bool(events & ql.EPISODE_END) == done
+        assert bool(events & EPISODE_END) == done
         cell = int(rng.integers(5)) if done else next_cell
     expected = [[oracle.values[k, a] for a in range(3)] for k in range(5)]
     np.testing.assert_allclose(core.table[ql.VALUES, :5], expected, rtol=1e-9, atol=1e-12)
@@ -76,13 +76,13 @@ def test_exploration_halves_after_its_decay():
     core = make_core(n_actions=4, exploration=0.4, exploration_decay=100.0)
     core.table[ql.VALUES, 0, 2] = 1.0
     for elapsed, epsilon in ((0, 0.4), (100, 0.2), (300, 0.1)):
-        core.clock[ql.STEPS_SINCE_START] = elapsed
+        core.state.steps_since_start = elapsed
         assert core.epsilon == pytest.approx(epsilon)
         actions = np.array([core.act(np.array([0.0])) for _ in range(20_000)])
         shares = np.bincount(actions, minlength=4) / len(actions)
         # Standard errors of these shares are below 0.0035.
         np.testing.assert_allclose(shares[[0, 1, 3]], epsilon / 4, atol=0.015)
-    core.clock[ql.PHASE] = ql.FROZEN
+    core.state.phase = ql.FROZEN
     assert {core.act(np.array([0.0])) for _ in range(200)} == {2}
 
 
@@ -91,13 +91,13 @@ def test_solved_episodes_freeze_and_a_short_one_sets_learning_again():
     phases = []
     for reward in (2.0, 2.0, 2.0, 1.0):
         transition(core, 0, 0, reward, 1, truncated=True)
-        phases.append(int(core.clock[ql.PHASE]))
+        phases.append(core.state.phase)
     assert phases == [ql.LEARNING, ql.FROZEN, ql.FROZEN, ql.LEARNING]
 
 
 def test_nothing_is_learned_while_frozen():
     core = make_core(solved_return=2.0)
-    core.clock[ql.PHASE] = ql.FROZEN
+    core.state.phase = ql.FROZEN
     before = core.table.copy()
     transition(core, 0, 0, 5.0, 1)
     np.testing.assert_array_equal(core.table, before)
@@ -121,7 +121,7 @@ def test_after_a_restart_as_many_steps_are_free_again():
         restarts.append(bool(events & ql.RESTART))
         if restarts[-1]:
             core.start()
-            core.clock[ql.LEARNER_ACTIVE] = 0
+            core.state.learner_active = False
     assert restarts == [False, False, False, False, True] * 2
 
 
@@ -129,7 +129,7 @@ def test_without_a_threshold_it_neither_freezes_nor_restarts():
     core = make_core(restart_after=1)
     for _ in range(10):
         assert not transition(core, 0, 0, 1e9, 1, terminated=True) & ql.RESTART
-    assert core.clock[ql.PHASE] == ql.LEARNING
+    assert core.state.phase == ql.LEARNING
 
 
 def test_table_is_carried_along_a_lineage():

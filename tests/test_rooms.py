@@ -98,17 +98,7 @@ def test_every_file_lives_in_a_room():
 
 # Arrows that still go up.
 UP = """
-oda_rl.agents.engine.fused -> oda_rl.agents.fitted.replay
-oda_rl.agents.engine.fused -> oda_rl.agents.partitions.schedule
-oda_rl.agents.engine.fused -> oda_rl.agents.two_timescale.qlearning
-oda_rl.agents.engine.lanes -> oda_rl.agents.partitions.schedule
-oda_rl.agents.engine.lanes -> oda_rl.agents.two_timescale.qlearning
-oda_rl.agents.engine.loops -> oda_rl.agents.fitted.engine
-oda_rl.agents.engine.loops -> oda_rl.agents.two_timescale.engine
-oda_rl.agents.engine.loops -> oda_rl.agents.two_timescale.qlearning
 oda_rl.agents.engine.training -> oda_rl.agents.base
-oda_rl.agents.engine.vector -> oda_rl.agents.two_timescale.qlearning
-oda_rl.agents.environments.validation -> oda_rl.agents.two_timescale.qlearning
 oda_rl.agents.fitted.agent -> oda_rl.agents.base
 oda_rl.agents.fitted.agent -> oda_rl.agents.config
 oda_rl.agents.fitted.codevector_agent -> oda_rl.agents.base

@@ -279,16 +279,16 @@ def test_the_first_scale_is_that_of_random_play(metric):
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric=metric, warmup_steps=1000)
     core = agent._core
     agent.learn(999)
-    assert core.clock[ql.PHASE] == ql.WARMUP
+    assert core.state.phase == ql.WARMUP
     assert core.epsilon == 1
     assert agent.n_cells == 1
     assert (agent.metric_, agent.scale_) == (None, None)
     agent.learn(1)
-    assert core.clock[ql.PHASE] == ql.LEARNING
+    assert core.state.phase == ql.LEARNING
     seen = Recording(gym.make("CartPole-v1"))
     TwoTimescaleAgent(seen, seed=0, metric=metric, warmup_steps=1000).learn(999)
     points = np.array(seen.observations, dtype=float)
-    np.testing.assert_allclose(core.vectors[ql.ORIGIN, :4], points.mean(0), atol=1e-3)
+    np.testing.assert_allclose(core.origin, points.mean(0), atol=1e-3)
     # 999 of the 1000 steps; the total variance of the scaled points is 2.
     np.testing.assert_allclose(agent.scale_, 1 / points.std(0), rtol=0.01)
     scale = np.sqrt(np.diag(agent.partition.learner.metric))
@@ -311,7 +311,7 @@ def test_the_latest_2000_transitions_are_remembered():
         agent.learn(steps)
         points, _ = agent._core._ring()
         played = np.array(seen.observations, dtype=float)
-        if agent._core.clock[ql.EPISODE_LENGTH] == 0:
+        if agent._core.episode_length == 0:
             played = played[:-1]  # an episode has begun, but no step was taken
         assert len(points) == min(2000, len(played))
         np.testing.assert_allclose(points + agent._core.origin, played[-2000:], atol=1e-12)

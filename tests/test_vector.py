@@ -13,10 +13,12 @@ from test_adaptation import BOX, MIXED, NEAR_SIGHTED, Combined
 from test_qlearning import make_core
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.engine.lanes import VectorStep, outlasted
+from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL
+from oda_rl.agents.engine.state import with_lanes
 from oda_rl.agents.engine.trials import Trial, Trials
 from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.lanes import outlasted
 
 KINDS = [TwoTimescaleAgent, FittedQAgent]
 SAME = {TwoTimescaleAgent: test_two_timescale.same, FittedQAgent: test_fitted.same}
@@ -85,7 +87,7 @@ def test_every_step_is_learned_from_once(kind, mode):
     assert len(episodes) > 50
     if kind is FittedQAgent:
         agent._core.leave_lanes()  # the running trajectories are taken over
-        memory, n = agent._core.memory, agent._core.memory.rows(agent._core.clock)
+        memory, n = agent._core.memory, agent._core.memory.rows(agent._core.lane)
         observations, rows = memory.observations[:n], memory.steps[:n]
     else:
         observations, rows = agent._core._ring()
@@ -300,9 +302,10 @@ def test_episodes_that_never_end(kind):
 
 
 def test_the_first_to_end_says_little():
-    clocks = np.zeros((4, ql.N_OWN), dtype=np.int64)
-    clocks[:, ql.EPISODE_LENGTH] = 10, 20, 30, 30
-    assert [outlasted(lane, clocks) for lane in range(4)] == [True, True, False, False]
+    raw, lanes = with_lanes(ql.OnlineState, 4)
+    for lane, length in zip(lanes, (10, 20, 30, 30), strict=True):
+        lane.episode_length = length - 1  # before the step that ends it
+    assert [outlasted(raw, lane, 4) for lane in range(4)] == [True, True, False, False]
 
 
 def trial():

@@ -12,15 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from numba.core.errors import NumbaError
 
-from oda_rl.agents.engine.fused import collect_cartpole, train_cartpole
 from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import Lanes, VectorStep
+from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.engine.state import EPISODE_END, Lane
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
-from oda_rl.agents.fitted.engine import FittedCore
-from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.engine import Core
 from oda_rl.envs.dynamics import CompiledCartPole, Resets
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,8 +33,8 @@ class Engine(Protocol):
     """What agents, and :func:`train_stepwise`, need of an agent's core."""
 
     interface: Interface
-    clock: npt.NDArray[np.int64]
-    settings: FloatArray
+    state: Any
+    """Named state, which begins with :class:`~oda_rl.agents.engine.state.Counters`."""
     step: Callable[..., int]
     """Compiled: (next observation, reward, terminated, truncated, *arrays) to the next action, or
     minus events to attend to."""
@@ -62,8 +59,19 @@ class Engine(Protocol):
         """Go back to learning along one trajectory."""
 
     @property
-    def lanes(self) -> Lanes:
-        """Counters and returns of their running episodes."""
+    def lanes(self) -> list[Lane]:
+        """What their running episodes count."""
+
+    @property
+    def episode_length(self) -> int:
+        """Steps of the only environment's running episode."""
+
+    @property
+    def run(self) -> Callable[..., tuple[int, int, int]]:
+        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
+
+    def note_episodes(self, episodes: FloatArray) -> None:
+        """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
 
     def begin_episode(self) -> None:
         """Forget an episode that was not finished."""
@@ -117,7 +125,7 @@ def train_stepwise(
             if code < 0:
                 core.attend(-code, BAD_STEP)
                 arrays = core.arrays
-                if -code & ql.EPISODE_END:
+                if -code & EPISODE_END:
                     episode = last_episode(core, steps - last)
                     last = steps
                     observation, _ = env.reset()
@@ -130,72 +138,29 @@ def train_stepwise(
         core.withdraw_choice()  # the last step chose an action that nobody will take
 
 
-def train_fused(core: Core, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
+def train_fused(core: Engine, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
     """Train in compiled code on an environment that has been reset.
 
     ``one_by_one`` yields after each episode.
     """
-    parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
-    cells, metric, schedule, som = core.partition.learner
-    state, resets = dynamics.read_state(), Resets(dynamics)
+    position, resets = dynamics.read_state(), Resets(dynamics)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
-        events, taken, written = train_cartpole(
-            parameters,
-            step_reward,
-            failure_reward,
-            max_episode_steps,
-            state,
-            resets.states(len(room)),
-            min(_FUSED_STEPS, total - steps),
-            room,
-            cells,
-            metric,
-            schedule,
-            som,
-            *core.arrays,
-        )
-        resets.pass_by(written)
-        steps += taken
-        if events:
-            core.attend(events, "the environment's state")
-        dynamics.write_state(state, int(core.clock[ql.EPISODE_LENGTH]))
-        yield steps, room[:written].copy()
-
-
-def last_episode(core: Engine, moment: float) -> FloatArray:
-    """Return the episode that has just ended, shape (1, 3), with ``moment`` in the last column."""
-    return np.array([[core.settings[ql.LAST_RETURN], float(core.clock[ql.LAST_LENGTH]), moment]])
-
-
-def train_fitted(
-    core: FittedCore, dynamics: CompiledCartPole, total: int, one_by_one: bool
-) -> Progress:
-    """Do for a fitted agent what :func:`train_fused` does for an online one."""
-    parameters, step_reward, failure_reward, max_episode_steps = dynamics.arguments
-    state, resets = dynamics.read_state(), Resets(dynamics)
-    room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
-    steps = 0
-    while steps < total:
-        events, taken, written = collect_cartpole(
-            parameters,
-            step_reward,
-            failure_reward,
-            max_episode_steps,
-            state,
-            resets.states(len(room)),
-            min(_FUSED_STEPS, total - steps),
-            room,
-            *core.arrays,
-        )
+        ahead, budget = resets.states(len(room)), min(_FUSED_STEPS, total - steps)
+        events, taken, written = core.run(*dynamics.arguments, position, ahead, budget, room)
         resets.pass_by(written)
         steps += taken
         core.note_episodes(room[:written])
         if events:
             core.attend(events, "the environment's state")
-        dynamics.write_state(state, int(core.clock[ql.EPISODE_LENGTH]))
+        dynamics.write_state(position, core.episode_length)
         yield steps, room[:written].copy()
+
+
+def last_episode(core: Engine, moment: float) -> FloatArray:
+    """Return the episode that has just ended, shape (1, 3), with ``moment`` in the last column."""
+    return np.array([[core.state.last_return, float(core.state.last_length), moment]])
 
 
 def play(

@@ -6,72 +6,72 @@ the step led to. The last row of a trajectory has no step, and instead of ``GOES
 ``TERMINAL``, which is worth nothing, or ``CUT``, whose value has to be guessed. So every
 observation is stored once.
 
-Two counters of a clock belong to it: ``LAST_ROW``, and ``FRESH``, which is 1 if the row after that
-holds an observation from which a trajectory may begin. Rows go round: the first one follows the
-last.
+Which row was written last, and whether the next one holds an observation from which a trajectory
+may begin, is in the :class:`~oda_rl.agents.engine.state.Lane` of the environment. Rows go round:
+the first one follows the last.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, spliced
+from oda_rl.agents.engine.state import Lane, Observations
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-Observations = npt.NDArray[Any]
-"""Of float32 or float64."""
 
 ACTION, REWARD, MARK, COMPONENTS = range(4)
 UNUSED, GOES_ON, TERMINAL, CUT = 0.0, 1.0, 2.0, 3.0
-LAST_ROW, FRESH = range(2)  # the first slots of the clock
 
 _FIRST_CAPACITY = 1024
 _MARGIN = 4  # rows that are kept free: an episode of one step takes two
 
 
+class Trajectory(NamedTuple):
+    """Where compiled code writes what happens in one environment."""
+
+    observations: Observations
+    steps: FloatArray
+    lane: Lane
+
+
 @spliced
-def begin(
-    observations: Observations, steps: FloatArray, clock: IntArray, vector: Observations
-) -> None:
+def begin(to: Trajectory, vector: Observations) -> None:
     """Note the observation that the next step starts from, unless it is the latest row's."""
-    last = clock[LAST_ROW]
-    if last >= 0 and steps[last, MARK] == CUT:
+    observations, last = to.observations, to.lane.last_row
+    if last >= 0 and to.steps[last, MARK] == CUT:
         differing = integer(0)
         for j in range(observations.shape[1]):
             if observations[last, j] != observations.dtype.type(vector[j]):
                 differing += 1
         if differing == 0:
-            clock[FRESH] = 0
+            to.lane.fresh = False
             return
     row = last + 1
     if row == observations.shape[0]:
         row = 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
-    clock[FRESH] = 1
+    to.lane.fresh = True
 
 
 @spliced
-def remember(
-    observations: Observations,
-    steps: FloatArray,
-    clock: IntArray,
-    action: int,
-    reward: float,
-    vector: Observations,
-    terminated: bool,
-) -> None:
-    """Note a step from where :func:`begin` was, or the last step led to, and what it led to."""
+def remember(to: Trajectory, reward: float, vector: Observations, terminated: bool) -> None:
+    """Note the last action from where :func:`begin` was, or the last step led to, and its outcome.
+
+    ``vector`` is the observation that it led to.
+    """
+    observations, steps, lane = to.observations, to.steps, to.lane
     capacity = observations.shape[0]
-    row = clock[LAST_ROW] + clock[FRESH]
+    row = lane.last_row + lane.fresh
     if row == capacity:
         row = 0
-    clock[FRESH] = 0
-    steps[row, ACTION] = action
+    lane.fresh = False
+    steps[row, ACTION] = lane.action
     steps[row, REWARD] = reward
     steps[row, MARK] = GOES_ON
     row += 1
@@ -82,7 +82,7 @@ def remember(
     steps[row, ACTION] = -1.0
     steps[row, REWARD] = 0.0
     steps[row, MARK] = TERMINAL if terminated else CUT
-    clock[LAST_ROW] = row
+    lane.last_row = row
 
 
 @compiled
@@ -179,13 +179,13 @@ class Memory:
         self._keys: FloatArray = np.zeros(0)  # of finished trajectories, in their order
         self._highest_key = 1.0  # those with a higher one have been dropped, and will be
 
-    def rows(self, clock: IntArray) -> int:
-        """How many rows count."""
-        return int(clock[LAST_ROW]) + 1
+    def rows(self, lane: Lane) -> int:
+        """How many rows count, by the lane of whoever writes here."""
+        return lane.last_row + 1
 
-    def make_room(self, clock: IntArray, more: int = 0) -> bool:
+    def make_room(self, lane: Lane, more: int = 0) -> bool:
         """Make sure that some more rows fit, and a few; returns whether the arrays are new ones."""
-        capacity, needed = len(self.observations), self.rows(clock) + more + _MARGIN
+        capacity, needed = len(self.observations), self.rows(lane) + more + _MARGIN
         if needed <= capacity:
             return False
         for name in ("observations", "steps"):
@@ -195,20 +195,20 @@ class Memory:
             setattr(self, name, new)
         return True
 
-    def append(self, observations: Observations, steps: FloatArray, clock: IntArray) -> None:
+    def append(self, observations: Observations, steps: FloatArray, lane: Lane) -> None:
         """Take over a trajectory, shape (n, d) and (n, 3), that was remembered elsewhere."""
-        self.make_room(clock, len(steps))
-        begin = self.rows(clock)
+        self.make_room(lane, len(steps))
+        begin = self.rows(lane)
         self.observations[begin : begin + len(steps)] = observations
         self.steps[begin : begin + len(steps)] = steps
-        clock[LAST_ROW] += len(steps)
+        lane.last_row += len(steps)
 
-    def thin_out(self, clock: IntArray) -> BoolArray | None:
+    def thin_out(self, lane: Lane) -> BoolArray | None:
         """Drop whole trajectories if there are too many steps.
 
         Returns which rows have been kept, or None if all have.
         """
-        n = self.rows(clock)
+        n = self.rows(lane)
         if self.max_steps is None or n == 0:
             return None
         ends = np.flatnonzero(self.steps[: n - 1, MARK] != GOES_ON) + 1  # the last one may go on
@@ -232,12 +232,12 @@ class Memory:
             free = array[n].copy()  # may hold the beginning of the next trajectory
             array[:m] = array[:n][rows]
             array[m] = free
-        clock[LAST_ROW] = m - 1
+        lane.last_row = m - 1
         return rows
 
-    def state(self, clock: IntArray) -> dict[str, Observations]:
+    def state(self, lane: Lane) -> dict[str, Observations]:
         """Return all that has to be saved."""
-        n = self.rows(clock) + 1  # with a beginning that may be noted there
+        n = self.rows(lane) + 1  # with a beginning that may be noted there
         return {
             "observations": self.observations[:n],
             "steps": self.steps[:n],

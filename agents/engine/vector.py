@@ -10,7 +10,6 @@ from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.loops import STEPS_PER_REPORT, Engine, Progress
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.spaces import Interface, flat
-from oda_rl.agents.two_timescale import qlearning as ql
 
 
 class Resets:
@@ -96,7 +95,7 @@ def train_vector(
 
     In whole steps of them all, so that there may be some more than ``total``; a reset is no step.
     """
-    resets, begun = Resets(env, core.interface), int(core.clock[ql.STEPS])
+    resets, begun = Resets(env, core.interface), core.state.steps
     core.set_lanes(env.num_envs)
     actions, _ = core.advance(first_step(observations, core.interface))
     steps = last = 0
@@ -105,7 +104,7 @@ def train_vector(
         if steps + step.learns.sum() >= total:
             step.acts[:] = False
         actions, ended = core.advance(step)
-        steps = int(core.clock[ql.STEPS]) - begun
+        steps = core.state.steps - begun
         if len(ended) or interrupt.requested or steps - last >= STEPS_PER_REPORT or steps >= total:
             moments = np.full((len(ended), 1), steps - last)
             yield steps, np.concatenate([ended, moments], axis=1)

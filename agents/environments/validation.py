@@ -4,20 +4,24 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.environments.spaces import Interface, flat
-from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.diagram import LARGEST
+
+# What compiled code reports of a bad value: bits of its events.
+BAD_SHAPE = 64
+NOT_FINITE = 128
 
 BAD_STEP = "the environment's observation or reward"
-FINITE = f"it must hold neither NaN nor infinity, nor anything beyond {ql.LARGEST:g}"
+FINITE = f"it must hold neither NaN nor infinity, nor anything beyond {LARGEST:g}"
 
 
 def refuse(events: int, what: str, interface: Interface) -> None:
     """Raise ValueError if compiled code has reported a bad value; ``what`` names it."""
-    if events & ql.BAD_SHAPE:
+    if events & BAD_SHAPE:
         raise ValueError(
             f"{what} has another shape than the observation space: it must be "
             f"{interface.observation_shape}"
         )
-    if events & ql.NOT_FINITE:
+    if events & NOT_FINITE:
         raise ValueError(f"{what} is not finite: {FINITE}")
 
 
@@ -51,6 +55,6 @@ def checked_batch(observation: npt.ArrayLike, interface: Interface) -> npt.NDArr
             f"{', '.join(map(str, shape))}) for a batch"
         )
     points = flat(array).reshape(-1, interface.n_features).astype(np.float64)
-    if not (np.abs(points) <= ql.LARGEST).all():
+    if not (np.abs(points) <= LARGEST).all():
         raise ValueError(f"observation is not finite: {FINITE}")
     return points

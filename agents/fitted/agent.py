@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.config import FittedQConfig
-from oda_rl.agents.engine.fused import evaluate_policy_on_cartpole
-from oda_rl.agents.engine.loops import Progress, train_fitted
+from oda_rl.agents.engine.loops import Progress, train_fused
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.fitted.engine import FittedCore
+from oda_rl.agents.fitted.fused import evaluate_policy_on_cartpole
 from oda_rl.agents.policies.alternatives import Alternative, alternative_of_policy, values_at
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.diagram import assign_batch
@@ -143,7 +143,7 @@ class FittedQAgent(Agent):
         Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
         """
         memory, policy, n_actions = self._core.memory, self.policy, self.interface.n_actions
-        n = memory.rows(self._core.clock)
+        n = memory.rows(self._core.lane)
         steps = memory.steps[:n][memory.steps[:n, MARK] == GOES_ON]
         points = memory.observations[:n][memory.steps[:n, MARK] == GOES_ON] - policy.origin
         cells = np.empty(len(points), dtype=np.int64)
@@ -250,7 +250,7 @@ class FittedQAgent(Agent):
         return alternative_of_policy(self.policy, point, action, self.scale_)
 
     def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
-        return train_fitted(self._core, dynamics, total, one_by_one)
+        return train_fused(self._core, dynamics, total, one_by_one)
 
     def _evaluate_fused(
         self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
@@ -280,7 +280,7 @@ class FittedQAgent(Agent):
             "config": asdict(self.config),
             "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
         }
-        return metadata, self._core.state()
+        return metadata, self._core.state_arrays()
 
     @classmethod
     def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:

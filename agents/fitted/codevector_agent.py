@@ -96,7 +96,7 @@ class CodevectorAgent(FittedQAgent):
         Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
         """
         memory, policy = self._core.memory, self.policy
-        n = memory.rows(self._core.clock)
+        n = memory.rows(self._core.lane)
         taken = memory.steps[:n, MARK] == GOES_ON
         points = memory.observations[:n][taken] - policy.origin
         cells = np.empty(len(points), dtype=np.int64)

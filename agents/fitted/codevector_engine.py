@@ -14,20 +14,20 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl.agents.config import FittedQConfig
-from oda_rl.agents.engine.memory import COMPONENTS, FRESH, LAST_ROW
+from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import WIDENED, CodevectorPolicy, TakenActions, blend
 from oda_rl.agents.fitted.engine import FittedCore
 from oda_rl.agents.fitted.fitting import anneal
-from oda_rl.agents.two_timescale import qlearning as ql
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _SAMPLE = 3000  # actions that codevectors are annealed on
 _LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest
-_BAD = ql.BAD_SHAPE | ql.NOT_FINITE
+_BAD = BAD_SHAPE | NOT_FINITE
 
 
 def random_actions(n: int, n_components: int, rng: np.random.Generator) -> FloatArray:
@@ -91,17 +91,16 @@ class CodevectorCore(FittedCore):
         ndarray
             An action of the environment.
         """
-        clock, vectors = self.clock, self.vectors
-        uniform = vectors[ql.UNIFORM, clock[ql.NEXT_UNIFORM] - 1]
-        if not clock[replay.DREW]:
+        state, lane = self.state, self.lane
+        uniform = self._workspace.uniforms[state.next_uniform - 1]
+        if not state.drew:
             pass  # an action is held
         elif uniform < self.epsilon:
             self._performed = random_actions(1, self.interface.n_components, self._explore)
         else:
-            point, numbers = vectors[ql.POINT : ql.POINT + 1], np.array([number])
-            width = float(self.settings[replay.WIDTH])
-            blend(self.arrays[2], self._parts, width, point, numbers, self._performed)
-        self._note(int(clock[LAST_ROW] + clock[FRESH]))
+            point, numbers = self._workspace.point[None], np.array([number])
+            blend(self.arrays[2], self._parts, state.width, point, numbers, self._performed)
+        self._note(lane.last_row + lane.fresh)
         return np.asarray(self.box.actions(self._performed)[0])
 
     def replace(self, action: npt.ArrayLike) -> None:
@@ -120,7 +119,7 @@ class CodevectorCore(FittedCore):
         """Remember one transition with the action performed; returns events."""
         events = replay.update(*transition)
         if not events & _BAD:
-            self._note(int(self.clock[LAST_ROW]) - 1)
+            self._note(self.lane.last_row - 1)
         return events
 
     def _note(self, row: int) -> None:
@@ -140,13 +139,13 @@ class CodevectorCore(FittedCore):
         assert isinstance(policy, CodevectorPolicy)
         self._parts = policy.parts
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""
         own = {"common_codevectors": self._common, "performed": self._performed}
-        return {**super().state(), **own}
+        return {**super().state_arrays(), **own}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Take over what :meth:`state_arrays` returned."""
         self._common, self._performed = arrays["common_codevectors"], arrays["performed"].copy()
         super().restore(arrays)
 

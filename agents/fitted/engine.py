@@ -1,7 +1,7 @@
 """The state of a fitted agent: memory, policies that compete, and when to fit anew."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +10,18 @@ import numpy.typing as npt
 
 from oda_rl.agents.config import FittedQConfig
 from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import Lanes, VectorStep
-from oda_rl.agents.engine.memory import GOES_ON, LAST_ROW, MARK, REWARD, Memory
+from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
 from oda_rl.agents.engine.records import Record
+from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS, Lane, Workspace, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import TakenActions
 from oda_rl.agents.fitted.fitting import fit
+from oda_rl.agents.fitted.fused import collect_cartpole
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.two_timescale import qlearning as ql
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -74,12 +75,12 @@ class FittedCore:
         self.memory = Memory(
             d, interface.dtype, config.max_transitions, reservoir, interface.n_components
         )
-        self.clock: npt.NDArray[np.int64] = np.zeros(replay.N_CLOCK, dtype=np.int64)
-        self.vectors: FloatArray = np.zeros((ql.N_VECTORS, max(d, n_actions, _BLOCK)))
-        self.settings = self.vectors[ql.SETTINGS]
-        explore.random(out=self.vectors[ql.UNIFORM])
-        self.clock[LAST_ROW] = -1
-        self.clock[replay.LONGEST_HOLD] = config.longest_hold
+        self.room: FloatArray = np.zeros((len(Workspace._fields), max(d, n_actions, _BLOCK)))
+        self._workspace = Workspace(*self.room)
+        explore.random(out=self._workspace.uniforms)
+        self.raw, (self.lane,) = with_lanes(replay.FittedState, 1)
+        self.state = replay.FittedState(self.raw)
+        self.state.longest_hold = config.longest_hold
         self._values: FloatArray | None = None
         self._returns: list[float] = []
         self._lengths: list[int] = []
@@ -104,9 +105,7 @@ class FittedCore:
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; their steps are remembered."""
-        self.settings[ql.EPISODE_RETURN] = 0.0
-        self.clock[ql.EPISODE_LENGTH] = 0
-        self.clock[replay.HELD] = 0
+        self.lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
         self._whole = True
         self.leave_lanes()
 
@@ -124,12 +123,12 @@ class FittedCore:
 
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice, or the step that it held an action."""
-        if self.clock[replay.DREW]:
-            self.clock[ql.NEXT_UNIFORM] -= 1
-            self.clock[replay.HELD] = 0
+        if self.state.drew:
+            self.state.next_uniform -= 1
+            self.lane.held = 0
         else:
-            self.clock[replay.HELD] += 1
-        self.clock[replay.DREW] = 0
+            self.lane.held += 1
+        self.state.drew = False
 
     def attend(self, events: int, what: str) -> None:
         """Do what compiled code could not.
@@ -147,21 +146,19 @@ class FittedCore:
             If the shape of an observation was wrong, or it or the reward was not finite.
         """
         refuse(events, what, self.interface)
-        if events & ql.UNIFORMS:
+        if events & UNIFORMS:
             self._draw()
-        if events & ql.EPISODE_END:
-            self._note_episode(
-                float(self.settings[ql.LAST_RETURN]), int(self.clock[ql.LAST_LENGTH])
-            )
+        if events & EPISODE_END:
+            self._note_episode(self.state.last_return, self.state.last_length)
         if events & replay.REFIT:
             self._refit_or_confirm()
-        if self.memory.make_room(self.clock):
+        if self.memory.make_room(self.lane):
             self._open()
 
     def _draw(self) -> None:
         """Draw random numbers for exploration."""
-        self._explore.random(out=self.vectors[ql.UNIFORM])
-        self.clock[ql.NEXT_UNIFORM] = 0
+        self._explore.random(out=self._workspace.uniforms)
+        self.state.next_uniform = 0
 
     @property
     def n_lanes(self) -> int:
@@ -169,10 +166,9 @@ class FittedCore:
         return 0 if self._running is None else len(self._running.playing)
 
     @property
-    def lanes(self) -> Lanes:
-        """Counters and returns of the running episodes of several environments."""
-        assert self._running is not None
-        return self._running.lanes
+    def lanes(self) -> list[Lane]:
+        """What the running episodes count."""
+        return [self.lane] if self._running is None else self._running.lanes
 
     def set_lanes(self, count: int) -> None:
         """Get ready to learn from so many environments at once, none of which has begun yet.
@@ -201,7 +197,7 @@ class FittedCore:
         assert running is not None
         assert len(step.rewards) == self.n_lanes  # else compiled code would write past the ends
         ended = np.zeros((self.n_lanes, 2))
-        events = running.record(step, ended, self.clock, self.vectors)
+        events = running.record(step, ended, self.raw, self.room)
         refuse(events, BAD_STEP, self.interface)
         over = ended[:, 1].nonzero()[0]
         for lane in over.tolist():
@@ -221,11 +217,10 @@ class FittedCore:
             done = 0
             while done < len(lanes):
                 event, done = running.choose(
-                    done, lanes, step.observations, playing.policy, actions, self.clock,
-                    self.vectors,
+                    done, lanes, step.observations, actions, playing.policy, self.raw, self.room
                 )  # fmt: skip
                 refuse(event, BAD_STEP, self.interface)
-                if event & ql.UNIFORMS:
+                if event & UNIFORMS:
                     self._draw()
         self._play(self._playing)
         return actions, ended[over]
@@ -242,27 +237,38 @@ class FittedCore:
     def _commit(self, lane: int) -> None:
         """Take over an environment's trajectory, which is over."""
         assert self._running is not None
-        self.memory.append(*self._running.rows(lane), self.clock)
+        self.memory.append(*self._running.rows(lane), self.lane)
         self._running.forget(lane)
 
     def _append_running(self) -> int:
         """Put running trajectories behind the others; returns how many rows there were."""
-        n = self.memory.rows(self.clock)
+        n = self.memory.rows(self.lane)
         for lane in range(self.n_lanes):
             assert self._running is not None
-            self.memory.append(*self._running.rows(lane), self.clock)
+            self.memory.append(*self._running.rows(lane), self.lane)
         return n
 
     def _refit_or_confirm(self) -> None:
         """Fit anew, or first make sure of the policy that would be delivered."""
         doubtful = None if self._confirming else self._doubtful()
         if self._confirming:
-            self._confirmed += int(self.clock[replay.NEW_STEPS])
+            self._confirmed += self.state.new_steps
         if doubtful is None:
             self._confirming = None
             self.refit()
         else:
             self._confirm(doubtful)
+
+    @property
+    def episode_length(self) -> int:
+        """Steps of the only environment's running episode."""
+        return self.lane.episode_length
+
+    @property
+    def run(self) -> Callable[..., tuple[int, int, int]]:
+        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
+        collect: Callable[..., tuple[int, int, int]] = collect_cartpole
+        return lambda *own: collect(*own, *self.arrays)
 
     def note_episodes(self, episodes: FloatArray) -> None:
         """Note episodes that compiled code played, shape (n, 3): return, length, and more."""
@@ -312,7 +318,7 @@ class FittedCore:
 
         Not while it is one of the latest: learning goes on then, and soon there may be better.
         """
-        spent = self._confirmed > self.config.confirm_share * self.clock[ql.STEPS]
+        spent = self._confirmed > self.config.confirm_share * self.state.steps
         if spent or len(self.records) <= _LATEST:
             return None
         best = self._best()
@@ -322,21 +328,21 @@ class FittedCore:
     def _confirm(self, record: Record) -> None:
         """Play a policy again, without exploration, to be surer of its return."""
         self._confirming = record
-        self._whole = bool(self.clock[ql.EPISODE_LENGTH] == 0)
+        self._whole = self.lane.episode_length == 0
         self._epsilon = 0.0
         self._set_due(_CONFIRMING)
         self._open()
 
     def refit(self) -> None:
         """Fit partition and values to all that is remembered."""
-        before = self.memory.rows(self.clock)
+        before = self.memory.rows(self.lane)
         values = self._known_values(before)
         self._values = None  # frees memory while it is needed
-        kept = self.memory.thin_out(self.clock)
+        kept = self.memory.thin_out(self.lane)
         if kept is not None and values is not None:
             values = values[kept]
         n = self._append_running()
-        rows = self.memory.rows(self.clock)
+        rows = self.memory.rows(self.lane)
         if values is not None and rows > n:
             later = self.newest.evaluate(self.memory.observations[n:rows])[2]
             values = np.concatenate([values, later])
@@ -354,13 +360,13 @@ class FittedCore:
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._values = found.values[:n]
         self._latest = Record(self.newest)
-        self._whole = bool(self.clock[ql.EPISODE_LENGTH] == 0)
-        self.clock[replay.HELD] = 0
+        self._whole = self.lane.episode_length == 0
+        self.lane.held = 0
         self._epsilon = self._exploration()
-        self.clock[LAST_ROW] = n - 1
+        self.lane.last_row = n - 1
         self._set_due()
         self._open()
-        step = int(self.clock[ql.STEPS])
+        step = self.state.steps
         self.history.append(Level(step, np.nan, self.newest.codevectors, None))
 
     def _blank(self) -> CellPolicy:
@@ -382,7 +388,7 @@ class FittedCore:
         """So many random decisions an episode, or nothing else while all returns are equal."""
         returns, length = np.array(self._returns), self._episode_length()
         if len(returns) == 0:  # no episode has ended: its rewards have to do
-            steps = self.memory.steps[: self.memory.rows(self.clock)]
+            steps = self.memory.steps[: self.memory.rows(self.lane)]
             returns = steps[steps[:, MARK] == GOES_ON, REWARD]
         if np.ptp(returns) <= _SAME * np.abs(returns).max():
             return 1.0
@@ -395,13 +401,12 @@ class FittedCore:
         return _HORIZONS / (1.0 - self.config.discount)
 
     def _set_due(self, share: float = 1.0) -> None:
-        n = int(self.clock[ql.STEPS])
+        n = self.state.steps
         if self.config.max_transitions is not None:
             n = min(n, self.config.max_transitions)
         needed = int(share * max(self.config.least_refit, self.config.refit_every * n))
         needed = max(needed, 1)
-        self.clock[replay.NEEDED], self.clock[replay.LATEST] = needed, _PATIENCE * needed
-        self.clock[replay.NEW_STEPS] = 0
+        self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
 
     def _open(self) -> None:
         """Let compiled code work on the present memory and policy."""
@@ -415,18 +420,17 @@ class FittedCore:
             self.memory.steps,
             chosen.policy.diagram,
             chosen.policy.models,
-            self.clock,
-            self.vectors,
+            self.raw,
+            self.room,
         )
 
     def _play(self, playing: Playing) -> None:
         """Let compiled code choose actions by a policy."""
         policy = playing.policy
-        self.vectors[ql.ORIGIN, : len(policy.origin)] = policy.origin
-        self.settings[replay.WIDTH] = policy.width
-        self.settings[replay.EPSILON] = playing.epsilon
+        self._workspace.origin[: len(policy.origin)] = policy.origin
+        self.state.width, self.state.epsilon = policy.width, playing.epsilon
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart.
 
         Running trajectories of several environments are saved as if they were over.
@@ -434,8 +438,9 @@ class FittedCore:
         rows = self._append_running()
         policies = [self.newest, *(record.policy for record in self.records)]
         arrays: dict[str, npt.NDArray[Any]] = {
-            "vectors": self.vectors,
-            "clock": self.clock.copy(),
+            "room": self.room,
+            "state": self.state.record,
+            "lane": self.lane.record.copy(),
             "returns": np.array(self._returns),
             "lengths": np.array(self._lengths),
             "whole": np.array(self._whole),
@@ -445,19 +450,21 @@ class FittedCore:
             "record_n": np.array([record.n for record in self.records]),
             "record_mean": np.array([record.mean for record in self.records]),
             "record_m2": np.array([record.m2 for record in self.records]),
-            **{f"memory_{name}": array for name, array in self.memory.state(self.clock).items()},
+            **{f"memory_{name}": array for name, array in self.memory.state(self.lane).items()},
         }
         for name in ("metric", "scale", "_values"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         for i, policy in enumerate(policies):
             arrays.update({f"policy{i}_{name}": a for name, a in policy.arrays.items()})
-        self.clock[LAST_ROW] = rows - 1
+        self.lane.last_row = rows - 1
         return arrays
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state` returned."""
-        self.vectors[:], self.clock[:] = arrays["vectors"], arrays["clock"]
+        """Take over what :meth:`state_arrays` returned."""
+        self.room[:] = arrays["room"]
+        self.state.restore(arrays["state"])
+        self.lane.restore(arrays["lane"])
         self._returns, self._lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
         self._whole = bool(arrays["whole"])
         for name in ("metric", "scale", "_values"):
@@ -477,7 +484,7 @@ class FittedCore:
         latest = np.flatnonzero(arrays["latest"])
         self._latest = self.records[latest[0]] if len(latest) else Record(self.newest)
         self._latest.policy = self.newest
-        self._epsilon = float(self.settings[replay.EPSILON])
+        self._epsilon = self.state.epsilon
         self._ended_since_fit = True
         self._confirmed = int(arrays["confirmed"])
         confirming = np.flatnonzero(arrays["confirming"])

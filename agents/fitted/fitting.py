@@ -31,9 +31,9 @@ from oda_rl.agents.engine.memory import (
     MARK,
     REWARD,
     TERMINAL,
-    Observations,
     discounted_returns,
 )
+from oda_rl.agents.engine.state import Observations
 from oda_rl.agents.fitted.action_codevectors import CodevectorPolicy, TakenActions, place
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.annealing import cells as annealing

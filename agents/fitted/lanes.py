@@ -12,25 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled
-from oda_rl.agents.engine.lanes import Lanes, VectorStep, enter, leave
-from oda_rl.agents.engine.memory import FRESH, LAST_ROW, Observations
+from oda_rl._state import Raw, reader
+from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.engine.memory import Trajectory, begin
 from oda_rl.agents.engine.records import Record
-from oda_rl.agents.fitted import replay
+from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, Workspace, new_lanes
+from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.two_timescale.qlearning import (
-    EPISODE_END,
-    HELD,
-    LAST_LENGTH,
-    LAST_RETURN,
-    NOT_FINITE,
-    SETTINGS,
-)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _FIRST_ROWS = 256
+
+running_lane = reader(Lane)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,48 +51,36 @@ def record_lanes(
     truncated: BoolArray,
     learns: BoolArray,
     ended: FloatArray,
-    clocks: IntArray,
-    returns: FloatArray,
+    lanes_raw: Raw,
     own: Observations,
     own_steps: FloatArray,
-    clock: IntArray,
-    vectors: FloatArray,
+    raw: Raw,
+    room: FloatArray,
 ) -> int:
     """Remember a step of all environments; returns events.
 
     ``ended``, shape (n, 2), takes return and length of episodes that end. Nothing is remembered if
     a value is bad.
     """
-    n_features = own.shape[2]
-    for lane in range(rewards.shape[0]):
-        if learns[lane]:
-            event = replay.load(after[lane], own[lane], vectors, n_features)
-            if rewards[lane] - rewards[lane] != 0.0:
+    state = state_of(raw, 0)
+    space = Workspace(room[0], room[1], room[2], room[3], room[4])
+    for i in range(rewards.shape[0]):
+        if learns[i]:
+            event = load(after[i], own[i], space)
+            if rewards[i] - rewards[i] != 0.0:
                 event = NOT_FINITE
             if event:
                 return event
     events = 0
-    last_row, fresh = clock[LAST_ROW], clock[FRESH]  # of the memory
-    for lane in range(rewards.shape[0]):
-        if not learns[lane]:
+    for i in range(rewards.shape[0]):
+        if not learns[i]:
             continue
-        enter(lane, clocks, returns, clock, vectors)
-        found = replay.record(
-            own[lane],
-            own_steps[lane],
-            clock,
-            vectors,
-            after[lane],
-            rewards[lane],
-            terminated[lane],
-            truncated[lane],
-        )
+        to = Trajectory(own[i], own_steps[i], running_lane(lanes_raw, i))
+        found = record(state, to, after[i], rewards[i], terminated[i], truncated[i])
         if found & EPISODE_END:
-            ended[lane, 0] = vectors[SETTINGS, LAST_RETURN]
-            ended[lane, 1] = clock[LAST_LENGTH]
+            ended[i, 0] = state.last_return
+            ended[i, 1] = state.last_length
         events |= found
-        leave(lane, clocks, returns, clock, vectors)
-    clock[LAST_ROW], clock[FRESH] = last_row, fresh
     return events
 
 
@@ -104,36 +89,34 @@ def choose_lanes(
     first: int,
     lanes: IntArray,
     observations: Observations,
+    actions: IntArray,
     diagram: FloatArray,
     models: FloatArray,
-    actions: IntArray,
-    clocks: IntArray,
-    returns: FloatArray,
+    lanes_raw: Raw,
     own: Observations,
     own_steps: FloatArray,
-    clock: IntArray,
-    vectors: FloatArray,
+    raw: Raw,
+    room: FloatArray,
 ) -> tuple[int, int]:
     """Choose actions in the environments ``lanes``, from the first-th on, by one policy.
 
     Returns an event to attend to and how far it came, or 0 and the number of lanes.
     """
-    last_row, fresh = clock[LAST_ROW], clock[FRESH]  # of the memory
+    agent = opened(diagram, models, raw, room)
     event = 0
     i = first
     while i < lanes.shape[0] and event == 0:
-        lane = lanes[i]
-        enter(lane, clocks, returns, clock, vectors)
-        code = replay.act(
-            observations[lane], own[lane], own_steps[lane], diagram, models, clock, vectors
-        )
-        leave(lane, clocks, returns, clock, vectors)
-        if code < 0:
-            event = -code
-        else:
-            actions[lane] = code
-            i += 1
-    clock[LAST_ROW], clock[FRESH] = last_row, fresh
+        k = lanes[i]
+        lane = running_lane(lanes_raw, k)
+        event = load(observations[k], own[k], agent.room)
+        if event == 0:
+            begin(Trajectory(own[k], own_steps[k], lane), observations[k])
+            code = choose(agent, lane)
+            if code < 0:
+                event = -code
+            else:
+                actions[k] = code
+                i += 1
     return event, i
 
 
@@ -151,15 +134,16 @@ class RunningTrajectories:
 
     Attributes
     ----------
-    lanes : Lanes
-        Counters and returns of the running episodes.
+    lanes : list of Lane
+        What the running episodes count.
     playing : list of Playing
         With what each environment plays.
     """
 
     def __init__(self, count: int, n_features: int, dtype: str, playing: Playing) -> None:
         self.playing = [playing] * count
-        self.lanes = Lanes.of(count)
+        self._raw: Raw = np.zeros(count * Lane.size, dtype=np.uint8)
+        self.lanes = new_lanes(self._raw)
         # A memory (oda_rl.agents.engine.memory) for each environment.
         self._observations: Observations = np.zeros((count, _FIRST_ROWS, n_features), dtype)
         self._steps: FloatArray = np.zeros((count, _FIRST_ROWS, 3))
@@ -172,12 +156,12 @@ class RunningTrajectories:
 
     def rows(self, lane: int) -> tuple[Observations, FloatArray]:
         """Return the observations and steps of a trajectory so far."""
-        n = self.lanes.clocks[lane, LAST_ROW] + 1
+        n = self.lanes[lane].last_row + 1
         return self._observations[lane, :n], self._steps[lane, :n]
 
     def forget(self, lane: int) -> None:
         """Begin a trajectory anew."""
-        self.lanes.clocks[lane, [LAST_ROW, FRESH, HELD]] = -1, 0, 0
+        self.lanes[lane].assign({"last_row": -1, "fresh": False, "held": 0})
 
     def players(self, acts: BoolArray) -> Iterable[tuple[Playing, IntArray]]:
         """Return the policies that are played, and in which of the environments that act."""
@@ -186,45 +170,34 @@ class RunningTrajectories:
             lanes.setdefault(self.playing[lane], []).append(lane)
         return [(playing, np.array(own)) for playing, own in lanes.items()]
 
-    def record(
-        self, step: VectorStep, ended: FloatArray, clock: IntArray, vectors: FloatArray
-    ) -> int:
+    def record(self, step: VectorStep, ended: FloatArray, raw: Raw, room: FloatArray) -> int:
         """Do what :func:`record_lanes` does."""
-        return record_lanes(
-            step.after,
-            step.rewards,
-            step.terminated,
-            step.truncated,
-            step.learns,
-            ended,
-            *self.lanes,
-            self._observations,
-            self._steps,
-            clock,
-            vectors,
-        )
+        made = (step.after, step.rewards, step.terminated, step.truncated, step.learns)
+        return record_lanes(*made, ended, *self._arrays, raw, room)
 
     def choose(
         self,
         first: int,
         lanes: IntArray,
         observations: Observations,
-        policy: CellPolicy,
         actions: IntArray,
-        clock: IntArray,
-        vectors: FloatArray,
+        policy: CellPolicy,
+        raw: Raw,
+        room: FloatArray,
     ) -> tuple[int, int]:
         """Do what :func:`choose_lanes` does."""
         return choose_lanes(
             first,
             lanes,
             observations,
+            actions,
             policy.diagram,
             policy.models,
-            actions,
-            *self.lanes,
-            self._observations,
-            self._steps,
-            clock,
-            vectors,
+            *self._arrays,
+            raw,
+            room,
         )
+
+    @property
+    def _arrays(self) -> tuple[Raw, Observations, FloatArray]:
+        return self._raw, self._observations, self._steps

@@ -78,7 +78,7 @@ class ODAPartition:
         self.n_cells = 1
         self._spread: FloatArray = np.eye(n_features)
         self._rng = rng
-        self._scratch = np.zeros(capacity), np.zeros(n_features)
+        self._room = np.zeros((3, max(capacity, n_features)))
 
     @property
     def active(self) -> bool:
@@ -118,7 +118,8 @@ class ODAPartition:
 
     def observe(self, point: FloatArray) -> Lineage | None:
         """Learn from one point; see :class:`Partition`."""
-        due = observe_compiled(self.diagram, *self.learner, self.n_cells, point, *self._scratch)
+        self._room[0, : len(point)] = point
+        due = observe_compiled(self.diagram, *self.learner, self.n_cells, self._room)
         return self.reshape() if due else None
 
     def reshape(self) -> Lineage:

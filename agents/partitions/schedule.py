@@ -52,14 +52,16 @@ def observe_compiled(
     schedule: FloatArray,
     som: FloatArray | None,
     n_cells: int,
-    point: FloatArray,
-    weights: FloatArray,
-    gradient: FloatArray,
+    room: FloatArray,
 ) -> bool:
     """Let the learner see one point; returns whether its cells are now due to be reshaped.
 
+    The point is the first row of ``room``, shape (at least 3, at least max(n_cells, d)), whose next
+    rows are scratch.
+
     At a temperature level of annealing the m-th sample has step size 1/(m + 1).
     """
+    point, weights, gradient = room[0], room[1], room[2]
     samples = schedule[SAMPLES] + 1.0
     schedule[SAMPLES] = samples
     codevectors = Codevectors(diagram, cells, metric, weights, gradient)

@@ -94,7 +94,7 @@ class SOMPartition:
         self._som[RATE_DECAY] = (_LAST_RATE / config.map_rate) ** (1.0 / self._samples)
         self._som[WIDTH_DECAY] = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
         self._rng = rng
-        self._scratch = np.zeros(self.n_cells), np.zeros(n_features)
+        self._room = np.zeros((3, max(self.n_cells, n_features)))
 
     @property
     def active(self) -> bool:
@@ -123,7 +123,8 @@ class SOMPartition:
 
     def observe(self, point: FloatArray) -> Lineage | None:
         """Learn from one point; see :class:`Partition`."""
-        due = observe_compiled(self.diagram, *self.learner, self.n_cells, point, *self._scratch)
+        self._room[0, : len(point)] = point
+        due = observe_compiled(self.diagram, *self.learner, self.n_cells, self._room)
         return self.reshape() if due else None
 
     def reshape(self) -> Lineage:

@@ -215,7 +215,7 @@ def policy_of(agent: "Agent") -> Policy:
 
 def _fitted(agent: FittedQAgent, about: dict[str, Any]) -> Policy:
     policy, core = agent.policy, agent._core
-    seen = core.memory.observations[: core.memory.rows(core.clock)]
+    seen = core.memory.observations[: core.memory.rows(core.lane)]
     centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
     d = len(policy.origin)
     return Policy(

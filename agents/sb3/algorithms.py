@@ -24,7 +24,6 @@ from oda_rl.agents.engine.vector import first_step, matrix
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import Described, Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
-from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 
 try:
@@ -284,7 +283,7 @@ class _Algorithm(BaseAlgorithm):
         """Learn from a step of the only environment."""
         gain = self._denied(np.array([reward]))
         if gain is not None:
-            self.agent._core.settings[ql.EPISODE_RETURN] += gain[0]
+            self.agent._core.lanes[0].episode_return += float(gain[0])
         terminated = bool(ended and not truncated)
         self.agent.update(observation, action, float(reward), after, terminated, bool(truncated))
 
@@ -300,7 +299,8 @@ class _Algorithm(BaseAlgorithm):
         agent, core = self.agent, self.agent._core
         gains = self._denied(rewards)
         if gains is not None:
-            core.lanes.returns[:] += gains
+            for lane, gain in zip(core.lanes, gains.tolist(), strict=True):
+                lane.episode_return += gain
         made = np.ones(len(rewards), dtype=np.bool_)
         over = ended.astype(np.bool_)
         step = VectorStep(

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.config import TwoTimescaleConfig
-from oda_rl.agents.engine.fused import evaluate_cartpole
 from oda_rl.agents.engine.loops import Progress, train_fused
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
@@ -26,6 +25,7 @@ from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.alternatives import Alternative, alternative_of_cells
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import Core
+from oda_rl.agents.two_timescale.fused import evaluate_cartpole
 from oda_rl.diagram import assign, assign_batch
 from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
 
@@ -200,7 +200,7 @@ class TwoTimescaleAgent(Agent):
     @property
     def frozen(self) -> bool:
         """Whether the last episodes were solved and the agent therefore rests."""
-        return bool(self._core.clock[ql.PHASE] == ql.FROZEN)
+        return bool(self._core.state.phase == ql.FROZEN)
 
     def predict(
         self,
@@ -302,7 +302,7 @@ class TwoTimescaleAgent(Agent):
             "config": asdict(self.config),
             "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
         }
-        return metadata, self._core.state()
+        return metadata, self._core.state_arrays()
 
     @classmethod
     def load(

@@ -1,6 +1,6 @@
 """The arrays of an online agent, and what is done when compiled code reports an event."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,26 +8,26 @@ import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl.agents.config import TwoTimescaleConfig
-from oda_rl.agents.engine.fused import observe_and_act
 from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import Lanes, VectorStep, step_lanes
+from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import (
     ACTION,
     CUT,
-    FRESH,
     GOES_ON,
-    LAST_ROW,
     MARK,
     UNUSED,
     in_order,
     watkins_targets,
 )
+from oda_rl.agents.engine.state import UNIFORMS, Workspace, with_lanes
 from oda_rl.agents.engine.trials import Trial, Trials
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
 from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.fused import observe_and_act, train_cartpole
+from oda_rl.agents.two_timescale.lanes import step_lanes
 from oda_rl.diagram import assign_batch
 
 FloatArray = npt.NDArray[np.float64]
@@ -74,27 +74,29 @@ class Core:
         d = interface.n_features
         capacity = partition.diagram.shape[0]
         self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
-        self.vectors: FloatArray = np.zeros((ql.N_VECTORS, max(capacity, d, _BLOCK)))
-        self.settings = self.vectors[ql.SETTINGS]
-        rng.random(out=self.vectors[ql.UNIFORM])
-        self.clock: IntArray = np.zeros(ql.N_CLOCK, dtype=np.int64)
-        self._write_settings(config)
-        self.origin = self.vectors[ql.ORIGIN, :d]
+        self.room: FloatArray = np.zeros((len(Workspace._fields), max(capacity, d, _BLOCK)))
+        self._workspace = Workspace(*self.room)
+        rng.random(out=self._workspace.uniforms)
+        self.origin, self._point = self._workspace.origin[:d], self._workspace.point[:d]
         self.metric: FloatArray | None = None
         self.observations: FloatArray = np.zeros((1, _RING, d))
         self.steps: FloatArray = np.zeros((1, _RING, 3))
-        self.clock[LAST_ROW] = -1
-        self.lanes = Lanes.of(1)
+        self._make_state(1)
+        self.state.assign(_first_state(config))
         self._open()
-        self._point = self.vectors[ql.POINT, :d]
+
+    def _make_state(self, count: int) -> None:
+        """Make named state for so many environments, in none of which anything has happened."""
+        self.raw, self.lanes = with_lanes(ql.OnlineState, count)
+        self.state = ql.OnlineState(self.raw)
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays."""
         self.arrays = (
             self.partition.diagram,
             self.table,
-            self.clock,
-            self.vectors,
+            self.raw,
+            self.room,
             self.observations[0],
             self.steps[0],
         )
@@ -115,16 +117,16 @@ class Core:
 
         What the ring holds is kept as far as there is room.
         """
-        kept = self._trial() if self.clock[ql.PHASE] == ql.FROZEN else None
+        kept = self._trial() if self.state.phase == ql.FROZEN else None
         self.trials = Trials(count, self.table.shape[1], self.interface.n_features, kept)
-        if self.n_lanes == 1:
-            self.lanes.clocks[0] = self.clock[: ql.N_OWN]
         if count != self.n_lanes:
             points, steps = self._ring()
             rows = max(_RING // count, _LEAST_ROWS)
             self.observations = np.zeros((count, rows, points.shape[1]))
             self.steps = np.zeros((count, rows, 3))
-            self.lanes = Lanes.of(count)
+            before = self.state
+            self._make_state(count)
+            self.state.record[:] = before.record
             self.table = np.concatenate([
                 self.table[: ql.TRACES], np.zeros((count, *self.table.shape[1:]))
             ])  # fmt: skip
@@ -134,8 +136,7 @@ class Core:
                 self.steps[lane, :n] = steps[begin : begin + n]
                 if self.steps[lane, n - 1, MARK] == GOES_ON:
                     self.steps[lane, n - 1] = -1.0, 0.0, CUT
-                self.lanes.clocks[lane, LAST_ROW] = n - 1
-            self.clock[LAST_ROW] = self.lanes.clocks[0, LAST_ROW]
+                self.lanes[lane].last_row = n - 1
             self._open()
 
     def leave_lanes(self) -> None:
@@ -143,32 +144,10 @@ class Core:
         if self.n_lanes > 1:
             self.set_lanes(1)
 
-    def _write_settings(self, config: TwoTimescaleConfig) -> None:
-        for slot, value in (
-            (ql.DISCOUNT, config.discount),
-            (ql.TRACE_DECAY, config.trace_decay),
-            (ql.STEP_EXPONENT, config.step_exponent),
-            (ql.MIN_STEP_SIZE, config.min_step_size),
-            (ql.EXPLORATION, config.exploration),
-            (ql.EXPLORATION_DECAY, config.exploration_decay),
-            (ql.SOLVED_RETURN, np.inf if config.solved_return is None else config.solved_return),
-        ):
-            self.settings[slot] = value
-        for slot, count in (
-            (ql.N_CELLS, 1),
-            (ql.OBSERVE_EVERY, config.observe_every),
-            (ql.SOLVED_EPISODES, config.solved_episodes),
-            # Without a return that counts as solved nobody can tell that learning is stuck.
-            (ql.RESTART_AFTER, 0 if config.solved_return is None else config.restart_after),
-            (ql.WARMUP_STEPS, config.warmup_steps),
-            (ql.PHASE, ql.WARMUP),
-        ):
-            self.clock[slot] = count
-
     @property
     def n_cells(self) -> int:
         """Number of cells."""
-        return int(self.clock[ql.N_CELLS])
+        return self.state.n_cells
 
     @property
     def codevectors(self) -> FloatArray:
@@ -178,26 +157,25 @@ class Core:
     @property
     def epsilon(self) -> float:
         """Present probability of a random action."""
-        phase = self.clock[ql.PHASE]
+        phase = self.state.phase
         if phase != ql.LEARNING:
             return 1.0 if phase == ql.WARMUP else 0.0
-        elapsed = float(self.clock[ql.STEPS_SINCE_START])
+        elapsed = float(self.state.steps_since_start)
         return self.config.exploration / (1.0 + elapsed / self.config.exploration_decay)
 
     def start(self) -> None:
         """Learn from nothing: first cells, Q = 0."""
         self.partition.start(self._scaling())
         self.table[:] = 0.0
-        self.clock[ql.PHASE] = ql.LEARNING
-        self.clock[ql.STREAK] = self.clock[ql.STEPS_SINCE_START] = 0
-        self.clock[ql.COUNTDOWN] = self.config.observe_every
+        self.state.phase = ql.LEARNING
+        self.state.streak = self.state.steps_since_start = 0
+        self.state.countdown = self.config.observe_every
         self._take_over(None)
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished."""
-        self.settings[ql.EPISODE_RETURN] = 0.0
-        self.clock[ql.EPISODE_LENGTH] = 0
-        self.lanes.begin_episodes()
+        for lane in self.lanes:
+            lane.episode_return, lane.episode_length = 0.0, 0
         self.table[ql.TRACES :] = 0.0
 
     def act(self, vector: npt.NDArray[Any]) -> int:
@@ -227,22 +205,21 @@ class Core:
                 actions,
                 ended,
                 *self.trials.played,
-                *self.lanes,
                 cells,
                 matrix,
                 schedule,
                 som,
                 self.partition.diagram,
                 self.table,
-                self.clock,
-                self.vectors,
+                self.raw,
+                self.room,
                 self.observations,
                 self.steps,
             )
             if events:
                 self.attend(events, BAD_STEP)
                 learned = True
-        if self._has_trials and self.clock[ql.PHASE] != ql.WARMUP:
+        if self._has_trials and self.state.phase != ql.WARMUP:
             self._judge(step, ended)
         return actions, ended[ended[:, 1] > 0.0]
 
@@ -250,7 +227,7 @@ class Core:
         """Keep the policies that solve their episodes, and hand out those of new episodes."""
         for lane in ended[:, 1].nonzero()[0].tolist():
             episode_return, length = ended[lane].tolist()
-            solved = episode_return >= self.settings[ql.SOLVED_RETURN]
+            solved = episode_return >= self.state.solved_return
             if self.trials.note(lane, solved, int(length)):
                 self._rest_on(self.trials.keep_next())
         begins = step.begins.nonzero()[0]
@@ -266,18 +243,32 @@ class Core:
 
     def _rest_on(self, trial: Trial | None) -> None:
         """Go back to an earlier policy and stop learning, or without one go on learning."""
-        self.clock[ql.STREAK] = 0
-        self.clock[ql.PHASE] = ql.LEARNING if trial is None else ql.FROZEN
+        self.state.streak = 0
+        self.state.phase = ql.LEARNING if trial is None else ql.FROZEN
         if trial is not None:
             self.partition.restore(trial.partition)
             self.table[: ql.TRACES, : trial.table.shape[1]] = trial.table
             self.table[ql.TRACES :] = 0.0
             self._take_over(None)
 
+    @property
+    def episode_length(self) -> int:
+        """Steps of the only environment's running episode."""
+        return self.lanes[0].episode_length
+
+    @property
+    def run(self) -> Callable[..., tuple[int, int, int]]:
+        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
+        train: Callable[..., tuple[int, int, int]] = train_cartpole
+        return lambda *own: train(*own, *self.partition.learner, *self.arrays)
+
+    def note_episodes(self, episodes: FloatArray) -> None:
+        """Nothing: compiled code has noted what there is to note."""
+
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice."""
-        if self.clock[ql.PHASE] != ql.FROZEN:
-            self.clock[ql.NEXT_UNIFORM] -= 1
+        if self.state.phase != ql.FROZEN:
+            self.state.next_uniform -= 1
 
     def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
         """Show the slow timescale the current point, if that is due, and choose an action.
@@ -308,9 +299,9 @@ class Core:
             If the shape of an observation was wrong, or it or the reward was not finite.
         """
         refuse(events, what, self.interface)
-        if events & ql.UNIFORMS:
-            self._rng.random(out=self.vectors[ql.UNIFORM])
-            self.clock[ql.NEXT_UNIFORM] = 0
+        if events & UNIFORMS:
+            self._rng.random(out=self._workspace.uniforms)
+            self.state.next_uniform = 0
         if events & ql.WARM:
             self._centre()
         if events & (ql.WARM | ql.RESTART):
@@ -330,8 +321,7 @@ class Core:
                 self._learn_metric(before)
                 self._carry(lineage)
         else:
-            rows = (self.vectors[row] for row in (ql.POINT, ql.WEIGHTS, ql.GRADIENT))
-            if observe_compiled(diagram, *learner, self.n_cells, *rows):
+            if observe_compiled(diagram, *learner, self.n_cells, self.room):
                 self._reshape()
 
     def _reshape(self) -> None:
@@ -353,11 +343,10 @@ class Core:
 
     def _ring(self) -> tuple[FloatArray, FloatArray]:
         """Return points, shape (n, d), and steps of the ring, each environment's oldest first."""
-        last_rows = self.lanes.clocks[:, LAST_ROW] if self.n_lanes > 1 else [self.clock[LAST_ROW]]
         points, steps = (
             np.concatenate([
-                in_order(rows[lane], int(last), bool(self.steps[lane, -1, MARK] != UNUSED))
-                for lane, last in enumerate(last_rows)
+                in_order(rows[i], lane.last_row, bool(self.steps[i, -1, MARK] != UNUSED))
+                for i, lane in enumerate(self.lanes)
             ])
             for rows in (self.observations, self.steps)
         )  # fmt: skip
@@ -381,26 +370,26 @@ class Core:
         self.metric = metric.average(self.metric, outer)
 
     def _take_over(self, lineage: Lineage | None) -> None:
-        self.clock[ql.N_CELLS] = self.partition.n_cells
+        self.state.n_cells = self.partition.n_cells
         if self.n_lanes > 1:
             self._place_lanes()
-        self.clock[ql.LEARNER_ACTIVE] = self.partition.active
-        step, temperature = int(self.clock[ql.STEPS]), self.partition.temperature
+        self.state.learner_active = self.partition.active
+        step, temperature = self.state.steps, self.partition.temperature
         self.history.append(Level(step, temperature, self.codevectors.copy(), lineage))
 
     def _place_lanes(self) -> None:
         """Find the cells, which are others now, that all environments are in."""
-        clocks = self.lanes.clocks
-        latest = (clocks[:, LAST_ROW] + clocks[:, FRESH]) % self.steps.shape[1]
+        latest = [(lane.last_row + lane.fresh) % self.steps.shape[1] for lane in self.lanes]
         points = self.observations[np.arange(self.n_lanes), latest]
         cells = np.empty(self.n_lanes, dtype=np.int64)
         assign_batch(self.partition.diagram, self.n_cells, points, cells)
-        clocks[:, ql.CELL] = cells
+        for lane, cell in zip(self.lanes, cells.tolist(), strict=True):
+            lane.cell = cell
 
     @property
     def scale(self) -> FloatArray | None:
         """Inverse standard deviations of the ring's points, shape (d,); None during random play."""
-        if self.clock[ql.PHASE] == ql.WARMUP:
+        if self.state.phase == ql.WARMUP:
             return None
         return metric.scales(*metric.covariance(self._ring()[0]))
 
@@ -436,28 +425,45 @@ class Core:
             transform = transform * np.sqrt(_TOTAL_VARIANCE / variance)
         return Scaling(transform, self.origin, np.sqrt(covariance.diagonal()))
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""
         return {
             "table": self.table[:, : self.n_cells],
-            "vectors": self.vectors,
-            "clock": self.clock,
+            "room": self.room,
+            "state": self.state.record,
+            "lanes": np.concatenate([lane.record for lane in self.lanes]),
             "observations": self.observations,
             "steps": self.steps,
-            "lanes": self.lanes.clocks,
             "metric": np.zeros((0, 0)) if self.metric is None else self.metric,
             **{f"partition_{name}": array for name, array in self.partition.state().items()},
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Take over what :meth:`state_arrays` returned."""
         prefix = "partition_"
         self.partition.restore(
             {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
         )
         self.set_lanes(len(arrays["lanes"]))
         self.table[:, : arrays["table"].shape[1]] = arrays["table"]
-        self.lanes.clocks[:] = arrays["lanes"]
-        for name in ("vectors", "clock", "observations", "steps"):
+        self.state.restore(arrays["state"])
+        for i, lane in enumerate(self.lanes):
+            lane.restore(arrays["lanes"][i : i + 1])
+        for name in ("room", "observations", "steps"):
             getattr(self, name)[:] = arrays[name]
         self.metric = arrays["metric"] if len(arrays["metric"]) else None
+
+
+def _first_state(config: TwoTimescaleConfig) -> dict[str, float]:
+    """Return what the state is not 0 in."""
+    unknown = config.solved_return is None
+    names = ("discount", "trace_decay", "step_exponent", "min_step_size", "exploration",
+             "exploration_decay", "observe_every", "solved_episodes", "warmup_steps")  # fmt: skip
+    return {
+        **{name: getattr(config, name) for name in names},
+        "solved_return": np.inf if config.solved_return is None else config.solved_return,
+        # Without a return that counts as solved nobody can tell that learning is stuck.
+        "restart_after": 0 if unknown else config.restart_after,
+        "n_cells": 1,
+        "phase": ql.WARMUP,
+    }

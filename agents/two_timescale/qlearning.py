@@ -3,22 +3,17 @@
 The same functions run inside the fused loops and, called once a step, in the Python loop; that both
 give the same bits rests on it. The state of an agent is a few arrays:
 
+``raw``
+    Its named state, :class:`OnlineState`, and a lane for each environment
+    (:mod:`oda_rl.agents.engine.state`).
 ``table``, shape (3 + environments, capacity, actions)
     Layers: Q-values, number of updates, step size of the last update, and eligibility traces of
     each environment.
-``clock``
-    Integers that the kernels read and count, by the slots below. The first ones, and the episode's
-    return, are those of one environment; with several, ``oda_rl.agents.engine.lanes`` exchanges
-    them.
-``vectors``, shape (6, at least max(capacity, d))
-    The current point; the origin that is subtracted from observations; two rows of scratch for the
-    learner; the settings, by the slots below; and random numbers for exploration, drawn in blocks
-    because handing a Generator to compiled code costs more than a whole step.
+``room``, shape (5, at least max(capacity, d))
+    Rows of a :class:`~oda_rl.agents.engine.state.Workspace`.
 ``observations`` and ``steps``
     A ring of the latest transitions, from which the metric is learned: a memory as in
     :mod:`oda_rl.agents.engine.memory`, of points.
-
-Few arrays, because each costs a call from Python some 45 ns.
 
 What compiled code cannot do itself it reports as events, bits of one integer.
 
@@ -30,95 +25,103 @@ deterministic annealing", algorithm 2: with λ = 0.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, internal, spliced
-from oda_rl.agents.engine.memory import Observations, begin, remember
+from oda_rl._state import Raw, reader
+from oda_rl.agents.engine.memory import Trajectory, begin, remember
+from oda_rl.agents.engine.state import (
+    EPISODE_END,
+    UNIFORMS,
+    Counters,
+    Lane,
+    Workspace,
+    end_episode,
+    load_point,
+)
+from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.diagram import assign
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 # Layers of the table.
 VALUES, VISITS, STEP_SIZES, TRACES = range(4)
 
-# Slots of the settings.
-(
-    DISCOUNT,
-    TRACE_DECAY,
-    STEP_EXPONENT,
-    MIN_STEP_SIZE,
-    EXPLORATION,
-    EXPLORATION_DECAY,
-    SOLVED_RETURN,
-    EPISODE_RETURN,
-    LAST_RETURN,
-) = range(9)
-
-# Slots of the clock: first those that each environment has of its own,
-(
-    CELL,
-    ACTION,
-    GREEDY_ACTION,
-    EPISODE_LENGTH,
-    HELD,  # steps for which the last action is still held, by agents that do so
-) = range(2, 7)  # the first two are the memory's
-N_OWN = 7
-# then those of all.
-(
-    LANE,  # number of the environment, of several
-    UNDECIDED,  # whether others that go on say more than an episode that falls short
-    N_CELLS,
-    STEPS,
-    STEPS_SINCE_START,
-    LAST_LENGTH,
-    NEXT_UNIFORM,
-    COUNTDOWN,
-    OBSERVE_EVERY,
-    LEARNER_ACTIVE,
-    PHASE,
-    STREAK,  # of solved episodes, or minus that of others
-    SOLVED_EPISODES,
-    RESTART_AFTER,
-    WARMUP_STEPS,
-) = range(N_OWN, N_OWN + 15)
-N_CLOCK = N_OWN + 15
-
 # Phases: random play to learn the scale, learning, and resting on a policy that solves the task.
 WARMUP, LEARNING, FROZEN = range(3)
 
-# Rows of the vectors.
-POINT, ORIGIN, WEIGHTS, GRADIENT, SETTINGS, UNIFORM = range(6)
-N_VECTORS = 6
-
-# Events.
-EPISODE_END = 1
+# Further events.
 OBSERVE = 2  # the slow timescale is due to see the current point
 RESHAPE = 4  # and, having seen it, to split and merge its cells
 RESTART = 8
 WARM = 16  # the random play is over
-UNIFORMS = 32  # the block of random numbers is used up
-BAD_SHAPE = 64
-NOT_FINITE = 128
 
 SMALLEST_TRACE = 1e-3
-LARGEST = 1e150  # of an observation's components, whose squares are summed
+
+
+class OnlineState(Counters):
+    """What an online agent counts, and its settings, which do not change."""
+
+    n_cells: int
+    """Cells that there are at present."""
+    phase: int
+    """``WARMUP``, ``LEARNING`` or ``FROZEN``."""
+    steps_since_start: int
+    """Steps since learning began, the last time from nothing."""
+    countdown: int
+    """Steps until the slow timescale sees a point."""
+    learner_active: bool
+    """Whether it still wants to."""
+    streak: int
+    """Of solved episodes, or minus that of others."""
+    undecided: bool
+    """Whether others that go on say more than an episode that falls short."""
+
+    discount: float
+    """Discount factor."""
+    trace_decay: float
+    """λ."""
+    step_exponent: float
+    """The n-th update has the step size n to minus this power."""
+    min_step_size: float
+    """But at least this one."""
+    exploration: float
+    """Probability of a random action at the start."""
+    exploration_decay: float
+    """Steps after which it has halved."""
+    observe_every: int
+    """Steps from one point that the slow timescale sees to the next."""
+    solved_return: float
+    """Return from which an episode counts as solved."""
+    solved_episodes: int
+    """So many in a row let learning rest."""
+    restart_after: int
+    """Steps after which an agent that is stuck starts from nothing; 0: never."""
+    warmup_steps: int
+    """Steps of random play."""
+
+
+class Online(NamedTuple):
+    """An online agent inside compiled code."""
+
+    state: OnlineState
+    table: FloatArray
+    diagram: FloatArray
+    room: Workspace
+
+
+state_of = reader(OnlineState)
+lane_of = reader(Lane, OnlineState.size)
 
 
 @spliced
-def load_point(observation: Observations, vectors: FloatArray, d: int) -> int:
-    """Make an observation, minus the origin, the current point; returns an event if it is bad."""
-    if observation.shape[0] != d:
-        return BAD_SHAPE
-    event = integer(0)
-    for j in range(d):
-        value = observation[j] - vectors[ORIGIN, j]
-        vectors[POINT, j] = value
-        if not abs(value) <= LARGEST:  # NaN too
-            event = NOT_FINITE
-    return event
+def opened(diagram: FloatArray, table: FloatArray, raw: Raw, room: FloatArray) -> Online:
+    """Name the arrays of an agent."""
+    own = Workspace(room[0], room[1], room[2], room[3], room[4])
+    return Online(state_of(raw, 0), table, diagram, own)
 
 
 @spliced
@@ -132,76 +135,70 @@ def greedy_action(table: FloatArray, cell: int) -> int:
 
 
 @spliced
-def choose(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
-    """Epsilon-greedy action for the current cell, or minus the event that prevents it.
-
-    One uniform decides both whether to explore and, rescaled, which action.
-    """
-    return explore(greedy_action(table, clock[CELL]), table.shape[2], clock, vectors)
+def choose(agent: Online, lane: Lane) -> int:
+    """Epsilon-greedy action for the current cell, or minus the event that prevents it."""
+    return explore(agent, lane, greedy_action(agent.table, lane.cell))
 
 
 @spliced
-def explore(best: int, n_actions: int, clock: IntArray, vectors: FloatArray) -> int:
-    """Choose an action with the random number that is due; ``best`` is the greedy one."""
+def explore(agent: Online, lane: Lane, best: int) -> int:
+    """Choose an action with the random number that is due; ``best`` is the greedy one.
+
+    One uniform decides both whether to explore and, rescaled, which action.
+    """
+    state, uniforms, n_actions = agent.state, agent.room.uniforms, agent.table.shape[2]
     action = best
-    if clock[PHASE] != FROZEN:
-        i = clock[NEXT_UNIFORM]
-        if i == vectors.shape[1]:
+    if state.phase != FROZEN:
+        i = state.next_uniform
+        if i == uniforms.shape[0]:
             return -UNIFORMS
-        clock[NEXT_UNIFORM] = i + 1
+        state.next_uniform = i + 1
         epsilon = 1.0
-        if clock[PHASE] == LEARNING:
-            epsilon = vectors[SETTINGS, EXPLORATION] / (
-                1.0 + clock[STEPS_SINCE_START] / vectors[SETTINGS, EXPLORATION_DECAY]
-            )
-        uniform = vectors[UNIFORM, i]
+        if state.phase == LEARNING:
+            epsilon = state.exploration / (1.0 + state.steps_since_start / state.exploration_decay)
+        uniform = uniforms[i]
         if uniform < epsilon:
             action = integer(uniform / epsilon * n_actions)
             if action == n_actions:  # rounded up
                 action -= 1
-    clock[GREEDY_ACTION] = best
-    clock[ACTION] = action
+    lane.greedy_action = best
+    lane.action = action
     return action
 
 
 @spliced
 def update_values(
-    table: FloatArray,
-    clock: IntArray,
-    vectors: FloatArray,
-    next_cell: int,
-    reward: float,
-    terminated: bool,
+    agent: Online, lane: Lane, next_cell: int, reward: float, terminated: bool
 ) -> None:
     """One step of Watkins' Q(λ) with replacing traces.
 
     The traces of the cell's other actions are cleared (Singh and Sutton 1996), and all traces if
     the action was not greedy. The value after a terminal step is 0.
     """
-    settings = vectors[SETTINGS]
-    n_cells, cell, action = clock[N_CELLS], clock[CELL], clock[ACTION]
+    state, table = agent.state, agent.table
+    n_cells, cell, action = state.n_cells, lane.cell, lane.action
     n_actions = table.shape[2]
     target = reward
     if not terminated:
         best = greedy_action(table, next_cell)
-        target += settings[DISCOUNT] * table[VALUES, next_cell, best]
+        target += state.discount * table[VALUES, next_cell, best]
     error = target - table[VALUES, cell, action]
     visits = table[VISITS, cell, action] + 1.0
     table[VISITS, cell, action] = visits
-    step_size = math.exp(-settings[STEP_EXPONENT] * math.log(visits))  # half the time of **
-    if step_size < settings[MIN_STEP_SIZE]:
-        step_size = settings[MIN_STEP_SIZE]
+    step_size = math.exp(-state.step_exponent * math.log(visits))  # half the time of **
+    if step_size < state.min_step_size:
+        step_size = state.min_step_size
     table[STEP_SIZES, cell, action] = step_size
-    if settings[TRACE_DECAY] == 0.0:
+    if state.trace_decay == 0.0:
         table[VALUES, cell, action] += step_size * error
         return
-    traces = TRACES + clock[LANE]
-    if action != clock[GREEDY_ACTION]:
+    traces = TRACES + lane.number
+    if action != lane.greedy_action:
         clear_traces(table, n_cells, traces)
     for other in range(n_actions):
         table[traces, cell, other] = 0.0
     table[traces, cell, action] = 1.0
-    decay = settings[DISCOUNT] * settings[TRACE_DECAY]
+    decay = state.discount * state.trace_decay
     for k in range(n_cells):
         for b in range(n_actions):
             trace = table[traces, k, b]
@@ -220,68 +217,72 @@ def clear_traces(table: FloatArray, n_cells: int, layer: int) -> None:
 
 @internal
 def learn_from(
-    table: FloatArray,
-    clock: IntArray,
-    vectors: FloatArray,
-    observations: FloatArray,
-    steps: FloatArray,
-    point: FloatArray,
+    agent: Online,
+    to: Trajectory,
     next_cell: int,
     reward: float,
     terminated: bool,
     truncated: bool,
 ) -> int:
-    """Learn from the step that led to ``point``, a view of its row of ``vectors``; returns events.
+    """Learn from the step that led to the current point, in ``next_cell``; returns events.
 
-    Afterwards that point is the current one, and ``next_cell``, where it lies, the current cell.
+    Afterwards that is the current cell.
     """
     if reward - reward != 0.0:
         return NOT_FINITE
     events = 0
-    clock[STEPS] += 1
-    clock[STEPS_SINCE_START] += 1
-    clock[EPISODE_LENGTH] += 1
-    vectors[SETTINGS, EPISODE_RETURN] += reward
-    remember(observations, steps, clock, clock[ACTION], reward, point, terminated)
-    phase = clock[PHASE]
+    state, lane = agent.state, to.lane
+    state.steps += 1
+    state.steps_since_start += 1
+    lane.episode_length += 1
+    lane.episode_return += reward
+    remember(to, reward, agent.room.point, terminated)
+    phase = state.phase
     if phase == LEARNING:
-        update_values(table, clock, vectors, next_cell, reward, terminated)
-        if clock[LEARNER_ACTIVE]:
-            countdown = clock[COUNTDOWN] - 1
+        update_values(agent, lane, next_cell, reward, terminated)
+        if state.learner_active:
+            countdown = state.countdown - 1
             if countdown == 0:
-                countdown = clock[OBSERVE_EVERY]
+                countdown = state.observe_every
                 events = OBSERVE
-            clock[COUNTDOWN] = countdown
-    elif phase == WARMUP and clock[STEPS_SINCE_START] >= clock[WARMUP_STEPS]:
+            state.countdown = countdown
+    elif phase == WARMUP and state.steps_since_start >= state.warmup_steps:
         events = WARM
-    clock[CELL] = next_cell
+    lane.cell = next_cell
     if terminated or truncated:
-        events |= _end_episode(table, clock, vectors)
+        events |= _end_episode(agent, lane)
     return events
 
 
 @spliced
-def _end_episode(table: FloatArray, clock: IntArray, vectors: FloatArray) -> int:
+def _end_episode(agent: Online, lane: Lane) -> int:
     events = EPISODE_END
-    settings, phase = vectors[SETTINGS], clock[PHASE]
+    state, table, phase = agent.state, agent.table, agent.state.phase
     if phase != WARMUP:
-        streak, wanted = clock[STREAK], clock[SOLVED_EPISODES]
-        if settings[EPISODE_RETURN] >= settings[SOLVED_RETURN]:
+        streak, wanted = state.streak, state.solved_episodes
+        if lane.episode_return >= state.solved_return:
             streak = 1 if streak < 0 else streak + 1
-        elif not clock[UNDECIDED]:
+        elif not state.undecided:
             streak = -1 if streak > 0 else streak - 1
-            after = clock[RESTART_AFTER]
-            if phase == LEARNING and streak <= -wanted and 0 < after < clock[STEPS_SINCE_START]:
+            after = state.restart_after
+            if phase == LEARNING and streak <= -wanted and 0 < after < state.steps_since_start:
                 events |= RESTART
-        clock[STREAK] = streak
+        state.streak = streak
         if wanted > 0 and table.shape[0] == TRACES + 1:  # several environments have their trials
-            clock[PHASE] = FROZEN if streak >= wanted else LEARNING
-        clear_traces(table, clock[N_CELLS], TRACES + clock[LANE])
-    settings[LAST_RETURN] = settings[EPISODE_RETURN]
-    clock[LAST_LENGTH] = clock[EPISODE_LENGTH]
-    settings[EPISODE_RETURN] = 0.0
-    clock[EPISODE_LENGTH] = 0
+            state.phase = FROZEN if streak >= wanted else LEARNING
+        clear_traces(table, state.n_cells, TRACES + lane.number)
+    end_episode(state, lane)
     return events
+
+
+@spliced
+def begin_at(agent: Online, to: Trajectory, observation: FloatArray) -> int:
+    """Make an observation the current point and find its cell; returns an event if it is bad."""
+    event = load_point(observation, agent.room, agent.diagram.shape[1] - 1)
+    if event == 0:
+        begin(to, agent.room.point)
+        to.lane.cell = assign(agent.diagram, agent.state.n_cells, agent.room.point)
+    return event
 
 
 @compiled
@@ -289,19 +290,15 @@ def act(
     observation: FloatArray,
     diagram: FloatArray,
     table: FloatArray,
-    clock: IntArray,
-    vectors: FloatArray,
+    raw: Raw,
+    room: FloatArray,
     observations: FloatArray,
     steps: FloatArray,
 ) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
-    point = vectors[POINT]
-    event = load_point(observation, vectors, diagram.shape[1] - 1)
-    if event:
-        return -event
-    begin(observations, steps, clock, point)
-    clock[CELL] = assign(diagram, clock[N_CELLS], point)
-    return choose(table, clock, vectors)
+    agent, lane = opened(diagram, table, raw, room), lane_of(raw, 0)
+    event = begin_at(agent, Trajectory(observations, steps, lane), observation)
+    return -event if event else choose(agent, lane)
 
 
 @compiled
@@ -314,37 +311,24 @@ def update(
     truncated: bool,
     diagram: FloatArray,
     table: FloatArray,
-    clock: IntArray,
-    vectors: FloatArray,
+    raw: Raw,
+    room: FloatArray,
     observations: FloatArray,
     steps: FloatArray,
 ) -> int:
     """Learn from one transition; returns events."""
-    d = diagram.shape[1] - 1
-    point = vectors[POINT]
-    event = load_point(observation, vectors, d)
+    agent, lane = opened(diagram, table, raw, room), lane_of(raw, 0)
+    to = Trajectory(observations, steps, lane)
+    event = begin_at(agent, to, observation)
     if event:
         return event
-    begin(observations, steps, clock, point)
-    cell = assign(diagram, clock[N_CELLS], point)
-    event = load_point(next_observation, vectors, d)
+    event = load_point(next_observation, agent.room, diagram.shape[1] - 1)
     if event:
         return event
-    clock[CELL] = cell
-    clock[ACTION] = action
-    clock[GREEDY_ACTION] = greedy_action(table, cell)
-    return learn_from(
-        table,
-        clock,
-        vectors,
-        observations,
-        steps,
-        point,
-        assign(diagram, clock[N_CELLS], point),
-        reward,
-        terminated,
-        truncated,
-    )
+    lane.action = action
+    lane.greedy_action = greedy_action(table, lane.cell)
+    next_cell = assign(diagram, agent.state.n_cells, agent.room.point)
+    return learn_from(agent, to, next_cell, reward, terminated, truncated)
 
 
 @compiled
@@ -355,8 +339,8 @@ def step(
     truncated: bool,
     diagram: FloatArray,
     table: FloatArray,
-    clock: IntArray,
-    vectors: FloatArray,
+    raw: Raw,
+    room: FloatArray,
     observations: FloatArray,
     steps: FloatArray,
 ) -> int:
@@ -364,24 +348,13 @@ def step(
 
     Negative: minus the events to attend to first; then :func:`act` chooses.
     """
-    point = vectors[POINT]
-    events = load_point(next_observation, vectors, diagram.shape[1] - 1)
+    agent, lane = opened(diagram, table, raw, room), lane_of(raw, 0)
+    events = load_point(next_observation, agent.room, diagram.shape[1] - 1)
     if events == 0:
-        events = learn_from(
-            table,
-            clock,
-            vectors,
-            observations,
-            steps,
-            point,
-            assign(diagram, clock[N_CELLS], point),
-            reward,
-            terminated,
-            truncated,
-        )
-    if events:
-        return -events
-    return choose(table, clock, vectors)
+        to = Trajectory(observations, steps, lane)
+        next_cell = assign(diagram, agent.state.n_cells, agent.room.point)
+        events = learn_from(agent, to, next_cell, reward, terminated, truncated)
+    return -events if events else choose(agent, lane)
 
 
 def carry_table(table: FloatArray, lineage: FloatArray) -> None:

@@ -1,0 +1,116 @@
+"""The state that all agents share, by name, and the events by which compiled code asks for help.
+
+Compiled code takes the state of an agent as a few flat arrays, because each costs a call from
+Python some 45 ns. Its named state is one array of bytes: first the agent's own (a declaration
+that begins with :class:`Counters`), then a :class:`Lane` for each environment.
+"""
+
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import integer, spliced
+from oda_rl._state import Raw, State
+from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
+from oda_rl.diagram import LARGEST
+
+FloatArray = npt.NDArray[np.float64]
+Observations = npt.NDArray[Any]
+"""Of float32 or float64."""
+
+# Events that all agents have; each may have more. Those of bad values are 64 and 128.
+EPISODE_END = 1
+UNIFORMS = 32  # the block of random numbers is used up
+
+
+class Counters(State):
+    """What an agent counts, whatever its rule."""
+
+    steps: int
+    """Environment steps learned from."""
+    next_uniform: int
+    """Which of the random numbers is due."""
+    last_return: float
+    """Return of the last episode that ended."""
+    last_length: int
+    """Its length."""
+
+
+class Lane(State):
+    """What belongs to one environment."""
+
+    last_row: int
+    """Row of its memory that was written last; -1 before the first."""
+    fresh: bool
+    """Whether the row after that holds an observation from which a trajectory may begin."""
+    cell: int
+    """Cell of the current point."""
+    action: int
+    """The last action, from 0."""
+    greedy_action: int
+    """What the greedy policy would have done."""
+    episode_length: int
+    """Steps of the running episode."""
+    held: int
+    """Steps for which the last action is still held, by agents that do so."""
+    episode_return: float
+    """Return of the running episode so far."""
+    number: int
+    """Which of the environments it is."""
+
+
+C = TypeVar("C", bound=Counters)
+
+
+def with_lanes(kind: type[C], count: int) -> tuple[Raw, list[Lane]]:
+    """Make the bytes of an agent's state and so many lanes, in which nothing has happened."""
+    raw = np.zeros(kind.size + count * Lane.size, dtype=np.uint8)
+    return raw, new_lanes(raw, kind.size)
+
+
+def new_lanes(raw: Raw, begin: int = 0) -> list[Lane]:
+    """Return the lanes that lie there one after the other, numbered, with nothing in them."""
+    lanes = Lane.each(raw, begin)
+    for number, lane in enumerate(lanes):
+        lane.last_row, lane.number = -1, number
+    return lanes
+
+
+class Workspace(NamedTuple):
+    """Room for compiled code, rows of one array, each of at least max(cells, d) numbers."""
+
+    point: FloatArray
+    """The current point: an observation minus the origin."""
+    weights: FloatArray
+    """Scratch of learners, and for the values of actions."""
+    gradient: FloatArray
+    """Scratch of learners."""
+    origin: FloatArray
+    """Subtracted from observations."""
+    uniforms: FloatArray
+    """Random numbers for exploration, drawn in blocks: to hand a Generator to compiled code costs
+    more than a whole step."""
+
+
+@spliced
+def load_point(observation: Observations, room: Workspace, d: int) -> int:
+    """Make an observation, minus the origin, the current point; returns an event if it is bad."""
+    if observation.shape[0] != d:
+        return BAD_SHAPE
+    event = integer(0)
+    for j in range(d):
+        value = observation[j] - room.origin[j]
+        room.point[j] = value
+        if not abs(value) <= LARGEST:  # NaN too
+            event = NOT_FINITE
+    return event
+
+
+@spliced
+def end_episode(counters: Counters, lane: Lane) -> None:
+    """Note return and length of the episode that ends, and begin to count the next one's."""
+    counters.last_return = lane.episode_return
+    counters.last_length = lane.episode_length
+    lane.episode_return = 0.0
+    lane.episode_length = 0

@@ -1,0 +1,133 @@
+"""The online agent's steps in several environments, which all teach the same table.
+
+Each environment has a trajectory, traces and a part of the ring of its own.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import compiled, inlined
+from oda_rl._state import Raw
+from oda_rl.agents.engine.memory import Trajectory
+from oda_rl.agents.engine.state import EPISODE_END, load_point
+from oda_rl.agents.engine.trials import LONGEST_TRIAL
+from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
+from oda_rl.agents.two_timescale.qlearning import (
+    OBSERVE,
+    RESHAPE,
+    begin_at,
+    choose,
+    explore,
+    lane_of,
+    learn_from,
+    opened,
+)
+from oda_rl.diagram import assign
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@inlined
+def outlasted(raw: Raw, lane: int, n: int) -> bool:
+    """Whether most other episodes have been running for longer than this lane's, which ends.
+
+    Of several episodes that began together those that fail are the first to end: they say little
+    about a policy of which most others still go on.
+    """
+    longer = 0
+    length = lane_of(raw, lane).episode_length + 1  # with the step that ends it
+    for other in range(n):
+        if other != lane and lane_of(raw, other).episode_length > length:
+            longer += 1
+    return bool(2 * longer >= n)
+
+
+@compiled
+def step_lanes(
+    first: int,
+    learned: bool,
+    after: FloatArray,
+    observations: FloatArray,
+    rewards: FloatArray,
+    terminated: BoolArray,
+    truncated: BoolArray,
+    learns: BoolArray,
+    acts: BoolArray,
+    begins: BoolArray,
+    actions: IntArray,
+    ended: FloatArray,
+    counts: IntArray,
+    diagrams: FloatArray,
+    greedy: IntArray,
+    cells: FloatArray,
+    metric: FloatArray,
+    schedule: FloatArray,
+    som: FloatArray | None,
+    diagram: FloatArray,
+    table: FloatArray,
+    raw: Raw,
+    room: FloatArray,
+    ring: FloatArray,
+    ring_steps: FloatArray,
+) -> tuple[int, int]:
+    """Learn from a step of all environments, and choose the next actions, one lane after the other.
+
+    Parameters
+    ----------
+    first, learned
+        The lane to begin with, and whether that has learned already: so it goes on after events.
+    after, observations, rewards, terminated, truncated, learns, acts, begins
+        Of a :class:`oda_rl.agents.engine.lanes.VectorStep`.
+    actions : ndarray, shape (n,)
+        Written to.
+    ended : ndarray, shape (n, 2)
+        Return and length of an episode that ends are written here.
+    counts, diagrams, greedy
+        Of :class:`oda_rl.agents.engine.trials.Played`.
+    ring, ring_steps : ndarray, shape (n, rows, d) and (n, rows, 3)
+        A ring of transitions for each lane.
+
+    Returns
+    -------
+    events, lane
+        Events to attend to, and in which lane; or 0 and n.
+    """
+    agent, n = opened(diagram, table, raw, room), rewards.shape[0]
+    state, point = agent.state, agent.room.point
+    for i in range(first, n):
+        lane = lane_of(raw, i)
+        to = Trajectory(ring[i], ring_steps[i], lane)
+        events = 0
+        if learns[i] and not (i == first and learned):
+            events = load_point(after[i], agent.room, diagram.shape[1] - 1)
+            if events == 0:
+                ends = terminated[i] or truncated[i]
+                state.undecided = ends and outlasted(raw, i, n)
+                next_cell = assign(diagram, state.n_cells, point)
+                events = learn_from(agent, to, next_cell, rewards[i], terminated[i], truncated[i])
+            if events & OBSERVE and schedule[KIND] != INTERPRETED:
+                events -= OBSERVE
+                if observe_compiled(diagram, cells, metric, schedule, som, state.n_cells, room):
+                    events |= RESHAPE
+            if events & EPISODE_END:
+                events -= EPISODE_END
+                ended[i, 0] = state.last_return
+                ended[i, 1] = state.last_length
+        if events == 0 and acts[i]:
+            if begins[i] or (i == first and learned):  # events may have moved the cells
+                event = begin_at(agent, to, observations[i])
+                action = -event if event else choose(agent, lane)
+            elif counts[i] == 0 or lane.episode_length > LONGEST_TRIAL:
+                action = choose(agent, lane)
+            else:
+                best = greedy[i, assign(diagrams[i], counts[i], point)]
+                action = explore(agent, lane, best)
+            if action < 0:
+                events = -action
+            else:
+                actions[i] = action
+        if events:
+            return events, i
+    return 0, n
