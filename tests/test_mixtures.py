@@ -125,7 +125,7 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     mixture.half_log_dets[:] = 1.5 * np.log(1.3)
     covariances = np.tile(np.eye(3) / 1.3, (4, 1, 1))
     blocks = learning.Blocks(mixture, size)
-    logs = blocks.logs(mixture, block, densities=True)
+    logs = blocks.logs(block, densities=True)
     distances.responsibilities(logs, 1.0)
     em.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture)
     weights, expected, full = oracles.stochastic_em_step(
@@ -165,7 +165,7 @@ def test_the_neighbourhood_narrows_when_a_period_brings_little():
     reference, smoothed, previous, width, widths = losses[:100].mean(), 0.0, 0.0, 1.0, []
     for seen, loss in enumerate(losses, 1):
         progress.loss, progress.losses = loss, 1.0
-        updates.watch_losses(mixture, learned)
+        updates.watch_losses(mixture.progress, learned)
         if seen <= 100:  # the first period of 1/α samples
             previous = smoothed = losses[:seen].mean()
             continue
@@ -218,7 +218,7 @@ def test_blocks_measure_every_component_that_is_likely(d, apart, beta, dtype):
     expected = np.array(
         [oracles.gaussian_logs(x, mixture.weights, mixture.means, full) for x in points]
     )
-    logs = learning.Blocks(mixture, 8).logs(mixture, points, densities=True, beta=beta)
+    logs = learning.Blocks(mixture, 8).logs(points, densities=True, beta=beta)
     found = logs / beta - 0.5 * d * np.log(2.0 * np.pi)
     least = expected.max(axis=1, keepdims=True) - 25.0 / beta
     likely = expected > least

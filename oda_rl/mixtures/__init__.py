@@ -1,7 +1,8 @@
 """Gaussian mixtures that learn from a stream, by gradients (SGD-GMM) or by stochastic EM.
 
-``updates`` are the compiled steps of one sample or batch, ``distances`` what they have in common,
-and ``learning`` runs them over a stream.
+``state`` is what a mixture consists of. ``updates``, ``em`` and ``gradients`` are the compiled
+steps of one sample or batch, ``distances`` and ``densities`` what they have in common, and
+``learning`` runs them over a stream. ``sgd`` and ``stochastic_em`` are the estimators.
 """
 
 from typing import TYPE_CHECKING

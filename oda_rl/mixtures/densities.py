@@ -6,16 +6,8 @@ import numpy as np
 
 from oda_rl._compile import spliced
 from oda_rl._types import Array, FloatArray
-from oda_rl.mixtures.distances import (
-    least_log,
-    mahalanobis,
-    nearness,
-)
-from oda_rl.mixtures.state import (
-    RELEASED,
-    Mixture,
-    progress_of,
-)
+from oda_rl.mixtures.distances import least_log, mahalanobis, nearness
+from oda_rl.mixtures.state import RELEASED, Mixture, progress_of
 
 
 @spliced

@@ -16,19 +16,11 @@ import numpy as np
 from oda_rl._compile import compiled, internal, spliced
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.densities import write_likely
-from oda_rl.mixtures.distances import (
-    half_log_det,
-    nearness,
-    responsibilities,
-)
-from oda_rl.mixtures.state import (
-    LEAST_PRECISION,
-    Mixture,
-    progress_of,
-)
+from oda_rl.mixtures.distances import half_log_det, nearness, responsibilities
+from oda_rl.mixtures.state import LEAST_PRECISION, Mixture, progress_of
 from oda_rl.mixtures.updates import flushed, pull
 
-_LEAST_SHARE = 1e-3  # likewise of responsibilities
+_LEAST_SHARE = 1e-3  # a smaller responsibility moves no mean and no covariance
 _LARGEST_STEP = 0.5
 
 

@@ -1,4 +1,7 @@
-"""Streaming Gaussian mixtures: the compiled steps of plain gradients, and densities."""
+"""Streaming Gaussian mixtures: the compiled steps of plain gradients.
+
+Equations are those of Gepperth and Pfülb; see :mod:`oda_rl.mixtures.updates`.
+"""
 
 import math
 
@@ -7,17 +10,8 @@ import numpy as np
 from oda_rl._compile import compiled, internal, spliced
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.densities import log_densities
-from oda_rl.mixtures.distances import (
-    half_log_det,
-    nearness,
-)
-from oda_rl.mixtures.state import (
-    LEAST_PRECISION,
-    LEAST_PULL,
-    Mixture,
-    Rules,
-    progress_of,
-)
+from oda_rl.mixtures.distances import half_log_det, nearness
+from oda_rl.mixtures.state import LEAST_PRECISION, LEAST_PULL, Mixture, Rules, progress_of
 from oda_rl.mixtures.updates import pull, smoothed_best, watch_loss
 
 
@@ -33,7 +27,7 @@ def ascend(points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, ru
     Parameters
     ----------
     points, rows, mixture, rules
-        As for :func:`count_winners`.
+        As for :func:`oda_rl.mixtures.updates.count_winners`.
     logs : ndarray, shape (≥ B, K)
         log π_k + log N(x; k) for each sample of the block, up to a constant.
     """

@@ -164,13 +164,13 @@ def _learn_block(lesson: Lesson, points: Array, rows: IntArray, blocks: "Blocks"
     block, rows = blocks.take(points, rows)
     tempered = phase == RELEASED and not plain
     beta = float(_inverse_temperatures(lesson, 0)) if tempered else 1.0
-    logs = blocks.logs(mixture, block, densities=plain, beta=beta)
+    logs = blocks.logs(block, densities=plain, beta=beta)
     if plain:
         gradients.ascend(block, rows, logs, mixture, rules)
     elif phase == ANNEALING:
         updates.count_winners(block, rows, logs, mixture, rules)
         _pull_neighbours(mixture, progress.rate)
-        updates.watch_losses(mixture, rules)
+        updates.watch_losses(mixture.progress, rules)
     elif phase == QUANTIZING:
         counted = 0
         while counted < len(rows):
@@ -271,6 +271,7 @@ class Blocks:
     """What products of matrices say about blocks of up to ``batch`` samples, in buffers."""
 
     def __init__(self, mixture: Mixture, batch: int) -> None:
+        self._mixture, self._progress = mixture, Progress(mixture.progress)
         (n, d), dtype = mixture.means.shape, mixture.means.dtype
         self._block, self._rows = aligned((batch, d), dtype), np.arange(batch)
         self._logs, self._products = np.empty((batch, n)), aligned((batch, n), dtype)
@@ -285,26 +286,24 @@ class Blocks:
         np.take(points, rows, axis=0, out=block, mode="clip")  # "raise" would copy twice
         return block, self._rows[: len(rows)]
 
-    def logs(
-        self, mixture: Mixture, block: Array, *, densities: bool, beta: float = 1.0
-    ) -> FloatArray:
+    def logs(self, block: Array, *, densities: bool, beta: float = 1.0) -> FloatArray:
         """Measure what the mixture's phase asks for, shape (B, K), valid until the next call.
 
         -|x - μ_k|² while covariances are held, unless ``densities`` are asked for; then
         β (log π_k + log N(x; k) + (d/2) log 2π), or -∞ where it is less than another's by 25.
         """
-        progress = Progress(mixture.progress)
+        mixture, progress = self._mixture, self._progress
         held = not densities and progress.phase != RELEASED
         logs = self._logs[: len(block)]
         if held or mixture.spherical:
-            self._write_distances(mixture, block, logs)
+            self._write_distances(block, logs)
             if held:
                 return logs
             logs *= 0.5 / progress.variance
             offsets = -0.5 * block.shape[1] * math.log(progress.variance)
             logs += offsets + np.log(mixture.weights)
         elif mixture.axes is None:
-            self._write_diagonal(mixture, block, beta, logs)
+            self._write_diagonal(block, beta, logs)
         else:
             _write_full(mixture, block, logs)
             logs += mixture.half_log_dets + np.log(mixture.weights)
@@ -315,9 +314,9 @@ class Blocks:
     def _multiply(self, left: Array, right: Array) -> Array:
         return np.matmul(left, right.T, out=self._products[: len(left)])
 
-    def _write_distances(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
+    def _write_distances(self, block: Array, out: FloatArray) -> None:
         """Write -|x - μ_k|²."""
-        means = mixture.means
+        means = self._mixture.means
         n, d = means.shape
         left, right = _first(self._left, len(block), d), _first(self._right, n, d)
         # Around a mean, because far from 0 the products would cancel.
@@ -329,29 +328,27 @@ class Blocks:
         products -= self._squares[: len(block), None]
         np.minimum(products, 0.0, out=out)
 
-    def _write_diagonal(self, mixture: Mixture, block: Array, beta: float, out: FloatArray) -> None:
+    def _write_diagonal(self, block: Array, beta: float, out: FloatArray) -> None:
         d = block.shape[1]
         # Some features say which components are too far away; tempered, few are.
         if d >= _MANY and beta == 1.0:
-            self._write_of_some(mixture, block, _USED, _STEP, out)
+            self._write_of_some(block, _USED, _STEP, out)
             some = out[::_EVERY]
             likely = some > some.max(axis=1, keepdims=True) - distances.LEAST_LOG
             if np.count_nonzero(likely) < 0.5 * likely.size:
-                means, precisions = mixture.means, mixture.precisions
+                means, precisions = self._mixture.means, self._mixture.precisions
                 distances.measure_rest(block, means, precisions, _USED, _STEP, out, self._likely)
                 return
-        self._write_of_some(mixture, block, d, d, out)
+        self._write_of_some(block, d, d, out)
 
-    def _write_of_some(
-        self, mixture: Mixture, block: Array, used: int, step: int, out: FloatArray
-    ) -> None:
+    def _write_of_some(self, block: Array, used: int, step: int, out: FloatArray) -> None:
         """Write log densities of the first ``used`` of each ``step`` features."""
-        means, precisions = mixture.means, mixture.precisions
+        means, precisions = self._mixture.means, self._mixture.precisions
         n, d = means.shape
         m = d // step * used + min(d % step, used)
         left, right = _first(self._left, len(block), 2 * m), _first(self._right, n, 2 * m)
         distances.write_factors(block, means, precisions, used, step, left, right, self._norms)
-        offsets = self._norms + mixture.half_log_dets + np.log(mixture.weights)
+        offsets = self._norms + self._mixture.half_log_dets + np.log(self._mixture.weights)
         np.add(self._multiply(left, right), offsets, out=out)
 
 

@@ -234,7 +234,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             blocks = learning.Blocks(model, size)
             for s in range(n_steps):
                 block, rows = blocks.take(points, order[s * size : (s + 1) * size])
-                logs = blocks.logs(model, block, densities=True)
+                logs = blocks.logs(block, densities=True)
                 distances.responsibilities(logs, 1.0)
                 em.absorb(block, rows, logs, float(steps[s]), bound, statistics)
         self._seen += len(order)

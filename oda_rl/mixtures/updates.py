@@ -32,12 +32,9 @@ from typing import Any
 import numpy as np
 
 from oda_rl._compile import compiled, internal, reordered
+from oda_rl._state import Raw
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl.mixtures.distances import (
-    two_best,
-    two_nearest,
-    write_distances,
-)
+from oda_rl.mixtures.distances import two_best, two_nearest, write_distances
 from oda_rl.mixtures.state import (
     ANNEALING,
     COOLING,
@@ -142,12 +139,12 @@ def count_winners(
 
 
 @compiled
-def watch_losses(mixture: Mixture, rules: Rules) -> None:
+def watch_losses(raw: Raw, rules: Rules) -> None:
     """Let the width of the neighbourhood fall if the block's losses say so, and forget them.
 
     If it falls, the caller writes the grid anew.
     """
-    progress = progress_of(mixture.progress, 0)
+    progress = progress_of(raw, 0)
     for _ in range(int(progress.losses)):
         watch_loss(progress, progress.loss / progress.losses, rules)
     progress.loss = progress.losses = 0.0

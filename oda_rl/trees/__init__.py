@@ -1,7 +1,8 @@
 """Trees of annealed cells, each level at a finer resolution of the data.
 
 ``growth`` splits nodes as samples arrive, ``nodes`` are their cells and statistics, and
-``resolutions`` say what each depth sees of the data.
+``resolutions`` say what each depth sees of the data; ``clusterer`` and ``classifier`` are the
+estimators.
 """
 
 from typing import TYPE_CHECKING

@@ -12,10 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_weights, fitted_points, validated
