@@ -14,7 +14,14 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
 from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.loops import Engine, Progress, last_episode, play, train_stepwise
+from oda_rl.agents.engine.loops import (
+    Engine,
+    Progress,
+    last_episode,
+    play,
+    train_fused,
+    train_stepwise,
+)
 from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
 from oda_rl.agents.engine.vector import train_vector
@@ -22,7 +29,7 @@ from oda_rl.agents.environments.adaptation import adapted, adapted_vector
 from oda_rl.agents.environments.making import make_env, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import action_index
-from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
+from oda_rl.envs.dynamics import compiled_dynamics
 
 if TYPE_CHECKING:
     from oda_rl.agents.policies.alternatives import Alternative
@@ -113,10 +120,6 @@ class Agent(ABC):
         deterministic: bool = True,
     ) -> tuple[Any, Any]:
         """Return the greedy action for one observation, or the actions for a batch."""
-
-    @abstractmethod
-    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
-        """Train in compiled code; ``one_by_one`` yields after each episode."""
 
     @abstractmethod
     def _evaluate_fused(
@@ -408,7 +411,7 @@ class Agent(ABC):
         observation = self._reset_env(env)
         if dynamics is None:
             return train_stepwise(self._core, env, observation, total, interrupt)
-        return self._train_fused(dynamics, total, one_by_one)
+        return train_fused(self._core, dynamics, observation, total, one_by_one)
 
     def _performed(self, number: int) -> Any:
         """Return the environment's action for the one that was chosen, from 0."""

@@ -11,8 +11,9 @@
 from gymnasium.envs.registration import register
 
 from oda_rl.envs.cartpole import MAX_EPISODE_STEPS, BartoCartPoleEnv, BartoCartPoleVectorEnv
+from oda_rl.envs.dynamics import CompiledEnv, Dynamics
 
-__all__ = ["BartoCartPoleEnv", "BartoCartPoleVectorEnv"]
+__all__ = ["BartoCartPoleEnv", "BartoCartPoleVectorEnv", "CompiledEnv", "Dynamics"]
 
 register(
     id="oda_rl/BartoCartPole-v0",

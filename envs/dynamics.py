@@ -1,126 +1,255 @@
-"""Which environments have compiled dynamics, and whether an environment object still has them."""
+"""Environments with compiled dynamics, and whether an environment object still has them."""
 
 import copy
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from gymnasium.envs.classic_control import AcrobotEnv, CartPoleEnv, MountainCarEnv, PendulumEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from oda_rl._types import FloatArray
-from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
+from oda_rl._types import Array, FloatArray
+from oda_rl.envs import classic_control as classic
+from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step, look
+from oda_rl.envs.wrappers import ActionChoices
 
 # What gymnasium.make puts around an environment; none of it changes what a step does.
-_TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
-_RESET_BOUND = 0.05
-_PROBES = 32
+_TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker, ActionChoices)
+_PROBED_STEPS, _PROBED_EPISODE = 64, 16
 _NEVER = 2**62
 _RESETS = 256  # drawn at a time
+_TRUSTED: set[tuple[type, bytes]] = set()  # kinds of environments, with their constants
 
 
 @dataclass(frozen=True)
-class CompiledCartPole:
-    """A cart-pole whose steps compiled code can take in place of the environment object."""
+class Dynamics:
+    """An environment as compiled code: two functions, made by ``numba.njit`` or the like.
 
-    env: CartPoleEnv
-    time_limit: TimeLimit[Any, Any] | None
+    They allocate nothing and draw nothing; what they compute is what the environment's ``step``
+    does, to the last bit.
+    """
+
+    step: Callable[[FloatArray, FloatArray, Any], tuple[float, bool]]
+    """``step(parameters, state, action)`` advances ``state``, shape (n_state,), in place, and
+    returns the reward and whether the episode has terminated. ``action`` is a number from 0 where
+    actions are Discrete, or else an array of the action's shape."""
+    look: Callable[[FloatArray, FloatArray, FloatArray], None]
+    """``look(parameters, state, observation)`` writes what is seen in a state, shape (d,): numbers
+    of single precision where the observation space has them."""
+    resets: Callable[[np.random.Generator, int], FloatArray]
+    """``resets(rng, n)`` returns the states that the next n calls of ``reset()`` lead to, shape (n,
+    n_state), and draws from the environment's generator what those would."""
     parameters: FloatArray
-    """Constants of the dynamics, shape (12,)."""
-    step_reward: float
-    failure_reward: float
-    max_episode_steps: int
+    """Constants, of any shape (n,)."""
+    first_observations: Callable[[FloatArray], FloatArray] | None = None
+    """What ``reset()`` returns in such states, shape (n, d); None: what ``look`` writes."""
+
+
+class CompiledEnv(Protocol):
+    """An environment that offers compiled dynamics beside its own ``step`` and ``reset``.
+
+    Agents then train on it in one compiled loop, as long as it is in no other wrappers than those
+    of ``gymnasium.make``, and nothing of it has been replaced.
+    """
+
+    state: Any
+    """Present state, shape (n_state,), of float64; training reads and replaces it."""
+
+    def dynamics(self) -> Dynamics:
+        """Return the dynamics with this object's constants."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An environment object whose steps compiled code can take in its place."""
+
+    env: gym.Env[Any, Any]
+    dynamics: Dynamics
+    time_limit: TimeLimit[Any, Any] | None
+    choices: Array | None
+    """Actions by their numbers, where these are not Discrete."""
 
     @property
-    def arguments(self) -> tuple[FloatArray, float, float, int]:
-        """The first arguments of the compiled loops."""
-        return self.parameters, self.step_reward, self.failure_reward, self.max_episode_steps
-
-    def draw_states(self, rng: np.random.Generator, n: int) -> FloatArray:
-        """Return the states that n resets lead to, shape (n, 4)."""
-        return rng.uniform(-_RESET_BOUND, _RESET_BOUND, size=(n, 4))
+    def max_episode_steps(self) -> int:
+        """Steps after which an episode is cut."""
+        return self.time_limit._max_episode_steps if self.time_limit else _NEVER
 
     def read_state(self) -> FloatArray:
-        """Return a copy of the environment's float64 state, shape (4,)."""
-        return np.array(self.env.state, dtype=np.float64)
+        """Return a copy of the environment's state in double precision, shape (n_state,)."""
+        return np.array(self.env.state, dtype=np.float64)  # type: ignore[attr-defined]
 
     def write_state(self, state: FloatArray, elapsed_steps: int) -> None:
         """Leave the environment where compiled code took it."""
-        self.env.state = state.copy()
+        self.env.state = state.copy()  # type: ignore[attr-defined]
         if self.time_limit is not None:
             self.time_limit._elapsed_steps = elapsed_steps  # type: ignore[assignment]
 
+    def starts(self, rng: np.random.Generator, n: int) -> FloatArray:
+        """Return states of n resets and what is seen there, shape (n, n_state + d)."""
+        states = np.ascontiguousarray(self.dynamics.resets(rng, n), dtype=np.float64)
+        if self.dynamics.first_observations is not None:
+            seen = self.dynamics.first_observations(states)
+        else:
+            space = self.env.observation_space
+            seen = np.zeros((n, int(np.prod(space.shape or ()))))
+            for state, observation in zip(states, seen, strict=True):
+                _plain(self.dynamics.look)(self.dynamics.parameters, state, observation)
+        return np.concatenate([states, seen], axis=1)
+
 
 class Resets:
-    """States that an environment's resets lead to, for compiled code, which draws nothing itself.
+    """What an environment's resets lead to, for compiled code, which draws nothing itself.
 
     Parameters
     ----------
-    dynamics : CompiledCartPole
-        Of the environment. Its generator stays where its resets take it.
+    compiled : Compiled
+        The environment. Its generator stays where its resets take it.
     """
 
-    def __init__(self, dynamics: CompiledCartPole) -> None:
-        self._dynamics = dynamics
-        self._ahead = copy.deepcopy(dynamics.env.np_random)
-        self._states: FloatArray = np.empty((0, 4))
+    def __init__(self, compiled: Compiled) -> None:
+        self._compiled = compiled
+        self._ahead = copy.deepcopy(compiled.env.np_random)
+        self._starts = compiled.starts(self._ahead, 0)
 
-    def states(self, most: int) -> FloatArray:
-        """Return the states that the next resets lead to: at least one, shape (n, 4)."""
-        if len(self._states) == 0:
-            self._states = self._dynamics.draw_states(self._ahead, _RESETS)
-        return self._states[:most]
+    def starts(self, most: int) -> FloatArray:
+        """Return what the next resets lead to: at least one, shape (n, n_state + d)."""
+        if len(self._starts) == 0:
+            self._starts = self._compiled.starts(self._ahead, _RESETS)
+        return self._starts[:most]
 
     def pass_by(self, n: int) -> None:
         """Note that so many of them have been made."""
         if n > 0:
-            self._dynamics.draw_states(self._dynamics.env.np_random, n)
-            self._states = self._states[n:]
+            self._compiled.dynamics.resets(self._compiled.env.np_random, n)
+            self._starts = self._starts[n:]
 
 
-def compiled_dynamics(env: gym.Env[Any, Any]) -> CompiledCartPole | None:
+def cartpole_resets(rng: np.random.Generator, n: int) -> FloatArray:
+    """Return the states that the next n resets of a cart-pole lead to, shape (n, 4)."""
+    return rng.uniform(-0.05, 0.05, size=(n, 4))
+
+
+def _cartpole(env: Any) -> Dynamics:
+    return Dynamics(cartpole_step, look, cartpole_resets, cartpole_parameters(env))
+
+
+def _mountain_car(env: Any) -> Dynamics:
+    return Dynamics(
+        classic.mountain_car_step,
+        classic.mountain_car_look,
+        classic.mountain_car_resets,
+        classic.mountain_car_parameters(env),
+    )
+
+
+def _pendulum(env: Any) -> Dynamics:
+    return Dynamics(
+        classic.pendulum_step,
+        classic.pendulum_look,
+        classic.pendulum_resets,
+        classic.pendulum_parameters(env),
+    )
+
+
+def _acrobot(env: Any) -> Dynamics:
+    return Dynamics(
+        classic.acrobot_step,
+        classic.acrobot_look,
+        classic.acrobot_resets,
+        classic.acrobot_parameters(env),
+        classic.acrobot_first_observations,
+    )
+
+
+_KNOWN: dict[type, Callable[[Any], Dynamics]] = {
+    AcrobotEnv: _acrobot,
+    BartoCartPoleEnv: _cartpole,
+    CartPoleEnv: _cartpole,
+    MountainCarEnv: _mountain_car,
+    PendulumEnv: _pendulum,
+}
+
+
+def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
     """Return compiled dynamics that equal the environment's own, or None if there are none.
 
-    There are some for BartoCartPole and for Gymnasium's CartPole, with the constants of the object
-    and inside no other wrappers than those of ``gymnasium.make``. A subclass, another wrapper, a
+    There are some for BartoCartPole, for Gymnasium's CartPole, MountainCar, Pendulum and Acrobot,
+    with the constants of the object, and for every :class:`CompiledEnv`; inside no other wrappers
+    than those of ``gymnasium.make``, and a choice of actions. A subclass, another wrapper, a
     replaced method or a window to draw in gives None; so does a numpy whose sine differs from the
     C library's in the last bit, because results would then not be the same as step by step.
+
+    Raises
+    ------
+    ValueError
+        If a :class:`CompiledEnv` offers dynamics that are not those of its ``step``.
     """
     time_limit: TimeLimit[Any, Any] | None = None
+    choices: Array | None = None
     layer: gym.Env[Any, Any] = env
     while isinstance(layer, gym.Wrapper):
         if type(layer) not in _TRANSPARENT or (isinstance(layer, TimeLimit) and time_limit):
             return None
         if isinstance(layer, TimeLimit):
             time_limit = layer
+        elif isinstance(layer, ActionChoices):
+            choices = layer.choices
         layer = layer.env
-    if type(layer) not in (CartPoleEnv, BartoCartPoleEnv) or layer.render_mode is not None:
+    if layer.render_mode is not None or any(name in vars(layer) for name in ("step", "reset")):
         return None
-    assert isinstance(layer, CartPoleEnv)
-    if any(name in vars(layer) for name in ("step", "reset")):
+    offered = callable(getattr(layer, "dynamics", None))
+    if not offered and type(layer) not in _KNOWN:
         return None
-    dynamics = CompiledCartPole(
-        env=layer,
-        time_limit=time_limit,
-        parameters=cartpole_parameters(layer),
-        step_reward=0.0 if layer._sutton_barto_reward else 1.0,
-        failure_reward=-1.0 if layer._sutton_barto_reward else 1.0,
-        max_episode_steps=time_limit._max_episode_steps if time_limit else _NEVER,
-    )
-    return dynamics if type(layer) is BartoCartPoleEnv or _agree(dynamics) else None
+    dynamics = layer.dynamics() if offered else _KNOWN[type(layer)](layer)  # type: ignore[attr-defined]
+    if not isinstance(dynamics, Dynamics):
+        return None  # a method of that name that is about something else
+    found = Compiled(layer, dynamics, time_limit, choices)
+    if type(layer) is BartoCartPoleEnv:  # whose own step is the compiled one
+        return found
+    kind = type(layer), dynamics.parameters.tobytes()
+    difference = None if kind in _TRUSTED else _difference(found)
+    if difference is None:
+        _TRUSTED.add(kind)
+    elif offered:
+        raise ValueError(
+            f"env offers dynamics that differ from its step: {difference}; they must agree to the "
+            "last bit"
+        )
+    return found if difference is None else None
 
 
-def _agree(dynamics: CompiledCartPole) -> bool:
-    step = cartpole_step.py_func  # type: ignore[attr-defined]  # uses the C library's sine, too
-    probe = copy.copy(dynamics.env)
-    rng = np.random.default_rng(0)
-    bounds = np.array([1.0, 2.0, 0.1, 1.0])
-    for _ in range(_PROBES):
-        start, action = rng.uniform(-bounds, bounds), int(rng.integers(2))
-        probe.state, probe.steps_beyond_terminated = start.copy(), None
-        probe.step(action)  # type: ignore[no-untyped-call]
-        step(dynamics.parameters, start, action)
-        if not np.array_equal(start, np.asarray(probe.state)):
-            return False
-    return True
+def _difference(found: Compiled) -> str | None:
+    """Play a few steps both ways; say what differs."""
+    env, dynamics = copy.deepcopy(found.env), found.dynamics
+    ahead = np.random.default_rng(0)
+    env.np_random = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
+    step, look = _plain(dynamics.step), _plain(dynamics.look)
+    probe = replace(found, env=env)
+    n = len(found.choices) if found.choices is not None else int(env.action_space.n)  # type: ignore[attr-defined]
+    length = _PROBED_EPISODE
+    for _ in range(_PROBED_STEPS):
+        if length == _PROBED_EPISODE:
+            observation, _ = env.reset()
+            start = probe.starts(ahead, 1)[0]
+            state, seen = np.split(start, [len(start) - np.size(observation)])
+            if not np.array_equal(seen, np.ravel(observation)):
+                return f"reset() shows {np.ravel(observation)}, not {seen}"
+            length = 0
+        number = int(rng.integers(n))
+        action = number if found.choices is None else found.choices[number]
+        observation, reward, terminated, _, _ = env.step(action)
+        own, ends = step(dynamics.parameters, state, action)
+        look(dynamics.parameters, state, seen)
+        if not np.array_equal(seen, np.ravel(observation)) or (own, ends) != (reward, terminated):
+            outcome = np.ravel(observation), reward, terminated
+            return f"a step leads to {outcome}, not to {(seen, own, ends)}"
+        length = _PROBED_EPISODE if terminated else length + 1
+    return None
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what was compiled: Python's sine is that of the C library, too."""
+    return getattr(function, "py_func", function)

@@ -45,7 +45,7 @@ def bare_dynamics(parameters: Any, steps: int) -> float:
     """Step a cart-pole without an agent, from near its middle after each failure."""
     state = np.zeros(4)
     for i in range(steps):
-        if cartpole_step(parameters, state, i % 2):
+        if cartpole_step(parameters, state, i % 2)[1]:
             state[:] = 0.01
     return state[0]
 

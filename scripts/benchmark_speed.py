@@ -46,7 +46,7 @@ def bare_dynamics(parameters: Any, actions: Any, steps: int) -> float:
     """Step a cart-pole without an agent, from near its middle after each failure."""
     state = np.zeros(4)
     for i in range(steps):
-        if cartpole_step(parameters, state, actions[i % actions.shape[0]]):
+        if cartpole_step(parameters, state, actions[i % actions.shape[0]])[1]:
             state[:] = 0.01
     return state[0]
 

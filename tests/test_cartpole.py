@@ -10,7 +10,6 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.utils.env_checker import check_env
 
 from oda_rl.envs import BartoCartPoleEnv, BartoCartPoleVectorEnv
-from oda_rl.envs.dynamics import Resets, compiled_dynamics
 
 ID = "oda_rl/BartoCartPole-v0"
 
@@ -213,19 +212,3 @@ def test_steps_after_the_end_warn_and_earn_nothing():
         pass
     with pytest.warns(UserWarning, match="reset"):
         assert env.step(1)[1] == 0.0
-
-
-def test_resets_are_those_of_the_environment_and_leave_its_generator_where_they_do():
-    env, other = gym.make(ID), gym.make(ID)
-    for each in (env, other):
-        each.reset(seed=3)
-    resets = Resets(compiled_dynamics(env))
-    for n in (3, 1, 250, 40):  # more than are drawn at a time
-        while n > 0:
-            states = resets.states(n)
-            for state in states:
-                other.reset()
-                np.testing.assert_array_equal(state, other.unwrapped.state)
-            resets.pass_by(len(states))
-            n -= len(states)
-    assert env.unwrapped.np_random.random() == other.unwrapped.np_random.random()

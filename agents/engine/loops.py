@@ -14,11 +14,12 @@ from numba.core.errors import NumbaError
 
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.engine.loop import Rule, environment_arrays, train_loop
 from oda_rl.agents.engine.state import EPISODE_END, Lane
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
-from oda_rl.envs.dynamics import CompiledCartPole, Resets
+from oda_rl.envs.dynamics import Compiled, Resets
 
 FloatArray = npt.NDArray[np.float64]
 Progress = Iterator[tuple[int, FloatArray]]
@@ -66,9 +67,12 @@ class Engine(Protocol):
     def episode_length(self) -> int:
         """Steps of the only environment's running episode."""
 
+    rule: Rule
+    """What it does in a compiled loop."""
+
     @property
-    def run(self) -> Callable[..., tuple[int, int, int]]:
-        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
+    def loop_arrays(self) -> tuple[Any, ...]:
+        """The arrays that its rule opens there."""
 
     def note_episodes(self, episodes: FloatArray) -> None:
         """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
@@ -138,23 +142,28 @@ def train_stepwise(
         core.withdraw_choice()  # the last step chose an action that nobody will take
 
 
-def train_fused(core: Engine, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
-    """Train in compiled code on an environment that has been reset.
+def train_fused(
+    core: Engine, environment: Compiled, observation: Any, total: int, one_by_one: bool
+) -> Progress:
+    """Train in compiled code on an environment whose reset has returned ``observation``.
 
     ``one_by_one`` yields after each episode.
     """
-    position, resets = dynamics.read_state(), Resets(dynamics)
+    loop, resets = train_loop(core.rule, environment), Resets(environment)
+    own = environment_arrays(environment, observation)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
-        ahead, budget = resets.states(len(room)), min(_FUSED_STEPS, total - steps)
-        events, taken, written = core.run(*dynamics.arguments, position, ahead, budget, room)
+        ahead, budget = resets.starts(len(room)), min(_FUSED_STEPS, total - steps)
+        events, taken, written = loop(
+            own, environment.max_episode_steps, ahead, budget, room, core.loop_arrays
+        )
         resets.pass_by(written)
         steps += taken
         core.note_episodes(room[:written])
         if events:
             core.attend(events, "the environment's state")
-        dynamics.write_state(position, core.episode_length)
+        environment.write_state(own[2], core.episode_length)
         yield steps, room[:written].copy()
 
 

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
-from gymnasium.wrappers import FlattenObservation, TransformAction
+from gymnasium.wrappers import FlattenObservation
 
 from oda_rl.agents.environments.spaces import Described
+from oda_rl.envs.wrappers import ActionChoices
 
 _MOST_ACTIONS = 1000
 _FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -83,7 +84,7 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
     if isinstance(env.action_space, spaces.Discrete):
         return env
     choices = action_choices(env.action_space, action_bins)
-    return TransformAction(env, choices.__getitem__, spaces.Discrete(len(choices)))
+    return ActionChoices(env, choices)
 
 
 def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:

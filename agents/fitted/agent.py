@@ -9,18 +9,18 @@ import numpy.typing as npt
 
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.config import FittedQConfig
-from oda_rl.agents.engine.loops import Progress, train_fused
+from oda_rl.agents.engine.loop import play_compiled, play_loop
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.fitted.engine import FittedCore
-from oda_rl.agents.fitted.fused import evaluate_policy_on_cartpole
+from oda_rl.agents.fitted.fused import decide_by_cells
 from oda_rl.agents.policies.alternatives import Alternative, alternative_of_policy, values_at
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.diagram import assign_batch
-from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
+from oda_rl.envs.dynamics import compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -249,28 +249,25 @@ class FittedQAgent(Agent):
         assert self.scale_ is not None
         return alternative_of_policy(self.policy, point, action, self.scale_)
 
-    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
-        return train_fused(self._core, dynamics, total, one_by_one)
-
     def _evaluate_fused(
         self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
     ) -> FloatArray | None:
         dynamics = compiled_dynamics(env)
         if dynamics is None or dynamics.time_limit is None:
             return None
-        env.reset(seed=seed)
-        policy = self.policy
+        observation, _ = env.reset(seed=seed)
         returns = np.empty(n_episodes)
-        evaluate_policy_on_cartpole(
-            *dynamics.arguments,
-            dynamics.read_state(),
-            dynamics.draw_states(dynamics.env.np_random, n_episodes - 1),
+        policy = self.policy
+        arrays = (
             policy.diagram,
             policy.models,
             policy.width,
             policy.origin,
-            returns,
+            np.empty(self.interface.n_features),
+            np.empty(policy.n_actions),
         )
+        loop = play_loop("cells", decide_by_cells, dynamics)
+        play_compiled(dynamics, loop, arrays, observation, returns)
         return returns
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

@@ -1,7 +1,7 @@
 """The state of a fitted agent: memory, policies that compete, and when to fit anew."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import TakenActions
 from oda_rl.agents.fitted.fitting import fit
-from oda_rl.agents.fitted.fused import collect_cartpole
+from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.policies.cells import CellPolicy
 
@@ -52,6 +52,7 @@ class FittedCore:
         Decide on exploration, on samples that are fitted to, on episodes that are kept.
     """
 
+    rule = RULE
     step = staticmethod(replay.step)
     update = staticmethod(replay.update)
 
@@ -265,10 +266,9 @@ class FittedCore:
         return self.lane.episode_length
 
     @property
-    def run(self) -> Callable[..., tuple[int, int, int]]:
-        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
-        collect: Callable[..., tuple[int, int, int]] = collect_cartpole
-        return lambda *own: collect(*own, *self.arrays)
+    def loop_arrays(self) -> tuple[Any, ...]:
+        """The arrays that the rule opens in a compiled loop."""
+        return self.arrays
 
     def note_episodes(self, episodes: FloatArray) -> None:
         """Note episodes that compiled code played, shape (n, 3): return, length, and more."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from oda_rl.agents.base import Agent, spawn_rngs
 from oda_rl.agents.config import TwoTimescaleConfig
-from oda_rl.agents.engine.loops import Progress, train_fused
+from oda_rl.agents.engine.loop import play_compiled, play_loop
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
@@ -25,9 +25,9 @@ from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.alternatives import Alternative, alternative_of_cells
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import Core
-from oda_rl.agents.two_timescale.fused import evaluate_cartpole
+from oda_rl.agents.two_timescale.fused import decide_by_table
 from oda_rl.diagram import assign, assign_batch
-from oda_rl.envs.dynamics import CompiledCartPole, compiled_dynamics
+from oda_rl.envs.dynamics import compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -272,27 +272,23 @@ class TwoTimescaleAgent(Agent):
         other = None if found.point is None else found.point + origin
         return replace(found, point=other)
 
-    def _train_fused(self, dynamics: CompiledCartPole, total: int, one_by_one: bool) -> Progress:
-        return train_fused(self._core, dynamics, total, one_by_one)
-
     def _evaluate_fused(
         self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
     ) -> FloatArray | None:
         dynamics = compiled_dynamics(env)
         if dynamics is None or dynamics.time_limit is None:
             return None
-        env.reset(seed=seed)
+        observation, _ = env.reset(seed=seed)
         returns = np.empty(n_episodes)
-        evaluate_cartpole(
-            *dynamics.arguments,
-            dynamics.read_state(),
-            dynamics.draw_states(dynamics.env.np_random, n_episodes - 1),
+        arrays = (
             self.partition.diagram,
             self.n_cells,
             self._core.table,
             self._core.origin,
-            returns,
+            np.empty(self.interface.n_features),
         )
+        loop = play_loop("table", decide_by_table, dynamics)
+        play_compiled(dynamics, loop, arrays, observation, returns)
         return returns
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

@@ -1,6 +1,6 @@
 """The arrays of an online agent, and what is done when compiled code reports an event."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
 from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.fused import observe_and_act, train_cartpole
+from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.lanes import step_lanes
 from oda_rl.diagram import assign_batch
 
@@ -56,6 +56,7 @@ class Core:
         Decides on exploration.
     """
 
+    rule = RULE
     step = staticmethod(ql.step)
     update = staticmethod(ql.update)
 
@@ -257,10 +258,9 @@ class Core:
         return self.lanes[0].episode_length
 
     @property
-    def run(self) -> Callable[..., tuple[int, int, int]]:
-        """Training in compiled dynamics: their arrays to events, steps taken, episodes written."""
-        train: Callable[..., tuple[int, int, int]] = train_cartpole
-        return lambda *own: train(*own, *self.partition.learner, *self.arrays)
+    def loop_arrays(self) -> tuple[Any, ...]:
+        """The arrays that the rule opens in a compiled loop."""
+        return (*self.partition.learner, *self.arrays)
 
     def note_episodes(self, episodes: FloatArray) -> None:
         """Nothing: compiled code has noted what there is to note."""

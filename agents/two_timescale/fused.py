@@ -1,26 +1,19 @@
-"""The online agent and its learner, or its environment, in one compiled function."""
+"""The online agent inside compiled loops: with its learner, and with an environment."""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import allocating, boolean, compiled, integer
+from oda_rl._compile import compiled, spliced
 from oda_rl._state import Raw
+from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin
-from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
-from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.engine.state import load_point
 from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
-from oda_rl.agents.two_timescale.qlearning import (
-    OBSERVE,
-    RESHAPE,
-    begin_at,
-    choose,
-    greedy_action,
-    lane_of,
-    learn_from,
-    opened,
-)
+from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.qlearning import OBSERVE, RESHAPE, Online, OnlineState
 from oda_rl.diagram import assign
-from oda_rl.envs.cartpole import cartpole_step, look
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -43,120 +36,73 @@ def observe_and_act(
 
     Negative: minus the event to attend to first.
     """
-    agent, lane = opened(diagram, table, raw, room), lane_of(raw, 0)
+    agent, lane = ql.opened(diagram, table, raw, room), ql.lane_of(raw, 0)
     if observe_compiled(diagram, cells, metric, schedule, som, agent.state.n_cells, room):
         return -RESHAPE
-    event = begin_at(agent, Trajectory(observations, steps, lane), observation)
-    return -event if event else choose(agent, lane)
+    event = ql.begin_at(agent, Trajectory(observations, steps, lane), observation)
+    return -event if event else ql.choose(agent, lane)
 
 
-@compiled
-def train_cartpole(
-    parameters: FloatArray,
-    step_reward: float,
-    failure_reward: float,
-    max_episode_steps: int,
-    position: FloatArray,
-    resets: FloatArray,
-    budget: int,
-    episodes: FloatArray,
-    cells: FloatArray,
-    metric: FloatArray,
-    schedule: FloatArray,
-    som: FloatArray | None,
-    diagram: FloatArray,
-    table: FloatArray,
-    raw: Raw,
-    room: FloatArray,
-    observations: FloatArray,
-    steps: FloatArray,
-) -> tuple[int, int, int]:
-    """Train until the budget or the room for episodes is used up, or an event needs attention.
+class _Learning(NamedTuple):
+    """An online agent in the loop, with the arrays of its learner."""
 
-    ``position`` is the environment's state and is advanced; ``resets``, shape (n ≤ room, 4), says
-    where the next episodes begin; finished ones are written to ``episodes``, shape (room, 3), as
-    (return, length, steps taken in this call).
-
-    Returns
-    -------
-    events, steps taken, episodes written
-    """
-    agent, lane = opened(diagram, table, raw, room), lane_of(raw, 0)
-    to, state, point = Trajectory(observations, steps, lane), agent.state, agent.room.point
-    taken, written = integer(0), integer(0)
-    at_start = boolean(True)  # of this call, or of an episode
-    terminated = boolean(False)
-    while True:
-        if not at_start:
-            action = choose(agent, lane)
-            if action < 0:
-                events = UNIFORMS
-                break
-            terminated = cartpole_step(parameters, position, action)
-            taken += 1
-        if look(position, agent.room.origin, point):
-            events = NOT_FINITE
-            break
-        cell = assign(diagram, state.n_cells, point)
-        if at_start:
-            begin(to, point)
-            lane.cell = cell
-            at_start = False
-            continue
-        # Not a conditional expression: compiled, that takes half as long again.
-        reward = step_reward
-        if terminated:
-            reward = failure_reward
-        truncated = lane.episode_length + 1 >= max_episode_steps
-        events = learn_from(agent, to, cell, reward, terminated, truncated)
-        if events & OBSERVE and schedule[KIND] != INTERPRETED:
-            events -= OBSERVE
-            if observe_compiled(diagram, cells, metric, schedule, som, state.n_cells, room):
-                events |= RESHAPE
-        if events & EPISODE_END:
-            events -= EPISODE_END
-            episodes[written, 0] = state.last_return
-            episodes[written, 1] = state.last_length
-            episodes[written, 2] = taken
-            for j in range(4):
-                position[j] = resets[written, j]
-            written += 1
-            at_start = True
-        if events or taken == budget or written == resets.shape[0]:
-            break
-    return events, taken, written
+    state: OnlineState
+    to: Trajectory
+    online: Online
+    arrays: tuple[Any, ...]
 
 
-@allocating
-def evaluate_cartpole(
-    parameters: FloatArray,
-    step_reward: float,
-    failure_reward: float,
-    max_episode_steps: int,
-    position: FloatArray,
-    resets: FloatArray,
-    diagram: FloatArray,
-    n_cells: int,
-    table: FloatArray,
-    origin: FloatArray,
-    returns: FloatArray,
-) -> None:
-    """Play greedily from ``position`` for as many episodes as ``returns`` has room.
+@spliced
+def _opened(arrays: tuple[Any, ...]) -> _Learning:
+    raw = arrays[6]
+    online = ql.opened(arrays[4], arrays[5], raw, arrays[7])
+    to = Trajectory(arrays[8], arrays[9], ql.lane_of(raw, 0))
+    return _Learning(online.state, to, online, arrays)
 
-    ``resets`` says where all episodes but the first begin. Nothing is learned.
-    """
-    point = np.empty(4)
-    for episode in range(returns.shape[0]):
-        if episode > 0:
-            for j in range(4):
-                position[j] = resets[episode - 1, j]
-        total = 0.0
-        length = 0
-        terminated = False
-        while not terminated and length < max_episode_steps:
-            look(position, origin, point)
-            action = greedy_action(table, assign(diagram, n_cells, point))
-            terminated = cartpole_step(parameters, position, action)
-            length += 1
-            total += failure_reward if terminated else step_reward
-        returns[episode] = total
+
+@spliced
+def _see(agent: _Learning, observation: FloatArray) -> int:
+    return load_point(observation, agent.online.room, agent.online.diagram.shape[1] - 1)
+
+
+@spliced
+def _cell(online: Online) -> int:
+    return assign(online.diagram, online.state.n_cells, online.room.point)
+
+
+@spliced
+def _start(agent: _Learning, observation: FloatArray) -> None:
+    begin(agent.to, agent.online.room.point)
+    agent.to.lane.cell = _cell(agent.online)
+
+
+@spliced
+def _choose(agent: _Learning) -> int:
+    return ql.choose(agent.online, agent.to.lane)
+
+
+@spliced
+def _learn(
+    agent: _Learning, observation: FloatArray, reward: float, terminated: bool, truncated: bool
+) -> int:
+    online, arrays = agent.online, agent.arrays
+    events = ql.learn_from(online, agent.to, _cell(online), reward, terminated, truncated)
+    if events & OBSERVE and arrays[2][KIND] != INTERPRETED:
+        events -= OBSERVE
+        if observe_compiled(
+            arrays[4], arrays[0], arrays[1], arrays[2], arrays[3], agent.state.n_cells, arrays[7]
+        ):
+            events |= RESHAPE
+    return events
+
+
+RULE = Rule("online", _opened, _see, _start, _choose, _learn)
+
+
+@spliced
+def decide_by_table(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Greedy action of a table: (diagram, n_cells, table, origin, point)."""
+    diagram, n_cells, table, origin, point = arrays
+    for j in range(point.shape[0]):
+        point[j] = observation[j] - origin[j]
+    return ql.greedy_action(table, assign(diagram, n_cells, point))

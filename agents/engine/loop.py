@@ -1,0 +1,218 @@
+"""Agent and environment in one compiled loop: for training, and for greedy episodes.
+
+There is one of each. What differs from agent to agent and from environment to environment are a
+few small functions, whose names stand in the loops; :func:`train_loop` and :func:`play_loop` make
+copies with the right ones in their place.
+"""
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from inspect import getfile
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import boolean, compiled, integer, spliced
+from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
+from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.envs.dynamics import Compiled
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Rule(NamedTuple):
+    """What an agent does in the loop; functions that are spliced into it."""
+
+    name: str
+    opened: Callable[..., Any]
+    """(arrays) to a NamedTuple with ``state``, ``to`` and whatever the others need."""
+    see: Callable[..., int]
+    """(agent, observation) to an event if the observation is bad."""
+    start: Callable[..., None]
+    """(agent, observation): an episode begins there, or goes on."""
+    choose: Callable[..., int]
+    """(agent) to an action from 0; negative: random numbers are used up."""
+    learn: Callable[..., int]
+    """(agent, observation, reward, terminated, truncated) to events."""
+
+
+def _unbound(*arguments: Any) -> Any:
+    raise NotImplementedError
+
+
+# Names that stand in the loops.
+opened = see = start = choose = learn = decide = step = look = advance = _unbound
+
+
+def _train(
+    environment: tuple[Any, ...],
+    max_episode_steps: int,
+    starts: FloatArray,
+    budget: int,
+    episodes: FloatArray,
+    arrays: tuple[Any, ...],
+) -> tuple[int, int, int]:
+    """Train until the budget or the room for episodes is used up, or an event needs attention.
+
+    ``environment`` is (parameters, choices, position, observation); the last two, the state and
+    what is seen in it, are advanced. ``starts``, shape (n ≤ room, n_state + d), says where the next
+    episodes begin; finished ones are written to ``episodes``, shape (room, 3), as (return, length,
+    steps taken in this call).
+
+    Returns
+    -------
+    events, steps taken, episodes written
+    """
+    parameters, choices, position, observation = environment
+    agent = opened(arrays)
+    state, lane = agent.state, agent.to.lane
+    taken, written = integer(0), integer(0)
+    at_start = boolean(True)  # of this call, or of an episode
+    reward, terminated = 0.0, boolean(False)
+    while True:
+        if not at_start:
+            action = choose(agent)
+            if action < 0:
+                events = UNIFORMS
+                break
+            reward, terminated = advance(parameters, choices, position, action)
+            look(parameters, position, observation)
+            taken += 1
+        if see(agent, observation):
+            events = NOT_FINITE
+            break
+        if at_start:
+            start(agent, observation)
+            at_start = False
+            continue
+        truncated = lane.episode_length + 1 >= max_episode_steps
+        events = learn(agent, observation, reward, terminated, truncated)
+        if events & EPISODE_END:
+            events -= EPISODE_END
+            episodes[written, 0] = state.last_return
+            episodes[written, 1] = state.last_length
+            episodes[written, 2] = taken
+            n = position.shape[0]
+            for j in range(n):
+                position[j] = starts[written, j]
+            for j in range(observation.shape[0]):
+                observation[j] = starts[written, n + j]
+            written += 1
+            at_start = True
+        if events or taken == budget or written == starts.shape[0]:
+            break
+    return events, taken, written
+
+
+def _play(
+    environment: tuple[Any, ...],
+    max_episode_steps: int,
+    starts: FloatArray,
+    arrays: tuple[Any, ...],
+    returns: FloatArray,
+) -> None:
+    """Play greedily from where the environment is, as many episodes as ``returns`` has room for.
+
+    Nothing is learned. ``starts`` says where all episodes but the first begin.
+    """
+    parameters, choices, position, observation = environment
+    for episode in range(returns.shape[0]):
+        if episode > 0:
+            n = position.shape[0]
+            for j in range(n):
+                position[j] = starts[episode - 1, j]
+            for j in range(observation.shape[0]):
+                observation[j] = starts[episode - 1, n + j]
+        total = 0.0
+        length = 0
+        terminated = False
+        while not terminated and length < max_episode_steps:
+            action = decide(arrays, observation)
+            reward, terminated = advance(parameters, choices, position, action)
+            look(parameters, position, observation)
+            length += 1
+            total += reward
+        returns[episode] = total
+
+
+def _numbered(
+    parameters: FloatArray, choices: npt.NDArray[Any], position: FloatArray, number: int
+) -> tuple[float, bool]:
+    outcome: tuple[float, bool] = step(parameters, position, number)
+    return outcome
+
+
+def _chosen(
+    parameters: FloatArray, choices: npt.NDArray[Any], position: FloatArray, number: int
+) -> tuple[float, bool]:
+    outcome: tuple[float, bool] = step(parameters, position, choices[number])
+    return outcome
+
+
+def train_loop(rule: Rule, environment: Compiled) -> Callable[..., tuple[int, int, int]]:
+    """Return the compiled loop that trains an agent with a rule in an environment."""
+    dynamics, boxed = environment.dynamics, environment.choices is not None
+    return _bound(_train, rule.name, dynamics.step, dynamics.look, boxed, rule)
+
+
+def play_loop(name: str, decide: Callable[..., int], environment: Compiled) -> Callable[..., None]:
+    """Return the compiled loop in which a kind of policy, of that name, is played.
+
+    ``decide(arrays, observation)`` is spliced into it.
+    """
+    dynamics, boxed = environment.dynamics, environment.choices is not None
+    return _bound(_play, name, dynamics.step, dynamics.look, boxed, decide)
+
+
+@cache
+def _bound(
+    loop: FunctionType,
+    name: str,
+    step: Callable[..., Any],
+    look: Callable[..., Any],
+    boxed: bool,
+    hooks: Rule | Callable[..., int],
+) -> Callable[..., Any]:
+    """Compile a loop with functions in place of their names.
+
+    numba keeps compiled code on disk by the name of a function, and takes it for stale when its
+    file has changed: so the name tells the environment's file, as it is.
+    """
+    own = hooks._asdict() if isinstance(hooks, Rule) else {"decide": hooks}
+    advance = spliced(_copy(_chosen if boxed else _numbered, "", step=step))
+    file = Path(getfile(getattr(step, "py_func", step)))
+    digest = hashlib.sha256(str(file).encode() + file.read_bytes()).hexdigest()[:12]
+    label = f"_{name}_{step.__name__}_{digest}"
+    bound: Callable[..., Any] = compiled(_copy(loop, label, **own, advance=advance, look=look))
+    return bound
+
+
+def _copy(function: Any, label: str, **names: Any) -> Any:
+    known = {**function.__globals__, **names}
+    copy = FunctionType(function.__code__, known, function.__name__ + label)
+    copy.__qualname__ = copy.__name__
+    return copy
+
+
+def environment_arrays(environment: Compiled, observation: FloatArray) -> tuple[Any, ...]:
+    """Return an environment as the loops take it, at the observation that it last returned."""
+    choices = np.zeros(0) if environment.choices is None else environment.choices
+    seen = np.array(observation, dtype=np.float64).ravel()
+    return environment.dynamics.parameters, choices, environment.read_state(), seen
+
+
+def play_compiled(
+    environment: Compiled,
+    loop: Callable[..., None],
+    arrays: tuple[Any, ...],
+    observation: FloatArray,
+    returns: FloatArray,
+) -> None:
+    """Play episodes greedily in an environment that has been reset to where ``observation`` is."""
+    starts = environment.starts(environment.env.np_random, len(returns) - 1)
+    own = environment_arrays(environment, observation)
+    loop(own, environment.max_episode_steps, starts, arrays, returns)
