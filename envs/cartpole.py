@@ -10,6 +10,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorE
 from gymnasium.vector.utils import batch_space
 
 from oda_rl._compile import allocating, spliced
+from oda_rl._types import BoolArray, Float32Array, FloatArray, IntArray
 
 MAX_EPISODE_STEPS = 1000
 CART_FRICTION = 0.0005
@@ -18,7 +19,6 @@ POLE_FRICTION = 0.000002
 # v²/2a of way, and there are 4.8 m (a < 11 m/s²) and 24° (a < 20 rad/s²).
 MAX_SPEED = 20.0
 
-FloatArray = npt.NDArray[np.float64]
 
 # Slots of the parameter vector that the compiled dynamics read. Total mass and the product of pole
 # mass and length are slots of their own because Gymnasium's CartPole stores them so.
@@ -123,8 +123,8 @@ def look(parameters: FloatArray, state: FloatArray, observation: FloatArray) -> 
 def cartpole_step_batch(
     parameters: FloatArray,
     states: FloatArray,
-    actions: npt.NDArray[np.int64],
-    terminated: npt.NDArray[np.bool_],
+    actions: IntArray,
+    terminated: BoolArray,
 ) -> None:
     """Advance every column of ``states``, shape (4, n), in place; ``terminated`` has shape (n,)."""
     state = np.empty(4)
@@ -235,9 +235,7 @@ class BartoCartPoleEnv(CartPoleEnv):
         self.friction_cart = _friction("friction_cart", friction_cart)
         self.friction_pole = _friction("friction_pole", friction_pole)
 
-    def step(
-        self, action: Any
-    ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Float32Array, float, bool, bool, dict[str, Any]]:
         """Push the cart; see the class for what comes back."""
         if not self.action_space.contains(action):
             raise ValueError(f"action is {action!r}: it must be 0 (left) or 1 (right)")
@@ -305,10 +303,10 @@ class BartoCartPoleVectorEnv(CartPoleVectorEnv):
     def step(
         self, action: npt.NDArray[np.integer[Any]]
     ) -> tuple[
-        npt.NDArray[np.float32],
-        npt.NDArray[np.float32],
-        npt.NDArray[np.bool_],
-        npt.NDArray[np.bool_],
+        Float32Array,
+        Float32Array,
+        BoolArray,
+        BoolArray,
         dict[str, Any],
     ]:
         """Step every copy; ``action`` has shape (num_envs,)."""

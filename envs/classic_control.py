@@ -13,12 +13,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium.envs.classic_control import AcrobotEnv, MountainCarEnv, PendulumEnv
 
 from oda_rl._compile import spliced
-
-FloatArray = npt.NDArray[np.float64]
+from oda_rl._types import Float32Array, FloatArray
 
 
 class MountainCar(NamedTuple):
@@ -85,7 +83,7 @@ class Pendulum(NamedTuple):
 
 @spliced
 def pendulum_step(
-    parameters: FloatArray, state: FloatArray, action: npt.NDArray[np.float32]
+    parameters: FloatArray, state: FloatArray, action: Float32Array
 ) -> tuple[float, bool]:
     """Advance ``state`` = (angle, velocity) by one step; returns reward and that it never ends.
 

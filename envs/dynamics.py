@@ -7,15 +7,13 @@ from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium.envs.classic_control import AcrobotEnv, CartPoleEnv, MountainCarEnv, PendulumEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.envs import classic_control as classic
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step, look
 from oda_rl.envs.wrappers import ActionChoices
-
-FloatArray = npt.NDArray[np.float64]
 
 # What gymnasium.make puts around an environment; none of it changes what a step does.
 _TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker, ActionChoices)
@@ -70,7 +68,7 @@ class Compiled:
     env: gym.Env[Any, Any]
     dynamics: Dynamics
     time_limit: TimeLimit[Any, Any] | None
-    choices: npt.NDArray[Any] | None
+    choices: Array | None
     """Actions by their numbers, where these are not Discrete."""
 
     @property
@@ -189,7 +187,7 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
         If a :class:`CompiledEnv` offers dynamics that are not those of its ``step``.
     """
     time_limit: TimeLimit[Any, Any] | None = None
-    choices: npt.NDArray[Any] | None = None
+    choices: Array | None = None
     layer: gym.Env[Any, Any] = env
     while isinstance(layer, gym.Wrapper):
         if type(layer) not in _TRANSPARENT or (isinstance(layer, TimeLimit) and time_limit):

@@ -3,9 +3,10 @@
 from typing import Any
 
 import gymnasium as gym
-import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
+
+from oda_rl._types import Array
 
 
 class ActionChoices(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
@@ -26,7 +27,7 @@ class ActionChoices(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
     (Discrete(2), array([2.], dtype=float32))
     """
 
-    def __init__(self, env: gym.Env[Any, Any], choices: npt.NDArray[Any]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], choices: Array) -> None:
         RecordConstructorArgs.__init__(self, choices=choices)
         gym.ActionWrapper.__init__(self, env)
         self.choices = choices

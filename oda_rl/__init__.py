@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from oda_rl.annealing.estimators import ODAClassifier, ODAClusterer, ODARegressor
-    from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
-    from oda_rl.mixtures.estimators import SGDGaussianMixture, StochasticEMGaussianMixture
+    from oda_rl.annealing.classifier import ODAClassifier
+    from oda_rl.annealing.clusterer import ODAClusterer
+    from oda_rl.annealing.regressor import ODARegressor
+    from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
+    from oda_rl.exemplars.infex import INFEX
+    from oda_rl.mixtures.sgd import SGDGaussianMixture
+    from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
     from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
     from oda_rl.quantization.estimators import LVQ, StochasticVQ
     from oda_rl.quantization.som import SOM
-    from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer
+    from oda_rl.trees.classifier import ODATreeClassifier
+    from oda_rl.trees.clusterer import ODATreeClusterer
 
 __version__ = "0.1.0"
 
@@ -31,18 +36,18 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
 
 _LAZY = {
     "BatchDeterministicAnnealing": "oda_rl.quantization.batch_annealing",
-    "ConvexClustering": "oda_rl.exemplars.estimators",
-    "INFEX": "oda_rl.exemplars.estimators",
-    "KernelVectorQuantization": "oda_rl.exemplars.estimators",
+    "ConvexClustering": "oda_rl.exemplars.candidates",
+    "INFEX": "oda_rl.exemplars.infex",
+    "KernelVectorQuantization": "oda_rl.exemplars.candidates",
     "LVQ": "oda_rl.quantization.estimators",
-    "ODAClassifier": "oda_rl.annealing.estimators",
-    "ODAClusterer": "oda_rl.annealing.estimators",
-    "ODARegressor": "oda_rl.annealing.estimators",
-    "ODATreeClassifier": "oda_rl.trees.estimators",
-    "ODATreeClusterer": "oda_rl.trees.estimators",
-    "SGDGaussianMixture": "oda_rl.mixtures.estimators",
+    "ODAClassifier": "oda_rl.annealing.classifier",
+    "ODAClusterer": "oda_rl.annealing.clusterer",
+    "ODARegressor": "oda_rl.annealing.regressor",
+    "ODATreeClassifier": "oda_rl.trees.classifier",
+    "ODATreeClusterer": "oda_rl.trees.clusterer",
+    "SGDGaussianMixture": "oda_rl.mixtures.sgd",
     "SOM": "oda_rl.quantization.som",
-    "StochasticEMGaussianMixture": "oda_rl.mixtures.estimators",
+    "StochasticEMGaussianMixture": "oda_rl.mixtures.stochastic_em",
     "StochasticVQ": "oda_rl.quantization.estimators",
 }
 

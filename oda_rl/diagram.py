@@ -7,15 +7,15 @@ nearest codevector under any Bregman divergence is such a diagram (Boissonnat, N
 depends on x alone is the same for every cell.
 
 Keep points near the origin (subtract a mean): scores are differences of large numbers otherwise.
+:func:`squared_distance` is for those who can't.
 """
 
+from typing import NamedTuple
+
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._compile import compiled, inlined, integer, spliced
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._compile import compiled, inlined, integer, internal, spliced
+from oda_rl._types import FloatArray, IntArray
 
 LARGEST = 1e150  # of a point's components, whose squares are summed
 
@@ -64,3 +64,69 @@ def assign_batch(diagram: FloatArray, n_cells: int, points: FloatArray, out: Int
     """Cells of many points, shape (n, d), written to ``out``, shape (n,)."""
     for i in range(points.shape[0]):
         out[i] = assign(diagram, n_cells, points[i])
+
+
+class Codevectors(NamedTuple):
+    """Codevectors that learn, with room for some, and their diagram, which keeps in step."""
+
+    diagram: FloatArray
+    """Shape (capacity, 1 + d)."""
+    cells: FloatArray
+    """Shape (capacity, 1 + d): row k holds the mass p_k, or a count, and the codevector μ_k."""
+    metric: FloatArray
+    """M of the quadratic divergence (:mod:`oda_rl.divergences`), shape (d, d)."""
+    weights: FloatArray
+    """Scratch, shape (capacity,)."""
+    gradient: FloatArray
+    """Scratch, shape (d,): -2 M x of the latest point."""
+
+
+@spliced
+def move(codevectors: Codevectors, k: int, point: FloatArray, step: float) -> None:
+    """Move a codevector towards a point by a share of the way, and its row of the diagram along.
+
+    The gradient of a quadratic φ is linear, so the row moves towards the point's own, which must
+    be in ``gradient``, by the same share.
+    """
+    diagram, cells, gradient = codevectors.diagram, codevectors.cells, codevectors.gradient
+    offset = 0.0
+    for j in range(cells.shape[1] - 1):
+        mean, slope = cells[k, 1 + j], diagram[k, 1 + j]
+        mean += step * (point[j] - mean)
+        slope += step * (gradient[j] - slope)
+        cells[k, 1 + j] = mean
+        diagram[k, 1 + j] = slope
+        offset += slope * mean
+    diagram[k, 0] = -0.5 * offset
+
+
+@internal
+def squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: int) -> float:
+    """|x_i − μ_k|², in four sums, which the processor adds to side by side."""
+    d = points.shape[1]
+    whole = d - d % 4
+    a, b, c, e = 0.0, 0.0, 0.0, 0.0
+    for j in range(0, whole, 4):
+        y0, y1 = points[i, j] - codevectors[k, j], points[i, j + 1] - codevectors[k, j + 1]
+        y2, y3 = points[i, j + 2] - codevectors[k, j + 2], points[i, j + 3] - codevectors[k, j + 3]
+        a += y0 * y0
+        b += y1 * y1
+        c += y2 * y2
+        e += y3 * y3
+    for j in range(whole, d):
+        y0 = points[i, j] - codevectors[k, j]
+        a += y0 * y0
+    return (a + b) + (c + e)
+
+
+@inlined
+def nearest_codevector(points: FloatArray, i: int, codevectors: FloatArray) -> tuple[int, float]:
+    """Nearest codevector of point i, the first of equals, and its squared distance."""
+    winner = 0
+    smallest = np.inf
+    for k in range(codevectors.shape[0]):
+        distance = squared_distance(points, i, codevectors, k)
+        if distance < smallest:
+            smallest = distance
+            winner = k
+    return winner, smallest

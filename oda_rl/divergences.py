@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import spliced
-
-FloatArray = npt.NDArray[np.float64]
+from oda_rl._types import FloatArray
 
 # What the compiled kernels of oda_rl.annealing.codebook tell divergences apart by.
 QUADRATIC, LOGARITHMIC, RECIPROCAL, CALLED = range(4)

@@ -14,12 +14,9 @@ networks and backpropagation-free machine learning models", Science 383 (2024), 
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import FloatArray, IntArray
 
 RIDGE = 1e-2
 REGULARISATION = 0.02

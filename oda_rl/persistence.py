@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
+
+from oda_rl._types import Array
 
 _METADATA = "metadata.json"
 
@@ -50,7 +51,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def save_archive(
     path: str | os.PathLike[str],
     metadata: Mapping[str, Any],
-    arrays: Mapping[str, npt.NDArray[Any]],
+    arrays: Mapping[str, Array],
 ) -> None:
     """Write arrays and metadata (anything JSON can hold) to one zip file.
 
@@ -72,7 +73,7 @@ def save_archive(
 
 def load_archive(
     path: str | os.PathLike[str],
-) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read what :func:`save_archive` wrote.
 
     Raises

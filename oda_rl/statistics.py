@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._types import FloatArray
+
 _RESAMPLES = 2000
 _CONFIDENCE = 0.95
 
@@ -83,7 +85,7 @@ def summarize(values: npt.ArrayLike, threshold: float | None = None, seed: int =
     )
 
 
-def _bootstrap(values: npt.NDArray[np.float64], statistic: Any, seed: int) -> tuple[float, float]:
+def _bootstrap(values: FloatArray, statistic: Any, seed: int) -> tuple[float, float]:
     """Percentile interval of a statistic; a point where all values are equal."""
     from scipy import stats
 

@@ -1,4 +1,4 @@
 """The trees of annealed cells."""
 
-from oda_rl.trees.estimators import ODATreeClassifier as ODATreeClassifier
-from oda_rl.trees.estimators import ODATreeClusterer as ODATreeClusterer
+from oda_rl.trees.classifier import ODATreeClassifier as ODATreeClassifier
+from oda_rl.trees.clusterer import ODATreeClusterer as ODATreeClusterer

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
 from oda_rl.experiments import Execution
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("benchmark_clustering", ("folder", "n_samples", "n_clusters"))
 N_CLUSTERS = 100

@@ -34,7 +34,7 @@ from summaries import (
     the,
 )
 
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("benchmark_continuous", leave_out=("longest",))
 EVALUATION_EPISODES = 100

@@ -26,7 +26,7 @@ from summaries import Column, Row, Rows, Table, among, of, open_axes, the
 from oda_rl.agents import FittedQAgent
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
 from oda_rl.experiments import Execution
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("benchmark_fitting", leave_out=("checkpoints",))
 BARTO = "oda_rl/BartoCartPole-v0"

@@ -26,7 +26,7 @@ from summaries import Column, FloatArray, Row, Rows, Table, Text, open_axes, the
 
 from oda_rl import ODAClusterer
 from oda_rl.annealing import codebook
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("benchmark_oda_speed")
 TIMES = ("kernel", "hot", "plain", "partial_fit", "MBK 1024", "MBK 1")

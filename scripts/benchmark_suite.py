@@ -40,7 +40,7 @@ from summaries import (
 
 from oda_rl.agents.sb3.settings import settings_for
 from oda_rl.experiments import Execution
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("benchmark_suite")
 EVALUATION_EPISODES = 100

@@ -22,7 +22,7 @@ from experiment import FIRST_SEEDS, Experiment, SharedOptions, say, seconds, sta
 from summaries import Column, Row, Rows, Table, Text, among, mark_steps, open_axes, the
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT, TIMES = Experiment("benchmark_vector"), Experiment("benchmark_vector_times")
 ENV_ID, SOLVED = "CartPole-v1", 475.0

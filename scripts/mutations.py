@@ -421,14 +421,14 @@ MUTATIONS = [
         "oda_rl/annealing/codebook.py",
         (
             "a sample moves the codevectors of all classes",
-            "begin, end = owners[c], owners[c + 1]",
-            "begin, end = owners[0], owners[-1]",
+            "begin, end = layout.owners[c], layout.owners[c + 1]",
+            "begin, end = layout.owners[0], layout.owners[-1]",
             "test_codebook.py::test_learn_is_the_papers_recursion_for_every_class",
         ),
         (
             "step sizes count samples, not their weights",
-            "clocks[c] += weights[i]",
-            "clocks[c] += 1.0",
+            "stage.clocks[c] += weight",
+            "stage.clocks[c] += 1.0",
             "test_codebook.py::test_learn_is_the_papers_recursion_for_every_class",
         ),
         (
@@ -448,7 +448,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/annealing/refinement.py",
+        "oda_rl/annealing/merging.py",
         (
             "Ward's cost without the masses",
             "1.0 / (1.0 / masses[:, None] + 1.0 / masses)",
@@ -510,7 +510,7 @@ MUTATIONS = [
     ),
     # Mixtures.
     *_of(
-        "oda_rl/mixtures/updates.py",
+        "oda_rl/mixtures/gradients.py",
         (
             "the gradient of a precision is linear in the distance",
             "(1.0 / root - root * gap * gap)",
@@ -523,6 +523,9 @@ MUTATIONS = [
             "math.exp(each * g)",
             "test_mixtures.py::test_gradient_steps_are_those_of_finite_differences",
         ),
+    ),
+    *_of(
+        "oda_rl/mixtures/em.py",
         (
             "precisions are not bounded",
             "min(max(p, low), high)",
@@ -535,6 +538,9 @@ MUTATIONS = [
             "(one + p * (gap * gap))",
             "test_mixtures.py::test_absorbing_is_a_step_of_stochastic_em",
         ),
+    ),
+    *_of(
+        "oda_rl/mixtures/updates.py",
         (
             "the smoothed loss never becomes stationary",
             "increase < rules.delta * max(since_start, 0.0)",
@@ -634,7 +640,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "oda_rl/exemplars/estimators.py",
+        "oda_rl/exemplars/base.py",
         (
             "the exponent of the bandwidth's rule",
             "-1.0 / (d + 4.0)",

@@ -37,7 +37,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClassifier
 from oda_rl.experiments import Execution
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("reproduce_classification", ("folder", "n_samples", "n_folds"))
 N_FOLDS = 5

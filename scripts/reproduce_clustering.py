@@ -40,7 +40,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
 from oda_rl.experiments import Execution
-from oda_rl.plotting.agents import COLORS
+from oda_rl.plotting.axes import COLORS
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization.estimators import StochasticVQ
 

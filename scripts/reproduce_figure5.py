@@ -29,7 +29,7 @@ from experiment import FIRST_SEEDS, Experiment, SharedOptions, chosen, say, star
 from summaries import Column, Row, Rows, Table, interquartile_mean, of, open_axes, the
 
 from oda_rl.experiments import Run, rows_of
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.results import markdown_table
 from oda_rl.statistics import summarize
 

@@ -43,7 +43,7 @@ from oda_rl.exemplars.estimators import NotConvergedError, rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
 from oda_rl.exemplars.weights import best_proportions
 from oda_rl.experiments import Execution
-from oda_rl.plotting.agents import COLORS, new_axes
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.exemplars import plot_density
 
 EXPERIMENT = Experiment("reproduce_infex")

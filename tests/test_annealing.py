@@ -5,6 +5,7 @@ import oracles
 import pytest
 
 from oda_rl.annealing import cells as annealing
+from oda_rl.diagram import Codevectors
 from oda_rl.divergences import quadratic_diagram
 
 
@@ -19,13 +20,13 @@ class Codebook:
         self.cells[:n, 1:] = codevectors
         self.metric = np.eye(d) if metric is None else metric
         self.diagram = np.zeros_like(self.cells)
-        self.scratch = np.zeros(2 * n), np.zeros(d)
+        self.arrays = Codevectors(
+            self.diagram, self.cells, self.metric, np.zeros(2 * n), np.zeros(d)
+        )
         self.diagram[:n] = quadratic_diagram(self.metric, self.codevectors)
 
     def observe(self, x, temperature, step_size):
-        annealing.observe(
-            self.diagram, self.cells, self.metric, self.n, x, temperature, step_size, *self.scratch
-        )
+        annealing.observe(self.arrays, self.n, x, temperature, step_size)
 
     @property
     def masses(self):
@@ -69,7 +70,7 @@ def test_settling_forgets_the_first_half(m):
     book, points = Codebook(rng.normal(size=(4, 2))), rng.normal(size=(50, 2))
     masses, codevectors = book.masses.copy(), book.codevectors.copy()
     order = rng.integers(50, size=m)
-    annealing.settle(book.diagram, book.cells, book.metric, 4, points, order, 0.7, *book.scratch)
+    annealing.settle(book.arrays, 4, points, order, 0.7)
     for t, i in enumerate(order):
         step_size = 1 / (t + 2) if t + 2 < m / 2 else 2 / m
         masses, codevectors = oracles.oda_observe(

@@ -8,9 +8,8 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
 
-from oda_rl import ODAClassifier, ODAClusterer
+from oda_rl import ODAClassifier, ODAClusterer, plotting
 from oda_rl.command.report import save_figure
-from oda_rl.plotting import agents as plotting
 from oda_rl.plotting import annealing as annealing_plots
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 

@@ -28,7 +28,7 @@ class Arrays:
         self.offsets = rows[:, 0].copy()
         self.masses = np.concatenate([np.full(size, 1 / size) for size in sizes])
         self.scales, self.sizes = np.ones(len(sizes)), sizes
-        self.clocks, self.stats = np.zeros(len(sizes)), np.zeros(2)
+        self.clocks, self.raw = np.zeros(len(sizes)), np.zeros(codebook.Seen.size, np.uint8)
         count = segments.max() + 1
         self.starts = np.searchsorted(segments[order], np.arange(count + 1)).astype(np.uint64)
         one_class = len(sizes) == 1
@@ -46,19 +46,22 @@ class Arrays:
         potentials = divergence.potential(points[:, : self.d])
         if divergence.kernel == 0:
             potentials = np.zeros(len(points))
-        sample = self.d, points, classes, weights, potentials
-        state = self.columns, self.gradients, self.offsets, self.masses, self.starts
-        clock = self.scales, self.clocks, self.stats, temperature, forgetting
+        samples = codebook.Samples(self.d, points, classes, weights, potentials)
+        layout = codebook.Layout(
+            self.columns, self.gradients, self.offsets, self.masses, self.starts, self.owners
+        )
+        stage = codebook.Stage(temperature, forgetting, self.scales, self.clocks, self.raw)
         if isinstance(divergence, BregmanDivergence):
-            codebook.learn_called(divergence, *sample, *state, *clock)
+            codebook.learn_called(divergence, samples, layout, stage)
         else:
-            diagram = (divergence.kernel, self.gradients, self.offsets)
-            book = self.columns, diagram if divergence.kernel else None, self.masses, self.starts
             n_segments = len(self.radii)
             several = n_segments > len(self.sizes)
-            balls = (self.centres, self.radii, np.empty(n_segments)) if several else None
-            scratch = np.empty(self.columns.shape[1]), np.empty(n_segments, np.uint64)
-            codebook.learn(*sample, *book, self.owners, balls, *clock, *scratch)
+            balls = codebook.Balls(self.centres, self.radii, np.empty(n_segments))
+            scratch = codebook.Scratch(
+                np.empty(self.columns.shape[1]), np.empty(n_segments, np.uint64)
+            )
+            kernel = divergence.kernel or None
+            codebook.learn(samples, layout, kernel, balls if several else None, stage, scratch)
 
     def true_masses(self):
         return self.masses * np.repeat(self.scales, self.sizes)
@@ -92,7 +95,8 @@ def test_learn_is_the_papers_recursion_for_every_class(name, forgetting):
     # What is below a millionth of the largest share is left out.
     np.testing.assert_allclose(arrays.true_masses(), masses, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(arrays.columns.T, codevectors, rtol=1e-4)
-    assert arrays.stats[0] / arrays.stats[1] == pytest.approx(distortion, rel=1e-4)
+    seen = codebook.Seen(arrays.raw)
+    assert seen.distortion / seen.weight == pytest.approx(distortion, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["i", "itakura-saito"])

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from oda_rl import ODAClusterer
-from oda_rl.annealing.annealer import Annealer, Schedule
+from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.density import log_cell_volumes
 from oda_rl.annealing.files import load_estimator, save_estimator
 from oda_rl.annealing.fine_tuning import best_temperature, class_log_densities
+from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.local_models import fit_local_models
 from oda_rl.annealing.selection import Candidate, candidates, doubts, folds, select
 from oda_rl.divergences import Divergence, IDivergence, ItakuraSaito, Mahalanobis, SquaredEuclidean

@@ -8,6 +8,7 @@ import pytest
 from environments import Grid, Toy
 from test_cell_policy import random_policy
 
+from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.policies import alternatives
 from oda_rl.agents.policies.alternatives import alternative_of_cells
@@ -16,7 +17,6 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import margins_of, overview
 from oda_rl.command.cli import main
 from oda_rl.command.report import policy_remarks, policy_table
-from oda_rl.plotting import agents as plotting
 
 KINDS = {"online": TwoTimescaleAgent, "fitted": FittedQAgent}
 STEPS = {"online": 30_000, "fitted": 10_000}

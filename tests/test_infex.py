@@ -13,10 +13,15 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KernelDensity
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
+from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.column_generation import Problem, generate
-from oda_rl.exemplars.estimators import NotConvergedError, rule_of_thumb
 from oda_rl.exemplars.pricing import KERNELS, Samples, leaders
-from oda_rl.exemplars.weights import OBJECTIVES, best_proportions, objective_value
+from oda_rl.exemplars.weights import (
+    OBJECTIVES,
+    NotConvergedError,
+    best_proportions,
+    objective_value,
+)
 from oda_rl.plotting.exemplars import plot_density, plot_images, plot_rounds
 
 KERNEL_NAMES = ("gaussian", "epanechnikov", "disc")

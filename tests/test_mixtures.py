@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
-from oda_rl.mixtures import distances, learning, updates
+from oda_rl.mixtures import densities, distances, em, learning, state, updates
+from oda_rl.mixtures.state import Progress
 from oda_rl.plotting.mixtures import plot_component_grid, plot_density
 
 COVARIANCES = ["diag", "full", "tied_spherical"]
@@ -20,12 +21,12 @@ COVARIANCES = ["diag", "full", "tied_spherical"]
 def mixture_at(means, covariance_type="diag", width=1.0, rate=0.05, released=False):
     mixture = learning.new_mixture(means.copy(), covariance_type, 100.0, width, rate)
     if released:
-        mixture.control[updates.PHASE] = updates.RELEASED
+        Progress(mixture.progress).phase = state.RELEASED
     return mixture
 
 
 def rules(**changed):
-    usual = updates.Rules(0.05, 0.05, 100, 0.05, 0.01, 100.0, 10, 0, 0.0)
+    usual = state.Rules(0.05, 0.05, 100, 0.05, 0.01, 100.0, 10, 0, 0.0)
     return usual._replace(**changed)
 
 
@@ -124,9 +125,9 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     mixture.half_log_dets[:] = 1.5 * np.log(1.3)
     covariances = np.tile(np.eye(3) / 1.3, (4, 1, 1))
     blocks = learning.Blocks(mixture, size)
-    logs = blocks.logs(mixture, block, densities=True)
+    logs = blocks.logs(block, densities=True)
     distances.responsibilities(logs, 1.0)
-    updates.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture)
+    em.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture)
     weights, expected, full = oracles.stochastic_em_step(
         block, np.full(4, 0.25), means, covariances, 0.05
     )
@@ -146,11 +147,11 @@ def test_precisions_rise_to_their_bound_and_no_further(covariance_type):
     points = np.zeros((1, 3))
     mixture = mixture_at(points, covariance_type, released=True)
     mixture.precisions[:] = 1.0
-    mixture.control[updates.VARIANCE] = 1.0
+    Progress(mixture.progress).variance = 1.0
     for _ in range(200):  # of a sample again and again, to which .9 of the variance is left
-        updates.absorb(points, np.arange(1), np.ones((1, 1)), 0.1, 16.0, mixture)
+        em.absorb(points, np.arange(1), np.ones((1, 1)), 0.1, 16.0, mixture)
     if covariance_type == "tied_spherical":
-        assert mixture.control[updates.VARIANCE] == pytest.approx(1.0 / 16.0)
+        assert Progress(mixture.progress).variance == pytest.approx(1.0 / 16.0)
     else:
         np.testing.assert_allclose(mixture.precisions, 16.0)
         np.testing.assert_allclose(mixture.half_log_dets, 1.5 * np.log(16.0))
@@ -158,13 +159,13 @@ def test_precisions_rise_to_their_bound_and_no_further(covariance_type):
 
 def test_the_neighbourhood_narrows_when_a_period_brings_little():
     mixture, learned = mixture_at(np.zeros((4, 2)), width=1.0), rules(delta=0.05)
+    progress = Progress(mixture.progress)
     losses = -10.0 * np.exp(-np.arange(3000) / 300.0)
     losses += 0.05 * np.random.default_rng(0).normal(size=3000)
     reference, smoothed, previous, width, widths = losses[:100].mean(), 0.0, 0.0, 1.0, []
     for seen, loss in enumerate(losses, 1):
-        mixture.control[updates.LOSS] = loss
-        mixture.control[updates.LOSSES] = 1.0
-        updates.watch_losses(mixture.control, learned)
+        progress.loss, progress.losses = loss, 1.0
+        updates.watch_losses(mixture.progress, learned)
         if seen <= 100:  # the first period of 1/α samples
             previous = smoothed = losses[:seen].mean()
             continue
@@ -174,10 +175,10 @@ def test_the_neighbourhood_narrows_when_a_period_brings_little():
                 width *= 0.9
                 widths.append(seen)
             previous = smoothed
-        assert mixture.control[updates.WIDTH] == pytest.approx(width)
-        if width < updates.NARROW:
+        assert progress.width == pytest.approx(width)
+        if width < state.NARROW:
             break
-    assert mixture.control[updates.PHASE] == updates.QUANTIZING
+    assert progress.phase == state.QUANTIZING
     assert 600 < widths[0] < 2000  # neither at once nor never
 
 
@@ -188,7 +189,7 @@ def test_the_spectral_form_follows_a_covariance_through_many_steps():
     mixture.precisions[:] = 1.0
     ones, mean, covariance = np.ones((1, 1)), np.zeros(6), np.eye(6)
     for i, step in enumerate(1.0 / np.arange(3.0, 303.0)):
-        updates.absorb(points, np.array([i]), ones, step, 1e9, mixture)
+        em.absorb(points, np.array([i]), ones, step, 1e9, mixture)
         gap = points[i] - mean
         mean = mean + step * gap
         covariance = (1.0 - step) * (covariance + step * np.outer(gap, gap))
@@ -217,7 +218,7 @@ def test_blocks_measure_every_component_that_is_likely(d, apart, beta, dtype):
     expected = np.array(
         [oracles.gaussian_logs(x, mixture.weights, mixture.means, full) for x in points]
     )
-    logs = learning.Blocks(mixture, 8).logs(mixture, points, densities=True, beta=beta)
+    logs = learning.Blocks(mixture, 8).logs(points, densities=True, beta=beta)
     found = logs / beta - 0.5 * d * np.log(2.0 * np.pi)
     least = expected.max(axis=1, keepdims=True) - 25.0 / beta
     likely = expected > least
@@ -243,12 +244,14 @@ def test_responsibilities_are_tempered_until_components_have_found_their_places(
     model = SGDGaussianMixture(64, random_state=0, width=0.01)
     model.partial_fit(points)
     mixture, shown, betas = model._mixture, [], []
+    progress = Progress(mixture.progress)
     while len(betas) < 100:
         model.partial_fit(points)
-        if mixture.control[updates.PHASE] == updates.RELEASED:
-            shown.append(mixture.control[updates.SHOWN])
-            betas.append(float(learning._inverse_temperatures(mixture, model._rules, 0)))
-    first = mixture.control[updates.FIRST_BETA]
+        if progress.phase == state.RELEASED:
+            shown.append(progress.shown)
+            lesson = learning.Lesson(mixture, model._rules, progress, plain=False)
+            betas.append(float(learning._inverse_temperatures(lesson, 0)))
+    first = progress.first_beta
     assert 8.0 / 64 <= first < 0.5  # the digits' components overlap
     whole = 48 * 640  # periods of 1/ε samples for each component
     expected = [first ** (1.0 - n / whole) if n < whole else 1.0 for n in shown]
@@ -256,9 +259,9 @@ def test_responsibilities_are_tempered_until_components_have_found_their_places(
     assert betas[-1] == 1.0
 
     logs, plain = np.empty((1, 64)), np.empty((1, 64))
-    learning.updates.log_densities(points[:1], mixture, plain)
+    densities.log_densities(points[:1], mixture, plain)
     for beta in (1.0, 0.3):
-        updates.write_likely(points, 0, mixture, beta, logs)
+        densities.write_likely(points, 0, mixture, beta, logs)
         near = plain[0] > plain.max() - (20.0 if beta == 1.0 else 4.0 / beta)
         np.testing.assert_allclose(logs[0, near], beta * plain[0, near])
 

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from environments import Grid, Toy
 
+from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.engine.history import Level
 from oda_rl.command.report import metric_table, names_for, write_figures
 from oda_rl.metric import directions
-from oda_rl.plotting import agents as plotting
+from oda_rl.plotting.axes import tint
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_partition_shows_the_greedy_action_of_each_place(either):
     shown = np.asarray(image.get_array())
     left, right, bottom, top = image.get_extent()
     middle = np.median(visited, axis=0)
-    colors = [plotting._tint(plotting.COLORS[action]) for action in range(2)]
+    colors = [tint(plotting.COLORS[action]) for action in range(2)]
     rng = np.random.default_rng(0)
     lines = 0
     for _ in range(300):

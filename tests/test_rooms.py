@@ -103,15 +103,6 @@ oda_rl.agents.partitions.grid -> oda_rl.agents.config
 oda_rl.agents.partitions.infex -> oda_rl.agents.config
 oda_rl.agents.partitions.oda -> oda_rl.agents.config
 oda_rl.agents.partitions.som -> oda_rl.agents.config
-oda_rl.command.warming -> oda_rl
-oda_rl.exemplars.estimators -> oda_rl.annealing.base
-oda_rl.mixtures.estimators -> oda_rl.annealing.base
-oda_rl.plotting.agents -> oda_rl.command.report
-oda_rl.quantization.batch_annealing -> oda_rl.annealing.base
-oda_rl.quantization.estimators -> oda_rl.annealing.base
-oda_rl.quantization.kernels -> oda_rl.annealing.codebook
-oda_rl.quantization.neighbourhood -> oda_rl.annealing.cells
-oda_rl.quantization.som -> oda_rl.annealing.base
 """
 
 
@@ -127,8 +118,6 @@ def test_no_arrow_goes_up():
 
 # Files that still lie on a circle.
 ROUND = """
-oda_rl.command.report
-oda_rl.plotting.agents
 """
 
 

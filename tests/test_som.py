@@ -7,7 +7,8 @@ from minisom import MiniSom
 from sklearn.datasets import load_digits, make_blobs, make_circles
 
 from oda_rl import SOM
-from oda_rl.quantization.neighbourhood import observe, write_pulls
+from oda_rl.diagram import Codevectors
+from oda_rl.quantization.neighbourhood import Grid, observe, write_pulls
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (1, 7)])
@@ -39,7 +40,7 @@ def test_it_is_minisom(shape):
 def test_pulls_are_those_of_the_formula(shape, periodic):
     out = np.empty(shape[0] * shape[1])
     for winner in range(len(out)):
-        write_pulls(winner, *shape, periodic, 1.3, out)
+        write_pulls(winner, Grid(*shape, periodic), 1.3, out)
         expected = oracles.som_pulls(winner, shape, periodic, 1.3)
         np.testing.assert_allclose(out, expected, rtol=1e-12)
 
@@ -50,10 +51,11 @@ def test_the_agents_kernel_pulls_in_any_metric():
     metric, codevectors = root.T @ root, rng.normal(size=(12, 3))
     cells = np.column_stack([np.zeros(12), codevectors])
     diagram = oracles.diagram(metric, codevectors)
+    arrays = Codevectors(diagram, cells, metric, np.empty(12), np.empty(3))
     for _ in range(50):
         point = rng.normal(size=3)
         codevectors = oracles.som_observe(codevectors, metric, (3, 4), True, point, 0.4, 1.1)
-        observe(diagram, cells, metric, 3, 4, True, point, 0.4, 1.1, np.empty(12), np.empty(3))
+        observe(arrays, Grid(3, 4, True), point, 0.4, 1.1)
         np.testing.assert_allclose(cells[:, 1:], codevectors, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(diagram, oracles.diagram(metric, codevectors), rtol=1e-8, atol=1e-8)
     assert cells[:, 0].sum() == 50

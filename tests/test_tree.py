@@ -12,7 +12,8 @@ from sklearn.model_selection import train_test_split
 
 from oda_rl import ODAClusterer
 from oda_rl.divergences import NAMED, BregmanDivergence, Mahalanobis
-from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer
+from oda_rl.trees.classifier import ODATreeClassifier
+from oda_rl.trees.clusterer import ODATreeClusterer
 from oda_rl.trees.nodes import Cells
 
 BOTH = pytest.mark.parametrize("kind", [ODATreeClusterer, ODATreeClassifier])

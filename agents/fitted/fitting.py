@@ -38,6 +38,7 @@ from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.annealing import cells as annealing
+from oda_rl.diagram import Codevectors
 from oda_rl.divergences import quadratic_diagram
 
 FloatArray = npt.NDArray[np.float64]
@@ -362,7 +363,8 @@ def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> Flo
     variance = float(covariance.trace())
     temperature, coldest = 2.0 * variance, 2.0 * variance * _LEAST_TEMPERATURE
     cells, diagram = np.zeros((2 * most_cells, 1 + d)), np.zeros((2 * most_cells, 1 + d))
-    identity, scratch = np.eye(d), (np.zeros(2 * most_cells), np.zeros(d))
+    identity = np.eye(d)
+    codevectors = Codevectors(diagram, cells, identity, np.zeros(2 * most_cells), np.zeros(d))
     cells[0, 0], cells[0, 1:] = 1.0, mean
     n_cells = 1
     while n_cells < most_cells and temperature > coldest:
@@ -371,7 +373,7 @@ def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> Flo
         n_cells *= 2
         diagram[:n_cells] = quadratic_diagram(identity, cells[:n_cells, 1:])
         order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
-        annealing.settle(diagram, cells, identity, n_cells, points, order, temperature, *scratch)
+        annealing.settle(codevectors, n_cells, points, order, temperature)
         n_cells = len(
             annealing.prune_and_merge(
                 cells, identity, n_cells, _LEAST_MASS, _MERGE_BELOW * temperature

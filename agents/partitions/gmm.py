@@ -16,7 +16,8 @@ from oda_rl.agents.partitions.schedule import (
     interpreted_learner,
 )
 from oda_rl.divergences import quadratic_diagram
-from oda_rl.mixtures import learning, updates
+from oda_rl.mixtures import learning
+from oda_rl.mixtures.state import Mixture, Progress, Rules
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -77,7 +78,7 @@ class GMMPartition:
         self._inverse: FloatArray = np.eye(n_features)
         self._samples = config.mixture_samples_per_cell * n
         forgetting = min(config.mixture_forgetting, _RATE)
-        self._rules = updates.Rules(
+        self._rules = Rules(
             rate=_RATE,
             least_rate=forgetting,
             period=n,
@@ -112,24 +113,22 @@ class GMMPartition:
 
     def observe(self, point: FloatArray) -> Lineage | None:
         """Learn from one point; see :class:`oda_rl.agents.Partition`."""
-        control, schedule = self._mixture.control, self.learner.schedule
+        progress, schedule = Progress(self._mixture.progress), self.learner.schedule
         schedule[SAMPLES] += 1.0
         if schedule[SAMPLES] >= self._samples:
             schedule[KIND] = RESTING
-        width, moved, crowded = (
-            control[slot] for slot in (updates.WIDTH, updates.MOVED, updates.CROWDED)
-        )
-        freed = int(control[updates.FREED])
+        width, moved = progress.width, progress.moved
+        freed, crowded = int(progress.freed), int(progress.crowded)
         order = np.zeros(1, dtype=np.int64)
         points = (self._transform @ point)[None]
         learning.learn(self._mixture, self._rules, points, order, 1, plain=False)
         self.codevectors[:] = self._mixture.means @ self._inverse.T
         self._draw()
-        if control[updates.MOVED] > moved:
+        if progress.moved > moved:
             lineage = np.eye(self.n_cells)
-            lineage[freed] = lineage[int(crowded)]
+            lineage[freed] = lineage[crowded]
             return lineage
-        narrower = control[updates.WIDTH] < width  # a stage ends, and the metric is learned anew
+        narrower = progress.width < width  # a stage ends, and the metric is learned anew
         return np.eye(self.n_cells) if narrower or not self.active else None
 
     def reshape(self) -> Lineage:
@@ -138,13 +137,14 @@ class GMMPartition:
 
     def state(self) -> dict[str, FloatArray]:
         """Return all that has to be saved."""
-        names = ("means", "weights", "grid", "control", "errors", "savings")
+        names = ("means", "weights", "grid", "errors", "savings")
         return {
             "codevectors": self.codevectors,
             "diagram": self.diagram,
             "transform": self._transform,
             "inverse": self._inverse,
             "schedule": self.learner.schedule,
+            "control": self._mixture.progress.view(np.float64),
             **{name: getattr(self._mixture, name) for name in names},
         }
 
@@ -153,7 +153,7 @@ class GMMPartition:
         for name, array in self.state().items():
             array[:] = state[name]
 
-    def _new_mixture(self) -> updates.Mixture:
+    def _new_mixture(self) -> Mixture:
         width = sum(learning.near_square(self.n_cells)) / 4.0
         return learning.new_mixture(
             np.zeros_like(self.codevectors), "tied_spherical", _MAX_PRECISION, width, _RATE

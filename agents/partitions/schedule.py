@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import compiled
 from oda_rl.annealing import cells as annealing
+from oda_rl.diagram import Codevectors
 from oda_rl.quantization import neighbourhood
 
 FloatArray = npt.NDArray[np.float64]
@@ -63,26 +64,14 @@ def observe_compiled(
     point, weights, gradient = room[0], room[1], room[2]
     samples = schedule[SAMPLES] + 1.0
     schedule[SAMPLES] = samples
+    codevectors = Codevectors(diagram, cells, metric, weights, gradient)
     if som is None:
         step = 1.0 / (samples + 1.0)
         temperature = schedule[TEMPERATURE]
-        annealing.observe(
-            diagram, cells, metric, n_cells, point, temperature, step, weights, gradient
-        )
+        annealing.observe(codevectors, n_cells, point, temperature, step)
     else:
-        neighbourhood.observe(
-            diagram,
-            cells,
-            metric,
-            int(som[ROWS]),
-            int(som[COLUMNS]),
-            som[PERIODIC] > 0.0,
-            point,
-            som[RATE],
-            som[WIDTH],
-            weights,
-            gradient,
-        )
+        grid = neighbourhood.Grid(int(som[ROWS]), int(som[COLUMNS]), som[PERIODIC] > 0.0)
+        neighbourhood.observe(codevectors, grid, point, som[RATE], som[WIDTH])
         som[RATE] *= som[RATE_DECAY]
         som[WIDTH] *= som[WIDTH_DECAY]
     return bool(samples >= schedule[SAMPLES_NEEDED])

@@ -2,7 +2,7 @@
 
 ``cells`` moves codevectors one sample at a time, for the agents, and ``codebook`` in blocks of
 samples; ``annealer`` leads a codebook through its temperature levels, ``refinement`` polishes what
-it ends with. ``estimators`` are the scikit-learn faces.
+it ends with. ``clusterer``, ``classifier`` and ``regressor`` are the scikit-learn faces.
 """
 
 from typing import TYPE_CHECKING
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
-    from oda_rl.annealing.estimators import ODAClassifier as ODAClassifier
-    from oda_rl.annealing.estimators import ODAClusterer as ODAClusterer
-    from oda_rl.annealing.estimators import ODARegressor as ODARegressor
+    from oda_rl.annealing.classifier import ODAClassifier as ODAClassifier
+    from oda_rl.annealing.clusterer import ODAClusterer as ODAClusterer
+    from oda_rl.annealing.regressor import ODARegressor as ODARegressor
 
 __getattr__, __dir__ = offer(
     __name__,
     {
-        "ODAClassifier": "estimators",
-        "ODAClusterer": "estimators",
-        "ODARegressor": "estimators",
+        "ODAClassifier": "classifier",
+        "ODAClusterer": "clusterer",
+        "ODARegressor": "regressor",
     },
 )

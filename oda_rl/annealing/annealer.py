@@ -8,20 +8,26 @@ pair, which stays apart only if the temperature is below its cell's critical one
 Everything is relative to the data's own scale: the mean divergence from the class mean.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._state import Raw
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
-from oda_rl.annealing import codebook
-from oda_rl.annealing.refinement import ward_merge
+from oda_rl.annealing.codebook import (
+    Balls,
+    Layout,
+    Samples,
+    Scratch,
+    Seen,
+    Stage,
+    learn,
+    learn_called,
+    segments,
+)
+from oda_rl.annealing.levels import Codebook, Level, Schedule
+from oda_rl.annealing.merging import ward_merge
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import CALLED, QUADRATIC, TINY, Divergence
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
 PROBE = 500  # samples that the accuracy of a level is measured on
@@ -34,83 +40,6 @@ _FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperatu
 _LEVELS_FOR_A_CLASS = 5  # that appears when annealing has ended
 _WIDTH = 8  # numbers in a cache line
 _LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When the annealing cools and when it ends."""
-
-    max_codevectors: int
-    """As many as there may be, over all classes."""
-    min_temperature: float
-    """Relative to the mean divergence of the data from their class means."""
-    cooling: float
-    """Factor of the temperature from one level to the next."""
-    samples_per_codevector: float
-    """Samples of a level for each codevector."""
-    max_samples: float
-    """Annealing ends when this many have been seen."""
-    target_distortion: float
-    """Annealing ends when a level's mean divergence is at most this."""
-    target_error: float
-    """Annealing ends when a level's accuracy is at least one minus this."""
-    ends_full: bool
-    """Whether annealing ends when the codebook is full, and is not cooled on."""
-    forgetting: float
-    """Least share of the way to a sample of its own that a codevector goes."""
-
-
-@dataclass(frozen=True)
-class Level:
-    """The codebook as it was when a temperature level ended."""
-
-    temperature: float
-    """Temperature of the level, in units of the divergence."""
-    distortion: float
-    """Mean divergence of the level's samples from the nearest codevector of their class, each
-    measured before the sample was learned from."""
-    n_samples_seen: int
-    """Samples learned from until then."""
-    codevectors: FloatArray
-    """Shape (K, d), in the units of the data."""
-    averages: FloatArray
-    """Shape (K, q): averages of what came along with the features."""
-    weights: FloatArray
-    """Shape (K,): the share of the data that each stands for."""
-    labels: IntArray
-    """Shape (K,): the class of each, as an index."""
-    lineage: FloatArray | None
-    """Shape (K, K of the level before): by which shares each comes from the ones before; None for
-    the first level."""
-    accuracy: float | None = None
-    """Share of recent samples whose nearest codevector is of their class; None with one class."""
-
-    @property
-    def n_clusters(self) -> int:
-        """Number K of codevectors."""
-        return len(self.codevectors)
-
-    @property
-    def step(self) -> int:
-        """The samples seen, by the name that the figures know."""
-        return self.n_samples_seen
-
-
-# Columns (more than codevectors), gradients, offsets, masses, starts: what the kernel works on.
-Working = tuple[FloatArray, FloatArray, FloatArray, FloatArray, npt.NDArray[np.uint64]]
-# Owners, centres, radii: which segments of the codebook a sample has to do with.
-Balls = tuple[npt.NDArray[np.uint64], FloatArray, FloatArray]
-
-
-class Codebook(NamedTuple):
-    """What predictions are made with; codevectors in the divergence's own coordinates."""
-
-    codevectors: FloatArray
-    """Shape (K, d + q)."""
-    weights: FloatArray
-    """Shape (K,): the share of the data that each stands for."""
-    labels: IntArray
-    """Shape (K,): the class of each, as an index, rising."""
 
 
 class Annealer:
@@ -165,15 +94,15 @@ class Annealer:
         self.probe: tuple[FloatArray, IntArray] | None = None
         self._frozen_at = np.inf  # the temperature at which the codebook was full
         self._level_samples = 0
-        self._working: Working
+        self._layout: Layout
         self._balls: Balls
         self._segments: IntArray
         self._scales: FloatArray
         self._clocks: FloatArray
-        self._stats: FloatArray
+        self._seen: Raw
         self._parents: FloatArray
         self._opened: tuple[FloatArray, FloatArray]
-        self._viewed: npt.NDArray[np.bool_] | None = None
+        self._viewed: BoolArray | None = None
 
     def begin(
         self,
@@ -274,8 +203,13 @@ class Annealer:
 
     def reopen(self) -> None:
         """Let the kernel's arrays be one with the rest again after they were read from a file."""
-        columns, gradients, offsets, _, starts = self._working
-        self._working = columns, gradients, offsets, self.masses, starts
+        if "_working" in vars(self):  # of a file from before these had names
+            columns, gradients, offsets, _, starts = vars(self).pop("_working")
+            owners, centres, radii = vars(self).pop("_balls")
+            self._balls = Balls(centres, radii, np.empty(len(radii)))
+            self._layout = Layout(columns, gradients, offsets, self.masses, starts, owners)
+            self._seen = vars(self).pop("_stats").view(np.uint8)
+        self._layout = self._layout._replace(masses=self.masses)
 
     def replace(self, codevectors: FloatArray, masses: FloatArray) -> None:
         """Go on with other codevectors of the same classes."""
@@ -326,9 +260,8 @@ class Annealer:
 
     def distortion(self) -> float:
         """Mean divergence of the current level's samples, or of the last level if it has none."""
-        if self._stats[codebook.WEIGHT] == 0.0:
-            return self.history[-1].distortion
-        return float(self._stats[codebook.DISTORTION] / self._stats[codebook.WEIGHT])
+        seen = Seen(self._seen)
+        return seen.distortion / seen.weight if seen.weight else self.history[-1].distortion
 
     def reduce_to(self, n_codevectors: int) -> None:
         """Merge, the cheapest pair of one class first, until so many are left."""
@@ -342,24 +275,18 @@ class Annealer:
             potentials = np.zeros(len(points))
         else:
             potentials = divergence.potential(points[:, :d])
-        sample = d, points, classes, weights, potentials
-        clock = self._scales, self._clocks, self._stats
+        samples = Samples(d, points, classes, weights, potentials)
         heat = self.temperature, self.schedule.forgetting
+        stage = Stage(*heat, self._scales, self._clocks, self._seen)
         if divergence.kernel == CALLED:
-            codebook.learn_called(divergence, *sample, *self._working, *clock, *heat)
+            learn_called(divergence, samples, self._layout, stage)
         else:
-            columns, gradients, offsets, masses, starts = self._working
-            quadratic = divergence.kernel == QUADRATIC
-            diagram = None if quadratic else (divergence.kernel, gradients, offsets)
-            owners, centres, radii = self._balls
-            n_segments = len(starts) - 1
-            several = n_segments >= len(owners)  # for some class
-            shares, visited = np.empty(len(self.labels)), np.empty(n_segments, dtype=np.uint64)
-            codebook.learn(
-                *sample, columns, diagram, masses, starts, owners,
-                (centres, radii, np.empty(n_segments)) if several else None, *clock, *heat,
-                shares, visited,
-            )  # fmt: skip
+            kernel = None if divergence.kernel == QUADRATIC else divergence.kernel
+            n_segments = len(self._layout.starts) - 1
+            several = n_segments >= len(self._layout.owners)  # for some class
+            scratch = Scratch(np.empty(len(self.labels)), np.empty(n_segments, dtype=np.uint64))
+            balls = self._balls if several else None
+            learn(samples, self._layout, kernel, balls, stage, scratch)
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
 
@@ -482,7 +409,7 @@ class Annealer:
         self._scatter()
         self._opened, self._viewed = (self.codevectors, self.weights()), None
         self._clocks = np.zeros(len(self.class_weights))
-        self._stats = np.zeros(2)
+        self._seen = np.zeros(Seen.size, np.uint8)
         self._level_samples = 0
 
     def _arrange(self) -> None:
@@ -490,7 +417,7 @@ class Annealer:
         own = self.codevectors[:, : self.n_features]
         self._segments = self.labels
         if self.divergence.kernel == QUADRATIC and len(self.class_weights) == 1:
-            self._segments = codebook.segments(own)
+            self._segments = segments(own)
             order = np.argsort(self._segments, kind="stable")
             self._segments = self._segments[order]
             self.codevectors, self.masses = self.codevectors[order], self.masses[order]
@@ -507,17 +434,18 @@ class Annealer:
             gradients, offsets = np.ascontiguousarray(rows[:, 1:].T), rows[:, 0].copy()
         n_classes, n_segments = len(self.class_weights), int(self._segments[-1]) + 1
         starts = np.searchsorted(self._segments, np.arange(n_segments + 1))
-        self._working = columns, gradients, offsets, self.masses, starts.astype(np.uint64)
         owners = np.arange(n_classes + 1) if n_classes > 1 else np.array([0, n_segments])
+        indices = starts.astype(np.uint64), owners.astype(np.uint64)
+        self._layout = Layout(columns, gradients, offsets, self.masses, *indices)
         own = self.codevectors[:, : self.n_features]
         centres = np.add.reduceat(own, starts[:-1]) / np.diff(starts)[:, None]
         gaps = np.sqrt(((own - centres[self._segments]) ** 2).sum(axis=1))
         radii = np.maximum.reduceat(gaps, starts[:-1])
-        self._balls = owners.astype(np.uint64), np.ascontiguousarray(centres.T), radii
+        self._balls = Balls(np.ascontiguousarray(centres.T), radii, np.empty(n_segments))
 
     def gather(self) -> None:
         """Bring ``codevectors`` up to date with what the kernel has learned."""
-        self.codevectors = np.ascontiguousarray(self._working[0][:, : len(self.labels)].T)
+        self.codevectors = np.ascontiguousarray(self._layout.columns[:, : len(self.labels)].T)
 
     def _record(self, distortion: float, accuracy: float | None) -> None:
         self.history.append(

@@ -2,42 +2,41 @@
 
 import copy
 import os
-from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    _fit_context,
-)
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
-from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer, Codebook, Level, Schedule
+from oda_rl._types import FloatArray, IntArray
+from oda_rl._validation import checked_points, chunks, fitted_points
+from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer
+from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.density import log_density
 from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.levels import Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
-_CHUNK = 4096
-F = TypeVar("F", bound=Callable[..., Any])
-
-# Parameters are checked against _parameter_constraints before the method runs.
-validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=True))
 
 _STORED: dict[str, type] = {
     kind.__name__: kind
-    for kind in (Annealer, Codebook, Level, Schedule, divergences.Mahalanobis, *NAMED.values())
+    for kind in (
+        Annealer,
+        Balls,
+        Codebook,
+        Layout,
+        Level,
+        Schedule,
+        divergences.Mahalanobis,
+        *NAMED.values(),
+    )
 }
 
 
@@ -49,26 +48,6 @@ class Pace(NamedTuple):
 
 
 SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
-
-
-def chunks(n: int) -> list[slice]:
-    """Slices of at most 4096 rows that make up n."""
-    return [slice(begin, begin + _CHUNK) for begin in range(0, n, _CHUNK)]
-
-
-def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:  # noqa: N803
-    """Return X as float64, shape (n, d), or raise scikit-learn's exceptions."""
-    return np.asarray(validate_data(estimator, X, reset=reset, dtype=np.float64, order="C"))
-
-
-def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
-    """Return the weights of points, shape (n,); ones if there are none."""
-    weights = _check_sample_weight(
-        sample_weight, points, dtype=np.float64, ensure_non_negative=True
-    )
-    if not (weights > 0.0).any():
-        raise ValueError("Sample weights must contain at least one non-zero number.")
-    return np.asarray(weights)
 
 
 class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -146,7 +125,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             If more than 12 features vary: nothing measures volumes there.
         """
         self._embedded(X)
-        points = self._checked(X, reset=False)
+        points = checked_points(self, X, reset=False)
         divergence, own = self._annealer.divergence, self._own()
 
         def assign(points: FloatArray) -> IntArray:
@@ -247,13 +226,9 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # Validation.
 
-    def _checked(self, X: Any, *, reset: bool) -> FloatArray:  # noqa: N803
-        return checked_points(self, X, reset=reset)
-
     def _embedded(self, X: Any) -> FloatArray:  # noqa: N803
         """Return points for a fitted model, in the divergence's coordinates."""
-        check_is_fitted(self)
-        points = self._checked(X, reset=False)
+        points = fitted_points(self, X)
         divergence = self._annealer.divergence
         divergence.check(points)
         return divergence.embed(points)

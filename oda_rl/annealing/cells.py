@@ -1,20 +1,17 @@
 """The online deterministic annealing engine: functions over arrays, no classes.
 
-The state of a codebook with room for ``capacity`` cells in d dimensions:
-
-``cells``, shape (capacity, 1 + d)
-    Row k holds the association mass p_k (the masses sum to 1) and the codevector μ_k.
-``diagram``, shape (capacity, 1 + d)
-    The affine diagram of the codevectors, kept in step with them (:mod:`oda_rl.diagram`).
-``metric``, shape (d, d)
-    The positive semi-definite matrix M of the quadratic divergence (:mod:`oda_rl.divergences`).
-``n_cells``
-    How many rows count.
+The state of a codebook are :class:`oda_rl.diagram.Codevectors`, whose masses sum to 1, and how many
+of their rows count, ``n_cells``.
 
 At a fixed temperature T, :func:`observe` is called with samples until the codebook has settled.
 Then :func:`prune_and_merge` removes what the temperature does not support, the caller cools, and
 :func:`split` doubles the codebook: a pair stays apart only if T has fallen below the critical
 temperature of its cell, 2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
+
+Three loops are made of these functions: those of an agent's partition, which the environment's
+steps drive; of a fit, which settles on samples of its own; and of
+:mod:`oda_rl.annealing.annealer`, with classes, blocks and a history. What a level takes, and what
+is scaled by what, differs, so the loops are three.
 
 References
 ----------
@@ -27,65 +24,27 @@ related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, spliced
-from oda_rl.diagram import scores
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.diagram import Codevectors, move, scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
 
 @spliced
-def move(
-    diagram: FloatArray,
-    cells: FloatArray,
-    k: int,
-    point: FloatArray,
-    gradient: FloatArray,
-    step: float,
-) -> None:
-    """Move a codevector towards a point by a share of the way, and its row of the diagram along.
-
-    The gradient of a quadratic φ is linear, so the row moves towards the point's own, whose
-    ``gradient`` is given, by the same share.
-    """
-    offset = 0.0
-    for j in range(cells.shape[1] - 1):
-        mean, slope = cells[k, 1 + j], diagram[k, 1 + j]
-        mean += step * (point[j] - mean)
-        slope += step * (gradient[j] - slope)
-        cells[k, 1 + j] = mean
-        diagram[k, 1 + j] = slope
-        offset += slope * mean
-    diagram[k, 0] = -0.5 * offset
-
-
-@spliced
 def observe(
-    diagram: FloatArray,
-    cells: FloatArray,
-    metric: FloatArray,
-    n_cells: int,
-    point: FloatArray,
-    temperature: float,
-    step_size: float,
-    weights: FloatArray,
-    gradient: FloatArray,
+    codevectors: Codevectors, n_cells: int, point: FloatArray, temperature: float, step_size: float
 ) -> None:
     """Let one sample attract the codevectors, each by its Gibbs share.
 
     With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state (Jacobi order) and step size α:
     p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k).
-
-    ``weights`` (capacity,) and ``gradient`` (d,) are scratch.
     """
-    quadratic_gradient(metric, point, gradient)
-    smallest = scores(diagram, n_cells, point, weights)
+    cells, weights = codevectors.cells, codevectors.weights
+    quadratic_gradient(codevectors.metric, point, codevectors.gradient)
+    smallest = scores(codevectors.diagram, n_cells, point, weights)
     total = 0.0
     for k in range(n_cells):
         weight = cells[k, 0] * math.exp((smallest - weights[k]) / temperature)
@@ -97,20 +56,12 @@ def observe(
         if mass < SMALLEST_MASS:
             mass = SMALLEST_MASS
         cells[k, 0] = mass
-        move(diagram, cells, k, point, gradient, share / mass)
+        move(codevectors, k, point, share / mass)
 
 
 @compiled
 def settle(
-    diagram: FloatArray,
-    cells: FloatArray,
-    metric: FloatArray,
-    n_cells: int,
-    points: FloatArray,
-    order: IntArray,
-    temperature: float,
-    weights: FloatArray,
-    gradient: FloatArray,
+    codevectors: Codevectors, n_cells: int, points: FloatArray, order: IntArray, temperature: float
 ) -> None:
     """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
 
@@ -119,8 +70,7 @@ def settle(
     m = order.shape[0]
     for t in range(m):
         step = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
-        point = points[order[t]]
-        observe(diagram, cells, metric, n_cells, point, temperature, step, weights, gradient)
+        observe(codevectors, n_cells, points[order[t]], temperature, step)
 
 
 def prune_and_merge(

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import FloatArray, IntArray
 
 MAX_DIMENSION = 12  # beyond it no affordable number of points fills a box
 _LOG2_POINTS = 16

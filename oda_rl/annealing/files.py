@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array
 from oda_rl.persistence import load_archive, save_archive
 
-Arrays = dict[str, npt.NDArray[Any]]
+Arrays = dict[str, Array]
 Classes = Mapping[str, type]
 
 

@@ -1,13 +1,10 @@
 """What follows annealing in a classifier: discriminative moves, the temperature of prediction."""
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.quantization import kernels as competition
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 ALGORITHMS = ("rslvq", "glvq", "lvq1")
 

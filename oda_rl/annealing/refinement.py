@@ -1,8 +1,6 @@
-"""Codevectors at zero temperature: merged to a wanted number, then refined to a better optimum.
+"""Codevectors at zero temperature, refined to a better optimum.
 
-Annealing ends with more codevectors than wanted. :func:`ward_merge` merges the cheapest pairs
-(Ward, "Hierarchical grouping to optimize an objective function", JASA 58, 1963). :func:`refine`
-lowers the weighted mean squared distance of the points from them in two ways:
+:func:`refine` lowers the weighted mean squared distance of the points from them in two ways:
 
 - Exchange: a point x of weight w moves from cell a, of mass n_a, to cell b where that lowers the
   total, that is where n_b / (n_b + w) |x − μ_b|² < n_a / (n_a − w) |x − μ_a|²; both means follow at
@@ -19,17 +17,14 @@ accelerate k-means", ICML 2003). Cells that have not changed are not looked at a
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from scipy.spatial.distance import cdist
 
 from oda_rl._compile import compiled, internal, spliced
-from oda_rl.annealing.codebook import measure, squared_distance
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import Array, ByteArray, Float32Array, FloatArray, IntArray
+from oda_rl.annealing.codebook import measure
+from oda_rl.diagram import squared_distance
 
 _BREATH = 20  # one codevector in so many is added and taken away at a time
 _PASSES = 5  # over all points at most, until the last exchange
@@ -43,90 +38,6 @@ _GAIN = 1.0 - 1e-12  # an exchange has to be an improvement in spite of rounding
 _REST = 1e-9  # what is left of a cell's mass after its last point has been taken out
 
 
-def _merge(
-    masses: FloatArray,
-    n_merges: int,
-    costs: FloatArray,
-    least: FloatArray,
-    partners: IntArray,
-    owners: IntArray,
-) -> None:
-    """Merge the cheapest pair ``n_merges`` times; changes ``masses`` and all arrays after it.
-
-    ``costs``, shape (m, m): rise of the error if two merge; inf across groups. The cost of merging
-    with a merged pair follows from the costs before it (Lance and Williams, "A general theory of
-    classificatory sorting strategies", Computer Journal 9, 1967) and is not less than the smaller
-    one. So ``least`` stays a lower bound of each row, and is made exact where it is the smallest.
-    ``owners[i]``: the cell that i is part of.
-    """
-    left = n_merges
-    while left > 0:
-        i = least.argmin()
-        j, cost = partners[i], least[i]
-        if cost == np.inf:
-            return
-        if costs[i, j] == cost:
-            left -= 1
-            costs[i, j] = costs[j, i] = np.inf
-            others = np.flatnonzero(costs[i] < np.inf)
-            own = masses[others]
-            rises = (masses[i] + own) * costs[i, others]
-            rises += (masses[j] + own) * costs[j, others] - own * cost
-            rises = np.maximum(rises, 0.0) / (masses[i] + masses[j] + own)
-            costs[i, others] = costs[others, i] = rises
-            least[others] = np.minimum(least[others], rises)
-            costs[j] = costs[:, j] = np.inf
-            owners[owners == j] = i
-            masses[i] += masses[j]
-            least[j] = np.inf
-        nearest = costs[i].argmin()
-        if costs[i, nearest] < costs[i, partners[i]]:
-            partners[i] = nearest
-        least[i] = costs[i, partners[i]]
-
-
-def ward_merge(
-    codevectors: FloatArray, masses: FloatArray, groups: IntArray, n_clusters: int
-) -> FloatArray:
-    """Merge codevectors of the same group, the cheapest pair first, until ``n_clusters`` are left.
-
-    Merging i and j raises the squared error by m_i m_j / (m_i + m_j) |μ_i − μ_j|² (Ward 1963).
-
-    Parameters
-    ----------
-    codevectors : ndarray, shape (m, d)
-        Finite.
-    masses : ndarray, shape (m,)
-        Of their cells, in (0, inf).
-    groups : ndarray of int64, shape (m,)
-        Only codevectors of the same group merge.
-    n_clusters : int
-        At least 1. More remain if there are more groups.
-
-    Returns
-    -------
-    lineage : ndarray, shape (max(n_clusters, number of groups), m), or (m, m) if m is less
-        Row k holds the masses of the cells that make up the new cell k, and 0 elsewhere: the new
-        codevectors are ``lineage @ codevectors / lineage.sum(axis=1, keepdims=True)``. New cells
-        are in the order of their first old one.
-
-    Examples
-    --------
-    >>> codevectors = np.array([[0.0], [5.0], [1.0]])
-    >>> ward_merge(codevectors, np.array([2.0, 1.0, 3.0]), np.zeros(3, np.int64), 2)
-    array([[2., 0., 3.],
-           [0., 1., 0.]])
-    """
-    m = len(masses)
-    costs = cdist(codevectors, codevectors, "sqeuclidean")
-    costs *= 1.0 / (1.0 / masses[:, None] + 1.0 / masses)
-    costs[groups[:, None] != groups] = np.inf
-    np.fill_diagonal(costs, np.inf)
-    least, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
-    _merge(masses.copy(), m - n_clusters, costs, least, partners, owners)
-    return np.where(owners == np.unique(owners)[:, None], masses, 0.0)
-
-
 class _Cells(NamedTuple):
     """Points and the cells they are in; n points of dimension d, m cells. A mass of 0: no cell."""
 
@@ -134,11 +45,11 @@ class _Cells(NamedTuple):
     weights: FloatArray  # (n,), positive
     labels: IntArray  # (n,), cell of each point
     errors: FloatArray  # (n,), squared distance from its codevector, unless its cell is restless
-    bounds: npt.NDArray[np.float32]  # (n, m), minus drift: at most the distance
+    bounds: Float32Array  # (n, m), minus drift: at most the distance
     codevectors: FloatArray  # (m, d)
     masses: FloatArray  # (m,)
     drift: FloatArray  # (m,), way that each codevector has gone
-    restless: npt.NDArray[np.uint8]  # (m,), 2: changed in the latest pass, 1: in the one before
+    restless: ByteArray  # (m,), 2: changed in the latest pass, 1: in the one before
 
 
 @compiled
@@ -147,7 +58,7 @@ def _label(
     columns: FloatArray,
     labels: IntArray,
     errors: FloatArray,
-    bounds: npt.NDArray[np.float32],
+    bounds: Float32Array,
     squared: FloatArray,
 ) -> None:
     """Label all points with the nearest of K codevectors; set errors, and bounds if there is room.
@@ -387,12 +298,12 @@ def _open(points: FloatArray, weights: FloatArray, codevectors: FloatArray, spar
     )
 
 
-def _position(cells: _Cells) -> tuple[npt.NDArray[Any], ...]:
+def _position(cells: _Cells) -> tuple[Array, ...]:
     """Arrays that say where the cells are. The others only say what is known about distances."""
     return cells.codevectors, cells.masses, cells.labels, cells.errors, cells.restless
 
 
-def _restore(cells: _Cells, position: tuple[npt.NDArray[Any], ...]) -> None:
+def _restore(cells: _Cells, position: tuple[Array, ...]) -> None:
     """Return to a position; for the bounds that is one more move of the codevectors."""
     cells.drift[:] += np.sqrt(((cells.codevectors - position[0]) ** 2).sum(axis=1))
     for array, former in zip(_position(cells), position, strict=True):

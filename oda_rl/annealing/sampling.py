@@ -6,10 +6,8 @@ of the cumulative weight.
 """
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import FloatArray, IntArray
 
 _CHUNK = 4096
 

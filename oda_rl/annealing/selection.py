@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import FloatArray, IntArray
 
 N_FOLDS = 5
 _PER_CLASS = (1, 2, 4, 8, 16, 32)

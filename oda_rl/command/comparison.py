@@ -119,7 +119,7 @@ def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
     list of matplotlib.axes.Axes
         Two for each comparison.
     """
-    from oda_rl.plotting.agents import new_axes
+    from oda_rl.plotting.axes import new_axes
 
     n = len(comparisons)
     height = 3.6 * n + 0.5
@@ -136,7 +136,7 @@ def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
 
 def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
     """Draw one comparison into two panels."""
-    from oda_rl.plotting.agents import COLORS
+    from oda_rl.plotting.axes import COLORS
 
     for color, name in zip(COLORS, comparison.plan.counts(), strict=False):
         own = [row for row in comparison.rows if row["algorithm"] == name]

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+
+from oda_rl._types import FloatArray
+from oda_rl.plotting.shown import MOST_ACTIONS, MOST_ROWS, shown_components
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -13,15 +15,11 @@ if TYPE_CHECKING:
     from oda_rl.agents import Agent
     from oda_rl.agents.policies.explaining import Overview
 
-FloatArray = npt.NDArray[np.float64]
 
 _DPI = 110
 _VISITED_STEPS = 2000
 _DIRECTIONS = 6
 _LEAST_SHARE = 0.005  # of a direction worth a column
-MOST_ROWS = 40  # of a policy that are shown
-MOST_COMPONENTS = 12
-MOST_ACTIONS = 8
 
 
 def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
@@ -32,7 +30,7 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
     """
     from matplotlib.axes import Axes
 
-    from oda_rl.plotting import agents as plotting
+    from oda_rl import plotting
 
     axes: dict[str, Axes] = {
         "learning_curve": plotting.plot_learning_curve(
@@ -144,12 +142,6 @@ def policy_remarks(policy: "Overview") -> list[str]:
             "visited the action is that of the cell's row"
         )
     return remarks
-
-
-def shown_components(policy: "Overview") -> list[int]:
-    """Return the components to show: those in which codevectors differ most, if there are many."""
-    spread = policy.codevectors.std(axis=0) * policy.scale
-    return sorted(np.argsort(-spread, kind="stable")[:MOST_COMPONENTS].tolist())
 
 
 def save_figure(axes: "object", path: Path) -> Path:

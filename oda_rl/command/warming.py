@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
+
+from oda_rl._types import FloatArray
 
 _DIVERGENCES = "squared_euclidean", "i_divergence", "itakura_saito"
 _STEPPED = "MountainCar-v0", "FrozenLake-v1"  # which have no compiled dynamics
 
 
-def _samples(d: int = 3, n: int = 300) -> npt.NDArray[np.float64]:
+def _samples(d: int = 3, n: int = 300) -> FloatArray:
     """Positive points, which every divergence takes."""
     return np.random.default_rng(0).gamma(4.0, size=(n, d))
 
@@ -89,8 +90,9 @@ def _partition(name: str) -> Callable[[], None]:
 
 
 def _clusterers() -> None:
-    from oda_rl import ODAClusterer, ODATreeClusterer
+    from oda_rl.annealing import ODAClusterer
     from oda_rl.divergences import Mahalanobis
+    from oda_rl.trees import ODATreeClusterer
 
     points = _samples()
     for divergence in (
@@ -106,7 +108,8 @@ def _clusterers() -> None:
 
 
 def _classifiers() -> None:
-    from oda_rl import ODAClassifier, ODATreeClassifier
+    from oda_rl.annealing import ODAClassifier
+    from oda_rl.trees import ODATreeClassifier
 
     points = _samples()
     y = (points[:, 0] > points[:, 1]).astype(np.int64)
@@ -119,7 +122,7 @@ def _classifiers() -> None:
 
 
 def _regressors() -> None:
-    from oda_rl import ODARegressor
+    from oda_rl.annealing import ODARegressor
 
     points = _samples()
     for local_model in ("constant", "linear"):
@@ -128,7 +131,7 @@ def _regressors() -> None:
 
 
 def _mixtures() -> None:
-    from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+    from oda_rl.mixtures import SGDGaussianMixture, StochasticEMGaussianMixture
 
     for dtype in (np.float64, np.float32):
         points = _samples().astype(dtype)
@@ -144,7 +147,7 @@ def _mixtures() -> None:
 
 
 def _exemplars() -> None:
-    from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
+    from oda_rl.exemplars import INFEX, ConvexClustering, KernelVectorQuantization
 
     points = _samples(n=80)
     for kernel in ("gaussian", "epanechnikov"):
@@ -156,7 +159,7 @@ def _exemplars() -> None:
 
 
 def _comparators() -> None:
-    from oda_rl import LVQ, SOM, BatchDeterministicAnnealing, StochasticVQ
+    from oda_rl.quantization import LVQ, SOM, BatchDeterministicAnnealing, StochasticVQ
 
     points = _samples()
     y = (points[:, 0] > points[:, 1]).astype(np.int64)

@@ -1,7 +1,8 @@
 """Densities of exemplars, of which there may be infinitely many (INFEX).
 
 ``column_generation`` adds exemplars while one would help, ``pricing`` finds it, ``weights`` solves
-for the weights of those there are, and ``budget`` does with a number of them.
+for the weights of those there are, and ``budget`` does with a number of them. ``infex`` and
+``candidates`` are the estimators: of exemplars anywhere, and among given ones.
 """
 
 from typing import TYPE_CHECKING
@@ -9,23 +10,23 @@ from typing import TYPE_CHECKING
 from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
-    from oda_rl.exemplars.estimators import INFEX as INFEX
-    from oda_rl.exemplars.estimators import ConvexClustering as ConvexClustering
-    from oda_rl.exemplars.estimators import ExemplarMixture as ExemplarMixture
-    from oda_rl.exemplars.estimators import KernelVectorQuantization as KernelVectorQuantization
-    from oda_rl.exemplars.estimators import NotConvergedError as NotConvergedError
-    from oda_rl.exemplars.estimators import Round as Round
-    from oda_rl.exemplars.estimators import rule_of_thumb as rule_of_thumb
+    from oda_rl.exemplars.base import ExemplarMixture as ExemplarMixture
+    from oda_rl.exemplars.base import rule_of_thumb as rule_of_thumb
+    from oda_rl.exemplars.candidates import ConvexClustering as ConvexClustering
+    from oda_rl.exemplars.candidates import KernelVectorQuantization as KernelVectorQuantization
+    from oda_rl.exemplars.column_generation import Round as Round
+    from oda_rl.exemplars.infex import INFEX as INFEX
+    from oda_rl.exemplars.weights import NotConvergedError as NotConvergedError
 
 __getattr__, __dir__ = offer(
     __name__,
     {
-        "INFEX": "estimators",
-        "ConvexClustering": "estimators",
-        "ExemplarMixture": "estimators",
-        "KernelVectorQuantization": "estimators",
-        "NotConvergedError": "estimators",
-        "Round": "estimators",
-        "rule_of_thumb": "estimators",
+        "INFEX": "infex",
+        "ConvexClustering": "candidates",
+        "ExemplarMixture": "base",
+        "KernelVectorQuantization": "candidates",
+        "NotConvergedError": "weights",
+        "Round": "column_generation",
+        "rule_of_thumb": "base",
     },
 )

@@ -8,13 +8,11 @@ gains no more. For other objectives and kernels the heaviest of the unbounded so
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import FloatArray
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Round, Search, generate
 from oda_rl.exemplars.pricing import Samples, squared_distances
 from oda_rl.exemplars.weights import NotConvergedError, best_proportions, objective_value
-
-FloatArray = npt.NDArray[np.float64]
 
 _SLOW = 1e-2  # of the mean log-likelihood: an EM step or a round that gains less is the last
 _EM_STEPS = 200

@@ -16,9 +16,9 @@ import math
 from typing import NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linprog
 
+from oda_rl._types import FloatArray
 from oda_rl.exemplars.pricing import KERNELS, Kernel, Samples, leaders, squared_distances
 from oda_rl.exemplars.weights import (
     NotConvergedError,
@@ -26,8 +26,6 @@ from oda_rl.exemplars.weights import (
     best_proportions,
     objective_value,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 _RANDOM_STARTS = 32
 _EM_STEPS = 20

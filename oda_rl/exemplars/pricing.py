@@ -14,17 +14,13 @@ International Conference on Machine Learning, 2008.
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from oda_rl._compile import compiled
-
-FloatArray = npt.NDArray[np.float64]
-AnyFloats = npt.NDArray[Any]
-BoolArray = npt.NDArray[np.bool_]
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 
 _MERGED = 0.15  # bandwidths: climbs that meet so closely go on as one
 _MERGED_IF_ROUGH = 0.05  # where signs change or kernels have rims, maxima may lie closer together
@@ -42,9 +38,9 @@ class Kernel(NamedTuple):
     """A radial kernel of unit bandwidth, by the squared distance y; [INFEX], section 4."""
 
     name: str
-    response: Callable[[AnyFloats], AnyFloats]
+    response: Callable[[Array], Array]
     """k(y), in [0, 1]; without a slope it may take the place of y."""
-    slope: Callable[[AnyFloats, AnyFloats], AnyFloats] | None
+    slope: Callable[[Array, Array], Array] | None
     """-2 dk/dy, given y and k(y): the gradient of k in z is slope times (x - z). None: the same as
     k."""
     log_volume: Callable[[int], float]
@@ -60,10 +56,10 @@ def _ball(d: int) -> float:
 def _soft(width: float) -> Kernel:
     """Make a disc with a rim: 1/(1 + exp((y - 1)/width))."""
 
-    def response(squares: AnyFloats) -> AnyFloats:
+    def response(squares: Array) -> Array:
         return 1.0 / (1.0 + np.exp(np.minimum((squares - 1.0) / width, 80.0)))
 
-    def slope(squares: AnyFloats, values: AnyFloats) -> AnyFloats:
+    def slope(squares: Array, values: Array) -> Array:
         return (2.0 / width) * values * (1.0 - values)
 
     return Kernel("soft", response, slope, lambda d: math.nan, None)
@@ -95,9 +91,7 @@ KERNELS = {
 _RIMS = tuple(_soft(width) for width in (0.4, 0.15, 0.05))
 
 
-def squared_distances(
-    points: AnyFloats, others: AnyFloats, squares: AnyFloats | None = None
-) -> AnyFloats:
+def squared_distances(points: Array, others: Array, squares: Array | None = None) -> Array:
     """Squared Euclidean distances, shape (n, m); ``squares`` are the squared norms of ``others``.
 
     Examples
@@ -110,7 +104,7 @@ def squared_distances(
     own = np.einsum("ij,ij->i", points, points)
     if points.dtype == np.float64 and max(squares.max(initial=0.0), own.max(initial=0.0)) > _LONG:
         return np.asarray(cdist(points, others, "sqeuclidean"))
-    distances: AnyFloats = (-2.0 * points) @ others.T
+    distances: Array = (-2.0 * points) @ others.T
     distances += own[:, None]
     distances += squares
     return np.maximum(distances, 0.0, out=distances)
@@ -119,11 +113,11 @@ def squared_distances(
 class Landscape(NamedTuple):
     """Samples in the precision and the coordinates in which to climb."""
 
-    points: AnyFloats
-    squares: AnyFloats
+    points: Array
+    squares: Array
 
     @classmethod
-    def of(cls, points: AnyFloats) -> "Landscape":
+    def of(cls, points: Array) -> "Landscape":
         """Precompute what every evaluation needs."""
         return cls(points, np.einsum("ij,ij->i", points, points))
 
@@ -132,9 +126,7 @@ class Landscape(NamedTuple):
         size = max(1, _CHUNK // len(self.points))
         return (slice(begin, begin + size) for begin in range(0, n, size))
 
-    def evaluate(
-        self, at: AnyFloats, prices: AnyFloats, kernel: Kernel
-    ) -> tuple[AnyFloats, AnyFloats]:
+    def evaluate(self, at: Array, prices: Array, kernel: Kernel) -> tuple[Array, Array]:
         """Heights Σ η k at points, shape (n,), and plain steps from there, shape (n, d)."""
         heights = np.empty(len(at), dtype=at.dtype)
         steps = np.empty_like(at)
@@ -159,13 +151,13 @@ class Landscape(NamedTuple):
 def climb(
     landscape: Landscape,
     prices: FloatArray,
-    starts: AnyFloats,
+    starts: Array,
     kernel: Kernel,
     *,
     known: FloatArray | None = None,
     tolerance: float = _ROUGH,
     merged: float,
-) -> AnyFloats:
+) -> Array:
     """Climb from many starts at once; those that meet go on as one.
 
     Parameters
@@ -343,7 +335,7 @@ class Samples:
         return self._single_precision
 
 
-def leaders(points: AnyFloats, radius: float) -> npt.NDArray[np.int64]:
+def leaders(points: Array, radius: float) -> IntArray:
     """Rows that have no earlier leader within a radius: one of each group, the first.
 
     Examples
@@ -355,7 +347,7 @@ def leaders(points: AnyFloats, radius: float) -> npt.NDArray[np.int64]:
     return chosen[: _lead(points, radius * radius, chosen)]
 
 
-def is_near(points: AnyFloats, others: AnyFloats, radius: float) -> BoolArray:
+def is_near(points: Array, others: Array, radius: float) -> BoolArray:
     """Whether each point has one of the others within a radius, shape (n,)."""
     near = np.zeros(len(points), dtype=np.bool_)
     _mark_near(points, others, radius * radius, near)
@@ -363,7 +355,7 @@ def is_near(points: AnyFloats, others: AnyFloats, radius: float) -> BoolArray:
 
 
 @compiled
-def _within(points: AnyFloats, i: int, others: AnyFloats, k: int, bound: float) -> bool:
+def _within(points: Array, i: int, others: Array, k: int, bound: float) -> bool:
     total = 0.0
     for j in range(points.shape[1]):
         difference = points[i, j] - others[k, j]
@@ -374,7 +366,7 @@ def _within(points: AnyFloats, i: int, others: AnyFloats, k: int, bound: float) 
 
 
 @compiled
-def _lead(points: AnyFloats, bound: float, chosen: npt.NDArray[np.int64]) -> int:
+def _lead(points: Array, bound: float, chosen: IntArray) -> int:
     n = 0
     for i in range(points.shape[0]):
         alone = True
@@ -389,7 +381,7 @@ def _lead(points: AnyFloats, bound: float, chosen: npt.NDArray[np.int64]) -> int
 
 
 @compiled
-def _mark_near(points: AnyFloats, others: AnyFloats, bound: float, near: BoolArray) -> None:
+def _mark_near(points: Array, others: Array, bound: float, near: BoolArray) -> None:
     for i in range(points.shape[0]):
         for k in range(others.shape[0]):
             if _within(points, i, others, k, bound):

@@ -19,10 +19,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-FloatArray = npt.NDArray[np.float64]
+from oda_rl._types import FloatArray
 
 OBJECTIVES = ("log_likelihood", "margin", "margin_variance", "mean_variance")
 _MOST_STEPS = 200

@@ -1,7 +1,8 @@
 """Gaussian mixtures that learn from a stream, by gradients (SGD-GMM) or by stochastic EM.
 
-``updates`` are the compiled steps of one sample or batch, ``distances`` what they have in common,
-and ``learning`` runs them over a stream.
+``state`` is what a mixture consists of. ``updates``, ``em`` and ``gradients`` are the compiled
+steps of one sample or batch, ``distances`` and ``densities`` what they have in common, and
+``learning`` runs them over a stream. ``sgd`` and ``stochastic_em`` are the estimators.
 """
 
 from typing import TYPE_CHECKING
@@ -9,17 +10,17 @@ from typing import TYPE_CHECKING
 from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
-    from oda_rl.mixtures.estimators import SGDGaussianMixture as SGDGaussianMixture
-    from oda_rl.mixtures.estimators import (
+    from oda_rl.mixtures.base import StreamingMixture as StreamingMixture
+    from oda_rl.mixtures.sgd import SGDGaussianMixture as SGDGaussianMixture
+    from oda_rl.mixtures.stochastic_em import (
         StochasticEMGaussianMixture as StochasticEMGaussianMixture,
     )
-    from oda_rl.mixtures.estimators import StreamingMixture as StreamingMixture
 
 __getattr__, __dir__ = offer(
     __name__,
     {
-        "SGDGaussianMixture": "estimators",
-        "StochasticEMGaussianMixture": "estimators",
-        "StreamingMixture": "estimators",
+        "SGDGaussianMixture": "sgd",
+        "StochasticEMGaussianMixture": "stochastic_em",
+        "StreamingMixture": "base",
     },
 )

@@ -1,20 +1,18 @@
 """Gaussian mixtures: the compiled functions that say how far samples are from components.
 
 A block of B samples are some ``rows`` of points, shape (n, d); means have the shape (K, d). A
-component is not measured to the end if part of the features says that it is too far away.
+component is not measured to the end if part of the features says that it is too far away: with 100
+features and more that takes .6 of the time of :func:`oda_rl.diagram.nearest_codevector`, with ten
+as much again.
 """
 
 import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, internal, reordered, spliced
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]  # float32 or float64, as the data
+from oda_rl._types import Array, FloatArray, IntArray
 
 LEAST_LOG = 25.0  # e^-25 is lost beside 1
 _LEAST_TEMPERED_LOG = 5.0  # tempered responsibilities are rough anyway

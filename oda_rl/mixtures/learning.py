@@ -1,17 +1,25 @@
 """Between the estimators of Gaussian mixtures and the compiled functions: blocks, densities."""
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.mixtures import distances, updates
-from oda_rl.mixtures.updates import ANNEALING, QUANTIZING, RELEASED, Mixture, Rules
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
+from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl.mixtures import distances, em, gradients, updates
+from oda_rl.mixtures.densities import log_densities
+from oda_rl.mixtures.state import (
+    ANNEALING,
+    CROWDING,
+    LEAST_PULL,
+    NARROW,
+    QUANTIZING,
+    RELEASED,
+    Mixture,
+    Progress,
+    Rules,
+)
 
 _CHUNK = 1024  # samples that are scored at once
 _CACHE_LINE = 64  # bytes
@@ -55,10 +63,10 @@ def new_mixture(
     if covariance_type == "full":
         axes = np.tile(np.eye(d, dtype=means.dtype), (n + 1, 1, 1))
     held = covariance_type == "tied_spherical"
-    control = np.zeros(updates.N_CONTROL)
-    control[updates.WIDTH], control[updates.RATE] = width, rate
-    control[updates.VARIANCE] = 1.0 / max_precision
-    control[updates.FREED] = control[updates.CROWDED] = -1.0
+    raw = np.zeros(Progress.size, dtype=np.uint8)
+    progress = Progress(raw)
+    progress.width, progress.rate, progress.variance = width, rate, 1.0 / max_precision
+    progress.freed = progress.crowded = -1.0
     grid = np.empty((n, n))
     write_grid(*near_square(n), width, grid)
     places, precisions = aligned((n, d), means.dtype), aligned((n, 1 if held else d), means.dtype)
@@ -71,7 +79,7 @@ def new_mixture(
         weights=np.full(n, 1.0 / n),
         half_log_dets=np.full(n, 0.5 * d * math.log(max_precision)),
         grid=grid,
-        control=control,
+        progress=raw,
         counts=np.zeros(n),
         sums=aligned((n, d), means.dtype),
         errors=np.zeros(n),
@@ -99,6 +107,17 @@ def _ring(n: int, width: float) -> FloatArray:
         return np.asarray(np.exp(-0.5 * (np.minimum(steps, n - steps) / width) ** 2))
 
 
+class Lesson(NamedTuple):
+    """What learns, and how."""
+
+    mixture: Mixture
+    rules: Rules
+    progress: Progress
+    """Of the mixture, by name."""
+    plain: bool
+    """Whether by gradients as printed."""
+
+
 def learn(
     mixture: Mixture, rules: Rules, points: Array, order: IntArray, batch: int, *, plain: bool
 ) -> None:
@@ -106,72 +125,66 @@ def learn(
 
     ``plain`` is whether by gradients as printed.
     """
-    blocks, logs = Blocks(mixture, batch), np.empty((1, len(mixture.weights)))
+    lesson = Lesson(mixture, rules, Progress(mixture.progress), plain)
+    blocks = Blocks(mixture, batch) if batch > 1 else None
+    logs = np.empty((1, len(mixture.weights)))
     while len(order) > 0:
-        width = mixture.control[updates.WIDTH]
-        if batch == 1:
-            order = order[_learn_singly(mixture, rules, points, order, logs, plain=plain) :]
+        width = lesson.progress.width
+        if blocks is None:
+            order = order[_learn_singly(lesson, points, order, logs) :]
         else:
-            _learn_block(mixture, rules, points, order[:batch], blocks, plain=plain)
+            _learn_block(lesson, points, order[:batch], blocks)
             order = order[batch:]
-        _end_stage(mixture, rules, width)
+        _end_stage(lesson, width)
 
 
-def _learn_singly(
-    mixture: Mixture, rules: Rules, points: Array, order: IntArray, logs: FloatArray, *,
-    plain: bool,
-) -> int:  # fmt: skip
+def _learn_singly(lesson: Lesson, points: Array, order: IntArray, logs: FloatArray) -> int:
     """Learn until the stage ends, or all samples are shown; returns how many were."""
-    phase = mixture.control[updates.PHASE]
+    mixture, rules, progress, plain = lesson
     if plain:
-        return updates.ascend_singly(points, order, logs, mixture, rules)
-    if phase == ANNEALING:
+        return gradients.ascend_singly(points, order, logs, mixture, rules)
+    if progress.phase == ANNEALING:
         return updates.anneal_singly(points, order, logs, mixture, rules)
-    if phase == QUANTIZING:
-        periods = mixture.control[updates.PERIODS]
+    if progress.phase == QUANTIZING:
+        periods = progress.periods
         n = updates.quantize_singly(points, order, mixture, rules)
-        _end_period(mixture, rules, periods)
+        _end_period(lesson, periods)
         return n
     n = len(order)
     later = np.arange(n)
-    steps = _em_steps(mixture, rules, later, 1)
-    betas = _inverse_temperatures(mixture, rules, later)
-    total = updates.follow_em(
-        points, order, logs, steps, betas, rules.max_precision, mixture, mixture
-    )
-    _count_shown(mixture, n, total, float(betas[0]))
+    steps, betas = _em_steps(lesson, later, 1), _inverse_temperatures(lesson, later)
+    total = em.follow_em(points, order, logs, steps, betas, rules.max_precision, mixture, mixture)
+    _count_shown(progress, n, total, float(betas[0]))
     return n
 
 
-def _learn_block(
-    mixture: Mixture, rules: Rules, points: Array, rows: IntArray, blocks: "Blocks", *,
-    plain: bool,
-) -> None:  # fmt: skip
-    phase = mixture.control[updates.PHASE]
+def _learn_block(lesson: Lesson, points: Array, rows: IntArray, blocks: "Blocks") -> None:
+    mixture, rules, progress, plain = lesson
+    phase = progress.phase
     block, rows = blocks.take(points, rows)
     tempered = phase == RELEASED and not plain
-    beta = float(_inverse_temperatures(mixture, rules, 0)) if tempered else 1.0
-    logs = blocks.logs(mixture, block, densities=plain, beta=beta)
+    beta = float(_inverse_temperatures(lesson, 0)) if tempered else 1.0
+    logs = blocks.logs(block, densities=plain, beta=beta)
     if plain:
-        updates.ascend(block, rows, logs, mixture, rules)
+        gradients.ascend(block, rows, logs, mixture, rules)
     elif phase == ANNEALING:
         updates.count_winners(block, rows, logs, mixture, rules)
-        _pull_neighbours(mixture)
-        updates.watch_losses(mixture.control, rules)
+        _pull_neighbours(mixture, progress.rate)
+        updates.watch_losses(mixture.progress, rules)
     elif phase == QUANTIZING:
         counted = 0
         while counted < len(rows):
-            periods = mixture.control[updates.PERIODS]
+            periods = progress.periods
             counted = updates.quantize(block, rows, logs, counted, mixture, rules)
-            _end_period(mixture, rules, periods)
+            _end_period(lesson, periods)
         updates.pull_winners(mixture)
     else:
-        step = float(_em_steps(mixture, rules, 0, len(rows)))
-        _count_shown(mixture, len(rows), distances.responsibilities(logs, beta), beta)
-        updates.absorb(block, rows, logs, step, rules.max_precision, mixture)
+        step = float(_em_steps(lesson, 0, len(rows)))
+        _count_shown(progress, len(rows), distances.responsibilities(logs, beta), beta)
+        em.absorb(block, rows, logs, step, rules.max_precision, mixture)
 
 
-def _pull_neighbours(mixture: Mixture) -> None:
+def _pull_neighbours(mixture: Mixture, rate: float) -> None:
     """Let what a block's winners have won pull them and their neighbours on the grid.
 
     It has the effect, to first order, of its samples one after another: μ_k moves to the mean of
@@ -179,9 +192,9 @@ def _pull_neighbours(mixture: Mixture) -> None:
     """
     won = np.flatnonzero(mixture.counts)
     counts, grid = mixture.counts[won], mixture.grid[won]
-    grid[grid <= updates.LEAST_PULL * grid[np.arange(len(won)), won][:, None]] = 0.0
+    grid[grid <= LEAST_PULL * grid[np.arange(len(won)), won][:, None]] = 0.0
     pulls = counts @ grid
-    steps = -np.expm1(counts @ np.log1p(-mixture.control[updates.RATE] * grid))
+    steps = -np.expm1(counts @ np.log1p(-rate * grid))
     shares = grid * np.divide(steps, pulls, out=np.zeros_like(steps), where=pulls > 0.0)
     means, sums = mixture.means, mixture.sums
     means *= (1.0 - steps).astype(means.dtype)[:, None]
@@ -189,76 +202,76 @@ def _pull_neighbours(mixture: Mixture) -> None:
     mixture.counts[won], sums[won] = 0.0, 0.0
 
 
-def _em_steps(mixture: Mixture, rules: Rules, later: IntArray | int, size: int) -> FloatArray:
+def _em_steps(lesson: Lesson, later: IntArray | int, size: int) -> FloatArray:
     """ρ of blocks of a size, so many samples later.
 
     Of a component, from ε on, with its samples' number to the power -.6.
     """
-    n_components = len(mixture.weights)
-    shown = mixture.control[updates.SHOWN] + later
+    rules, n_components = lesson.rules, len(lesson.mixture.weights)
+    shown = lesson.progress.shown + later
     first = 1.0 / rules.rate
     rates = rules.rate * (first / (first + shown / n_components)) ** _DECAY
     return -np.expm1(size * np.log1p(-rates / n_components))  # type: ignore[no-any-return]
 
 
-def _inverse_temperatures(mixture: Mixture, rules: Rules, later: IntArray | int) -> FloatArray:
+def _inverse_temperatures(lesson: Lesson, later: IntArray | int) -> FloatArray:
     """β so many samples later: geometrically from its first value to 1."""
-    shown = mixture.control[updates.SHOWN] + later
+    rules, shown = lesson.rules, lesson.progress.shown + later
     rest = np.maximum(1.0 - shown / max(rules.tempered * rules.period, 1), 0.0)
-    return mixture.control[updates.FIRST_BETA] ** rest  # type: ignore[no-any-return]
+    return lesson.progress.first_beta**rest
 
 
-def _count_shown(mixture: Mixture, n: int, total: float, beta: float) -> None:
+def _count_shown(progress: Progress, n: int, total: float, beta: float) -> None:
     """Count samples, and their log densities unless they were tempered."""
-    mixture.control[updates.SHOWN] += n
+    progress.shown += n
     if beta == 1.0:
-        mixture.control[updates.LOSS] += total
-        mixture.control[updates.LOSSES] += n
+        progress.loss += total
+        progress.losses += n
 
 
-def _end_period(mixture: Mixture, rules: Rules, periods: float) -> None:
+def _end_period(lesson: Lesson, periods: float) -> None:
     """If there were fewer periods, choose what to put where a sample of the worst winner will be.
 
     That is the component that is needed least.
     """
-    control, errors, savings = mixture.control, mixture.errors, mixture.savings
-    if control[updates.PERIODS] == periods:
+    progress, errors, savings = lesson.progress, lesson.mixture.errors, lesson.mixture.savings
+    if progress.periods == periods:
         return
     least, most = savings.argmin(), errors.argmax()
-    if least != most and savings[least] < updates.CROWDING * errors[most]:
-        control[updates.FREED], control[updates.CROWDED] = least, most
-    errors *= rules.memory
-    savings *= rules.memory
+    if least != most and savings[least] < CROWDING * errors[most]:
+        progress.freed, progress.crowded = float(least), float(most)
+    errors *= lesson.rules.memory
+    savings *= lesson.rules.memory
 
 
-def _end_stage(mixture: Mixture, rules: Rules, width: float) -> None:
+def _end_stage(lesson: Lesson, width: float) -> None:
     """Write the grid anew if the width was another, and release covariances when it is time."""
-    control = mixture.control
-    if control[updates.WIDTH] != width:
+    mixture, rules, progress, _ = lesson
+    if progress.width != width:
         shape = near_square(len(mixture.weights))
-        write_grid(*shape, control[updates.WIDTH], mixture.grid)
-    if control[updates.PHASE] == QUANTIZING and 0 <= rules.periods <= control[updates.PERIODS]:
-        _release(mixture)
+        write_grid(*shape, progress.width, mixture.grid)
+    if progress.phase == QUANTIZING and 0 <= rules.periods <= progress.periods:
+        _release(mixture, progress)
 
 
-def _release(mixture: Mixture) -> None:
+def _release(mixture: Mixture, progress: Progress) -> None:
     """Give each component the covariance that all have had, and let it go its own way."""
-    control = mixture.control
-    variance = control[updates.VARIANCE]
+    variance = progress.variance
     mixture.half_log_dets[:] = -0.5 * mixture.means.shape[1] * math.log(variance)
     np.maximum(mixture.weights, _LEAST_WEIGHT, out=mixture.weights)
     mixture.precisions[:] = 1.0 / variance
-    log_odds = max(control[updates.GAP], 1e-9 * variance) / (2.0 * variance)
+    log_odds = max(progress.gap, 1e-9 * variance) / (2.0 * variance)
     beta = max(_FIRST_LOG_ODDS / log_odds, _FIRST_BETA_FEATURES / mixture.means.shape[1])
-    control[updates.FIRST_BETA] = min(beta, 1.0)
-    control[updates.PHASE] = RELEASED
-    control[updates.SHOWN] = 0.0
+    progress.first_beta = min(beta, 1.0)
+    progress.phase = RELEASED
+    progress.shown = 0.0
 
 
 class Blocks:
     """What products of matrices say about blocks of up to ``batch`` samples, in buffers."""
 
     def __init__(self, mixture: Mixture, batch: int) -> None:
+        self._mixture, self._progress = mixture, Progress(mixture.progress)
         (n, d), dtype = mixture.means.shape, mixture.means.dtype
         self._block, self._rows = aligned((batch, d), dtype), np.arange(batch)
         self._logs, self._products = np.empty((batch, n)), aligned((batch, n), dtype)
@@ -273,26 +286,24 @@ class Blocks:
         np.take(points, rows, axis=0, out=block, mode="clip")  # "raise" would copy twice
         return block, self._rows[: len(rows)]
 
-    def logs(
-        self, mixture: Mixture, block: Array, *, densities: bool, beta: float = 1.0
-    ) -> FloatArray:
+    def logs(self, block: Array, *, densities: bool, beta: float = 1.0) -> FloatArray:
         """Measure what the mixture's phase asks for, shape (B, K), valid until the next call.
 
         -|x - μ_k|² while covariances are held, unless ``densities`` are asked for; then
         β (log π_k + log N(x; k) + (d/2) log 2π), or -∞ where it is less than another's by 25.
         """
-        control = mixture.control
-        held = not densities and control[updates.PHASE] != RELEASED
+        mixture, progress = self._mixture, self._progress
+        held = not densities and progress.phase != RELEASED
         logs = self._logs[: len(block)]
         if held or mixture.spherical:
-            self._write_distances(mixture, block, logs)
+            self._write_distances(block, logs)
             if held:
                 return logs
-            logs *= 0.5 / control[updates.VARIANCE]
-            offsets = -0.5 * block.shape[1] * math.log(control[updates.VARIANCE])
+            logs *= 0.5 / progress.variance
+            offsets = -0.5 * block.shape[1] * math.log(progress.variance)
             logs += offsets + np.log(mixture.weights)
         elif mixture.axes is None:
-            self._write_diagonal(mixture, block, beta, logs)
+            self._write_diagonal(block, beta, logs)
         else:
             _write_full(mixture, block, logs)
             logs += mixture.half_log_dets + np.log(mixture.weights)
@@ -303,9 +314,9 @@ class Blocks:
     def _multiply(self, left: Array, right: Array) -> Array:
         return np.matmul(left, right.T, out=self._products[: len(left)])
 
-    def _write_distances(self, mixture: Mixture, block: Array, out: FloatArray) -> None:
+    def _write_distances(self, block: Array, out: FloatArray) -> None:
         """Write -|x - μ_k|²."""
-        means = mixture.means
+        means = self._mixture.means
         n, d = means.shape
         left, right = _first(self._left, len(block), d), _first(self._right, n, d)
         # Around a mean, because far from 0 the products would cancel.
@@ -317,29 +328,27 @@ class Blocks:
         products -= self._squares[: len(block), None]
         np.minimum(products, 0.0, out=out)
 
-    def _write_diagonal(self, mixture: Mixture, block: Array, beta: float, out: FloatArray) -> None:
+    def _write_diagonal(self, block: Array, beta: float, out: FloatArray) -> None:
         d = block.shape[1]
         # Some features say which components are too far away; tempered, few are.
         if d >= _MANY and beta == 1.0:
-            self._write_of_some(mixture, block, _USED, _STEP, out)
+            self._write_of_some(block, _USED, _STEP, out)
             some = out[::_EVERY]
             likely = some > some.max(axis=1, keepdims=True) - distances.LEAST_LOG
             if np.count_nonzero(likely) < 0.5 * likely.size:
-                means, precisions = mixture.means, mixture.precisions
+                means, precisions = self._mixture.means, self._mixture.precisions
                 distances.measure_rest(block, means, precisions, _USED, _STEP, out, self._likely)
                 return
-        self._write_of_some(mixture, block, d, d, out)
+        self._write_of_some(block, d, d, out)
 
-    def _write_of_some(
-        self, mixture: Mixture, block: Array, used: int, step: int, out: FloatArray
-    ) -> None:
+    def _write_of_some(self, block: Array, used: int, step: int, out: FloatArray) -> None:
         """Write log densities of the first ``used`` of each ``step`` features."""
-        means, precisions = mixture.means, mixture.precisions
+        means, precisions = self._mixture.means, self._mixture.precisions
         n, d = means.shape
         m = d // step * used + min(d % step, used)
         left, right = _first(self._left, len(block), 2 * m), _first(self._right, n, 2 * m)
         distances.write_factors(block, means, precisions, used, step, left, right, self._norms)
-        offsets = self._norms + mixture.half_log_dets + np.log(mixture.weights)
+        offsets = self._norms + self._mixture.half_log_dets + np.log(self._mixture.weights)
         np.add(self._multiply(left, right), offsets, out=out)
 
 
@@ -359,17 +368,18 @@ def score(mixture: Mixture, points: Array) -> FloatArray:
     logs = np.empty((len(points), len(mixture.weights)))
     for begin in range(0, len(points), _CHUNK):
         rows = slice(begin, begin + _CHUNK)
-        updates.log_densities(points[rows], mixture, logs[rows])
+        log_densities(points[rows], mixture, logs[rows])
     logs -= 0.5 * points.shape[1] * math.log(2.0 * math.pi)
     return np.maximum(logs, float(np.finfo(points.dtype).min) / 8.0, out=logs)
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:
     """Eigenvalues of the precisions, shape (K, d) or (K, 1), and their vectors as rows."""
-    if mixture.spherical or mixture.control[updates.PHASE] != RELEASED:
+    progress = Progress(mixture.progress)
+    if mixture.spherical or progress.phase != RELEASED:
         n, d = mixture.means.shape
         width = 1 if mixture.spherical else d
-        values = np.full((n, width), 1.0 / mixture.control[updates.VARIANCE])
+        values = np.full((n, width), 1.0 / progress.variance)
         axes = None if mixture.axes is None else np.tile(np.eye(d), (n, 1, 1))
         return values, axes
     axes = None if mixture.axes is None else mixture.axes[:-1].astype(np.float64)
@@ -378,6 +388,5 @@ def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:
 
 def is_annealing(mixture: Mixture, *, plain: bool) -> bool:
     """Whether the neighbourhood on the grid is still wide."""
-    if plain:
-        return bool(mixture.control[updates.WIDTH] >= updates.NARROW)
-    return bool(mixture.control[updates.PHASE] == ANNEALING)
+    progress = Progress(mixture.progress)
+    return progress.width >= NARROW if plain else progress.phase == ANNEALING

@@ -16,40 +16,41 @@ from matplotlib import rc_context
 from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import NullLocator, StrMethodFormatter
 from mpl_toolkits.axes_grid1 import make_axes_locatable  # type: ignore[import-untyped]
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.persistence import replacing
-from oda_rl.plotting.agents import (
-    COLORS,
-    TemperatureLevel,
-    _picture,
-    _range,
-    draw_lineage,
-    new_axes,
+from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.plotting.lineage import TemperatureLevel, draw_lineage
+from oda_rl.plotting.plane import (
+    GRID,
+    Ranges,
+    class_colors,
+    draw_codevectors,
+    draw_points,
+    draw_regions,
+    grid,
+    in_plane,
+    name_classes,
+    neighbours_apart,
+    window_of,
 )
 
 if TYPE_CHECKING:
     from oda_rl.annealing.base import BaseODA
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Ranges = tuple[tuple[float, float], tuple[float, float]]
 
-_GRID = 400
 _DPI = 110
-_POINTS = 3000  # drawn at most
-_TINT = 0.3  # how much of a class's colour its region has
 _GREY = "#777777"
 
 
 class Predictor(Protocol):
     """Anything that predicts."""
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: npt.ArrayLike) -> Array:
         """Class or cluster of each point."""
 
 
@@ -142,17 +143,17 @@ def plot_decision_regions(
         If X has not two features.
     """
     ax = ax or new_axes(5.6, 5.0)[0]
-    points, labels = _in_plane(X), np.asarray(y)
+    points, labels = in_plane(X), np.asarray(y)
     names = np.unique(np.concatenate([labels, getattr(model, "classes_", labels)]))
     codevectors = _codevectors(model)
-    ranges = _window(points, points if codevectors is None else codevectors)
-    regions = np.searchsorted(names, model.predict(_grid(ranges)))
-    _draw_regions(ax, ranges, regions, _colors(np.arange(len(names))))
-    _draw_points(ax, points, _colors(np.searchsorted(names, labels)))
+    ranges = window_of(points, points if codevectors is None else codevectors)
+    regions = np.searchsorted(names, model.predict(grid(ranges)))
+    draw_regions(ax, ranges, regions, class_colors(np.arange(len(names))))
+    draw_points(ax, points, class_colors(np.searchsorted(names, labels)))
     if codevectors is not None:
         own = np.searchsorted(names, cast(Any, model).codevector_labels_)
-        _draw_codevectors(ax, codevectors, _weights(model, codevectors), _colors(own))
-    _name_classes(ax, names)
+        draw_codevectors(ax, codevectors, _weights(model, codevectors), class_colors(own))
+    name_classes(ax, names)
     return ax
 
 
@@ -176,14 +177,14 @@ def plot_clusters(model: Predictor, X: npt.ArrayLike, ax: Axes | None = None) ->
         If X has not two features.
     """
     ax = ax or new_axes(5.6, 5.0)[0]
-    points = _in_plane(X)
+    points = in_plane(X)
     codevectors = np.asarray(cast(Any, model).cluster_centers_)
-    ranges = _window(points, codevectors)
-    cells = np.asarray(model.predict(_grid(ranges)), dtype=np.int64)
-    colors = _neighbours_apart(cells.reshape(_GRID, _GRID), len(codevectors))
-    _draw_regions(ax, ranges, cells, colors)
-    _draw_points(ax, points, colors[np.asarray(model.predict(points), dtype=np.int64)])
-    _draw_codevectors(ax, codevectors, _weights(model, codevectors), colors)
+    ranges = window_of(points, codevectors)
+    cells = np.asarray(model.predict(grid(ranges)), dtype=np.int64)
+    colors = neighbours_apart(cells.reshape(GRID, GRID), len(codevectors))
+    draw_regions(ax, ranges, cells, colors)
+    draw_points(ax, points, colors[np.asarray(model.predict(points), dtype=np.int64)])
+    draw_codevectors(ax, codevectors, _weights(model, codevectors), colors)
     ax.set_title(f"{len(codevectors)} clusters", loc="left")
     return ax
 
@@ -279,18 +280,18 @@ def animate_annealing(
     ValueError
         If the points or the model are not of the plane.
     """
-    plane = _in_plane(points)
+    plane = in_plane(points)
     if model.n_features_in_ != 2:
         raise ValueError(
             f"the picture is of a plane: the model must have 2 features, not {model.n_features_in_}"
         )
     names = _known_classes(model, classes)
-    window = _window(plane, np.concatenate([level.codevectors for level in model.history_]))
+    window = window_of(plane, np.concatenate([level.codevectors for level in model.history_]))
     ax = new_axes(5.6, 5.0)[0]
     grey = np.full(len(plane), _GREY)
-    colors = grey if classes is None else _colors(np.searchsorted(names, np.asarray(classes)))
-    _draw_points(ax, plane, colors)
-    _name_classes(ax, names)
+    colors = grey if classes is None else class_colors(np.searchsorted(names, np.asarray(classes)))
+    draw_points(ax, plane, colors)
+    name_classes(ax, names)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "annealing.gif"
         writer = PillowWriter(fps=fps)  # type: ignore[arg-type]  # Pillow takes milliseconds
@@ -308,35 +309,26 @@ def animate_annealing(
 
 
 def _draw_stage(
-    ax: Axes, stage: "BaseODA", window: Ranges, names: npt.NDArray[Any]
+    ax: Axes, stage: "BaseODA", window: Ranges, names: Array
 ) -> tuple[AxesImage, PathCollection]:
     """Draw the codevectors of one level and their cells."""
     codevectors = stage.codevectors_
     colors, regions = np.full(len(codevectors), COLORS[1]), np.full(len(codevectors), _GREY)
     if hasattr(stage, "classes_"):
         labels = cast(Any, stage).codevector_labels_
-        colors = regions = _colors(np.searchsorted(names, labels))
-    cells = stage.transform(_grid(window)).argmin(axis=1)
-    image = _draw_regions(ax, window, cells, regions)
-    marks = _draw_codevectors(ax, codevectors, stage.weights_, colors)
+        colors = regions = class_colors(np.searchsorted(names, labels))
+    cells = stage.transform(grid(window)).argmin(axis=1)
+    image = draw_regions(ax, window, cells, regions)
+    marks = draw_codevectors(ax, codevectors, stage.weights_, colors)
     ax.set_title(f"T = {stage.temperature_:.3g}, K = {len(codevectors)}", loc="left")
     return image, marks
 
 
-def _known_classes(model: "BaseODA", classes: npt.ArrayLike | None) -> npt.NDArray[Any]:
+def _known_classes(model: "BaseODA", classes: npt.ArrayLike | None) -> Array:
     """Sorted classes of the model and of the points; none if neither has any."""
     known = [getattr(model, "classes_", None), classes]
     arrays = [np.asarray(array) for array in known if array is not None]
     return np.unique(np.concatenate(arrays)) if arrays else np.zeros(0)
-
-
-def _in_plane(X: npt.ArrayLike) -> FloatArray:
-    points = np.asarray(X, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 2:
-        raise ValueError(
-            f"the picture is of a plane: points must have shape (n, 2), got {points.shape}"
-        )
-    return points
 
 
 def _codevectors(model: Predictor) -> FloatArray | None:
@@ -348,98 +340,6 @@ def _weights(model: Predictor, codevectors: FloatArray) -> FloatArray:
     """Weights of the codevectors, equal ones if the model knows none."""
     n = len(codevectors)
     return np.asarray(getattr(model, "weights_", np.full(n, 1.0 / n)))
-
-
-def _window(points: FloatArray, codevectors: FloatArray) -> Ranges:
-    """Ranges of both features that show all points, and the codevectors not far from them.
-
-    Where those are positive the margin is, too: some divergences are defined nowhere else.
-    """
-    lowest, highest = points.min(axis=0), points.max(axis=0)
-    width = highest - lowest
-    near = ((codevectors >= lowest - width) & (codevectors <= highest + width)).all(axis=1)
-    ranges = []
-    for values in np.concatenate([points, codevectors[near]]).T:
-        low, high = _range(values)
-        smallest = float(values.min())
-        ranges.append((max(low, 0.5 * smallest) if smallest >= 0.0 else low, high))
-    return ranges[0], ranges[1]
-
-
-def _grid(ranges: Ranges) -> FloatArray:
-    """Points of the plane, shape (grid * grid, 2); rows go up."""
-    across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
-    return np.column_stack([np.tile(across, _GRID), np.repeat(up, _GRID)])
-
-
-def _colors(indices: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Colours of classes."""
-    return np.asarray(np.array(COLORS)[indices % len(COLORS)])
-
-
-def _draw_regions(
-    ax: Axes, ranges: Ranges, regions: npt.NDArray[Any], colors: npt.NDArray[Any]
-) -> AxesImage:
-    """Tint the plane, with white lines between regions."""
-    rgb = np.array([to_rgb(str(color)) for color in colors])
-    tints = np.round(255.0 * (_TINT * rgb + 1.0 - _TINT)).astype(np.uint8)
-    ax.set(xlim=ranges[0], ylim=ranges[1])
-    return ax.imshow(
-        _picture(regions.reshape(_GRID, _GRID), tints[regions].reshape(_GRID, _GRID, 3)),
-        origin="lower",
-        extent=(*ranges[0], *ranges[1]),
-        aspect="auto",
-        interpolation="nearest",
-        zorder=0,
-    )
-
-
-def _draw_points(ax: Axes, points: FloatArray, colors: npt.NDArray[Any]) -> None:
-    rows = np.random.default_rng(0).permutation(len(points))[:_POINTS]
-    ax.scatter(points[rows, 0], points[rows, 1], s=4.0, c=colors[rows], linewidths=0.0, zorder=1)
-
-
-def _draw_codevectors(
-    ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: npt.NDArray[Any]
-) -> PathCollection:
-    """Draw discs whose area grows with the weight."""
-    return ax.scatter(
-        codevectors[:, 0],
-        codevectors[:, 1],
-        s=20.0 + 400.0 * weights,
-        c=colors,
-        edgecolors="black",
-        linewidths=0.8,
-        zorder=2,
-    )
-
-
-def _name_classes(ax: Axes, names: npt.NDArray[Any]) -> None:
-    """Put a legend above the picture, to the right, if there are classes."""
-    if len(names) == 0:
-        return
-    for i, name in enumerate(names):
-        ax.scatter([], [], s=20.0, color=COLORS[i % len(COLORS)], label=str(name))
-    ax.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=len(names),
-        frameon=False,
-        handletextpad=0.1,
-        columnspacing=1.0,
-    )
-
-
-def _neighbours_apart(cells: IntArray, n_cells: int) -> npt.NDArray[Any]:
-    """Colours of cells, shape (n_cells,), so that cells that touch differ; greedy."""
-    touching = np.zeros((n_cells, n_cells), dtype=bool)
-    touching[cells[1:], cells[:-1]] = touching[cells[:, 1:], cells[:, :-1]] = True
-    touching |= touching.T
-    chosen = np.full(n_cells, -1)
-    for cell in range(n_cells):
-        taken = set(chosen[touching[cell]])
-        chosen[cell] = next((c for c in range(len(COLORS)) if c not in taken), 0)
-    return _colors(chosen)
 
 
 def _not_merged(history: Sequence[MeasuredLevel]) -> list[MeasuredLevel]:

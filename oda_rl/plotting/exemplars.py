@@ -13,11 +13,11 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 
 from oda_rl.exemplars.column_generation import Round
-from oda_rl.plotting.agents import COLORS, new_axes
-from oda_rl.plotting.annealing import _grid, _in_plane, _window
+from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.plotting.plane import grid, in_plane, window_of
 
 if TYPE_CHECKING:
-    from oda_rl.exemplars.estimators import ExemplarMixture
+    from oda_rl.exemplars.base import ExemplarMixture
 
 _POINTS = 3000  # drawn at most
 _LEVELS = 12
@@ -49,9 +49,9 @@ def plot_density(model: "ExemplarMixture", X: npt.ArrayLike, ax: Axes | None = N
     >>> ax = plot_density(INFEX(random_state=0).fit(X), X)
     """
     ax = ax or new_axes(5.6, 5.0)[0]
-    points = _in_plane(X)
-    window = _window(points, model.exemplars_)
-    places = _grid(window)
+    points = in_plane(X)
+    window = window_of(points, model.exemplars_)
+    places = grid(window)
     side = math.isqrt(len(places))
     heights = np.exp(model.score_samples(places)).reshape(side, side)
     across, up = places[:, 0].reshape(side, side), places[:, 1].reshape(side, side)

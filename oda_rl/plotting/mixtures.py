@@ -7,10 +7,10 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse
 
-from oda_rl.mixtures.estimators import SGDGaussianMixture, StreamingMixture
-from oda_rl.plotting.agents import COLORS, new_axes
-
-FloatArray = npt.NDArray[np.float64]
+from oda_rl._types import FloatArray
+from oda_rl.mixtures.base import StreamingMixture
+from oda_rl.mixtures.sgd import SGDGaussianMixture
+from oda_rl.plotting.axes import COLORS, new_axes
 
 _RESOLUTION = 200
 _LEVELS = 12

@@ -1,7 +1,9 @@
 """Batch deterministic annealing (Rose 1998), as a scikit-learn estimator.
 
 The same fixed points as online annealing's, with sums over the whole data set: what the papers
-compare it with.
+compare it with. It has a loop of its own: the closest pair merges first, and what is left is
+measured anew, where :func:`oda_rl.annealing.cells.merge` goes through the pairs once. That gives
+other codevectors, and a comparator should not change with what it is compared with.
 """
 # ruff: noqa: N803  (scikit-learn calls the data X)
 
@@ -14,15 +16,11 @@ import numpy.typing as npt
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import validate_data
 
-from oda_rl.annealing.base import validated
+from oda_rl._types import FloatArray
+from oda_rl._validation import RandomState, checked_points, validated
 from oda_rl.quantization.estimators import VectorQuantizer, check_enough
 from oda_rl.quantization.kernels import nearest
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-RandomState = int | np.random.RandomState | None
 
 _LEAST_MASS = 1e-5
 _MERGE_BELOW = 0.3  # in temperatures
@@ -32,6 +30,9 @@ _BLOCK = 1_000_000  # shares that batch annealing holds in memory at a time
 
 class AnnealingRecord(NamedTuple):
     """One temperature of a batch annealing.
+
+    Numbers alone: there are no arrays as in :class:`oda_rl.annealing.levels.Level`, because nothing
+    returns to an earlier level.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         ValueError
             If there are too few samples.
         """
-        points: FloatArray = validate_data(self, X, dtype=np.float64, order="C")
+        points = checked_points(self, X, reset=True)
         check_enough(points, self.n_clusters)
         rng = check_random_state(self.random_state)
         # In units of the data's own every temperature is a plain number, and distances from

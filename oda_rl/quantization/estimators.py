@@ -19,21 +19,11 @@ from sklearn.base import (
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from oda_rl.annealing.base import validated
+from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._validation import RandomState, checked_points, fitted_points, validated
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-RandomState = int | np.random.RandomState | None
-
-
-def fitted_points(estimator: BaseEstimator, X: npt.ArrayLike) -> FloatArray:
-    """Check points, shape (n, d), for a fitted estimator."""
-    check_is_fitted(estimator)
-    points: FloatArray = validate_data(estimator, X, reset=False, dtype=np.float64, order="C")
-    return points
 
 
 def check_enough(points: FloatArray, n_clusters: int) -> None:
@@ -203,7 +193,7 @@ class StochasticVQ(VectorQuantizer):
         ValueError
             If there are too few samples, or ``init`` does not fit the data or ``n_clusters``.
         """
-        points: FloatArray = validate_data(self, X, dtype=np.float64, order="C")
+        points = checked_points(self, X, reset=True)
         rng = check_random_state(self.random_state)
         self._start(points, rng)
         for _ in range(self.max_iter):
@@ -231,7 +221,7 @@ class StochasticVQ(VectorQuantizer):
             As for :meth:`fit`.
         """
         first = not hasattr(self, "cluster_centers_")
-        points: FloatArray = validate_data(self, X, reset=first, dtype=np.float64, order="C")
+        points = checked_points(self, X, reset=first)
         if first:
             self._start(points, check_random_state(self.random_state))
         self._pass(points, np.arange(len(points)))
@@ -361,7 +351,7 @@ class LVQ(ClassifierMixin, BaseEstimator):
         self.n_iter_ = self.max_iter
         return self
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: npt.ArrayLike) -> Array:
         """Give each sample the class of its nearest codevector.
 
         Parameters
@@ -373,7 +363,7 @@ class LVQ(ClassifierMixin, BaseEstimator):
         ndarray, shape (n_samples,)
         """
         winners, _ = nearest(fitted_points(self, X), self.codevectors_)
-        labels: npt.NDArray[Any] = self.codevector_labels_[winners]
+        labels: Array = self.codevector_labels_[winners]
         return labels
 
     def _start(

@@ -20,30 +20,14 @@ squared distance is no longer a number is passed over, so what was finite remain
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import allocating, compiled, inlined
-from oda_rl.annealing.codebook import squared_distance
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.diagram import nearest_codevector, squared_distance
 
 _LEAST_PULL = 1e-6  # of the step size: a weaker pull on a codevector is left out
 _FARTHEST = 40.0  # in temperatures: exp(-40) is lost beside 1
 _SLOPE = 4.0  # of GLVQ's sigmoid
-
-
-@inlined
-def _winner(points: FloatArray, i: int, codevectors: FloatArray) -> tuple[int, float]:
-    # The nearest codevector of one point, the first of equals, and its squared distance.
-    winner = 0
-    smallest = np.inf
-    for k in range(codevectors.shape[0]):
-        distance = squared_distance(points, i, codevectors, k)
-        if distance < smallest:
-            smallest = distance
-            winner = k
-    return winner, smallest
 
 
 @inlined
@@ -77,7 +61,7 @@ def _assign(
 ) -> None:
     """Write the nearest codevector of each point and its squared distance, both of shape (n,)."""
     for i in range(points.shape[0]):
-        labels[i], distances[i] = _winner(points, i, codevectors)
+        labels[i], distances[i] = nearest_codevector(points, i, codevectors)
 
 
 @compiled
@@ -94,7 +78,7 @@ def compete(
     total = 0.0
     for t in range(order.shape[0]):
         i = order[t]
-        winner, smallest = _winner(points, i, codevectors)
+        winner, smallest = nearest_codevector(points, i, codevectors)
         total += smallest
         if smallest < np.inf:
             _move(codevectors, winner, points, i, 1.0 / (1.0 + 0.9 * counts[winner]))
@@ -129,7 +113,7 @@ def lvq1(
     n_shown = order.shape[0]
     for t in range(n_shown):
         i = order[t]
-        winner, smallest = _winner(points, i, codevectors)
+        winner, smallest = nearest_codevector(points, i, codevectors)
         if smallest < np.inf:
             step = rate * (1.0 - t / n_shown)
             if labels[winner] != targets[i]:

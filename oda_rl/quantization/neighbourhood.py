@@ -9,25 +9,20 @@ the less the farther they are from it there:
 with a rate ε and a width σ that the caller lets fall. A ``periodic`` grid has no border: its sides
 are glued together, and the map is a ring or a torus.
 
-``cells``, shape (K, 1 + d), holds in row k how many samples codevector k has won, and μ_k.
-
 References
 ----------
 T. Kohonen, "Self-organizing maps", Springer, 1995, section 3.2.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
-from oda_rl.annealing.cells import move
-from oda_rl.diagram import assign
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.diagram import Codevectors, assign, move
 from oda_rl.divergences import quadratic_gradient
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LEAST_PULL = 1e-9  # a weaker pull is left out
 
@@ -41,19 +36,26 @@ def _gaussian(steps: int, n: int, periodic: bool, width: float) -> float:
     return math.exp(-apart * apart / (2.0 * width * width))
 
 
+class Grid(NamedTuple):
+    """Where the codevectors stand."""
+
+    n_rows: int
+    n_columns: int
+    periodic: bool
+
+
 @compiled
-def write_pulls(
-    winner: int, n_rows: int, n_columns: int, periodic: bool, width: float, out: FloatArray
-) -> None:
+def write_pulls(winner: int, grid: Grid, width: float, out: FloatArray) -> None:
     """Write the pull on each codevector, 1 for the winner, to ``out``, shape (≥ K,).
 
     Examples
     --------
     >>> out = np.empty(4)
-    >>> write_pulls(1, 1, 4, False, 1.0, out)
+    >>> write_pulls(1, Grid(1, 4, False), 1.0, out)
     >>> out.round(2)
     array([0.61, 1.  , 0.61, 0.14])
     """
+    n_rows, n_columns, periodic = grid
     row, column = winner // n_columns, winner % n_columns
     for c in range(n_columns):
         out[c] = _gaussian(c - column, n_columns, periodic, width)
@@ -65,35 +67,24 @@ def write_pulls(
 
 @compiled
 def observe(
-    diagram: FloatArray,
-    cells: FloatArray,
-    metric: FloatArray,
-    n_rows: int,
-    n_columns: int,
-    periodic: bool,
-    point: FloatArray,
-    rate: float,
-    width: float,
-    pulls: FloatArray,
-    gradient: FloatArray,
+    codevectors: Codevectors, grid: Grid, point: FloatArray, rate: float, width: float
 ) -> None:
-    """Let one sample pull the codevectors of an affine diagram, which is kept in step with them.
-
-    ``pulls`` (K,) and ``gradient`` (d,) are scratch.
-    """
-    n_cells = n_rows * n_columns
-    winner = assign(diagram, n_cells, point)
-    cells[winner, 0] += 1.0
-    write_pulls(winner, n_rows, n_columns, periodic, width, pulls)
-    quadratic_gradient(metric, point, gradient)
+    """Let one sample pull the codevectors of a map; each counts the samples that it has won."""
+    n_cells = grid.n_rows * grid.n_columns
+    winner = assign(codevectors.diagram, n_cells, point)
+    codevectors.cells[winner, 0] += 1.0
+    pulls = codevectors.weights
+    write_pulls(winner, grid, width, pulls)
+    quadratic_gradient(codevectors.metric, point, codevectors.gradient)
     for k in range(n_cells):
         if pulls[k] >= _LEAST_PULL:
-            move(diagram, cells, k, point, gradient, rate * pulls[k])
+            move(codevectors, k, point, rate * pulls[k])
 
 
 @compiled
 def nearest_two(cells: FloatArray, points: FloatArray, i: int) -> tuple[int, int, float]:
     """Nearest codevector of a point, the first of equals, the next, and the squared distance."""
+    # One sum of squares where oda_rl.diagram.squared_distance has four: other bits.
     winner, second = 0, 0
     smallest, next_smallest = np.inf, np.inf
     for k in range(cells.shape[0]):
@@ -114,15 +105,14 @@ def learn(
     cells: FloatArray,
     points: FloatArray,
     order: IntArray,
-    n_rows: int,
-    n_columns: int,
-    periodic: bool,
+    grid: Grid,
     rates: FloatArray,
     widths: FloatArray,
     pulls: FloatArray,
 ) -> float:
     """Let points, shape (n, d), pull the codevectors in an order, shape (m,).
 
+    ``cells``, shape (K, 1 + d): row k holds how many samples codevector k has won, and μ_k.
     ``rates`` and ``widths``, shape (m,), are those of each presentation; ``pulls`` (K,) is scratch.
 
     Returns
@@ -138,7 +128,7 @@ def learn(
         if not smallest < np.inf:
             continue  # too far away for its distance to be a number
         cells[winner, 0] += 1.0
-        write_pulls(winner, n_rows, n_columns, periodic, widths[t], pulls)
+        write_pulls(winner, grid, widths[t], pulls)
         for k in range(cells.shape[0]):
             if pulls[k] >= _LEAST_PULL:
                 step = rates[t] * pulls[k]

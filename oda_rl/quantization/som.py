@@ -8,20 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
-from oda_rl.annealing.base import validated
+from oda_rl._types import FloatArray, IntArray
+from oda_rl._validation import RandomState, checked_points, fitted_points, validated
 from oda_rl.quantization import neighbourhood
-from oda_rl.quantization.estimators import (
-    RandomState,
-    VectorQuantizer,
-    checked_codevectors,
-    fitted_points,
-)
+from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
 from oda_rl.quantization.kernels import nearest
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
@@ -152,7 +144,7 @@ class SOM(VectorQuantizer):
         ValueError
             If ``shape`` is no chain or grid, or ``init`` does not fit it or the data.
         """
-        points: FloatArray = validate_data(self, X, dtype=np.float64, order="C")
+        points = checked_points(self, X, reset=True)
         rng = check_random_state(self.random_state)
         self._start(points, rng)
         duration = self.decay_samples or self.max_iter * len(points)
@@ -182,7 +174,7 @@ class SOM(VectorQuantizer):
             As for :meth:`fit`.
         """
         first = not hasattr(self, "_cells")
-        points: FloatArray = validate_data(self, X, reset=first, dtype=np.float64, order="C")
+        points = checked_points(self, X, reset=first)
         if first:
             self._start(points, check_random_state(self.random_state))
         duration = self.decay_samples or _STREAM_SAMPLES * len(self._cells)
@@ -256,9 +248,8 @@ class SOM(VectorQuantizer):
         rates = self.learning_rate * (self.final_learning_rate / self.learning_rate) ** share
         widths = first * (self.final_width / first) ** share
         pulls = np.empty(len(self._cells))
-        total = neighbourhood.learn(
-            self._cells, points, order, *self._grid, self.periodic, rates, widths, pulls
-        )
+        grid = neighbourhood.Grid(*self._grid, self.periodic)
+        total = neighbourhood.learn(self._cells, points, order, grid, rates, widths, pulls)
         self.history_.append((seen + len(points), total / len(points)))
         self.n_iter_ += 1
 

@@ -4,16 +4,14 @@ import copy
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl.annealing.annealer import LEVEL_SAMPLES, Annealer, Schedule
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.annealing.annealer import LEVEL_SAMPLES, Annealer
+from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import QUADRATIC, Divergence
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Routes, Samples, Statistics
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _FIRST_LOOK = 500  # samples that give the scale of a node, in fit
 _SMOOTHING = 1.0  # samples that the class shares of a node owe to its parent's

@@ -18,15 +18,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined
+from oda_rl._types import FloatArray, IntArray
+from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.base import chunks
 from oda_rl.divergences import Divergence
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @inlined
@@ -45,49 +42,6 @@ def _score(
     for j in range(fours, width):
         a += values[at + j] * (features[i, column + j] - values[centre + j])
     return (a + b) + (c + e)
-
-
-@compiled
-def route(
-    features: FloatArray,
-    columns: IntArray,
-    widths: IntArray,
-    first: IntArray,
-    sizes: IntArray,
-    starts: IntArray,
-    offsets: FloatArray,
-    values: FloatArray,
-    out: IntArray,
-) -> int:
-    """Write the leaf that each point, shape (n, D), comes to from the root, which is node 0.
-
-    Node v has ``sizes[v]`` children from ``first[v]`` on; the one with the least score offset + <g,
-    x - m> wins. ``offsets``, shape (N,), has the offset of each node; ``values``, from
-    ``starts[v]`` on, m and then g of each of v's children. At depth t features are the
-    ``widths[t]`` from ``columns[t]`` on.
-
-    Returns
-    -------
-    int
-        How many scores were computed.
-    """
-    n_scores = 0
-    for i in range(features.shape[0]):
-        node, depth = 0, 0
-        while sizes[node] > 0:
-            width, centre = widths[depth], starts[node]
-            winner, least = first[node], np.inf
-            for k in range(sizes[node]):
-                at = centre + (1 + k) * width
-                score = offsets[first[node] + k]
-                score += _score(features, i, columns[depth], width, values, centre, at)
-                if score < least:
-                    winner, least = first[node] + k, score
-            n_scores += sizes[node]
-            node = winner
-            depth += 1
-        out[i] = node
-    return n_scores
 
 
 @dataclass(frozen=True)
@@ -134,13 +88,18 @@ class Cells:
 
 
 class Routes(NamedTuple):
-    """The cells of a whole tree in flat arrays; see :func:`route`."""
+    """The cells of a whole tree in flat arrays, shape (N,) but for the last."""
 
     first: IntArray
+    """First child of each node; its others follow."""
     sizes: IntArray
+    """How many children it has."""
     starts: IntArray
+    """Where in ``values`` theirs begin."""
     offsets: FloatArray
+    """Offset of each node."""
     values: FloatArray
+    """m, and then g of each of a node's children."""
 
     @classmethod
     def of(cls, cells: Sequence[Cells | None]) -> Self:
@@ -161,8 +120,42 @@ class Routes(NamedTuple):
     ) -> tuple[IntArray, int]:
         """Node that each point comes to, shape (n,), and how many scores that took."""
         nodes = np.empty(len(features), dtype=np.int64)
-        n_scores = route(features, columns, widths, *self, nodes)
+        n_scores = route(features, columns, widths, self, nodes)
         return nodes, n_scores
+
+
+@compiled
+def route(
+    features: FloatArray, columns: IntArray, widths: IntArray, routes: Routes, out: IntArray
+) -> int:
+    """Write the leaf that each point, shape (n, D), comes to from the root, which is node 0.
+
+    The child with the least score offset + <g, x - m> wins. At depth t features are the
+    ``widths[t]`` from ``columns[t]`` on.
+
+    Returns
+    -------
+    int
+        How many scores were computed.
+    """
+    first, sizes = routes.first, routes.sizes
+    n_scores = 0
+    for i in range(features.shape[0]):
+        node, depth = 0, 0
+        while sizes[node] > 0:
+            width, centre = widths[depth], routes.starts[node]
+            winner, least = first[node], np.inf
+            for k in range(sizes[node]):
+                at = centre + (1 + k) * width
+                score = routes.offsets[first[node] + k]
+                score += _score(features, i, columns[depth], width, routes.values, centre, at)
+                if score < least:
+                    winner, least = first[node] + k, score
+            n_scores += sizes[node]
+            node = winner
+            depth += 1
+        out[i] = node
+    return n_scores
 
 
 @dataclass

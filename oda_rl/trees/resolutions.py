@@ -5,17 +5,15 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.divergences import Divergence
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Resolution = IntArray | Callable[[FloatArray], Any]
 
 
 def resolve_all(
-    resolutions: Sequence[Any] | None, n_features: int, names: npt.NDArray[Any] | None
+    resolutions: Sequence[Any] | None, n_features: int, names: Array | None
 ) -> list[Resolution]:
     """Check resolutions, and turn the names of features into indices.
 
@@ -50,7 +48,7 @@ def resolve_all(
     ]
 
 
-def _indices(entry: Any, i: int, n_features: int, names: npt.NDArray[Any] | None) -> IntArray:
+def _indices(entry: Any, i: int, n_features: int, names: Array | None) -> IntArray:
     if isinstance(entry, str) or not isinstance(entry, Iterable):
         raise TypeError(
             f"resolutions[{i}] must be a function or a sequence of features, got {entry!r}"
@@ -61,7 +59,7 @@ def _indices(entry: Any, i: int, n_features: int, names: npt.NDArray[Any] | None
     return np.array(indices)
 
 
-def _index(feature: Any, i: int, n_features: int, names: npt.NDArray[Any] | None) -> int:
+def _index(feature: Any, i: int, n_features: int, names: Array | None) -> int:
     if isinstance(feature, str):
         if names is None or feature not in names:
             known = "has no names" if names is None else f"has {', '.join(names)}"

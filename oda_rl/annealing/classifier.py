@@ -1,0 +1,363 @@
+"""Classes by online deterministic annealing: the codebook of each class anneals by itself.
+
+References
+----------
+[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
+clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
+"""
+
+import copy
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._validation import checked_weights, chunks, validated
+from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.fine_tuning import (
+    ALGORITHMS,
+    best_temperature,
+    class_log_densities,
+    fine_tune,
+)
+from oda_rl.annealing.sampling import Distribution
+from oda_rl.annealing.selection import Candidate, candidates, doubts, select
+from oda_rl.divergences import QUADRATIC, Divergence, resolve
+
+_STREAM_CLUSTERS = 40
+_PREDICTION_SAMPLES = 2000
+
+
+class ODAClassifier(ClassifierMixin, BaseODA):
+    """Classify by online deterministic annealing of a codebook for each class.
+
+    The codevectors of a class see the samples of that class only, at a temperature common to all:
+    classes whose shape needs more codevectors get more. ``fit`` draws every class as often as its
+    codevectors need, however rare it is, and puts the priors back in at prediction.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default=40
+        How many codevectors there may be over all classes (at least one each). ``"auto"``: this
+        number and the rate of fine-tuning are chosen by cross-validation within the training set,
+        from one annealing a fold.
+    divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
+        As for :class:`ODAClusterer`.
+    prediction : {"density", "nearest"}, default="density"
+        Whether the class with the largest summed class-conditional density wins, or the class of
+        the nearest codevector.
+    fine_tuning : {"rslvq", "glvq", "lvq1"} or None, default="rslvq"
+        What ``fit`` moves the codevectors with when annealing has ended; for the squared Euclidean
+        and the Mahalanobis divergence, with others it must be None.
+    rate : float, default=0.05
+        First step size of fine-tuning, falling to 0.
+    min_temperature : float in [0, 1), default=1e-3
+        As for :class:`ODAClusterer`, relative to the mean divergence from the class means.
+    target_error : float in [0, 1], default=0
+        Annealing ends when the nearest codevector is of another class for no more than this share
+        of the samples.
+    max_samples, cooling, samples_per_cluster, forgetting, random_state
+        As for :class:`ODAClusterer`.
+    init : array-like, shape (k, d), optional
+        Codevectors to start from, k a multiple of the number of classes: the first k/C are of the
+        first class, and so on.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (C,)
+        The labels that were seen, sorted.
+    codevectors_, cluster_centers_ : ndarray, shape (K, d)
+        The codevectors.
+    codevector_labels_ : ndarray, shape (K,)
+        The class of each.
+    weights_, temperature_, history_, n_samples_seen_, n_features_in_, feature_names_in_
+        As for :class:`ODAClusterer`; the levels of the history have an accuracy, and their labels
+        are indices in the order in which classes were first seen (sorted, for ``fit``).
+    class_prior_ : ndarray, shape (C,)
+        Share of each class in the data.
+    prediction_temperature_ : float
+        Temperature of the densities that ``predict_proba`` compares: the one with the lowest log
+        loss on the training data; for a stream, from the distortion of the current level.
+    best_params_ : dict
+        What ``n_clusters="auto"`` chose.
+
+    References
+    ----------
+    [ODA-TNNLS] algorithm 1 with the association of eq. 15, and a counter for each class.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from oda_rl import ODAClassifier
+    >>> X, y = make_moons(500, noise=0.1, random_state=0)
+    >>> model = ODAClassifier(n_clusters=12, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.98
+    True
+    >>> smaller = model.at_level(n_clusters=4)
+    >>> len(smaller.codevectors_) <= 4
+    True
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        **BaseODA._parameter_constraints,
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "target_error": [Interval(Real, 0, 1, closed="both")],
+        "prediction": [StrOptions({"density", "nearest"})],
+        "fine_tuning": [StrOptions(set(ALGORITHMS)), None],
+        "rate": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int | str = 40,
+        *,
+        divergence: str | Divergence = "squared_euclidean",
+        prediction: str = "density",
+        fine_tuning: str | None = "rslvq",
+        rate: float = 0.05,
+        min_temperature: float = 1e-3,
+        target_error: float = 0.0,
+        max_samples: int | None = None,
+        cooling: float = 0.8,
+        samples_per_cluster: int = 20,
+        forgetting: float = 0.0,
+        init: npt.ArrayLike | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.divergence = divergence
+        self.prediction = prediction
+        self.fine_tuning = fine_tuning
+        self.rate = rate
+        self.min_temperature = min_temperature
+        self.target_error = target_error
+        self.max_samples = max_samples
+        self.cooling = cooling
+        self.samples_per_cluster = samples_per_cluster
+        self.forgetting = forgetting
+        self.init = init
+        self.random_state = random_state
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Anneal a codebook for each class, then fine-tune.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Finite, in the domain of the divergence.
+        y : array-like, shape (n,)
+            Numbers or strings.
+        sample_weight : array-like, shape (n,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
+
+        Raises
+        ------
+        ValueError
+            If X and y are not that, or there is only one class.
+        """
+        points, labels = self._checked_pair(X, y, reset=True)
+        weights = checked_weights(sample_weight, points)
+        shown = weights > 0.0
+        points, labels, weights = points[shown], labels[shown], weights[shown]
+        self.classes_, classes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"This solver needs samples of at least 2 classes in the data, but the data "
+                f"contains only one class: {self.classes_[0]!r}"
+            )
+        self._seen = self.classes_.tolist()
+        self._check_fine_tuning()
+        n_clusters, rate = self.n_clusters, self.rate
+        if n_clusters == "auto":
+            n_clusters, rate = self._select(points, classes, weights)
+            self.best_params_ = {"n_clusters": n_clusters, "rate": rate}
+        data = self._anneal(points, classes, weights)
+        self._conclude(data, int(n_clusters), rate)
+        self._publish()
+        return self
+
+    @validated
+    def partial_fit(
+        self,
+        X: npt.ArrayLike,  # noqa: N803
+        y: npt.ArrayLike,
+        classes: npt.ArrayLike | None = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Learn from one sample or many, each once, in their order; new classes are welcome.
+
+        Sample by sample or in blocks is the same. Nothing is fine-tuned, and ``n_clusters="auto"``
+        counts as 40.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Finite, in the domain of the divergence.
+        y : array-like, shape (n,)
+            Numbers or strings.
+        classes : ignored
+            Classes are known when they are seen.
+        sample_weight : array-like, shape (n,), optional
+            At least 0: how many times as long each sample's step is.
+        """
+        first = not hasattr(self, "_annealer")
+        points, labels = self._checked_pair(X, y, reset=first)
+        weights = checked_weights(sample_weight, points)
+        if first:
+            self._seen = []
+        shown = weights > 0.0
+        known = {label: index for index, label in enumerate(self._seen)}
+        indices = [known.setdefault(label, len(known)) for label in labels[shown].tolist()]
+        self._seen = list(known)
+        self._stream(points[shown], np.array(indices), weights[shown], labelled=True)
+        current = self._annealer
+        distortion = current.distortion() or current.scale or 1.0
+        self.prediction_temperature_ = 2.0 * distortion / points.shape[1]
+        self._publish(self._max_codevectors(1))
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> Array:  # noqa: N803
+        """Most probable class of each point.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+        """
+        best = self._log_scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+        """Probability of each class, in the order of ``classes_``.
+
+        From summed class-conditional densities Σ_k w_k exp(−d(x, μ_k)/T) at the prediction
+        temperature; with ``prediction="nearest"`` from the nearest codevector of each class alone.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            Rows sum to 1.
+        """
+        scores = self._log_scores(X)
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+    def _log_scores(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+        """Unnormalised log-probabilities, shape (n, C)."""
+        points, own = self._embedded(X), self._own()
+        scores = [self._block_scores(points[rows], own) for rows in chunks(len(points))]
+        return np.concatenate(scores)[:, np.argsort(np.array(self._seen))]
+
+    def _block_scores(self, points: FloatArray, own: FloatArray) -> FloatArray:
+        divergences = self._annealer.divergence.between(points, own)
+        temperature, labels = self.prediction_temperature_, self._codebook.labels
+        if self.prediction == "density":
+            return class_log_densities(divergences, self.weights_, labels, temperature)
+        starts = np.flatnonzero(np.diff(labels, prepend=-1))
+        return np.asarray(-np.minimum.reduceat(divergences, starts, axis=1) / temperature)
+
+    def _checked_pair(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        *,
+        reset: bool,
+    ) -> tuple[FloatArray, Array]:
+        points, labels = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C")
+        check_classification_targets(labels)
+        labels = np.asarray(column_or_1d(labels, warn=True))
+        self._labels_are_objects = labels.dtype == object
+        return points, labels
+
+    def _check_fine_tuning(self) -> None:
+        kernel = resolve(self.divergence).kernel
+        if self.fine_tuning is not None and kernel != QUADRATIC:
+            raise ValueError(
+                f"fine_tuning={self.fine_tuning!r} takes the squared Euclidean or the Mahalanobis "
+                f"divergence, got divergence={self.divergence!r}: set fine_tuning=None"
+            )
+
+    def _target_error(self) -> float:
+        return float(self.target_error) if self.target_error > 0.0 else -1.0
+
+    def _max_codevectors(self, n_classes: int) -> int:
+        if self.n_clusters != "auto":
+            return max(int(self.n_clusters), n_classes)
+        return self._largest if hasattr(self, "_largest") else _STREAM_CLUSTERS
+
+    def _publish(self, limit: int | None = None) -> None:
+        super()._publish(limit)
+        weights = self._annealer.class_weights
+        self._seen = self._seen[: len(weights)]  # an earlier level may know fewer classes
+        seen = np.array(self._seen, dtype=object if self._labels_are_objects else None)
+        self.codevector_labels_ = seen[self._codebook.labels]
+        self.classes_, order = np.unique(seen, return_index=True)
+        self.class_prior_ = (weights / weights.sum())[order]
+
+    def _step_back(self) -> None:
+        distortion = self.history_[-1].distortion or 1.0
+        self.prediction_temperature_ = 2.0 * distortion / self.n_features_in_
+
+    def _select(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
+        """Choose the number of codevectors and the rate by validation within the training set."""
+        distinct = Distribution(points, classes, weights, np.random.default_rng(0))
+        points, classes, weights = distinct.points, distinct.classes, distinct.weights
+        fine_tuned = self.fine_tuning is not None
+        options = candidates(len(self.classes_), len(points), fine_tuned, self.rate)
+        self._largest = options[-1].n_clusters
+
+        def losses(train: IntArray, test: IntArray) -> FloatArray:
+            model = copy.copy(self)
+            data = model._anneal(points[train], classes[train], weights[train])
+            grown = model._annealer
+            found = []
+            for option in options:
+                model._annealer = copy.deepcopy(grown)
+                model._conclude(data, *option)
+                model.weights_ = model._codebook.weights
+                scores = model._log_scores(points[test])
+                found.append(float(doubts(scores, classes[test]) @ weights[test]))
+            return np.array(found)
+
+        rng = np.random.default_rng(len(points))
+        return select(options, losses, classes, rng)
+
+    def _conclude(self, data: Distribution, n_clusters: int, rate: float) -> None:
+        """Merge down to what is wanted, choose the prediction temperature, fine-tune."""
+        current = self._annealer
+        current.reduce_to(n_clusters)
+        rows = data.spread(_PREDICTION_SAMPLES)
+        points, classes = data.points[rows], data.classes[rows]
+
+        for final in (self.fine_tuning is None, True):
+            self._codebook = current.view(None)
+            weights, labels = self._codebook.weights, self._codebook.labels
+            self.prediction_temperature_ = temperature = best_temperature(
+                current.divergence.between(points, self._own()),
+                weights,
+                labels,
+                classes,
+                points.shape[1],
+            )
+            if final:
+                break
+            moved = fine_tune(
+                str(self.fine_tuning), self._own(), weights, labels, temperature, rate, data
+            )
+            current.replace(moved, current.masses)

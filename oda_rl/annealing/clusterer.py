@@ -1,0 +1,269 @@
+"""Clusters by online deterministic annealing.
+
+One codevector becomes two, four, ... as the temperature falls, where the data ask for it: the
+number of codevectors is the result of the annealing, and every stage of it stays available
+(``history_``, ``at_level``).
+
+References
+----------
+[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
+clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
+"""
+
+import warnings
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
+
+from oda_rl._types import FloatArray, IntArray
+from oda_rl._validation import checked_points, checked_weights, validated
+from oda_rl.annealing.base import FAST, SLOW, BaseODA, Pace
+from oda_rl.annealing.refinement import refine
+from oda_rl.annealing.sampling import Distribution
+from oda_rl.divergences import QUADRATIC, Divergence, resolve
+
+
+class ODAClusterer(ClusterMixin, BaseODA):
+    """Cluster by online deterministic annealing.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        How many clusters to find. The codebook grows to twice as many, which are then merged, the
+        cheapest pair first. Fewer come out if another criterion ends the annealing before, or if
+        there are fewer distinct points.
+    divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
+        How far a point is from a codevector; :mod:`oda_rl.divergences` has these, the Mahalanobis
+        divergence, and ``BregmanDivergence`` for one of your own.
+    min_temperature : float in [0, 1), default=0
+        Annealing ends at this temperature, relative to the mean divergence of the data from their
+        mean.
+    target_distortion : float, default=0
+        Annealing ends when the mean divergence from the nearest codevector is at most this.
+    max_samples : int, optional
+        Annealing ends when it has seen so many samples, each time a sample is drawn counted.
+    cooling : float in (0, 1), optional
+        Factor of the temperature from one level to the next: 0.8 by default, and 0.6 where ``fit``
+        refines, which makes good for it.
+    samples_per_cluster : int, optional
+        Samples that a level has for each codevector: 20 by default, and 5 where ``fit`` refines.
+    forgetting : float in [0, 1], default=0
+        A codevector goes at least this share of the way to each sample of its own: with more than 0
+        a cluster that moves is followed. 0 averages over all that was seen at a temperature.
+    refine : bool, default=True
+        Whether ``fit`` ends with exchanges of single points between clusters until none lowers the
+        distortion (squared Euclidean and Mahalanobis divergences only).
+    init : array-like, shape (k, d), optional
+        Codevectors to start from, instead of the mean.
+    random_state : int, RandomState instance or None
+        Order of the samples, and the shifts of splits.
+
+    Attributes
+    ----------
+    codevectors_, cluster_centers_ : ndarray, shape (K, d)
+        The codevectors.
+    codevector_labels_ : ndarray, shape (K,)
+        The cluster of each: 0 to K - 1.
+    weights_ : ndarray, shape (K,)
+        Share of the data that each stands for; they sum to 1.
+    labels_ : ndarray, shape (n,)
+        Cluster of each point of the last ``fit``.
+    inertia_ : float
+        Weighted sum of divergences of the points of the last ``fit`` from their codevectors.
+    temperature_ : float
+        Temperature that has been reached.
+    history_ : list of Level
+        For each temperature level: temperature, number of codevectors, distortion, samples seen,
+        codevectors, weights and lineage; see :class:`oda_rl.annealing.levels.Level`.
+    n_samples_seen_ : int
+        Samples learned from, each time one is drawn counted.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray, shape (d,)
+        Names of the features, where X had names.
+
+    References
+    ----------
+    [ODA-TNNLS] algorithm 1, with one class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oda_rl import ODAClusterer
+    >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> model = ODAClusterer(n_clusters=2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.round(6).tolist())
+    [[1.0, 2.0], [10.0, 2.0]]
+    >>> bool(model.predict([[0, 0]])[0] == model.labels_[0])
+    True
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        **BaseODA._parameter_constraints,
+        "target_distortion": [Interval(Real, 0, None, closed="left")],
+        "refine": ["boolean"],
+        "cooling": [*BaseODA._parameter_constraints["cooling"], None],
+        "samples_per_cluster": [*BaseODA._parameter_constraints["samples_per_cluster"], None],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        divergence: str | Divergence = "squared_euclidean",
+        min_temperature: float = 0.0,
+        target_distortion: float = 0.0,
+        max_samples: int | None = None,
+        cooling: float | None = None,
+        samples_per_cluster: int | None = None,
+        forgetting: float = 0.0,
+        refine: bool = True,
+        init: npt.ArrayLike | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.divergence = divergence
+        self.min_temperature = min_temperature
+        self.target_distortion = target_distortion
+        self.max_samples = max_samples
+        self.cooling = cooling
+        self.samples_per_cluster = samples_per_cluster
+        self.forgetting = forgetting
+        self.refine = refine
+        self.init = init
+        self.random_state = random_state
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Anneal on samples drawn from X until there are ``n_clusters``.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Finite, in the domain of the divergence.
+        y : ignored
+        sample_weight : array-like, shape (n,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
+
+        Raises
+        ------
+        ValueError
+            If X is not that, or has fewer than ``n_clusters`` rows.
+        """
+        points = checked_points(self, X, reset=True)
+        if len(points) < self.n_clusters:
+            raise ValueError(f"n_samples={len(points)} should be >= n_clusters={self.n_clusters}.")
+        weights = checked_weights(sample_weight, points)
+        refines = self._refines()
+        data = self._anneal(points, np.zeros(len(points), dtype=np.int64), weights, refined=refines)
+        if refines:
+            self._refine(data)
+        self._publish()
+        embedded = self._annealer.divergence.embed(points)
+        self.labels_ = self._nearest(embedded, self._own())
+        own = self._annealer.divergence.rowwise(embedded, self._own()[self.labels_])
+        self.inertia_ = float(own @ weights)
+        distinct = len(data.points)
+        if distinct < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({len(self.codevectors_)}) found smaller than "
+                f"n_clusters ({self.n_clusters}): X has {distinct} distinct points.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    @validated
+    def partial_fit(
+        self,
+        X: npt.ArrayLike,  # noqa: N803
+        y: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Learn from one sample or many, each once, in their order.
+
+        Sample by sample or in blocks is the same. The first 100 samples give the scale.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Finite, in the domain of the divergence.
+        y : ignored
+        sample_weight : array-like, shape (n,), optional
+            At least 0: how many times as long each sample's step is.
+        """
+        points = checked_points(self, X, reset=not hasattr(self, "_annealer"))
+        weights = checked_weights(sample_weight, points)
+        self._stream(points, np.zeros(len(points), dtype=np.int64), weights, labelled=False)
+        self._publish(self._max_codevectors(1))
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803
+        """Nearest codevector of each point.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            From 0 to K - 1.
+        """
+        points = self._embedded(X)
+        return self._nearest(points, self._own())
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+        """Gibbs association of points with codevectors at the temperature that was reached.
+
+        Returns
+        -------
+        ndarray, shape (n, K)
+            Rows sum to 1. [ODA-TNNLS] eq. 9.
+        """
+        scores = self.transform(X)
+        scores -= scores.min(axis=1, keepdims=True)
+        temperature = self.temperature_
+        shares = (scores == 0.0) * 1.0 if temperature == 0.0 else np.exp(-scores / temperature)
+        shares *= self.weights_
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
+        """Opposite of the mean divergence from the nearest codevector."""
+        points = self._embedded(X)
+        weights = checked_weights(sample_weight, points)
+        own = self._own()
+        nearest = self._nearest(points, own)
+        distances = self._annealer.divergence.rowwise(points, own[nearest])
+        return -float(np.average(distances, weights=weights))
+
+    def _target_distortion(self) -> float:
+        return float(self.target_distortion)
+
+    def _refines(self) -> bool:
+        return self.refine and resolve(self.divergence).kernel == QUADRATIC
+
+    def _pace(self, refined: bool) -> Pace:
+        pace = FAST if refined else SLOW
+        return Pace(
+            pace.cooling if self.cooling is None else float(self.cooling),
+            pace.samples if self.samples_per_cluster is None else int(self.samples_per_cluster),
+        )
+
+    def _publish(self, limit: int | None = None) -> None:
+        super()._publish(limit)
+        self.codevector_labels_ = np.arange(len(self.codevectors_))
+
+    def _refine(self, data: Distribution) -> None:
+        current = self._annealer
+        rng = np.random.default_rng(len(data.points))
+        codevectors = refine(data.points, data.weights, current.codevectors, rng)
+        nearest = self._nearest(data.points, codevectors)
+        masses = np.bincount(nearest, data.weights, minlength=len(codevectors))
+        current.replace(codevectors, masses / masses.sum())

@@ -1,0 +1,77 @@
+"""Temperature levels: when the annealing cools and ends, and what each level leaves behind."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oda_rl._types import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When the annealing cools and when it ends."""
+
+    max_codevectors: int
+    """As many as there may be, over all classes."""
+    min_temperature: float
+    """Relative to the mean divergence of the data from their class means."""
+    cooling: float
+    """Factor of the temperature from one level to the next."""
+    samples_per_codevector: float
+    """Samples of a level for each codevector."""
+    max_samples: float
+    """Annealing ends when this many have been seen."""
+    target_distortion: float
+    """Annealing ends when a level's mean divergence is at most this."""
+    target_error: float
+    """Annealing ends when a level's accuracy is at least one minus this."""
+    ends_full: bool
+    """Whether annealing ends when the codebook is full, and is not cooled on."""
+    forgetting: float
+    """Least share of the way to a sample of its own that a codevector goes."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """The codebook as it was when a temperature level ended."""
+
+    temperature: float
+    """Temperature of the level, in units of the divergence."""
+    distortion: float
+    """Mean divergence of the level's samples from the nearest codevector of their class, each
+    measured before the sample was learned from."""
+    n_samples_seen: int
+    """Samples learned from until then."""
+    codevectors: FloatArray
+    """Shape (K, d), in the units of the data."""
+    averages: FloatArray
+    """Shape (K, q): averages of what came along with the features."""
+    weights: FloatArray
+    """Shape (K,): the share of the data that each stands for."""
+    labels: IntArray
+    """Shape (K,): the class of each, as an index."""
+    lineage: FloatArray | None
+    """Shape (K, K of the level before): by which shares each comes from the ones before; None for
+    the first level."""
+    accuracy: float | None = None
+    """Share of recent samples whose nearest codevector is of their class; None with one class."""
+
+    @property
+    def n_clusters(self) -> int:
+        """Number K of codevectors."""
+        return len(self.codevectors)
+
+    @property
+    def step(self) -> int:
+        """The samples seen, by the name that the figures know."""
+        return self.n_samples_seen
+
+
+class Codebook(NamedTuple):
+    """What predictions are made with; codevectors in the divergence's own coordinates."""
+
+    codevectors: FloatArray
+    """Shape (K, d + q)."""
+    weights: FloatArray
+    """Shape (K,): the share of the data that each stands for."""
+    labels: IntArray
+    """Shape (K,): the class of each, as an index, rising."""

@@ -1,0 +1,96 @@
+"""Codevectors merged to a wanted number, the cheapest pair first.
+
+References
+----------
+J. H. Ward, "Hierarchical grouping to optimize an objective function", Journal of the American
+Statistical Association 58, 1963.
+"""
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from oda_rl._types import FloatArray, IntArray
+
+
+def _merge(
+    masses: FloatArray,
+    n_merges: int,
+    costs: FloatArray,
+    least: FloatArray,
+    partners: IntArray,
+    owners: IntArray,
+) -> None:
+    """Merge the cheapest pair ``n_merges`` times; changes ``masses`` and all arrays after it.
+
+    ``costs``, shape (m, m): rise of the error if two merge; inf across groups. The cost of merging
+    with a merged pair follows from the costs before it (Lance and Williams, "A general theory of
+    classificatory sorting strategies", Computer Journal 9, 1967) and is not less than the smaller
+    one. So ``least`` stays a lower bound of each row, and is made exact where it is the smallest.
+    ``owners[i]``: the cell that i is part of.
+    """
+    left = n_merges
+    while left > 0:
+        i = least.argmin()
+        j, cost = partners[i], least[i]
+        if cost == np.inf:
+            return
+        if costs[i, j] == cost:
+            left -= 1
+            costs[i, j] = costs[j, i] = np.inf
+            others = np.flatnonzero(costs[i] < np.inf)
+            own = masses[others]
+            rises = (masses[i] + own) * costs[i, others]
+            rises += (masses[j] + own) * costs[j, others] - own * cost
+            rises = np.maximum(rises, 0.0) / (masses[i] + masses[j] + own)
+            costs[i, others] = costs[others, i] = rises
+            least[others] = np.minimum(least[others], rises)
+            costs[j] = costs[:, j] = np.inf
+            owners[owners == j] = i
+            masses[i] += masses[j]
+            least[j] = np.inf
+        nearest = costs[i].argmin()
+        if costs[i, nearest] < costs[i, partners[i]]:
+            partners[i] = nearest
+        least[i] = costs[i, partners[i]]
+
+
+def ward_merge(
+    codevectors: FloatArray, masses: FloatArray, groups: IntArray, n_clusters: int
+) -> FloatArray:
+    """Merge codevectors of the same group, the cheapest pair first, until ``n_clusters`` are left.
+
+    Merging i and j raises the squared error by m_i m_j / (m_i + m_j) |μ_i − μ_j|² (Ward 1963).
+
+    Parameters
+    ----------
+    codevectors : ndarray, shape (m, d)
+        Finite.
+    masses : ndarray, shape (m,)
+        Of their cells, in (0, inf).
+    groups : ndarray of int64, shape (m,)
+        Only codevectors of the same group merge.
+    n_clusters : int
+        At least 1. More remain if there are more groups.
+
+    Returns
+    -------
+    lineage : ndarray, shape (max(n_clusters, number of groups), m), or (m, m) if m is less
+        Row k holds the masses of the cells that make up the new cell k, and 0 elsewhere: the new
+        codevectors are ``lineage @ codevectors / lineage.sum(axis=1, keepdims=True)``. New cells
+        are in the order of their first old one.
+
+    Examples
+    --------
+    >>> codevectors = np.array([[0.0], [5.0], [1.0]])
+    >>> ward_merge(codevectors, np.array([2.0, 1.0, 3.0]), np.zeros(3, np.int64), 2)
+    array([[2., 0., 3.],
+           [0., 1., 0.]])
+    """
+    m = len(masses)
+    costs = cdist(codevectors, codevectors, "sqeuclidean")
+    costs *= 1.0 / (1.0 / masses[:, None] + 1.0 / masses)
+    costs[groups[:, None] != groups] = np.inf
+    np.fill_diagonal(costs, np.inf)
+    least, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
+    _merge(masses.copy(), m - n_clusters, costs, least, partners, owners)
+    return np.where(owners == np.unique(owners)[:, None], masses, 0.0)

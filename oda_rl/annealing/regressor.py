@@ -1,0 +1,193 @@
+"""Regression by online deterministic annealing: a model of the target in each cell.
+
+References
+----------
+[ODA-RL] C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
+deterministic annealing".
+"""
+
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
+
+from oda_rl._types import FloatArray
+from oda_rl._validation import checked_points, checked_weights, validated
+from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.local_models import LocalModels, fit_local_models
+from oda_rl.divergences import Divergence
+
+_RECENT = 5000  # samples of a stream that local models are fitted to
+
+
+class ODARegressor(RegressorMixin, BaseODA):
+    """Regress by a model of its own in each cell of an annealed codebook.
+
+    Parameters
+    ----------
+    n_clusters : int, default=40
+        How many cells there may be.
+    local_model : {"linear", "constant"}, default="linear"
+        What is fitted in a cell. Linear models of cells with few points lean on the slopes that all
+        cells have in common.
+    divergence, min_temperature, target_distortion, max_samples, cooling, samples_per_cluster
+        As for :class:`ODAClusterer`; ``min_temperature`` is 1e-3 by default.
+    forgetting, init, random_state
+        As for :class:`ODAClusterer`.
+
+    Attributes
+    ----------
+    codevectors_, cluster_centers_ : ndarray, shape (K, d)
+        The codevectors.
+    codevector_labels_ : ndarray, shape (K,)
+        Mean of the target in each cell.
+    slopes_ : ndarray, shape (K, d)
+        Change of the prediction for each feature in each cell; zeros for constants.
+    weights_, temperature_, history_, n_samples_seen_, n_features_in_, feature_names_in_
+        As for :class:`ODAClusterer`.
+
+    References
+    ----------
+    [ODA-RL], section on regression: piecewise constant models over the cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oda_rl import ODARegressor
+    >>> X = np.linspace(0.0, 6.0, 300)[:, None]
+    >>> model = ODARegressor(n_clusters=12, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> model.score(X, np.sin(X[:, 0])) > 0.99
+    True
+    """
+
+    _parameter_constraints = {  # noqa: RUF012
+        **BaseODA._parameter_constraints,
+        "local_model": [StrOptions({"constant", "linear"})],
+        "target_distortion": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        n_clusters: int = 40,
+        *,
+        local_model: str = "linear",
+        divergence: str | Divergence = "squared_euclidean",
+        min_temperature: float = 1e-3,
+        target_distortion: float = 0.0,
+        max_samples: int | None = None,
+        cooling: float = 0.8,
+        samples_per_cluster: int = 20,
+        forgetting: float = 0.0,
+        init: npt.ArrayLike | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.local_model = local_model
+        self.divergence = divergence
+        self.min_temperature = min_temperature
+        self.target_distortion = target_distortion
+        self.max_samples = max_samples
+        self.cooling = cooling
+        self.samples_per_cluster = samples_per_cluster
+        self.forgetting = forgetting
+        self.init = init
+        self.random_state = random_state
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Anneal a codebook on X, and fit the model of each cell.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Finite, in the domain of the divergence.
+        y : array-like, shape (n,)
+            Finite.
+        sample_weight : array-like, shape (n,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
+        """
+        pairs = self._checked_pairs(X, y, reset=True)
+        weights = checked_weights(sample_weight, pairs)
+        self._anneal(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
+        self._recent = pairs, weights
+        self._publish()
+        self._recent = pairs[-_RECENT:], weights[-_RECENT:]
+        return self
+
+    @validated
+    def partial_fit(
+        self,
+        X: npt.ArrayLike,  # noqa: N803
+        y: npt.ArrayLike,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Learn from one sample or many, each once, in their order.
+
+        The local models are fitted to the last 5000 samples.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Finite, in the domain of the divergence.
+        y : array-like, shape (n,)
+            Finite.
+        sample_weight : array-like, shape (n,), optional
+            At least 0: how many times as long each sample's step is.
+        """
+        first = not hasattr(self, "_annealer")
+        pairs = self._checked_pairs(X, y, reset=first)
+        weights = checked_weights(sample_weight, pairs)
+        recent = (pairs[:0], weights[:0]) if first else self._recent
+        self._stream(pairs, np.zeros(len(pairs), dtype=np.int64), weights, labelled=False)
+        self._recent = (
+            np.concatenate([recent[0], pairs])[-_RECENT:],
+            np.concatenate([recent[1], weights])[-_RECENT:],
+        )
+        self._publish(self._max_codevectors(1))
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+        """Prediction of the model of each point's cell.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+        """
+        cells = self._nearest(self._embedded(X), self._own())
+        models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
+        return models.predict(checked_points(self, X, reset=False), cells)
+
+    def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:  # noqa: N803
+        """Return points and targets as one array, shape (n, d + 1)."""
+        points, targets = validate_data(
+            self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True
+        )
+        return np.column_stack([points, np.asarray(targets, dtype=np.float64)])
+
+    def _target_distortion(self) -> float:
+        return float(self.target_distortion)
+
+    def _publish(self, limit: int | None = None) -> None:
+        super()._publish(limit)
+        pairs, weights = self._recent
+        d = self.n_features_in_
+        points = pairs[:, :d]
+        cells = self._nearest(self._annealer.divergence.embed(points), self._own())
+        models = fit_local_models(
+            points,
+            pairs[:, d],
+            weights,
+            cells,
+            self._codebook.codevectors[:, d],
+            linear=self.local_model == "linear",
+        )
+        self.codevector_labels_, self.slopes_, self._centres = models

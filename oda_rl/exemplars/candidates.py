@@ -1,0 +1,237 @@
+"""Exemplars among given candidates: convex clustering, kernel vector quantisation."""
+# ruff: noqa: N803  (scikit-learn calls the data X, and the papers the penalty C)
+
+import math
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from oda_rl._types import FloatArray
+from oda_rl._validation import checked_points, chunks, validated
+from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, rule_of_thumb
+from oda_rl.exemplars.column_generation import Problem, select
+from oda_rl.exemplars.pricing import KERNELS, squared_distances
+
+_SHOWN = 5  # samples that a message names
+
+
+class ConvexClustering(ExemplarMixture):
+    """Convex clustering: a mixture whose exemplars are samples, the most likely one.
+
+    Maximises mean_i log Σ_j q_j k((x_i - x_j)/h) over q on the simplex: convex, and sparse at the
+    optimum. :class:`INFEX` is never worse.
+
+    Parameters
+    ----------
+    bandwidth : float or {"scott", "silverman"}, default="scott"
+        h > 0, or by :func:`rule_of_thumb`. Lashkari and Golland's β is 1/(2 h²) with d the squared
+        distance.
+    kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
+        See :class:`INFEX`.
+    candidates : array-like, shape (n, n_features), or None, default=None
+        Exemplars to choose from; None: the samples.
+    tol : float, default=1e-8
+        Duality gap at which to stop, positive.
+
+    Attributes
+    ----------
+    exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
+        Candidates of positive weight.
+    weights_ : ndarray, shape (n_exemplars,)
+        Positive and of sum 1.
+    bandwidth_ : float
+        h.
+    objective_value_ : float
+        Mean log-likelihood, with kernels of height 1.
+    duality_gap_ : float
+        By how much other weights of the candidates could be better at most.
+    certificate_ : str
+        "exact": all candidates are priced.
+    labels_ : ndarray, shape (n_samples,)
+        Exemplar of the highest weighted response to each sample.
+    n_features_in_ : int
+        Number of features.
+
+    References
+    ----------
+    D. Lashkari, P. Golland, "Convex clustering with exemplar-based models", Advances in Neural
+    Information Processing Systems 20, 2007.
+
+    Examples
+    --------
+    >>> X = [[0.0], [0.3], [0.5], [5.0], [5.3]]
+    >>> ConvexClustering(bandwidth=1.0).fit(X).exemplars_
+    array([[0.3],
+           [5. ],
+           [5.3]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "bandwidth": [
+            Interval(Real, 0, None, closed="neither"),
+            StrOptions({"scott", "silverman"}),
+        ],
+        "kernel": [StrOptions(set(KERNELS))],
+        "candidates": ["array-like", None],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        bandwidth: float | str = "scott",
+        *,
+        kernel: str = "gaussian",
+        candidates: npt.ArrayLike | None = None,
+        tol: float = 1e-8,
+    ) -> None:
+        self.bandwidth = bandwidth
+        self.kernel = kernel
+        self.candidates = candidates
+        self.tol = tol
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Weight the candidates.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If ``candidates`` do not fit the data, or a sample has no response to any of them.
+        NotConvergedError
+            If the weights do not converge.
+        """
+        points = checked_points(self, X, reset=True)
+        given = self.bandwidth
+        bandwidth = rule_of_thumb(points, given) if isinstance(given, str) else float(given)
+        problem = Problem("log_likelihood", KERNELS[self.kernel])
+        _fit_candidates(self, points, self.candidates, bandwidth, problem, float(self.tol))
+        return self
+
+
+class KernelVectorQuantization(ExemplarMixture):
+    """Kernel vector quantization: few samples such that none is farther away than allowed.
+
+    Maximises the least number of weighted balls that cover a sample; the balls of positive weight
+    cover all samples, and few suffice at a corner of the optimal face.
+
+    Parameters
+    ----------
+    max_distortion : float, default=1.0
+        Radius of the balls, > 0.
+    candidates : array-like, shape (n, n_features), or None, default=None
+        Codevectors to choose from; None: the samples.
+
+    Attributes
+    ----------
+    exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
+        Candidates of positive weight.
+    weights_ : ndarray, shape (n_exemplars,)
+        Positive and of sum 1.
+    objective_value_ : float
+        The margin ρ: each sample is covered by balls of so much weight, at least.
+    bandwidth_, duality_gap_, certificate_, labels_, n_features_in_
+        As for :class:`ConvexClustering`.
+
+    References
+    ----------
+    M. Tipping, B. Schölkopf, "A kernel approach for vector quantization with guaranteed distortion
+    bounds", AISTATS, 2001, in the form of equation 1 of Nowozin and Bakir (see :class:`INFEX`).
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [2.0], [7.0]]
+    >>> KernelVectorQuantization(max_distortion=1.0).fit(X).exemplars_
+    array([[1.],
+           [7.]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "max_distortion": [Interval(Real, 0, None, closed="neither")],
+        "candidates": ["array-like", None],
+    }
+
+    def __init__(
+        self, max_distortion: float = 1.0, *, candidates: npt.ArrayLike | None = None
+    ) -> None:
+        self.max_distortion = max_distortion
+        self.candidates = candidates
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Choose codevectors.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If ``candidates`` do not fit the data, or a sample is too far from all of them.
+        """
+        points = checked_points(self, X, reset=True)
+        problem = Problem("margin", KERNELS["disc"])
+        _fit_candidates(self, points, self.candidates, float(self.max_distortion), problem, 1e-8)
+        return self
+
+
+def _fit_candidates(
+    model: ExemplarMixture,
+    points: FloatArray,
+    given: npt.ArrayLike | None,
+    bandwidth: float,
+    problem: Problem,
+    tolerance: float,
+) -> None:
+    """Weight candidates, which are the samples if none are given."""
+    candidates = checked_exemplars(given, points.shape[1], "candidates")
+    if candidates is None:
+        candidates = np.unique(points, axis=0)
+    _check_covered(points, candidates, bandwidth, problem)
+    scaled = points / bandwidth
+    model._learn(
+        points, bandwidth, lambda: select(scaled, candidates / bandwidth, problem, tolerance)
+    )
+
+
+def _check_covered(
+    points: FloatArray, candidates: FloatArray, bandwidth: float, problem: Problem
+) -> None:
+    """Raise a ValueError that says which samples no candidate responds to, and what would do."""
+    origin = candidates.mean(axis=0)
+    squares = np.concatenate(
+        [
+            squared_distances(points[rows] - origin, candidates - origin).min(axis=1)
+            for rows in chunks(len(points))
+        ]
+    )
+    covered = problem.kernel.response(squares / bandwidth**2) > 0.0
+    if covered.all():
+        return
+    alone = np.flatnonzero(~covered)
+    shown = ", ".join(map(str, alone[:_SHOWN])) + (", ..." if len(alone) > _SHOWN else "")
+    farthest = math.sqrt(float(squares.max()))
+    least = "above " if problem.kernel.name == "epanechnikov" else "of at least "
+    if problem.kernel.name == "gaussian":  # where responses underflow
+        least, farthest = "of at least ", farthest / 38.0
+    raise ValueError(
+        f"{len(alone)} of {len(points)} samples (rows {shown}) have no candidate within reach of "
+        f"bandwidth={bandwidth:g}: a bandwidth {least}{farthest:.6g} reaches all"
+    )

@@ -1,0 +1,257 @@
+"""Density estimation by exemplars that may lie anywhere, with a certificate of optimality."""
+# ruff: noqa: N803  (scikit-learn calls the data X, and the papers the penalty C)
+
+import math
+import warnings
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from oda_rl._types import BoolArray, FloatArray
+from oda_rl._validation import RandomState, checked_points, validated
+from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, rule_of_thumb
+from oda_rl.exemplars.budget import TooFewExemplarsError, generate_within
+from oda_rl.exemplars.column_generation import Exemplars, Problem, generate
+from oda_rl.exemplars.pricing import KERNELS
+from oda_rl.exemplars.weights import OBJECTIVES, NotConvergedError
+
+_FOLDS = 3
+_COMPARED = 7  # bandwidths
+_CV_TOLERANCE = 1e-3
+
+
+class INFEX(ExemplarMixture):
+    r"""Infinite-exemplar mixture: exemplars anywhere, not only at samples, with a certificate.
+
+    Maximises an objective of the combined responses γ_i = Σ_j q_j k((x_i - z_j)/h) over weights q
+    on the simplex and any number of exemplars z. The problem is convex in q over all of space; its
+    optimum has finitely many exemplars, and column generation finds them.
+
+    Parameters
+    ----------
+    objective : {"log_likelihood", "margin", "margin_variance", "mean_variance"}, \
+            default="log_likelihood"
+        mean log γ; ρ = min γ; ρ - C mean (γ - ρ)²; mean γ - C var γ.
+    kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
+        exp(-r²/2), max(1 - r², 0), or 1 up to r = 1, with r the distance in bandwidths.
+    bandwidth : float or {"scott", "silverman", "cv"}, default="scott"
+        h > 0. The rules are those of :func:`rule_of_thumb`; "cv" compares seven
+        between half of Silverman's and the root mean variance of the features, by their held-out
+        density over three folds.
+    C : float, default=1.0
+        Penalty of the variance, ≥ 0, in the last two objectives.
+    tol : float, default=1e-6
+        Duality gap at which to stop, positive: of the log-likelihood in itself, of a margin in
+        shares of it, of the others in shares of the mean response.
+    max_rounds : int, default=300
+        Most rounds of column generation, ≥ 1.
+    max_exemplars : int or None, default=None
+        Most exemplars, ≥ 1: for bandwidths so small that the optimum has one for every few samples.
+        If it would take more, what comes out is the best that was found with so many; that is no
+        failure to converge. Of the log-likelihood with the Gaussian kernel it is found much sooner
+        than the optimum; otherwise the heaviest exemplars of the optimum are weighted again.
+    init : array-like, shape (n, n_features), or None, default=None
+        Exemplars to begin with, at most ``max_exemplars``. What comes out is at least as good as
+        the best weights of these alone. Samples out of their reach are taken in addition.
+    warm_start : bool, default=False
+        Whether ``fit`` begins with the exemplars of the last one; ``init`` is then for the first.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the samples from which pricing climbs.
+
+    Attributes
+    ----------
+    exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
+        z.
+    weights_ : ndarray, shape (n_exemplars,)
+        q, positive and of sum 1.
+    bandwidth_ : float
+        h.
+    objective_value_ : float
+        The objective, with responses that are not normalised (of height 1).
+    duality_gap_ : float
+        The certificate: no weights of any exemplars, however many, have an objective better by more
+        than this, as far as pricing saw. ``certificate_`` says how far.
+    certificate_ : str
+        "all samples": no hill climb from any sample led to an exemplar that would allow for more.
+        "local": the same, but with the disc kernel, which has no gradient, or with objectives whose
+        prices have both signs, the climbs are only a heuristic.
+    history_ : list of Round
+        Objective, gap and number of exemplars of each round.
+    labels_ : ndarray, shape (n_samples,)
+        Exemplar of the highest weighted response to each sample.
+    n_features_in_ : int
+        Number of features.
+    n_iter_ : int
+        Rounds made.
+
+    Raises
+    ------
+    NotConvergedError
+        By ``fit``, if the gap stays above ``tol`` although ``max_exemplars`` is not reached; its
+        ``solution`` is the estimator, fitted with the best exemplars until then and their gap.
+
+    References
+    ----------
+    S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
+    International Conference on Machine Learning, 2008: problem (4), Algorithm 1. Equation 13 and
+    Algorithm 1 print the sign of Σ α k wrongly; the conjugate of objective 2 is
+    -1 - log N - mean log(-α); objectives 3 and 4 have prices of both signs.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [0.4], [5.0], [5.4], [5.2], [4.8]])
+    >>> model = INFEX(bandwidth=1.0, random_state=0).fit(X)
+    >>> model.exemplars_.round(2), model.weights_.round(2)
+    (array([[5.1],
+           [0.2]]), array([0.67, 0.33]))
+    >>> model.duality_gap_ < 1e-6
+    True
+    >>> model.predict([[1.0], [4.0]])
+    array([1, 0])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "objective": [StrOptions(set(OBJECTIVES))],
+        "kernel": [StrOptions(set(KERNELS))],
+        "bandwidth": [
+            Interval(Real, 0, None, closed="neither"),
+            StrOptions({"scott", "silverman", "cv"}),
+        ],
+        "C": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_rounds": [Interval(Integral, 1, None, closed="left")],
+        "max_exemplars": [Interval(Integral, 1, None, closed="left"), None],
+        "init": ["array-like", None],
+        "warm_start": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        objective: str = "log_likelihood",
+        *,
+        kernel: str = "gaussian",
+        bandwidth: float | str = "scott",
+        C: float = 1.0,
+        tol: float = 1e-6,
+        max_rounds: int = 300,
+        max_exemplars: int | None = None,
+        init: npt.ArrayLike | None = None,
+        warm_start: bool = False,
+        random_state: RandomState = None,
+    ) -> None:
+        self.objective = objective
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.C = C
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.max_exemplars = max_exemplars
+        self.init = init
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Find exemplars and weights.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If ``init`` does not fit the data or exceeds ``max_exemplars``, or if with so few a
+            sample would have no response.
+        NotConvergedError
+            If the duality gap stays above ``tol`` although ``max_exemplars`` is not reached.
+        """
+        points = checked_points(self, X, reset=True)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        bandwidth = self._resolved(points)
+        start = self._start(points.shape[1])
+        problem = Problem(self.objective, KERNELS[self.kernel], float(self.C))
+
+        search = generate
+        if self.max_exemplars is not None:
+            search = partial(generate_within, int(self.max_exemplars))
+
+        def find() -> Exemplars:
+            return search(
+                points / bandwidth,
+                problem,
+                np.random.default_rng(seed),
+                start=None if start is None else start / bandwidth,
+                tolerance=float(self.tol),
+                max_rounds=int(self.max_rounds),
+            )
+
+        self._learn(points, bandwidth, find)
+        return self
+
+    def _start(self, n_features: int) -> FloatArray | None:
+        if self.warm_start and hasattr(self, "exemplars_"):
+            if self.exemplars_.shape[1] == n_features:
+                # The heaviest, if there may be fewer now, in their order.
+                heaviest = np.argsort(-self.weights_, kind="stable")[: self.max_exemplars]
+                return self.exemplars_[np.sort(heaviest)]
+            raise ValueError(
+                f"warm_start needs {self.exemplars_.shape[1]} features as before, got {n_features}"
+            )
+        start = checked_exemplars(self.init, n_features, "init")
+        if start is not None and self.max_exemplars is not None and len(start) > self.max_exemplars:
+            raise ValueError(
+                f"init has {len(start)} exemplars: it must have at most "
+                f"max_exemplars={self.max_exemplars}"
+            )
+        return start
+
+    def _resolved(self, points: FloatArray) -> float:
+        if not isinstance(self.bandwidth, str):
+            return float(self.bandwidth)
+        if self.bandwidth != "cv":
+            return rule_of_thumb(points, self.bandwidth)
+        low = 0.5 * rule_of_thumb(points, "silverman")
+        high = max(math.sqrt(float(points.var(axis=0).mean())), 4.0 * low)
+        return self._compared(points, np.geomspace(low, high, _COMPARED))
+
+    def _compared(self, points: FloatArray, bandwidths: FloatArray) -> float:
+        """Bandwidth of the highest held-out density."""
+        n = len(points)
+        if n < _FOLDS:
+            raise ValueError(
+                f"bandwidth='cv' needs n_samples of at least {_FOLDS}, got n_samples = {n}"
+            )
+        fold = np.random.default_rng(0).permutation(n) % _FOLDS
+        scores = [
+            sum(self._held_out(points, fold == k, float(bandwidth)) for k in range(_FOLDS))
+            for bandwidth in bandwidths
+        ]
+        return float(bandwidths[int(np.argmax(scores))])
+
+    def _held_out(self, points: FloatArray, held: BoolArray, bandwidth: float) -> float:
+        model = INFEX(
+            self.objective, kernel=self.kernel, bandwidth=bandwidth, C=self.C,
+            tol=max(self.tol, _CV_TOLERANCE), max_rounds=self.max_rounds,
+            max_exemplars=self.max_exemplars, random_state=0,
+        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a bandwidth too small is not chosen
+            try:
+                model.fit(points[~held])
+            except NotConvergedError as error:
+                model = error.solution  # type: ignore[assignment]
+            except TooFewExemplarsError:
+                return -math.inf
+        return float(model.score_samples(points[held]).sum())

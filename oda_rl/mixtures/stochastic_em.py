@@ -1,0 +1,240 @@
+"""Stochastic expectation maximization of a Gaussian mixture, as a scikit-learn estimator."""
+# ruff: noqa: N803  (scikit-learn calls the data X)
+
+import math
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
+
+from oda_rl._types import Array, IntArray
+from oda_rl._validation import RandomState, validated
+from oda_rl.mixtures import distances, em, learning
+from oda_rl.mixtures.base import DTYPES, StreamingMixture, mean_variance
+from oda_rl.mixtures.state import RELEASED, Progress
+
+
+class StochasticEMGaussianMixture(StreamingMixture):
+    """Gaussian mixture by stochastic expectation maximization: the comparator.
+
+    Sufficient statistics follow the samples with steps ρ_t = ρ_0 (t + 1)^(-.5 + α), but no less
+    than ρ_∞; parameters follow the statistics, once those of the first tenth of a pass are
+    accumulated. Unlike :class:`SGDGaussianMixture` it needs a good start, as from k-means.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        K ≥ 1.
+    covariance_type : {"diag", "full", "tied_spherical"}, default="diag"
+        As for :class:`SGDGaussianMixture`.
+    init : {"k-means", "random"}, default="k-means"
+        Where the means start: one run of k-means, or as those of :class:`SGDGaussianMixture`.
+    batch_size : int, default=1
+        Samples of a step, ≥ 1.
+    max_iter : int, default=10
+        Passes of ``fit`` over the samples, ≥ 1, each in a new random order.
+    first_step : float, default=0.05
+        ρ_0, in (0, 1).
+    step_decay : float, default=0.01
+        α, in [0, .5]; at .5 steps do not fall.
+    last_step : float, default=1e-4
+        ρ_∞, in (0, 1).
+    max_precision : float, default=20.0
+        Bound of the eigenvalues of the precisions.
+    init_range : float, default=0.1
+        Of a random start; ≥ 0.
+    means_init : array-like of shape (n_components, n_features) or None, default=None
+        Where the means start instead.
+    random_state : int, RandomState instance or None, default=None
+        Draws the start, the order of ``fit`` and :meth:`sample`.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_, precisions_, precisions_cholesky_ : ndarray
+        As of :class:`SGDGaussianMixture`.
+    n_iter_ : int
+        Passes made; each ``partial_fit`` is one.
+    n_features_in_ : int
+        Number of features.
+
+    References
+    ----------
+    O. Cappé, E. Moulines, "On-line expectation-maximization algorithm for latent data models",
+    Journal of the Royal Statistical Society B 71, 2009; section 2.7 of A. Gepperth, B. Pfülb,
+    "Gradient-based training of Gaussian mixture models for high-dimensional streaming data",
+    Neural Processing Letters, 2021.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal([[-3.0], [3.0]], 1.0, (2, 500)).reshape(-1, 1)
+    >>> mixture = StochasticEMGaussianMixture(2, random_state=0).fit(X)
+    >>> np.sort(mixture.means_.ravel()).round(0)
+    array([-3.,  3.])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "covariance_type": [StrOptions({"diag", "full", "tied_spherical"})],
+        "init": [StrOptions({"k-means", "random"})],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "first_step": [Interval(Real, 0, 1, closed="neither")],
+        "step_decay": [Interval(Real, 0, 0.5, closed="both")],
+        "last_step": [Interval(Real, 0, 1, closed="neither")],
+        "max_precision": [Interval(Real, 0, None, closed="neither")],
+        "init_range": [Interval(Real, 0, None, closed="left")],
+        "means_init": ["array-like", None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: str = "diag",
+        init: str = "k-means",
+        batch_size: int = 1,
+        max_iter: int = 10,
+        first_step: float = 0.05,
+        step_decay: float = 0.01,
+        last_step: float = 1e-4,
+        max_precision: float = 20.0,
+        init_range: float = 0.1,
+        means_init: npt.ArrayLike | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.init = init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.first_step = first_step
+        self.step_decay = step_decay
+        self.last_step = last_step
+        self.max_precision = max_precision
+        self.init_range = init_range
+        self.means_init = means_init
+        self.random_state = random_state
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Learn anew, in passes over the samples in random orders.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least ``n_components`` samples.
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there are too few samples, or ``means_init`` does not fit.
+        """
+        points = validate_data(self, X, dtype=DTYPES, order="C")
+        self._check_many(points)
+        self._check_scale(mean_variance(points))
+        rng = check_random_state(self.random_state)
+        self._start(points, rng)
+        for _ in range(self.max_iter):
+            self.n_iter_ += 1
+            self._follow(points, rng.permutation(len(points)))
+        return self
+
+    @validated
+    def partial_fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+        """Learn from more samples, once each and in the order given.
+
+        Batches do not reach beyond a call.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least ``n_components`` samples if this is the first call and begins with k-means.
+        y : Ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`fit`.
+        """
+        first = not hasattr(self, "_mixture")
+        dtype = DTYPES if first else self._mixture.means.dtype
+        points = validate_data(self, X, reset=first, dtype=dtype, order="C")
+        if first:
+            if self.init == "k-means" and self.means_init is None:
+                self._check_many(points)
+            self._start(points, check_random_state(self.random_state))
+        self._follow(points, np.arange(len(points)))
+        self.n_iter_ += 1
+        return self
+
+    def _start(self, points: Array, rng: np.random.RandomState) -> None:
+        n = self.n_components
+        if self.means_init is not None:
+            means = self._checked_means(self.means_init, points)
+        elif self.init == "random":
+            noise = rng.uniform(-self.init_range, self.init_range, (n, points.shape[1]))
+            means = points[0] + noise
+        else:
+            from sklearn.cluster import KMeans
+
+            means = KMeans(n, n_init=1, random_state=rng).fit(points).cluster_centers_
+        made = [
+            learning.new_mixture(
+                means.astype(points.dtype),
+                self.covariance_type,
+                float(self.max_precision),
+                1.0,
+                0.0,
+            )
+            for _ in range(2)
+        ]
+        for mixture in made:
+            Progress(mixture.progress).phase = RELEASED
+        self._mixture, self._statistics = made
+        self._accumulate = math.ceil(0.1 * len(points))
+        self._seen = 0
+        self.n_iter_ = 0
+
+    def _follow(self, points: Array, order: IntArray) -> None:
+        if self._seen < self._accumulate:
+            begin = order[: self._accumulate - self._seen]
+            self._take(points, begin)
+            order = order[len(begin) :]
+            if self._seen >= self._accumulate:
+                self._mixture = self._statistics
+        if len(order) > 0:
+            self._take(points, order)
+
+    def _take(self, points: Array, order: IntArray) -> None:
+        size = self.batch_size
+        n_steps = math.ceil(len(order) / size)
+        t = self._seen / size + np.arange(n_steps)
+        steps = np.maximum(self.first_step * (t + 1.0) ** (self.step_decay - 0.5), self.last_step)
+        bound = float(self.max_precision)
+        model, statistics = self._mixture, self._statistics
+        if size == 1:
+            logs = np.empty((1, self.n_components))
+            ones = np.ones(n_steps)
+            em.follow_em(points, order, logs, steps, ones, bound, model, statistics)
+        else:
+            blocks = learning.Blocks(model, size)
+            for s in range(n_steps):
+                block, rows = blocks.take(points, order[s * size : (s + 1) * size])
+                logs = blocks.logs(block, densities=True)
+                distances.responsibilities(logs, 1.0)
+                em.absorb(block, rows, logs, float(steps[s]), bound, statistics)
+        self._seen += len(order)

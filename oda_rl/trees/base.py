@@ -1,0 +1,265 @@
+"""Trees of annealed codebooks as scikit-learn estimators: coarse at the top, finer below.
+
+The data are divided by a codebook of a few codevectors, each of its cells by a codebook of its own
+that is annealed on the samples of that cell alone, and so on. A level may see the data at a
+resolution of its own: some of the features, or a transform of them. A point finds its cell in
+depth times branching comparisons, however many cells there are.
+
+References
+----------
+[MR-ODA] C. N. Mavridis, J. S. Baras, "Multi-resolution online deterministic annealing: a
+hierarchical and progressive learning architecture".
+"""
+
+import copy
+import os
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from oda_rl import divergences
+from oda_rl._types import FloatArray, IntArray
+from oda_rl._validation import fitted_points
+from oda_rl.annealing.codebook import Balls, Layout
+from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.levels import Level, Schedule
+from oda_rl.annealing.sampling import Distribution
+from oda_rl.divergences import NAMED, Divergence
+from oda_rl.trees.growth import Plan, Tree
+from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Samples, Statistics
+from oda_rl.trees.resolutions import Resolution, resolve_all, view
+
+
+@dataclass(frozen=True)
+class TreeLevel:
+    """The tree as it is when cut at a depth."""
+
+    depth: int
+    """Codebooks from the root to the deepest leaf."""
+    n_leaves: int
+    """Number of leaves of the tree that is cut here."""
+    distortion: float
+    """Mean divergence of all samples, in the full space, from the means of these leaves."""
+    n_samples: float
+    """Weight of the samples that have come to nodes at just this depth."""
+
+
+_KINDS: tuple[type, ...] = (
+    *(Tree, Plan, Node, Cells, Statistics, NodeAnnealer, Balls, Layout, Level, Schedule),
+    divergences.Mahalanobis,
+    *NAMED.values(),
+)
+_STORED = {kind.__name__: kind for kind in _KINDS}
+
+
+class BaseODATree(BaseEstimator):
+    """Common part of the estimators over :class:`oda_rl.trees.growth.Tree`."""
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's way
+        "branching": [Interval(Integral, 2, None, closed="left")],
+        "max_depth": [Interval(Integral, 1, None, closed="left")],
+        "min_samples_split": [Interval(Real, 0, None, closed="left")],
+        "resolutions": [list, tuple, None],
+        "divergence": [StrOptions(set(NAMED)), Divergence],
+        "cooling": [Interval(Real, 0, 1, closed="neither")],
+        "samples_per_cluster": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+    _supervised = False
+
+    _tree: Tree
+    _resolutions: list[Resolution]
+    _widths: list[int]
+
+    def __init__(
+        self,
+        branching: int = 4,
+        *,
+        max_depth: int = 4,
+        min_samples_split: float = 20,
+        resolutions: Any = None,
+        divergence: str | Divergence = "squared_euclidean",
+        cooling: float = 0.8,
+        samples_per_cluster: int = 20,
+        random_state: Any = None,
+    ) -> None:
+        self.branching = branching
+        self.max_depth = max_depth
+        self.min_samples_split = min_samples_split
+        self.resolutions = resolutions
+        self.divergence = divergence
+        self.cooling = cooling
+        self.samples_per_cluster = samples_per_cluster
+        self.random_state = random_state
+
+    @property
+    def n_leaves_(self) -> int:
+        """Number K of leaves."""
+        return int(self._tree.table.is_leaf.sum())
+
+    @property
+    def depth_(self) -> int:
+        """Codebooks from the root to the deepest leaf."""
+        return self._tree.table.depth
+
+    @property
+    def codevectors_(self) -> FloatArray:
+        """Mean of the samples of each leaf, in the full space: shape (K, d)."""
+        table = self._tree.table
+        return self._tree.plan.divergence.restore(table.means[table.is_leaf])
+
+    @property
+    def weights_(self) -> FloatArray:
+        """Share of the data in each leaf, shape (K,)."""
+        weights: FloatArray = self._tree.table.weights[self._tree.table.is_leaf]
+        return np.asarray(weights / weights.sum())
+
+    @property
+    def history_(self) -> list[TreeLevel]:
+        """For each depth, the tree as it is when cut there."""
+        return [self._level(depth) for depth in range(self.depth_ + 1)]
+
+    def apply(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803
+        """Leaf that each point comes to, in depth times branching comparisons.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            From 0 to ``n_leaves_`` - 1: an index into ``codevectors_``.
+        """
+        nodes = self._nodes(fitted_points(self, X))
+        return self._tree.table.leaf_numbers[nodes]
+
+    def at_depth(self, depth: int) -> Self:
+        """Return the model whose tree is cut at a depth, without refitting.
+
+        It is independent of this one, and ``partial_fit`` lets it grow again.
+
+        Parameters
+        ----------
+        depth : int
+            From 0, which leaves the root alone, to ``depth_``.
+
+        Raises
+        ------
+        ValueError
+            If it is not that.
+        """
+        check_is_fitted(self)
+        if not 0 <= depth <= self.depth_:
+            raise ValueError(f"depth must be from 0 to {self.depth_}, got {depth}")
+        model = copy.copy(self)
+        model._tree = self._tree.cut(depth)
+        model.__dict__.pop("labels_", None)
+        return model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file of arrays and JSON; nothing is pickled.
+
+        Raises
+        ------
+        TypeError
+            If a parameter is code, as a resolution that is a function, or a Bregman divergence of
+            one's own.
+        """
+        model = copy.copy(self)
+        if hasattr(model, "_tree"):
+            model._tree.forget_table()
+        if model.resolutions is not None:
+            model.resolutions = [
+                entry if callable(entry) else list(entry) for entry in model.resolutions
+            ]
+        save_estimator(path, model, _STORED)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote; it goes on learning as the saved one would have.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is damaged, or of something else.
+        """
+        model = load_estimator(path, cls, _STORED)
+        if hasattr(model, "_tree"):
+            for node in model._tree.nodes:
+                if node.annealer is not None:
+                    node.annealer.reopen()
+        return model  # type: ignore[no-any-return]
+
+    # Learning.
+
+    def _grow(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, n_classes: int
+    ) -> None:
+        """Grow a new tree on points, shape (n, d), and classes from 0 to ``n_classes`` - 1."""
+        self._plant(n_classes)
+        self._tree.plan.divergence.check(points)
+        data = Distribution(points, classes, weights, np.random.default_rng(0))
+        self._tree.grow(self._samples(data.points, data.classes, data.weights))
+
+    def _plant(self, n_classes: int) -> None:
+        """Begin with the root alone."""
+        plan = Plan(
+            divergence=divergences.resolve(self.divergence),
+            branching=int(self.branching),
+            max_depth=int(self.max_depth),
+            min_samples_split=float(self.min_samples_split),
+            cooling=float(self.cooling),
+            samples_per_cluster=int(self.samples_per_cluster),
+            supervised=self._supervised,
+        )
+        d = self.n_features_in_
+        names = getattr(self, "feature_names_in_", None)
+        self._resolutions = resolve_all(self.resolutions, d, names)[: plan.max_depth]
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._tree, self._widths = Tree(plan, seed, d, n_classes), []
+
+    def _samples(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Samples:
+        divergence = self._tree.plan.divergence
+        divergence.check(points)
+        levels = self._views(points, len(self._resolutions))
+        self._widths = [level.shape[1] for level in levels]
+        return Samples(divergence.embed(points), classes, weights, levels)
+
+    def _views(self, points: FloatArray, depth: int) -> list[FloatArray]:
+        """Points as the uppermost levels see them, in the divergence's coordinates."""
+        views = []
+        for i, resolution in enumerate(self._resolutions[:depth]):
+            width = self._widths[i] if self._widths else None
+            views.append(view(points, resolution, i, width, self._tree.plan.divergence))
+        return views
+
+    def _nodes(self, points: FloatArray) -> IntArray:
+        """Node of each point's leaf, by its place in the tree's table."""
+        depth = max(self.depth_, 1)
+        levels = self._views(points, depth)
+        widths = np.array([level.shape[1] for level in levels])
+        features = levels[0] if len(levels) == 1 else np.concatenate(levels, axis=1)
+        at = np.minimum(np.arange(depth), len(levels) - 1)
+        columns = np.cumsum(widths) - widths
+        return self._tree.table.routes.follow(features, columns[at], widths[at])[0]
+
+    def _level(self, depth: int) -> TreeLevel:
+        table = self._tree.table
+        leaves = (table.depths == depth) | (table.is_leaf & (table.depths < depth))
+        return TreeLevel(
+            depth=depth,
+            n_leaves=int(leaves.sum()),
+            distortion=float(table.errors[leaves].sum() / table.weights[leaves].sum()),
+            n_samples=float(table.weights[table.depths == depth].sum()),
+        )
