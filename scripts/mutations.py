@@ -218,8 +218,8 @@ MUTATIONS = [
         ),
         (
             "the prior of slopes does not know the dimension",
-            "10.0 * width / d",
-            "10.0 * width",
+            "10.0 * at.width / d",
+            "10.0 * at.width",
             "test_fitting.py::test_each_cells_model_minimises_the_objective",
         ),
         (

@@ -457,7 +457,8 @@ def test_a_fit_begins_with_the_values_of_the_last_one(monkeypatch, max_transitio
     known, policies, shared = [], [], []
     fit = fitted_core.fit
 
-    def watched(observations, steps, values, *others):
+    def watched(seen, values, *others):
+        observations = seen.observations
         if known:
             old = np.array([tuple(x) in known[-1] for x in observations])
             expected = policies[-1].evaluate(observations)[2]
@@ -466,7 +467,7 @@ def test_a_fit_begins_with_the_values_of_the_last_one(monkeypatch, max_transitio
             shared.append(old.mean())
         else:
             assert values is None
-        found = fit(observations, steps, values, *others)
+        found = fit(seen, values, *others)
         keys = map(tuple, observations)
         known.append(dict(zip(keys, found.values.tolist(), strict=True)))
         policies.append(found.policy)

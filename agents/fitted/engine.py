@@ -17,7 +17,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import TakenActions
-from oda_rl.agents.fitted.fitting import fit
+from oda_rl.agents.fitted.fitting import Experience, fit
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.fitted.settings import FittedQConfig
@@ -346,17 +346,14 @@ class FittedCore:
         if values is not None and rows > n:
             later = self.newest.evaluate(self.memory.observations[n:rows])[2]
             values = np.concatenate([values, later])
-        found = fit(
+        seen = Experience(
             self.memory.observations[:rows],
             self.memory.steps[:rows],
-            values,
-            self.metric,
             self.interface.n_actions,
-            self.config,
-            self._fitting,
             self.interface.n_values > 0,
             self._taken(rows),
         )
+        found = fit(seen, values, self.metric, self.config, self._fitting)
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._values = found.values[:n]
         self._latest = Record(self.newest)
