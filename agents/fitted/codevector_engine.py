@@ -93,10 +93,9 @@ class CodevectorCore(FittedCore):
             An action of the environment.
         """
         state, lane = self.state, self.lane
-        uniform = self._workspace.uniforms[state.next_uniform - 1]
         if not state.drew:
             pass  # an action is held
-        elif uniform < self.epsilon:
+        elif state.explored:
             self._performed = random_actions(1, self.interface.n_components, self._explore)
         else:
             point, numbers = self._workspace.point[None], np.array([number])

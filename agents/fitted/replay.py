@@ -42,7 +42,9 @@ class FittedState(Counters):
     longest_hold: int
     """Most steps for which a random action is held."""
     drew: bool
-    """Whether the last choice used a random number."""
+    """Whether the last choice used a random number,"""
+    explored: bool
+    """and whether that made it a random one."""
     new_steps: int
     """Steps since the last fit."""
     needed: int
@@ -105,6 +107,7 @@ def choose(agent: Fitted, lane: Lane) -> int:
     state.drew = True
     n_actions = agent.models.shape[1] - agent.diagram.shape[1]
     uniform, epsilon = uniforms[i], state.epsilon
+    state.explored = uniform < epsilon
     if uniform < epsilon:
         scaled = uniform / epsilon * n_actions
         action = integer(scaled)
