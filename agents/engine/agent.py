@@ -224,9 +224,11 @@ class Agent(Player):
         """Train for ``total_timesteps`` more environment steps.
 
         The environment is reset first, so an episode that an earlier call left unfinished stays
-        so. BartoCartPole and Gymnasium's CartPole, as ``gymnasium.make`` returns them, are trained
-        in one compiled loop; all others, step by step. The results are the same. In a vector
-        environment training ends with a step of all its environments, so there may be a few more.
+        so. BartoCartPole, Gymnasium's CartPole, MountainCar, Pendulum and Acrobot, as
+        ``gymnasium.make`` returns them, and whatever offers its dynamics
+        (:class:`oda_rl.envs.CompiledEnv`) are trained in one compiled loop; all others, step by
+        step. The results are the same. In a vector environment training ends with a step of all
+        its environments, so there may be a few more.
 
         Parameters
         ----------
