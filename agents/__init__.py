@@ -5,10 +5,10 @@ from typing import Any
 
 import gymnasium as gym
 
-from oda_rl.agents.base import Agent
-from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
+from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
+from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.partitions.contract import Partition, Scaling
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition
@@ -19,6 +19,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import Explanation
 from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
+from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
 __all__ = [
     "Agent",
@@ -67,7 +68,7 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     ...     load_agent(folder).num_timesteps
     500
     """
-    from oda_rl.agents.files import kind_of
+    from oda_rl.agents.engine.files import kind_of
 
     kinds = {kind.__name__: kind for kind in (FittedQAgent, CodevectorAgent, TwoTimescaleAgent)}
     found = kind_of(Path(path))

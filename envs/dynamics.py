@@ -199,6 +199,8 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
         layer = layer.env
     if layer.render_mode is not None or any(name in vars(layer) for name in ("step", "reset")):
         return None
+    if choices is None and not isinstance(layer.action_space, gym.spaces.Discrete):
+        return None
     offered = callable(getattr(layer, "dynamics", None))
     if not offered and type(layer) not in _KNOWN:
         return None

@@ -13,30 +13,36 @@ Runs are kept in results/benchmark_continuous.jsonl as they end, and not repeate
 results/benchmark_continuous.csv and results/benchmark_continuous.png.
 """
 
-import dataclasses
 import os
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tyro
-from rich.console import Console
-from rich.table import Table
+from experiment import Experiment, SharedOptions, chosen, say, start
+from summaries import (
+    Column,
+    Row,
+    Rows,
+    Table,
+    Text,
+    count,
+    draw_quartiles,
+    interquartile_mean,
+    mark_steps,
+    of,
+    open_axes,
+    the,
+)
 
-from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.results import markdown_table, read_rows
-from oda_rl.statistics import summarize
+from oda_rl.plotting.axes import COLORS, new_axes
 
-RESULTS = Path("results")
-FIRST_SEED = 53_000_000
+EXPERIMENT = Experiment("benchmark_continuous", leave_out=("longest",))
 EVALUATION_EPISODES = 100
 CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
 GRID, CODEVECTORS = "grid", "codevectors"
 
-Row = dict[str, Any]
 
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Task:
     """An environment, and what is known of it."""
 
@@ -83,137 +89,84 @@ def checkpoints(longest: int) -> list[int]:
     return [steps for steps in CHECKPOINTS if steps < longest] + [longest]
 
 
-def report(console: Console, rows: list[Row]) -> None:
-    """Print a table for each environment."""
-    for task in TASKS:
-        own = [row for row in rows if row["task"] == task.env_id]
-        if not own:
-            continue
-        table = Table(title=f"{task.env_id}: delivered policy, 100 greedy episodes a seed")
-        shares = [f"≥ {level:g}" for level in task.levels]
-        for column in ("actions", "steps", "seeds", *shares, "mean", "IQM (95 %)", "median",
-                       "least seed", "cells", "numbers", "bytes", "seconds"):  # fmt: skip
-            table.add_column(column, justify="left" if column == "actions" else "right")
-        for actions in (CODEVECTORS, GRID):
-            for steps in sorted({row["steps"] for row in own}):
-                at = [row for row in own if (row["actions"], row["steps"]) == (actions, steps)]
-                if not at:
-                    continue
-                means = np.array([row["mean"] for row in at])
-                found = summarize(means)
-                low, high = found.interval
-                medians = {
-                    name: np.median([row[name] for row in at])
-                    for name in ("cells", "numbers", "bytes", "seconds")
-                }
-                table.add_row(
-                    actions, f"{steps:,}", str(found.n),
-                    *(f"{(means >= level).mean():.2f}" for level in task.levels),
-                    f"{found.mean:.1f}",
-                    f"{found.interquartile_mean:.1f} ({low:.1f} to {high:.1f})",
-                    f"{found.median:.1f}", f"{found.least:.1f}", f"{medians['cells']:.0f}",
-                    f"{medians['numbers']:,.0f}", f"{medians['bytes']:,.0f}",
-                    f"{medians['seconds']:.1f}",
-                )  # fmt: skip
-        console.print(table)
-        known = ", ".join(
-            f"{name} {mean:g} ({steps:,} steps)" for name, mean, steps in task.published
-        )
-        console.print(f"published by rl-zoo, one run each: {known}")
+def reached(level: float) -> Text:
+    """Make a text of the share of seeds whose mean reaches a level."""
+    return of(lambda means: (means >= level).mean(), "mean", ".2f")
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the tables of the README, one for each environment."""
-    rows = read_rows(results / "benchmark_continuous.csv")
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return a table for each environment: both kinds of actions after each number of steps."""
     found = {}
     for task in TASKS:
-        lines = []
-        for actions in (CODEVECTORS, GRID):
-            own = [row for row in rows if (row["task"], row["actions"]) == (task.env_id, actions)]
-            for i, steps in enumerate(sorted({row["steps"] for row in own})):
-                at = [row for row in own if row["steps"] == steps]
-                means = np.array([row["mean"] for row in at])
-                numbers, size, seconds = (
-                    np.median([row[name] for row in at]) for name in ("numbers", "bytes", "seconds")
-                )
-                lines.append([
-                    "" if i else actions, "" if i else str(len(at)), f"{steps:,}",
-                    *(f"{(means >= level).mean():.2f}" for level in task.levels),
-                    f"{means.mean():.1f}", f"{np.median(means):.1f}", f"{means.min():.1f}",
-                    f"{numbers:,.0f}", f"{size:,.0f}", f"{seconds:.1f}",
-                ])  # fmt: skip
-        heads = [task.env_id, "seeds", "steps", *(f"≥ {level:g}" for level in task.levels), "mean",
-                 "median", "least", "numbers", "bytes", "seconds"]  # fmt: skip
+        own = rows.where(task=task.env_id)
+        columns = [
+            Column(task.env_id, the("actions"), once=True),
+            Column("seeds", count, once=True),
+            Column("steps", the("steps", ",")),
+            *(Column(f"≥ {level:g}", reached(level)) for level in task.levels),
+            Column("mean", of(np.mean, "mean", ".1f")),
+            Column("IQM (95 %)", interquartile_mean, printed_only=True),
+            Column("median", of(np.median, "mean", ".1f")),
+            Column("least", of(np.min, "mean", ".1f")),
+            Column("cells", of(np.median, "cells", ".0f"), printed_only=True),
+            Column("numbers", of(np.median, "numbers", ",.0f")),
+            Column("bytes", of(np.median, "bytes", ",.0f")),
+            Column("seconds", of(np.median, "seconds", ".1f")),
+        ]
+        lines = [at for kind in (CODEVECTORS, GRID) for at in own.where(actions=kind).by_steps()]
         published = ", ".join(
             f"{name} {mean:.1f} ({steps // 1000}k)" for name, mean, steps in task.published
         )
-        text = f"{markdown_table(heads, lines)}\n\nrl-zoo publishes {published}."
-        found[f"continuous {task.env_id}"] = text
+        note = f"rl-zoo publishes {published}."
+        if own:
+            title = "delivered policy, 100 greedy episodes a seed"
+            found[f"continuous {task.env_id}"] = Table(title, columns, lines, note=note)
     return found
 
 
-def draw(rows: list[Row]) -> Path:
+def draw(rows: Rows) -> Any:
     """Draw medians and quartiles of the seeds over steps; crosses are what rl-zoo published."""
-    from oda_rl.command.report import save_figure
-    from oda_rl.plotting.axes import COLORS, new_axes
-
-    tasks = [task for task in TASKS if any(row["task"] == task.env_id for row in rows)]
+    tasks = [task for task in TASKS if rows.where(task=task.env_id)]
     panels = new_axes(4.6 * len(tasks) + 0.6, 3.8, len(tasks))
     for ax, task in zip(panels, tasks, strict=True):
+        own = rows.where(task=task.env_id)
         for color, actions in zip(COLORS, (CODEVECTORS, GRID), strict=False):
-            own = [row for row in rows if (row["actions"], row["task"]) == (actions, task.env_id)]
-            steps = sorted({row["steps"] for row in own})
-            quartiles = np.array([
-                np.percentile([row["mean"] for row in own if row["steps"] == n], (25, 50, 75))
-                for n in steps
-            ])  # fmt: skip
-            ax.plot(steps, quartiles[:, 1], "o-", color=color, markersize=4, label=actions)
-            ax.fill_between(steps, quartiles[:, 0], quartiles[:, 2], color=color, alpha=0.2)
+            draw_quartiles(ax, own.where(actions=actions), color=color, label=actions)
         for name, mean, steps in task.published:
             ax.plot(steps, mean, "x", color="0.3", markersize=5)
             ax.annotate(name, (steps, mean), xytext=(5, 0), textcoords="offset points",
                         va="center", fontsize=7, color="0.3")  # fmt: skip
-        shown = sorted({row["steps"] for row in rows if row["task"] == task.env_id})
-        ax.set(xscale="log", xlabel="environment steps")
-        ax.set_xticks(shown, [f"{n / 1000:g}k" for n in shown])
-        ax.minorticks_off()
+        ax.set(xlabel="environment steps")
+        mark_steps(ax, own.values("steps"))
         ax.set_title(task.env_id, loc="left")
-        ax.spines[["top", "right"]].set_visible(False)
+    open_axes(*panels)
     panels[0].set_ylabel("return: median and quartiles of seeds")
     panels[0].legend(frameon=False, fontsize=8, loc="lower right")
-    return save_figure(panels[0], RESULTS / "benchmark_continuous.png")
+    return panels[0]
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True)
+class Options(SharedOptions):
     """What to run, and where."""
 
     only: tuple[str, ...] = ()
     """Ids of the environments to do; all by default."""
-    seeds: int = 20
-    """Seeds of each."""
     longest: int = CHECKPOINTS[-1]
     """Steps to train for."""
-    execution: Execution = dataclasses.field(default_factory=Execution)
-    """Where to run."""
 
 
 def main(options: Options) -> None:
     """Benchmark both kinds of actions."""
-    console = Console(highlight=False, width=max(Console().width, 150))
     settings = [
-        {"actions": actions, "task": task.env_id, "seed": seed, "longest": options.longest}
-        for task in TASKS
-        if not options.only or task.env_id in options.only
-        for seed in range(FIRST_SEED, FIRST_SEED + options.seeds)
+        {"actions": actions, "task": env_id, "seed": seed, "longest": options.longest}
+        for env_id in chosen(options.only, [task.env_id for task in TASKS])
+        for seed in EXPERIMENT.seeds(options)
         for actions in (CODEVECTORS, GRID)
     ]
-    runs = run_all(train, settings, RESULTS / "benchmark_continuous.jsonl", options.execution)
-    rows = store_runs(RESULTS / "benchmark_continuous.csv", runs, ("longest",))
-    report(console, rows)
-    console.print(*failures(runs), sep="\n")
-    console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_continuous.csv'}")
+    rows = EXPERIMENT.run(train, settings, options.execution)
+    say(*tables(rows).values())
+    EXPERIMENT.save(draw(rows))
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

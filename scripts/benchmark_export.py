@@ -12,10 +12,11 @@ Runs are kept in results/benchmark_export.jsonl as they end, and not repeated; w
 results/benchmark_export.csv.
 """
 
-import dataclasses
 import re
 import subprocess
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,23 +24,20 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-import tyro
-from rich.console import Console
-from rich.table import Table
+from experiment import ALONE, Experiment, SharedOptions, say, start
+from summaries import Column, Row, Rows, Table, of, the
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
-from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.results import markdown_table, read_rows
+from oda_rl.experiments import Execution
 
-RESULTS, PROGRAMS = Path("results"), Path(__file__).parent / "c"
+EXPERIMENT = Experiment("benchmark_export")
+PROGRAMS = Path(__file__).parent / "c"
 BARTO = "oda_rl/BartoCartPole-v0"
-FIRST_SEED, STEPS, EPISODES = 61_000_000, 50_000, 100
+STEPS, EPISODES = 50_000, 100
 SHARES = (0.0, 0.05, 0.2, 0.5, 1.0)  # of random actions
 N_OBSERVATIONS = 10_000
 AGENTS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
 TABLES = {"float": False, "fixed point": True}
-
-Row = dict[str, Any]
 
 
 class Exploring(gym.Wrapper[Any, Any, Any, Any]):
@@ -106,63 +104,60 @@ def measure(agent: str, seed: int, steps: int) -> list[Row]:
     return rows
 
 
-def lines(rows: list[Row]) -> list[list[str]]:
-    """Medians over the seeds for each agent and kind of tables."""
-    found = []
-    for agent in AGENTS:
-        for tables in TABLES:
-            own = [row for row in rows if (row["agent"], row["tables"]) == (agent, tables)]
-            middle = {key: np.median([row[key] for row in own])
-                      for key in ("cells", "bytes", "ns", "python_ns")}  # fmt: skip
-            different = sum(row["observations"] - row["same"] for row in own)
-            found.append([
-                f"`{agent}`", f"{middle['cells']:g}", tables, f"{middle['bytes']:,.0f}",
-                f"{middle['ns']:.3g}", f"{middle['python_ns'] / middle['ns']:,.0f}",
-                f"{different:,} of {sum(row['observations'] for row in own):,}",
-                *(f"{np.mean([row[key] for row in own]):.0f} "
-                  f"({min(row[key] for row in own):.0f})" for key in ("mean_in_c", "mean")),
-            ])  # fmt: skip
-    return found
+def ratio_of_times(own: Rows) -> str:
+    """How many times as long ``predict`` takes."""
+    return f"{np.median(own.column('python_ns')) / np.median(own.column('ns')):,.0f}"
 
 
-HEADS = ["", "cells", "tables", "bytes", "ns a decision", "times as fast as `predict`",
-         "decisions that differ", "steps of 1000 in C (least seed)", "in Python"]  # fmt: skip
+def differing(own: Rows) -> str:
+    """How many decisions are not those of Python."""
+    asked = sum(row["observations"] for row in own)
+    return f"{asked - sum(row['same'] for row in own):,} of {asked:,}"
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the table of the README."""
-    return {"export": markdown_table(HEADS, lines(read_rows(results / "benchmark_export.csv")))}
+def steps_of(key: str, own: Rows) -> str:
+    """Mean steps balanced, and those of the least seed."""
+    return f"{np.mean(own.column(key)):.0f} ({min(own.column(key)):.0f})"
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return medians over the seeds for each agent and kind of tables."""
+    lines = [rows.where(agent=agent, tables=kind) for agent in AGENTS for kind in TABLES]
+    columns = [
+        Column("", lambda own: f"`{own[0]['agent']}`"),
+        Column("cells", of(np.median, "cells", "g")),
+        Column("tables", the("tables")),
+        Column("bytes", of(np.median, "bytes", ",.0f")),
+        Column("ns a decision", of(np.median, "ns", ".3g")),
+        Column("times as fast as `predict`", ratio_of_times),
+        Column("decisions that differ", differing),
+        Column("steps of 1000 in C (least seed)", partial(steps_of, "mean_in_c")),
+        Column("in Python", partial(steps_of, "mean")),
+    ]
+    return {"export": Table("BartoCartPole, medians of seeds", columns, lines)}
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
     """How much to run, and where."""
 
     seeds: int = 10
     """Of each agent."""
     steps: int = STEPS
     """Of each training."""
-    execution: Execution = dataclasses.field(default_factory=lambda: Execution(workers=1))
-    """Where to run; by default nothing runs beside what is timed."""
+    execution: Execution = ALONE
 
 
 def main(options: Options) -> None:
     """Measure both agents and both kinds of tables."""
-    console = Console(highlight=False, width=max(Console().width, 150))
     settings = [
-        {"agent": agent, "seed": FIRST_SEED + i, "steps": options.steps}
-        for i in range(options.seeds)
+        {"agent": agent, "seed": seed, "steps": options.steps}
+        for seed in EXPERIMENT.seeds(options)
         for agent in AGENTS
     ]
-    runs = run_all(measure, settings, RESULTS / "benchmark_export.jsonl", options.execution)
-    console.print(*failures(runs), sep="\n")
-    rows = store_runs(RESULTS / "benchmark_export.csv", runs)
-    table = Table(*HEADS, title=f"BartoCartPole, {options.steps:,} steps, medians of seeds")
-    for line in lines(rows):
-        table.add_row(*line)
-    console.print(table)
-    console.print(f"written: {RESULTS / 'benchmark_export.csv'}")
+    rows = EXPERIMENT.run(measure, settings, options.execution)
+    say(*tables(rows).values())
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

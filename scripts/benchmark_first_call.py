@@ -10,21 +10,16 @@ Writes results/benchmark_first_call.csv.
 """
 
 import os
-import subprocess
 import sys
-from pathlib import Path
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
-import tyro
-from rich.console import Console
+from experiment import CONSOLE, Experiment, chosen, process_usage, say, start
 from rich.progress import track
-from rich.table import Table
+from summaries import Column, Row, Rows, Table, Text
 
-from oda_rl.results import markdown_table, read_rows, store_rows
-
-RESULTS = Path("results")
+EXPERIMENT = Experiment("benchmark_first_call")
 TARGET = 3.0  # seconds, cold
 _POINTS = "import numpy as np; X = np.random.default_rng(0).normal(size=(1000, 4)); "
 _AGENT = "from oda_rl.agents import {0}; {0}('{1}', seed=0).learn({2})"
@@ -44,19 +39,11 @@ DEFAULTS = (*list(WORK)[:2], "ODAClusterer", "SGDGaussianMixture")  # what the t
 PPO = "PPO of Stable-Baselines3, CartPole-v1"
 COMPETITOR = "from stable_baselines3 import PPO; PPO('MlpPolicy', 'CartPole-v1').learn(2048)"
 
-Row = dict[str, Any]
-
 
 def seconds(code: str, cache: str) -> float:
     """Processor seconds of a process."""
     one = {"NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", code], env={**os.environ, **one}
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise subprocess.CalledProcessError(process.returncode, code)
+    usage = process_usage([sys.executable, "-W", "ignore", "-c", code], env={**os.environ, **one})
     return usage.ru_utime + usage.ru_stime
 
 
@@ -69,55 +56,50 @@ def measure(work: str, repetition: int) -> Row:
                 "cached": seconds(code, cache)}  # fmt: skip
 
 
-def lines(rows: list[Row]) -> list[list[str]]:
-    """Median and most of each piece of work."""
-    found = []
-    for work in dict.fromkeys(row["work"] for row in rows):
-        own = [row for row in rows if row["work"] == work]
-        cells = [
-            f"{np.median(times):.2f} ({max(times):.2f})"
-            for times in ([row[key] for row in own] for key in ("cold", "cached"))
-        ]
-        name, _, env_id = work.partition(", ")
-        shown = f"`{name}`" if work != PPO else name
-        found.append([f"{shown}, {env_id}" if env_id else shown, *cells])
-    return found
+def name(own: Rows) -> str:
+    """Return what a piece of work is called."""
+    kind, _, env_id = own[0]["work"].partition(", ")
+    shown = f"`{kind}`" if own[0]["work"] != PPO else kind
+    return f"{shown}, {env_id}" if env_id else shown
 
 
-HEADS = ["", "first call on a machine (most)", "later ones (most)"]
+def times(key: str) -> Text:
+    """Make a text of the median, and of the most."""
+    return lambda own: f"{np.median(own.column(key)):.2f} ({max(own.column(key)):.2f})"
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the table of the README."""
-    rows = read_rows(results / "benchmark_first_call.csv")
-    return {"first call": markdown_table(HEADS, lines(rows))}
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return median and most of each piece of work."""
+    columns = [
+        Column("", name),
+        Column("first call on a machine (most)", times("cold")),
+        Column("later ones (most)", times("cached")),
+    ]
+    return {"first call": Table("processor seconds", columns, rows.groups("work"))}
 
 
-def main(only: tuple[str, ...] = (), repetitions: int = 5) -> None:
-    """Measure first calls.
+@dataclass(frozen=True)
+class Options:
+    """What to measure, and how often."""
 
-    Parameters
-    ----------
-    only
-        Names of the work to do; all by default.
-    repetitions
-        Of each, in turns.
-    """
-    console = Console(highlight=False)
-    names = [name for name in (*WORK, PPO) if not only or name in only]
-    turns = [(name, turn) for turn in range(repetitions) for name in names]
-    rows = [measure(*turn) for turn in track(turns, "processes", console=console)]
-    stored = store_rows(RESULTS / "benchmark_first_call.csv", rows, ("work",))
-    table = Table(*HEADS, title=f"processor seconds, median of {repetitions}")
-    for line in lines(stored):
-        table.add_row(*line)
-    console.print(table)
-    for name in DEFAULTS:
-        cold = np.median([row["cold"] for row in stored if row["work"] == name])
+    only: tuple[str, ...] = ()
+    """Names of the work to do; all by default."""
+    repetitions: int = 5
+    """Of each, in turns."""
+
+
+def main(options: Options) -> None:
+    """Measure first calls."""
+    names = chosen(options.only, (*WORK, PPO))
+    turns = [(work, turn) for turn in range(options.repetitions) for work in names]
+    rows = [measure(*turn) for turn in track(turns, "processes", console=CONSOLE)]
+    stored = EXPERIMENT.write(rows, ("work",))
+    say(*tables(stored).values())
+    for work in DEFAULTS:
+        cold = np.median(stored.where(work=work).column("cold"))
         if cold > TARGET:
-            console.print(f"{name}: {cold:.2f} s cold > {TARGET}")
-    console.print(f"written: {RESULTS / 'benchmark_first_call.csv'}")
+            say(f"{work}: {cold:.2f} s cold > {TARGET}")
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    start(main, Options, __doc__)

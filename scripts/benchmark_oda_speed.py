@@ -14,28 +14,22 @@ Run: python scripts/benchmark_oda_speed.py
 Writes results/benchmark_oda_speed.csv and results/benchmark_oda_speed.png.
 """
 
-import time
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import tyro
-from rich.console import Console
+from experiment import CONSOLE, Experiment, say, seconds, start
 from rich.progress import track
-from rich.table import Table
 from sklearn.cluster import MiniBatchKMeans
+from summaries import Column, FloatArray, Row, Rows, Table, Text, open_axes, the
 
 from oda_rl import ODAClusterer
 from oda_rl.annealing import codebook
-from oda_rl.command.report import save_figure
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.results import markdown_table, read_rows, store_rows
 
-FloatArray = npt.NDArray[np.float64]
-
-RESULTS = Path("results")
+EXPERIMENT = Experiment("benchmark_oda_speed")
+TIMES = ("kernel", "hot", "plain", "partial_fit", "MBK 1024", "MBK 1")
 SIZES = (10, 50, 100, 200, 1000)
 DIMENSIONS = (2, 8, 30, 256)
 BLOCK = 1024
@@ -62,14 +56,7 @@ def trained(size: int, start: FloatArray, points: FloatArray, temperature: float
     return model
 
 
-def seconds(action: Callable[[], Any]) -> float:
-    """Time of one call."""
-    begun = time.perf_counter()
-    action()
-    return time.perf_counter() - begun
-
-
-def measure(size: int, d: int, repetitions: int, n: int) -> dict[str, Any]:
+def measure(size: int, d: int, repetitions: int, n: int) -> Row:
     """All times for one size and dimension, in µs a sample."""
     rng = np.random.default_rng([size, d])
     points = stream(d, n, rng)
@@ -122,96 +109,91 @@ def measure(size: int, d: int, repetitions: int, n: int) -> dict[str, Any]:
     return {"K": size, "d": d, **times, "distortion": ends[0], "distortion, plain": ends[1]}
 
 
-def report(console: Console, rows: list[dict[str, Any]]) -> None:
-    """Print the table, and every target that is missed."""
-    names = [name for name in rows[0] if name not in ("K", "d")]
-    table = Table("K", "d", *names, title="µs a sample, and distortion")
-    for row in rows:
-        shown = [
-            f"{row[name]:.5g}" if "distortion" in name else f"{row[name]:.2f}" for name in names
-        ]
-        table.add_row(str(row["K"]), str(row["d"]), *shown)
-    console.print(table)
-    for row in rows:
-        target = TARGETS.get((row["K"], row["d"]), np.inf)
-        for name in ("kernel", "hot"):
-            if row[name] > target:
-                console.print(f"K={row['K']}, d={row['d']}: {name} {row[name]:.2f} µs > {target}")
-        gain = row["plain"] / row["kernel"]
-        if row["K"] == 1000:
-            console.print(f"K=1000, d={row['d']}: segments are {gain:.1f} times as fast as none")
-            if row["d"] <= 30 and gain < SEGMENTS_TARGET:
-                console.print(f"  below the target of {SEGMENTS_TARGET}")
+def microseconds(name: str) -> Text:
+    """Make a text of a time in two digits, or more before the point."""
+    return lambda own: f"{own[0][name]:{'.2g' if own[0][name] < 10 else '.0f'}}"
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the table of the README."""
-    rows = read_rows(results / "benchmark_oda_speed.csv")
-    shown = ("kernel", "hot", "plain", "partial_fit", "MBK 1024", "MBK 1")
-    lines = [
-        [
-            f"{row['K']}, {row['d']}",
-            *(f"{row[n]:.2g}" if row[n] < 10 else f"{row[n]:.0f}" for n in shown),
-        ]
-        for row in rows
-        if row["K"] in (100, 1000)
-    ]
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return a line for each size and dimension."""
     labels = {
         "plain": "kernel without segments",
         "partial_fit": f"`partial_fit` in blocks of {BLOCK}",
         "MBK 1024": f"`MiniBatchKMeans` in blocks of {BLOCK}", "MBK 1": "one by one",
     }  # fmt: skip
-    heads = ["codevectors, dimensions", *(labels.get(name, name) for name in shown)]
-    return {"oda speed": markdown_table(heads, lines)}
+    columns = [
+        Column("codevectors, dimensions", lambda own: f"{own[0]['K']}, {own[0]['d']}"),
+        *(Column(labels.get(name, name), microseconds(name)) for name in TIMES),
+        *(Column(name, the(name, ".5g"), printed_only=True)
+          for name in ("distortion", "distortion, plain")),
+    ]  # fmt: skip
+    table = Table(
+        "µs a sample, and distortion", columns, rows.groups("K", "d"),
+        on_page=lambda own: own[0]["K"] in (100, 1000),
+    )  # fmt: skip
+    return {"oda speed": table}
 
 
-def draw(rows: list[dict[str, Any]]) -> Path:
+def missed(rows: Rows) -> list[str]:
+    """Say where a target is missed, and what segments gain."""
+    found = []
+    for row in rows:
+        target = TARGETS.get((row["K"], row["d"]), np.inf)
+        for name in ("kernel", "hot"):
+            if row[name] > target:
+                found.append(f"K={row['K']}, d={row['d']}: {name} {row[name]:.2f} µs > {target}")
+        gain = row["plain"] / row["kernel"]
+        if row["K"] == 1000:
+            found.append(f"K=1000, d={row['d']}: segments are {gain:.1f} times as fast as none")
+            if row["d"] <= 30 and gain < SEGMENTS_TARGET:
+                found.append(f"  below the target of {SEGMENTS_TARGET}")
+    return found
+
+
+def draw(rows: Rows) -> Any:
     """Draw µs a sample over the number of codevectors, a panel for each dimension."""
-    dimensions = list(dict.fromkeys(row["d"] for row in rows))
-    names = [name for name in rows[0] if name not in ("K", "d") and "distortion" not in name]
+    dimensions = rows.values("d")
     panels = new_axes(3.4 * len(dimensions) + 1.6, 4.6, columns=len(dimensions))
     for ax, d in zip(panels, dimensions, strict=True):
-        own = [row for row in rows if row["d"] == d]
-        for color, name in zip(COLORS, names, strict=False):
-            ax.plot([row["K"] for row in own], [row[name] for row in own], "o-",
-                    color=color, markersize=4, label=name)  # fmt: skip
+        own = rows.where(d=d)
+        for color, name in zip(COLORS, TIMES, strict=False):
+            ax.plot(own.column("K"), own.column(name), "o-", color=color, markersize=4, label=name)
         ax.set(xscale="log", yscale="log", xlabel="codevectors", title=f"{d} dimensions")
-        ax.spines[["top", "right"]].set_visible(False)
+    open_axes(*panels)
     panels[0].set_ylabel("µs a sample")
     figure = panels[0].figure
     figure.subplots_adjust(bottom=0.26)
     figure.legend(
         *panels[0].get_legend_handles_labels(), ncols=3, loc="lower center", frameon=False
     )
-    return save_figure(panels[0], RESULTS / "benchmark_oda_speed.png")
+    return panels[0]
 
 
-def main(
-    sizes: tuple[int, ...] = SIZES,
-    dimensions: tuple[int, ...] = DIMENSIONS,
-    repetitions: int = 7,
-    samples: int = 16 * BLOCK,
-) -> None:
-    """Time the kernel beside MiniBatchKMeans.
+@dataclass(frozen=True)
+class Options:
+    """What to time."""
 
-    Parameters
-    ----------
-    sizes
-        Numbers of codevectors.
-    dimensions
-        Numbers of features.
-    repetitions
-        Of each measurement.
-    samples
-        Of the stream.
-    """
-    console = Console()
-    cases = [(size, d) for d in dimensions for size in sizes]
-    rows = [measure(*case, repetitions, samples) for case in track(cases, console=console)]
-    store_rows(RESULTS / "benchmark_oda_speed.csv", rows, ("K", "d"))
-    report(console, rows)
-    console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_oda_speed.csv'}")
+    sizes: tuple[int, ...] = SIZES
+    """Numbers of codevectors."""
+    dimensions: tuple[int, ...] = DIMENSIONS
+    """Numbers of features."""
+    repetitions: int = 7
+    """Of each measurement."""
+    samples: int = 16 * BLOCK
+    """Of the stream."""
+
+
+def main(options: Options) -> None:
+    """Time the kernel beside MiniBatchKMeans."""
+    cases = [(size, d) for d in options.dimensions for size in options.sizes]
+    rows = Rows(
+        measure(*case, options.repetitions, options.samples)
+        for case in track(cases, console=CONSOLE)
+    )
+    EXPERIMENT.write(rows, ("K", "d"))
+    say(*tables(rows).values(), *missed(rows))
+    EXPERIMENT.save(draw(rows))
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    start(main, Options, __doc__)

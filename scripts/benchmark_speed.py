@@ -12,33 +12,28 @@ Run: python scripts/benchmark_speed.py
 Writes results/benchmark_speed.csv.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import tyro
+from experiment import CONSOLE, FIRST_SEEDS, Experiment, process_usage, say, seconds, start
 from numba import njit
-from rich.console import Console
 from rich.progress import track
+from summaries import Row, Rows
 
 from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
-from oda_rl.results import read_rows, store_rows
 
+EXPERIMENT = Experiment("benchmark_speed")
 BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"
-FIRST_SEED = 40_000_000
 FUSED_STEPS, LOOP_STEPS, COMMAND_STEPS = 200_000, 50_000, 50_000
-RESULTS = Path("results")
-
-Row = dict[str, Any]
 
 
 @njit
@@ -49,13 +44,6 @@ def bare_dynamics(parameters: Any, actions: Any, steps: int) -> float:
         if cartpole_step(parameters, state, actions[i % actions.shape[0]])[1]:
             state[:] = 0.01
     return state[0]
-
-
-def seconds(function: Callable[[], Any]) -> float:
-    """Wall time of a call."""
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def fused(seed: int, steps: int) -> Row:
@@ -122,78 +110,64 @@ def command(algorithm: str, steps: int) -> Row:
         words = [sys.executable, "-m", "oda_rl.command.cli", "train", "--env-id", CARTPOLE]
         words += ["--algo", algorithm, "--total-timesteps", str(steps), "--out", f"{folder}/run"]
         begun = time.perf_counter()
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise subprocess.CalledProcessError(process.returncode, words)
+        usage = process_usage(words, stdout=subprocess.DEVNULL)
         return {"seconds": time.perf_counter() - begun, "megabytes": usage.ru_maxrss * 1024 / 1e6}
 
 
-def sentences(rows: list[Row]) -> list[str]:
+def tables(rows: Rows) -> dict[str, str]:
     """Say what was measured."""
-    own = {
-        what: [row for row in rows if row["what"] == what]
-        for what in ("fused", "loop", "fitted", "two-timescale")
-    }
     fused_ns, loop_us = (
-        np.array([(row["alone"], row["together"]) for row in own[what]]).T
+        np.array([rows.where(what=what).column(key) for key in ("alone", "together")])
         for what in ("fused", "loop")
     )
-    commands = {
-        name: [np.median([row[key] for row in own[name]]) for key in ("seconds", "megabytes")]
-        for name in ("fitted", "two-timescale")
-    }
-    return [
+    fitted, online = (rows.where(what=name) for name in ("fitted", "two-timescale"))
+    sentences = [
         f"Compiled together with BartoCartPole the online agent takes {np.median(fused_ns[1]):.0f} "
         f"ns a step ({fused_ns[1].min():.0f} to {fused_ns[1].max():.0f}), metric included, "
         f"{np.median(fused_ns[1] / fused_ns[0]):.1f} times the bare dynamics (median of "
-        f"{fused_ns.shape[1]} trainings of {own['fused'][0]['steps']:,} steps).",
+        f"{fused_ns.shape[1]} trainings of {rows.where(what='fused')[0]['steps']:,} steps).",
         f"In a Python loop it adds {np.median(loop_us[1] - loop_us[0]):.1f} µs to the "
         f"{np.median(loop_us[0]):.1f} µs of CartPole-v1's `env.step` (median of "
         f"{loop_us.shape[1]} seeds).",
-        f"`oda-rl train` for {own['fitted'][0]['steps']:,} steps of CartPole-v1, evaluation and "
-        f"figures included, takes {commands['fitted'][0]:.1f} s and {commands['fitted'][1]:.0f} "
-        f"MB, with `--algo two-timescale` {commands['two-timescale'][0]:.1f} s.",
+        f"`oda-rl train` for {fitted[0]['steps']:,} steps of CartPole-v1, evaluation and "
+        f"figures included, takes {np.median(fitted.column('seconds')):.1f} s and "
+        f"{np.median(fitted.column('megabytes')):.0f} MB, with `--algo two-timescale` "
+        f"{np.median(online.column('seconds')):.1f} s.",
     ]
+    return {"speed": "\n".join(sentences)}
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the sentences of the README."""
-    return {"speed": "\n".join(sentences(read_rows(results / "benchmark_speed.csv")))}
+@dataclass(frozen=True)
+class Options:
+    """How much to run."""
+
+    repetitions: int = 20
+    """Fused trainings; of the others a quarter as many."""
+    steps: int | None = None
+    """Of every training, instead of as many as are shown in the README."""
 
 
-def main(repetitions: int = 20, steps: int | None = None) -> None:
-    """Measure all three.
-
-    Parameters
-    ----------
-    repetitions
-        Fused trainings; of the others a quarter as many.
-    steps
-        Of every training, instead of as many as are shown in the README.
-    """
-    console = Console(highlight=False, soft_wrap=True)
-    few = max(repetitions // 4, 1)
+def main(options: Options) -> None:
+    """Measure all three."""
+    few = max(options.repetitions // 4, 1)
     TwoTimescaleAgent(BARTO, seed=0).learn(3_000)  # compiles, or loads
     bare_dynamics(cartpole_parameters(BartoCartPoleEnv()), np.zeros(1, dtype=np.int64), 10)
     command("fitted", 1_000)
     work: list[tuple[str, int, int, Callable[[int, int], Row]]] = [
-        ("fused", repetitions, FUSED_STEPS, fused),
+        ("fused", options.repetitions, FUSED_STEPS, fused),
         ("loop", few, LOOP_STEPS, looped),
         ("fitted", few, COMMAND_STEPS, lambda _, n: command("fitted", n)),
         ("two-timescale", few, COMMAND_STEPS, lambda _, n: command("two-timescale", n)),
     ]
-    todo = [(what, FIRST_SEED + i, steps or most, action)
+    first = FIRST_SEEDS[EXPERIMENT.name]
+    todo = [(what, first + i, options.steps or most, action)
             for what, count, most, action in work for i in range(count)]  # fmt: skip
     rows = [
         {"what": what, "seed": seed, "steps": n, **action(seed, n)}
-        for what, seed, n, action in track(todo, "measuring", console=console)
+        for what, seed, n, action in track(todo, "measuring", console=CONSOLE)
     ]
-    stored = store_rows(RESULTS / "benchmark_speed.csv", rows, ("what",))
-    console.print(*sentences(stored), sep="\n")
-    console.print(f"written: {RESULTS / 'benchmark_speed.csv'}")
+    say(*tables(EXPERIMENT.write(rows, ("what",))).values())
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    start(main, Options, __doc__)

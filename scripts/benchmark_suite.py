@@ -14,34 +14,41 @@ Runs are kept in results/benchmark_suite.jsonl as they end, and not repeated; wr
 results/benchmark_suite.csv and results/benchmark_suite.png.
 """
 
-import dataclasses
 import os
-import time
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import tyro
-from rich.console import Console
-from rich.table import Table
+from experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
 from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
+from summaries import (
+    Column,
+    Row,
+    Rows,
+    Table,
+    Text,
+    count,
+    draw_quartiles,
+    interquartile_mean,
+    mark_steps,
+    of,
+    open_axes,
+    the,
+)
 
 from oda_rl.agents.sb3.settings import settings_for
-from oda_rl.experiments import Execution, failures, run_all, store_runs
-from oda_rl.results import markdown_table, read_rows
-from oda_rl.statistics import summarize
+from oda_rl.experiments import Execution
+from oda_rl.plotting.axes import COLORS, new_axes
 
-RESULTS = Path("results")
-FIRST_SEED, FIRST_BASELINE_SEED = 51_000_000, 50_000_000
+EXPERIMENT = Experiment("benchmark_suite")
 EVALUATION_EPISODES = 100
 FITTED, ONLINE = "FittedQAgent", "TwoTimescaleAgent"
+BASELINES = ("DQN", "PPO")
 ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
 ONLINE_SEEDS = 300  # a training takes milliseconds
 ONLINE_TARGETS = {BARTO: {50_000: 0.95, 100_000: 0.99}, CARTPOLE: {50_000: 0.98}}
-
-Row = dict[str, Any]
 
 
 def train(method: str, task: str, seed: int) -> list[Row]:
@@ -107,9 +114,7 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
         envs = VecNormalize(envs, gamma=settings["gamma"])
     model = getattr(sb3, method)("MlpPolicy", envs, seed=seed, device="cpu", **settings)
     assert task.baseline_steps is not None
-    begun = time.perf_counter()
-    model.learn(task.baseline_steps)
-    seconds = time.perf_counter() - begun
+    taken = seconds(lambda: model.learn(task.baseline_steps))
     place: Any = make_vec_env(lambda: make(task), n_envs=1, seed=seed + 10**8)
     if normalize:
         place = VecNormalize(place, training=False, norm_reward=False)
@@ -125,213 +130,171 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
         "mean": float(np.mean(returns)),
         "least": float(np.min(returns)),
         "cells": sum(parameter.numel() for parameter in model.policy.parameters()),
-        "seconds": seconds,
+        "seconds": taken,
         "bytes": size,
     }
 
 
-def planned(
-    only: tuple[str, ...], methods_only: tuple[str, ...], seeds: int | None, baselines: int
-) -> list[Row]:
+def planned(options: "Options") -> list[Row]:
     """All runs: method, task, seed."""
+    names = chosen(options.only, [task.name for task in TASKS])
     runs: list[Row] = []
     for task in TASKS:
-        if only and task.name not in only:
-            continue
         methods = {FITTED: task.n_seeds}
         if task.env_id in ONLINE_TARGETS:
             methods[ONLINE] = ONLINE_SEEDS
         if task.baseline_steps is not None:
-            methods |= {"DQN": baselines, "PPO": baselines}
-        for method, count in methods.items():
-            if methods_only and method not in methods_only:
-                continue
-            n = count if seeds is None else min(count, seeds)
-            first = FIRST_BASELINE_SEED if method in ("DQN", "PPO") else FIRST_SEED
-            runs += [{"method": method, "task": task.name, "seed": first + i} for i in range(n)]
+            methods |= {"DQN": options.baselines, "PPO": options.baselines}
+        for method, most in methods.items():
+            if task.name in names and (not options.methods or method in options.methods):
+                n = most if options.seeds is None else min(most, options.seeds)
+                first = FIRST_SEEDS["baselines" if method in BASELINES else EXPERIMENT.name]
+                runs += [{"method": method, "task": task.name, "seed": first + i} for i in range(n)]
     return runs
 
 
-def report(console: Console, rows: list[Row]) -> None:
-    """Print a table for our agents, one with the baselines, and the targets that are missed."""
-    table = Table(title="delivered policy, 100 greedy episodes a seed")
-    for column in ("task", "agent", "steps", "seeds", "solved", "mean", "IQM (95 %)", "median",
-                   "least", "cells", "µs/step"):  # fmt: skip
-        table.add_column(column, justify="left" if column in ("task", "agent") else "right")
-    missed: list[str] = []
-    for task in TASKS:
-        for method in (FITTED, ONLINE):
-            own = [row for row in rows if (row["method"], row["task"]) == (method, task.name)]
-            for steps in sorted({row["steps"] for row in own}):
-                at = [row for row in own if row["steps"] == steps]
-                found = summarize([row["mean"] for row in at])
-                share = float(np.mean([row["solved"] for row in at]))
-                low, high = found.interval
-                table.add_row(
-                    task.name, method.removesuffix("Agent"), f"{steps:,}", str(found.n),
-                    f"{share:.3f}", f"{found.mean:.1f}",
-                    f"{found.interquartile_mean:.1f} ({low:.1f} to {high:.1f})",
-                    f"{found.median:.1f}", f"{found.least:.1f}",
-                    f"{np.mean([row['cells'] for row in at]):.0f}",
-                    f"{1e6 * np.mean([row['seconds'] / steps for row in at]):.1f}",
-                )  # fmt: skip
-                goals = task.targets if method == FITTED else ONLINE_TARGETS[task.env_id]
-                if share < goals.get(steps, 0.0):
-                    missed.append(
-                        f"{method}, {task.name}, {steps:,} steps: {share:.3f} of the seeds are "
-                        f"solved, {goals[steps] - share:.3f} below the target"
-                    )
-                goal = task.least_mean if method == FITTED else None
-                if goal is not None and goal[0] == steps and found.mean < goal[1]:
-                    missed.append(
-                        f"{method}, {task.name}, {steps:,} steps: the mean is {found.mean:.1f}, "
-                        f"{goal[1] - found.mean:.1f} below the target"
-                    )
-    console.print(table)
-    compare(console, rows)
-    for line in missed:
-        console.print(line)
+def of_task(own: Rows) -> Task:
+    """Which task the rows of a line are of."""
+    return next(task for task in TASKS if task.name == own[0]["task"])
 
 
-def compare(console: Console, rows: list[Row]) -> None:
-    """Print our fitted agent beside DQN and PPO after the same number of steps."""
-    if not any(row["method"] in ("DQN", "PPO") for row in rows):
-        return
-    table = Table(title="after the same number of steps (* hyper-parameters of another task)")
-    for column in ("task", "steps", "method", "seeds", "solved", "mean", "least seed", "seconds",
-                   "bytes", "rl-zoo's own"):  # fmt: skip
-        table.add_column(column)
-    for task in TASKS:
-        steps = task.baseline_steps
-        for method in (FITTED, ONLINE, "DQN", "PPO"):
-            at = [
-                row for row in rows
-                if (row["method"], row["task"], row["steps"]) == (method, task.name, steps)
-            ]  # fmt: skip
-            if not at:
-                continue
-            baseline = method in ("DQN", "PPO")
-            same = not baseline or settings_for(method, task.env_id).source == task.env_id
-            label = method.removesuffix("Agent") + ("" if same else "*")
-            means = [row["mean"] for row in at]
-            table.add_row(
-                task.name, f"{steps:,}", label, str(len(at)),
-                f"{np.mean([row['solved'] for row in at]):.2f}", f"{np.mean(means):.1f}",
-                f"{min(means):.1f}", f"{np.median([row['seconds'] for row in at]):.2f}",
-                f"{np.median([row['bytes'] for row in at]):,.0f}", task.published,
-            )  # fmt: skip
-    console.print(table)
+def returns(summary: Any) -> Text:
+    """Make a text of the mean returns, with as many digits as their task has."""
+    return lambda own: f"{summary(own.column('mean')):.{of_task(own).digits}f}"
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the tables of the README."""
-    rows = read_rows(results / "benchmark_suite.csv")
-    heads = ["seeds", "steps", "solved", "mean", "median", "least"]
-    beside = ["after the same steps", "", "seeds", "mean (least seed)", "seconds", "bytes",
-              "rl-zoo publishes"]  # fmt: skip
+def shares(rows: Rows, method: str) -> Table:
+    """Each task and checkpoint; pages leave out the first, where little is expected."""
+    fitted = method == FITTED
+    columns = [
+        Column(f"`{method}`", aim, once=True),
+        Column("seeds", count, once=True),
+        Column("steps", the("steps", ",")),
+        Column("solved", of(np.mean, "solved", ".2f")),
+        Column("mean", returns(np.mean)),
+        Column("IQM (95 %)", interquartile_mean, printed_only=True),
+        Column("median", returns(np.median)),
+        Column("least", returns(np.min)),
+        Column("cells", of(np.mean, "cells", ".1f"), printed_only=fitted),
+        Column("µs a step", us_per_step, printed_only=True),
+    ]
+    of_tasks = [rows.where(method=method, task=task.name) for task in TASKS]
+    lines = [at for own in of_tasks for at in own.by_steps()]
+    first = [own.by_steps()[0] for own in of_tasks if own and fitted]
+    title = "delivered policy, 100 greedy episodes a seed"
+    return Table(title, columns, lines, on_page=lambda at: at not in first)
+
+
+def aim(own: Rows) -> str:
+    """Return a task's name, and from which mean return on it is solved."""
+    return f"{own[0]['task']} ≥ {of_task(own).solved:g}"
+
+
+def us_per_step(own: Rows) -> str:
+    """Microseconds."""
+    return f"{1e6 * np.mean(own.column('seconds') / own.column('steps')):.1f}"
+
+
+def beside(rows: Rows) -> Table:
+    """Each method after the same steps, for each task with baselines."""
+    columns = [
+        Column("after the same steps", task_and_steps, once=True),
+        Column("", label),
+        Column("seeds", count),
+        Column("mean (least seed)", mean_and_least),
+        Column("seconds", of(np.median, "seconds", ".3g")),
+        Column("bytes", of(np.median, "bytes", ",.0f")),
+        Column("rl-zoo publishes", lambda own: of_task(own).published, once=True),
+    ]
+    lines = [
+        own
+        for task in TASKS
+        for own in rows.where(task=task.name, steps=task.baseline_steps).groups("method")
+    ]
+    return Table("*: with hyper-parameters of another task", columns, lines)
+
+
+def task_and_steps(own: Rows) -> str:
+    """Return a task's name, and a number of steps."""
+    return f"{own[0]['task']}, {own[0]['steps']:,}"
+
+
+def mean_and_least(own: Rows) -> str:
+    """Return the mean of all seeds, and that of the least."""
+    return f"{returns(np.mean)(own)} ({returns(np.min)(own)})"
+
+
+def label(own: Rows) -> str:
+    """Return a method's name, starred if its hyper-parameters are those of another task."""
+    method, env_id = own[0]["method"], of_task(own).env_id
+    if method not in BASELINES:
+        return f"`{method}`"
+    return method + ("" if settings_for(method, env_id).source == env_id else "\\*")
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return a table for each of our agents, and one with the baselines."""
     return {
-        "suite fitted": markdown_table([f"`{FITTED}`", *heads], _shares(rows, FITTED)),
-        "suite online": markdown_table([f"`{ONLINE}`", *heads, "cells"], _shares(rows, ONLINE)),
-        "suite baselines": markdown_table(beside, _beside(rows)),
+        "suite fitted": shares(rows, FITTED),
+        "suite online": shares(rows, ONLINE),
+        "suite baselines": beside(rows),
     }
 
 
-def _shares(rows: list[Row], method: str) -> list[list[str]]:
-    """Return a line for each task and checkpoint, but for the first, where little is expected."""
-    lines = []
-    for task in TASKS:
-        own = [row for row in rows if (row["method"], row["task"]) == (method, task.name)]
-        for i, steps in enumerate(sorted({row["steps"] for row in own})[method == FITTED :]):
-            at = [row for row in own if row["steps"] == steps]
-            found = summarize([row["mean"] for row in at])
-            line = [
-                "" if i else f"{task.name} ≥ {task.solved:g}", "" if i else str(found.n),
-                f"{steps:,}", f"{np.mean([row['solved'] for row in at]):.2f}",
-                *(f"{x:.{task.digits}f}" for x in (found.mean, found.median, found.least)),
-            ]  # fmt: skip
-            if method == ONLINE:
-                line.append(f"{np.mean([row['cells'] for row in at]):.1f}")
-            lines.append(line)
-    return lines
+def missed(rows: Rows) -> list[str]:
+    """Say where a target is missed."""
+    found = []
+    for own in rows.groups("method", "task", "steps"):
+        task, method, steps = of_task(own), own[0]["method"], own[0]["steps"]
+        if method in BASELINES:
+            continue
+        goals = task.targets if method == FITTED else ONLINE_TARGETS[task.env_id]
+        least = task.least_mean if method == FITTED else None
+        share, mean = np.mean(own.column("solved")), np.mean(own.column("mean"))
+        about = f"{method}, {task.name}, {steps:,} steps"
+        if share < goals.get(steps, 0.0):
+            found.append(f"{about}: {share:.3f} of the seeds are solved, not {goals[steps]}")
+        if least is not None and least[0] == steps and mean < least[1]:
+            found.append(f"{about}: the mean is {mean:.1f}, not {least[1]}")
+    return found
 
 
-def _beside(rows: list[Row]) -> list[list[str]]:
-    """Return a line for each method after the same steps, for each task with baselines."""
-    lines = []
-    for task in TASKS:
-        steps = task.baseline_steps
-        own = [row for row in rows if (row["task"], row["steps"]) == (task.name, steps)]
-        for i, method in enumerate(dict.fromkeys(row["method"] for row in own)):
-            at = [row for row in own if row["method"] == method]
-            means = [row["mean"] for row in at]
-            lines.append([
-                "" if i else f"{task.name}, {steps:,}", _label(method, task), str(len(at)),
-                f"{np.mean(means):.{task.digits}f} ({min(means):.{task.digits}f})",
-                f"{np.median([row['seconds'] for row in at]):.3g}",
-                f"{np.median([row['bytes'] for row in at]):,.0f}", "" if i else task.published,
-            ])  # fmt: skip
-    return lines
-
-
-def _label(method: str, task: Task) -> str:
-    """Return a method's name, starred if its hyper-parameters are those of another task."""
-    if method in (FITTED, ONLINE):
-        return f"`{method}`"
-    return method + ("" if settings_for(method, task.env_id).source == task.env_id else "\\*")
-
-
-def draw(rows: list[Row]) -> Path:
+def draw(rows: Rows) -> Any:
     """Draw the mean return of every seed over steps, a panel for each task."""
-    from oda_rl.command.report import save_figure
-    from oda_rl.plotting.axes import COLORS, new_axes
-
-    names = [task for task in TASKS if any(row["task"] == task.name for row in rows)]
+    names = [task for task in TASKS if rows.where(task=task.name)]
     columns = min(len(names), 3)
     n_rows = -(-len(names) // columns)
     panels = new_axes(3.9 * columns + 0.6, 3.1 * n_rows + 0.6, columns, n_rows)
-    panels[0].figure.subplots_adjust(
+    figure = panels[0].figure
+    figure.subplots_adjust(
         left=0.9 / (3.9 * columns), right=0.98, top=1.0 - 0.2 / n_rows, bottom=0.2 / n_rows,
         hspace=0.45, wspace=0.25,
     )  # fmt: skip
     for ax in panels[len(names) :]:
         ax.remove()
+    shown: dict[str, Any] = {}
     for ax, task in zip(panels, names, strict=False):
-        for color, method in zip(COLORS, (FITTED, ONLINE, "DQN", "PPO"), strict=False):
-            own = [row for row in rows if (row["method"], row["task"]) == (method, task.name)]
-            steps = sorted({row["steps"] for row in own})
-            if not steps:
-                continue
-            quartiles = np.array([
-                np.percentile([row["mean"] for row in own if row["steps"] == n], (25, 50, 75))
-                for n in steps
-            ])  # fmt: skip
-            ax.plot(steps, quartiles[:, 1], "o-", color=color, markersize=4,
-                    label=method.removesuffix("Agent"))  # fmt: skip
-            ax.fill_between(steps, quartiles[:, 0], quartiles[:, 2], color=color, alpha=0.2)
+        own = rows.where(task=task.name)
+        for color, method in zip(COLORS, (FITTED, ONLINE, *BASELINES), strict=False):
+            draw_quartiles(
+                ax, own.where(method=method), color=color, label=method.removesuffix("Agent")
+            )
         if task.solved is not None:
             ax.axhline(task.solved, color="0.5", linestyle="--", linewidth=1)
-        ax.set(xscale="log")
-        shown = sorted({row["steps"] for row in rows if row["task"] == task.name})
-        ax.set_xticks(shown, [f"{n // 1000}k" for n in shown])
-        ax.minorticks_off()
+        mark_steps(ax, own.values("steps"))
         ax.set_title(task.name, loc="left")
-        ax.spines[["top", "right"]].set_visible(False)
+        open_axes(ax)
+        handles, labels = ax.get_legend_handles_labels()
+        shown |= dict(zip(labels, handles, strict=True))
     panels[0].set_ylabel("return")
-    figure = panels[0].figure
     figure.suptitle(
         "Delivered policies over environment steps: median and quartiles", x=0.08, ha="left"
     )
-    shown_by: dict[str, Any] = {}
-    for ax in panels[: len(names)]:
-        handles, labels = ax.get_legend_handles_labels()
-        shown_by |= dict(zip(labels, handles, strict=True))
-    figure.legend(
-        shown_by.values(), shown_by, frameon=False, ncols=len(shown_by), loc="upper right"
-    )
-    return save_figure(panels[0], RESULTS / "benchmark_suite.png")
+    figure.legend(shown.values(), shown, frameon=False, ncols=len(shown), loc="upper right")
+    return panels[0]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Options:
     """What to run, and where."""
 
@@ -343,20 +306,16 @@ class Options:
     """Most seeds of each; by default 100, or 20 where nothing is aimed at."""
     baselines: int = 0
     """Seeds of DQN and PPO."""
-    execution: Execution = dataclasses.field(default_factory=Execution)
+    execution: Execution = Execution()  # noqa: RUF009
     """Where to run."""
 
 
 def main(options: Options) -> None:
     """Benchmark both agents on the suite."""
-    console = Console(highlight=False, width=max(Console().width, 150))
-    settings = planned(options.only, options.methods, options.seeds, options.baselines)
-    runs = run_all(train, settings, RESULTS / "benchmark_suite.jsonl", options.execution)
-    rows = store_runs(RESULTS / "benchmark_suite.csv", runs)
-    report(console, rows)
-    console.print(*failures(runs), sep="\n")
-    console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_suite.csv'}")
+    rows = EXPERIMENT.run(train, planned(options), options.execution)
+    say(*tables(rows).values(), *missed(rows))
+    EXPERIMENT.save(draw(rows))
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

@@ -11,33 +11,26 @@ Trainings are kept in results/benchmark_vector.jsonl as they end, and not repeat
 results/benchmark_vector.csv, results/benchmark_vector_times.csv and results/benchmark_vector.png.
 """
 
-import dataclasses
 import time
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import tyro
-from rich.console import Console
-from rich.table import Table
+from experiment import FIRST_SEEDS, Experiment, SharedOptions, say, seconds, start
+from summaries import Column, Row, Rows, Table, Text, among, mark_steps, open_axes, the
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.command.report import save_figure
-from oda_rl.experiments import Execution, failures, run_all, store_runs
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.results import markdown_table, read_rows, store_rows
 
-RESULTS = Path("results")
+EXPERIMENT, TIMES = Experiment("benchmark_vector"), Experiment("benchmark_vector_times")
 ENV_ID, SOLVED = "CartPole-v1", 475.0
 COPIES = (1, 8, 64)
 CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
-FIRST_SEED = 59_000_000
 EVALUATION_EPISODES = 100
 TIMED_COPIES, TIMED_STEPS = 64, 200_000
 KINDS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
-
-Row = dict[str, Any]
 
 
 def copies_of(count: int) -> Any:
@@ -79,120 +72,88 @@ def measure(times: int) -> list[Row]:
             env.step(actions[i % len(actions)])
         row = {"stepping": time.perf_counter() - begun}
         for name, kind in KINDS.items():
-            agent = kind(copies_of(TIMED_COPIES), seed=FIRST_SEED + turn)
-            begun = time.perf_counter()
-            agent.learn(TIMED_STEPS)
-            row[name] = time.perf_counter() - begun
-        rows.append({key: 1e6 * seconds / TIMED_STEPS for key, seconds in row.items()})
+            agent = kind(copies_of(TIMED_COPIES), seed=FIRST_SEEDS[EXPERIMENT.name] + turn)
+            row[name] = seconds(partial(agent.learn, TIMED_STEPS))
+        rows.append({key: 1e6 * taken / TIMED_STEPS for key, taken in row.items()})
     return rows
 
 
-def times_text(rows: list[Row]) -> str:
+def times(rows: Rows) -> dict[str, str]:
     """Say what training costs beside stepping."""
-    stepping = np.array([row["stepping"] for row in rows])
+    stepping = rows.column("stepping")
     said = []
     for name in KINDS:
-        times = np.array([row[name] for row in rows])
-        ratios = times / stepping
+        ratios = rows.column(name) / stepping
         said.append(
             f"`{name}` takes {np.median(ratios):.1f} times ({ratios.min():.1f} to "
             f"{ratios.max():.1f}) as long as merely stepping {TIMED_COPIES} copies, "
-            f"{np.median(times):.2f} against {np.median(stepping):.2f} µs a step"
+            f"{np.median(rows.column(name)):.2f} against {np.median(stepping):.2f} µs a step"
         )
-    return f"Medians of {len(rows)} trainings of {TIMED_STEPS:,} steps: {', and '.join(said)}."
+    text = f"Medians of {len(rows)} trainings of {TIMED_STEPS:,} steps: {', and '.join(said)}."
+    return {"vector times": text}
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the table and the sentence of the README."""
-    rows = read_rows(results / "benchmark_vector.csv")
-    lines = []
-    for name in KINDS:
-        for i, copies in enumerate(COPIES):
-            own = [row for row in rows if (row["agent"], row["copies"]) == (name, copies)]
-            cells = []
-            for steps in CHECKPOINTS:
-                at = [row for row in own if row["steps"] == steps]
-                share = np.mean([row["solved"] for row in at])
-                cells.append(f"{share:.2f} ({np.mean([row['mean'] for row in at]):.0f})")
-            seeds = len({row["seed"] for row in own})
-            lines.append(["" if i else f"`{name}`", str(copies), str(seeds), *cells])
-    heads = ["agent", "copies", "seeds", *(f"{steps:,}" for steps in CHECKPOINTS)]
-    times = read_rows(results / "benchmark_vector_times.csv")
-    return {"vector": markdown_table(heads, lines), "vector times": times_text(times)}
+def solved(steps: int) -> Text:
+    """Make a text of the share of solved seeds after so many steps, and their mean."""
+    return among(
+        lambda at: f"{np.mean(at.column('solved')):.2f} ({np.mean(at.column('mean')):.0f})",
+        steps=steps,
+    )
 
 
-def report_learning(console: Console, rows: list[Row]) -> None:
-    """Print shares and means."""
-    table = Table(title=f"{ENV_ID} after so many steps of all copies: solved (mean, median, least)")
-    for column in ("agent", "copies", "seeds", *(f"{steps:,}" for steps in CHECKPOINTS)):
-        table.add_column(column, justify="left" if column == "agent" else "right")
-    for name in KINDS:
-        for copies in COPIES:
-            own = [row for row in rows if (row["agent"], row["copies"]) == (name, copies)]
-            shown = []
-            for steps in CHECKPOINTS:
-                at = [row for row in own if row["steps"] == steps]
-                means = [row["mean"] for row in at]
-                shown.append(
-                    f"{np.mean([row['solved'] for row in at]):.2f} ({np.mean(means):.0f}, "
-                    f"{np.median(means):.0f}, {np.min(means):.0f})"
-                    if at
-                    else "-"
-                )
-            table.add_row(name, str(copies), str(len({row["seed"] for row in own})), *shown)
-    console.print(table)
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return shares and means of each agent with each number of copies."""
+    columns = [
+        Column("agent", lambda own: f"`{own[0]['agent']}`", once=True),
+        Column("copies", the("copies")),
+        Column("seeds", lambda own: str(len(own.groups("seed")))),
+        *(Column(f"{steps:,}", solved(steps)) for steps in CHECKPOINTS),
+    ]
+    lines = [rows.where(agent=name, copies=copies) for name in KINDS for copies in COPIES]
+    title = f"{ENV_ID} after so many steps of all copies: solved (mean)"
+    return {"vector": Table(title, columns, [own for own in lines if own])}
 
 
-def draw(rows: list[Row]) -> Path:
+def draw(rows: Rows) -> Any:
     """Draw the share of solved seeds over steps, a panel for each agent."""
     panels = new_axes(9.0, 3.6, columns=2)
     for ax, name in zip(panels, KINDS, strict=True):
         for color, copies in zip(COLORS, COPIES, strict=False):
-            own = [row for row in rows if (row["agent"], row["copies"]) == (name, copies)]
-            shares = [
-                np.mean([row["solved"] for row in own if row["steps"] == steps])
-                for steps in CHECKPOINTS
-            ]
+            own = rows.where(agent=name, copies=copies)
+            shares = [np.mean(own.where(steps=n).column("solved")) for n in CHECKPOINTS]
             label = "one environment" if copies == 1 else f"{copies} copies"
             ax.plot(CHECKPOINTS, shares, "o-", color=color, label=label)
-        ax.set(xscale="log", ylim=(-0.03, 1.03), title=name, xlabel="steps of all copies together")
-        ax.set_xticks(CHECKPOINTS, [f"{steps // 1000}k" for steps in CHECKPOINTS])
-        ax.minorticks_off()
-        ax.spines[["top", "right"]].set_visible(False)
+        ax.set(ylim=(-0.03, 1.03), title=name, xlabel="steps of all copies together")
+        mark_steps(ax, CHECKPOINTS)
+    open_axes(*panels)
     panels[0].set_ylabel(f"share of seeds with a mean of {SOLVED:.0f}")
     panels[1].legend(frameon=False, loc="lower right")
-    return save_figure(panels[0], RESULTS / "benchmark_vector.png")
+    return panels[0]
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True)
+class Options(SharedOptions):
     """How much to run, and where."""
 
     seeds: int = 100
     """Of each agent and number of copies."""
     times: int = 7
     """How often to take the time."""
-    execution: Execution = dataclasses.field(default_factory=Execution)
-    """Where to run."""
 
 
 def main(options: Options) -> None:
     """Time stepping and training, then train many seeds."""
-    console = Console(highlight=False, width=max(Console().width, 130))
-    times = store_rows(RESULTS / "benchmark_vector_times.csv", measure(options.times), ())
-    console.print(times_text(times), soft_wrap=True)
+    say(*times(TIMES.write(measure(options.times), ())).values())
     settings = [
-        {"agent": name, "copies": copies, "seed": FIRST_SEED + i}
+        {"agent": name, "copies": copies, "seed": seed}
         for name in KINDS
         for copies in COPIES
-        for i in range(options.seeds)
+        for seed in EXPERIMENT.seeds(options)
     ]
-    runs = run_all(train, settings, RESULTS / "benchmark_vector.jsonl", options.execution)
-    rows = store_runs(RESULTS / "benchmark_vector.csv", runs)
-    report_learning(console, rows)
-    console.print(*failures(runs), sep="\n")
-    console.print(f"written: {draw(rows)}, {RESULTS / 'benchmark_vector.csv'}")
+    rows = EXPERIMENT.run(train, settings, options.execution)
+    say(*tables(rows).values())
+    EXPERIMENT.save(draw(rows))
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

@@ -9,13 +9,11 @@ because they are timed. Writes results/compare_sb3.csv and results/compare_sb3.p
 each environment with its figure and its table (comparison.md).
 """
 
-import dataclasses
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import tyro
-from rich.console import Console
+from experiment import ALONE, Experiment, say, start
+from summaries import Rows
 
 from oda_rl.agents.comparison.contest import (
     OWN,
@@ -26,31 +24,25 @@ from oda_rl.agents.comparison.contest import (
     solved_at,
 )
 from oda_rl.command.comparison import plot_comparison, write_comparison
-from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution
-from oda_rl.results import markdown_table, read_rows, store_rows
+from oda_rl.results import markdown_table, store_rows
 
-RESULTS = Path("results")
+EXPERIMENT = Experiment("compare_sb3")
 SHARES = (0.5, 0.95)  # of the seeds
 CART_POLES = {"BartoCartPole": "oda_rl/BartoCartPole-v0", "CartPole-v1": "CartPole-v1"}
 
 
-def tables(results: Path) -> dict[str, str]:
+def tables(rows: Rows) -> dict[str, str]:
     """Return the table of the README, and how many times as long PPO takes."""
-    rows = read_rows(results / "compare_sb3.csv")
     lines, ratios = [], []
     for label, env_id in CART_POLES.items():
-        own = [row for row in rows if row["env_id"] == env_id]
-        steps = max(row["steps"] for row in own)
-        names = list(dict.fromkeys(row["algorithm"] for row in own))
-        counts = {
-            name: len({row["seed"] for row in own if row["algorithm"] == name}) for name in names
-        }
+        own = rows.where(env_id=env_id)
+        steps = max(own.values("steps"))
+        counts = {of[0]["algorithm"]: len(of.groups("seed")) for of in own.groups("algorithm")}
         solved = solved_at(own, counts)
         ratios += _ratios(label, own, counts)
-        for i, name in enumerate(names):
-            at = [row for row in own if (row["algorithm"], row["steps"]) == (name, steps)]
-            when = solved[name]
+        for i, (name, when) in enumerate(solved.items()):
+            at = own.where(algorithm=name, steps=steps)
             found = "never"
             if when is not None:
                 found = f"{when.seconds:.3g} ({when.steps:,} steps)"
@@ -67,19 +59,19 @@ def tables(results: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _line(name: str, env_id: str, at: list[dict[str, Any]]) -> list[str]:
+def _line(name: str, env_id: str, at: Rows) -> list[str]:
     """Return what a line begins with."""
-    means = [row["mean"] for row in at]
+    means = at.column("mean")
     borrowed = name not in OWN and origin_of_settings(name, env_id) != "rl-zoo's"
     shown = f"`{name}`" if name in OWN else name + ("\\*" if borrowed else "")
-    share = np.mean([row["solved"] for row in at])
+    share = np.mean(at.column("solved"))
     return [shown, str(len(at)), f"{share:.2f}", f"{np.median(means):.0f} ({min(means):.0f})"]
 
 
-def _sizes(at: list[dict[str, Any]]) -> list[str]:
+def _sizes(at: Rows) -> list[str]:
     """Return what a line ends with: medians."""
     keys = ("seconds", "loop_seconds", "parameters", "peak_mb", "policy_bytes", "predict_us")
-    middle = {key: float(np.median([row[key] for row in at])) for key in keys}
+    middle = {key: float(np.median(at.column(key))) for key in keys}
     looped = middle["loop_seconds"] != middle["seconds"]
     return [
         f"{middle['seconds']:.3g}" + (f", {middle['loop_seconds']:.3g}" if looped else ""),
@@ -88,7 +80,7 @@ def _sizes(at: list[dict[str, Any]]) -> list[str]:
     ]  # fmt: skip
 
 
-def _ratios(label: str, rows: list[dict[str, Any]], counts: dict[str, int]) -> list[list[str]]:
+def _ratios(label: str, rows: Rows, counts: dict[str, int]) -> list[list[str]]:
     """Say how many times as long PPO takes until half and nearly all of the seeds are solved."""
     lines = []
     for name in OWN:
@@ -106,7 +98,7 @@ def _ratios(label: str, rows: list[dict[str, Any]], counts: dict[str, int]) -> l
     return lines
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Options:
     """What to run, and where."""
 
@@ -116,26 +108,24 @@ class Options:
     """Runs of each of our agents, and of PPO."""
     total_timesteps: int = Plan.total_timesteps
     """Environment steps of each run."""
-    execution: Execution = dataclasses.field(default_factory=lambda: Execution(workers=1))
+    execution: Execution = ALONE
     """Where to run."""
 
 
 def main(options: Options) -> None:
     """Compare on both cart-poles."""
-    console = Console(highlight=False, soft_wrap=True)
     comparisons = []
     for name, env_id in CART_POLES.items():
         plan = Plan(env_id, options.seeds, options.own_seeds, options.total_timesteps)
-        found = compare(plan, RESULTS / "compare_sb3.jsonl", options.execution)
-        console.print(*headline(found), *found.failed, sep="\n")
-        written = write_comparison(found, RESULTS / f"compare_sb3_{name}")
-        console.print("written:", ", ".join(map(str, written)))
+        found = compare(plan, EXPERIMENT.path(".jsonl"), options.execution)
+        say(*headline(found), *found.failed)
+        written = write_comparison(found, EXPERIMENT.path(f"_{name}"))
+        say(f"written: {', '.join(map(str, written))}")
         comparisons.append(found)
         key = ("env_id", "algorithm", "seed")
-        store_rows(RESULTS / "compare_sb3.csv", found.rows, key, found.origins)
-    path = save_figure(plot_comparison(comparisons)[0], RESULTS / "compare_sb3.png")
-    console.print(f"written: {path}")
+        store_rows(EXPERIMENT.path(".csv"), found.rows, key, found.origins)
+    EXPERIMENT.save(plot_comparison(comparisons)[0])
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__))
+    start(main, Options, __doc__)

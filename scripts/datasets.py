@@ -6,18 +6,57 @@ package.
 """
 
 import gzip
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from experiment import chosen
+from sklearn.datasets import load_breast_cancer, load_digits
+from summaries import FloatArray, Row
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Sample = tuple[FloatArray, IntArray]
 
+_FILES = {
+    "WBCD": "wbcd.data", "PIMA": "pima.csv", "Adult": "adult.csv.gz", "USPS": "usps.train.gz"
+}  # fmt: skip
 _SPREAD = 0.16  # of a Gaussian, with one centre from the next
 _ADULT_NUMBERS = (0, 2, 4, 10, 11, 12)  # age, weight, education, capital gain and loss, hours
+
+
+def load(data: str, folder: str | None, n: int | None, rng: np.random.Generator) -> Sample:
+    """Return a data set by its name; ``n`` points where there are any number to draw."""
+    if data == "Gaussians":
+        assert n is not None
+        return gaussians(n, rng)
+    if data in ("WDBC", "digits"):
+        return (load_breast_cancer if data == "WDBC" else load_digits)(return_X_y=True)
+    assert folder is not None
+    path = Path(folder, _FILES[data])
+    if data == "Adult":
+        assert n is not None
+        return adult(path, n, rng)
+    return {"WBCD": wbcd, "PIMA": pima, "USPS": usps}[data](path)
+
+
+def sets(
+    sizes: Mapping[str, int | None], folder: Path | None, only: Sequence[str] = ()
+) -> list[Row]:
+    """Return what :func:`load` is told of sets, but for those whose files are in no folder.
+
+    A file that is missing stops the script: it is no matter of one run.
+    """
+    place = None if folder is None else str(folder.resolve())
+    there = [name for name in sizes if place is not None or name not in _FILES]
+    found = []
+    for name in chosen(only, there):
+        where = place if name in _FILES else None
+        if where is not None:
+            load(name, where, sizes[name], np.random.default_rng(0))
+        found.append({"data": name, "folder": where, "n_samples": sizes[name]})
+    return found
 
 
 def gaussians(n: int, rng: np.random.Generator) -> Sample:

@@ -154,7 +154,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/config.py",
+        "agents/two_timescale/settings.py",
         (
             "children of a cell stand ten times as far apart",
             "perturbation: float = 0.05",
@@ -732,8 +732,8 @@ MUTATIONS = [
         ),
         (
             "JSON without the origin of the observations",
-            '"origin": policy.origin.tolist()',
-            '"origin": (0.0 * policy.origin).tolist()',
+            '"origin": cells.origin.tolist()',
+            '"origin": (0.0 * cells.origin).tolist()',
             "test_export.py::test_json[online, 2 by 3]",
         ),
     ),
@@ -806,7 +806,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/files.py",
+        "agents/engine/files.py",
         (
             "files of another format are read",
             " or form not in (_FORMAT, _FORMAT - 1)",

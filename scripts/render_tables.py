@@ -1,7 +1,7 @@
 """Write the tables of README and docs anew, from the rows in results/, and put the figures there.
 
 A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``; what stands
-there is what the script that makes the rows returns from its function ``tables``. Figures that
+there is what ``tables`` of the script that makes the rows says of them. Figures that
 scripts have left in results/ are copied to docs/.
 
 Run: python scripts/render_tables.py [--check]
@@ -11,44 +11,29 @@ With --check nothing is written: it says what differs, and fails if anything doe
 import re
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
-import benchmark_clustering
-import benchmark_continuous
-import benchmark_export
-import benchmark_first_call
-import benchmark_fitting
-import benchmark_oda_speed
-import benchmark_speed
-import benchmark_suite
-import benchmark_vector
-import compare_sb3
-import reproduce_classification
-import reproduce_figure5
-import reproduce_infex
-import reproduce_sgd_gmm
 import tyro
+from summaries import Rows
+
+from oda_rl.results import read_rows
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/screening.md")
-SCRIPTS: tuple[Callable[[Path], dict[str, str]], ...] = (
-    benchmark_clustering.tables,
-    benchmark_continuous.tables,
-    benchmark_export.tables,
-    benchmark_first_call.tables,
-    benchmark_fitting.tables,
-    benchmark_oda_speed.tables,
-    benchmark_speed.tables,
-    benchmark_suite.tables,
-    benchmark_vector.tables,
-    compare_sb3.tables,
-    reproduce_classification.tables,
-    reproduce_figure5.tables,
-    reproduce_infex.tables,
-    reproduce_sgd_gmm.tables,
-)
+NAMES = (
+    "benchmark_clustering", "benchmark_continuous", "benchmark_export", "benchmark_first_call",
+    "benchmark_fitting", "benchmark_oda_speed", "benchmark_speed", "benchmark_suite",
+    "benchmark_vector", "compare_sb3", "reproduce_classification", "reproduce_sgd_gmm",
+)  # fmt: skip
+TABLES: dict[str, str] = {
+    **{name: f"{name}.tables" for name in NAMES},
+    "benchmark_vector_times": "benchmark_vector.times",
+    "figure5": "reproduce_figure5.tables",
+    "infex_codebook": "reproduce_infex.margins",
+    "infex_density": "reproduce_infex.densities",
+    "infex_table": "reproduce_infex.likelihoods",
+}  # who says what of the rows in a file
 FIGURES = {
     "annealing": "reproduce_toys",
     "compare": "compare_sb3",
@@ -68,9 +53,11 @@ _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.
 def rendered(results: Path) -> dict[str, str]:
     """Return all tables whose rows are there, by their names."""
     found: dict[str, str] = {}
-    for tables in SCRIPTS:
-        with suppress(FileNotFoundError):
-            found |= tables(results)
+    for name, function in TABLES.items():
+        if (results / f"{name}.csv").is_file():
+            script, _, tables = function.partition(".")
+            made = getattr(import_module(script), tables)(Rows(read_rows(results / f"{name}.csv")))
+            found |= {title: str(table) for title, table in made.items()}
     return found
 
 

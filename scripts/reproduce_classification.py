@@ -15,26 +15,16 @@ Runs are kept as they end in results/reproduce_classification.jsonl; writes
 results/reproduce_classification.csv (every fold) and results/reproduce_classification.png.
 """
 
-import dataclasses
-import sys
-import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
-from datasets import Sample, gaussians, pima, wbcd
-from rich.console import Console
-from rich.table import Table
+from datasets import Sample, load, sets
+from experiment import FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, seconds, start
 from sklearn.base import ClassifierMixin
-from sklearn.datasets import (
-    load_breast_cancer,
-    load_digits,
-    make_circles,
-    make_classification,
-    make_moons,
-)
+from sklearn.datasets import make_circles, make_classification, make_moons
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score
@@ -42,38 +32,30 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from summaries import Column, Row, Rows, Table, among, of, open_axes, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClassifier
-from oda_rl.command.report import save_figure
-from oda_rl.experiments import Execution, failures, run_all, store_runs
+from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.results import markdown_table, read_rows
 
-RESULTS = Path("results")
+EXPERIMENT = Experiment("reproduce_classification", ("folder", "n_samples", "n_folds"))
 N_FOLDS = 5
 N_SAMPLES = 1500  # of each set that is drawn here
 N_RARE = 10_000
 RARE = "rare class (F1)"
+DRAWN = ("circles", "moons", RARE)
 STANDARDISED = ("PIMA", "WDBC", RARE)
-LEFT_OUT = ("folder", "n_samples", "n_folds")
 
 # What the papers print for their own method (table I); they have no figure for the other sets.
 PUBLISHED = {"Gaussians": 0.989, "WBCD": 0.907, "PIMA": 0.705}
 
 
-def load(data: str, folder: str | None, n_samples: int | None, seed: int) -> Sample:
+def sample(data: str, folder: str | None, n_samples: int | None, seed: int) -> Sample:
     """Return a data set."""
-    if folder is not None:
-        path = Path(folder)
-        return wbcd(path / "wbcd.data") if data == "WBCD" else pima(path / "pima.csv")
-    if data == "WDBC":
-        return load_breast_cancer(return_X_y=True)
-    if data == "digits":
-        return load_digits(return_X_y=True)
+    if data not in DRAWN:
+        return load(data, folder, n_samples, np.random.default_rng(seed))
     assert n_samples is not None
-    if data == "Gaussians":
-        return gaussians(n_samples, np.random.default_rng(seed))
     if data == "circles":
         return make_circles(n_samples, noise=0.1, factor=0.5, random_state=seed)
     if data == "moons":
@@ -110,9 +92,9 @@ def contestants(seed: int) -> dict[str, ClassifierMixin]:
 def measure(
     *, data: str, folder: str | None, n_samples: int | None, method: str, seed: int, fold: int,
     n_folds: int,
-) -> dict[str, Any]:  # fmt: skip
+) -> Row:  # fmt: skip
     """Fit one method to the training set of one fold, and score it on the rest."""
-    points, classes = load(data, folder, n_samples, seed)
+    points, classes = sample(data, folder, n_samples, seed)
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
     train, test = list(splitter.split(points, classes))[fold]
     standardise = data in STANDARDISED
@@ -124,79 +106,76 @@ def measure(
         warnings.simplefilter("ignore", ConvergenceWarning)
         if method == "ODA":  # compiles, if this process has not yet, which is no part of the time
             ODAClassifier(4, random_state=0).fit(*make_moons(100, random_state=0))
-        begun = time.perf_counter()
-        model.fit(shown, classes[train])
-        seconds = time.perf_counter() - begun
+        taken = seconds(lambda: model.fit(shown, classes[train]))
         measured = f1_score if data == RARE else accuracy_score
         score = measured(classes[test], model.predict(hidden))
-    return {"score": float(score), "seconds": seconds, "chosen": str(model.best_params_)}
+    return {"score": float(score), "seconds": taken, "chosen": str(model.best_params_)}
 
 
-def mean(rows: list[dict[str, Any]], data: str, method: str, key: str = "score") -> float:
-    """Mean of one method's folds on one data set; not a number if there are none."""
-    own = [row[key] for row in rows if row["data"] == data and row["method"] == method]
-    return float(np.mean(own)) if own else np.nan
+def mean_score(rows: Rows, method: str) -> Any:
+    """Mean of one method's folds; not a number if there are none."""
+    own = rows.where(method=method)
+    return np.mean(own.column("score")) if own else np.nan
 
 
-def report(console: Console, rows: list[dict[str, Any]]) -> None:
-    """Print the table, and say where a target is missed and by how much."""
-    sets, names = (list(dict.fromkeys(row[key] for row in rows)) for key in ("data", "method"))
-    table = Table("data", *names, "ODA as published", "fits: ODA, forest")
-    for data in sets:
-        scores = [mean(rows, data, name) for name in names]
-        cells = [f"[bold]{s:.3f}[/]" if s == np.nanmax(scores) else f"{s:.3f}" for s in scores]
-        times = [mean(rows, data, name, "seconds") for name in ("ODA", "random forest")]
-        published = f"{PUBLISHED[data]:.3f}" if data in PUBLISHED else "-"
-        table.add_row(data, *cells, published, "{:.1f} s, {:.1f} s".format(*times))
-    console.print(table)
-    for data in sets:
-        oda, forest = mean(rows, data, "ODA"), mean(rows, data, "random forest")
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return means of the folds, and how many there are."""
+    scores, times = of(np.mean, "score", ".3f"), of(np.mean, "seconds", ".1f")
+    columns = [
+        Column("", the("data")),
+        Column("folds", lambda own: str(len(own.groups("seed", "fold")))),
+        *(Column(name, among(scores, method=name)) for name in rows.values("method")),
+        Column("ODA as published", published),
+        *(Column(f"{name}, s", among(times, method=name), printed_only=True)
+          for name in ("ODA", "random forest")),
+    ]  # fmt: skip
+    return {"classification": Table("nested selection", columns, rows.groups("data"))}
+
+
+def published(own: Rows) -> str:
+    """Return what the papers print, if they do."""
+    data = own[0]["data"]
+    return f"{PUBLISHED[data]:.3f}" if data in PUBLISHED else ""
+
+
+def missed(rows: Rows) -> list[str]:
+    """Say where a target is missed and by how much."""
+    found = []
+    for own in rows.groups("data"):
+        data, oda, forest = own[0]["data"], mean_score(own, "ODA"), mean_score(own, "random forest")
         wanted = max(forest - (0.005 if data == "WBCD" else 0.0), PUBLISHED.get(data, 0.0))
         if oda < wanted:
-            console.print(f"{data}: ODA is {wanted - oda:.4f} below what it should reach")
+            found.append(f"{data}: ODA is {wanted - oda:.4f} below what it should reach")
+    return found
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the table of the README: means of the folds, and how many there are."""
-    rows = read_rows(results / "reproduce_classification.csv")
-    names = list(dict.fromkeys(row["method"] for row in rows))
-    lines = []
-    for data in dict.fromkeys(row["data"] for row in rows):
-        folds = {(row["seed"], row["fold"]) for row in rows if row["data"] == data}
-        scores = [mean(rows, data, name) for name in names]
-        published = f"{PUBLISHED[data]:.3f}" if data in PUBLISHED else ""
-        lines.append([data, str(len(folds)), *(f"{score:.3f}" for score in scores), published])
-    heads = ["", "folds", *names, "ODA as published"]
-    return {"classification": markdown_table(heads, lines)}
-
-
-def draw(rows: list[dict[str, Any]]) -> Path:
+def draw(rows: Rows) -> Any:
     """Draw the scores of all folds, with their means, side by side."""
-    sets, names = (list(dict.fromkeys(row[key] for row in rows)) for key in ("data", "method"))
-    (ax,) = new_axes(max(1.35 * len(sets) + 1.5, 7.0), 4.6)
+    data_sets, names = rows.values("data"), rows.values("method")
+    (ax,) = new_axes(max(1.35 * len(data_sets) + 1.5, 7.0), 4.6)
     for m, name in enumerate(names):
-        at = np.arange(len(sets)) + 0.18 * (m - (len(names) - 1) / 2)
-        means = [mean(rows, data, name) for data in sets]
-        for x, data in zip(at, sets, strict=True):
-            own = [row["score"] for row in rows if (row["data"], row["method"]) == (data, name)]
+        at = np.arange(len(data_sets)) + 0.18 * (m - (len(names) - 1) / 2)
+        folds = [rows.where(data=data, method=name).column("score") for data in data_sets]
+        for x, own in zip(at, folds, strict=True):
             ax.plot(np.full(len(own), x), own, "o", color=COLORS[m], alpha=0.35, markersize=3)
+        means = [mean_score(rows.where(data=data), name) for data in data_sets]
         ax.plot(at, means, "_", color=COLORS[m], markersize=13, markeredgewidth=2.5, label=name)
-    ax.set_xticks(range(len(sets)), sets)
-    ax.set_xlim(-0.6, len(sets) - 0.4)
+    ax.set_xticks(range(len(data_sets)), data_sets)
+    ax.set_xlim(-0.6, len(data_sets) - 0.4)
     ax.set(ylabel="accuracy (F1 for the rare class)", ylim=(None, 1.01))
     ax.set_title("Folds (dots) and their mean, nested selection", loc="left")
     ax.legend(frameon=False, ncols=len(names), loc="upper center", bbox_to_anchor=(0.5, -0.08))
-    ax.spines[["top", "right"]].set_visible(False)
-    return save_figure(ax, RESULTS / "reproduce_classification.png")
+    open_axes(ax)
+    return ax
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Options:
     """What to compare, and where to run."""
 
     data: Path | None = None
     """Folder with wbcd.data and pima.csv."""
-    seeds: tuple[int, ...] = (11,)
+    seeds: tuple[int, ...] = (FIRST_SEEDS[EXPERIMENT.name],)
     """Of the drawn data, the folds and the methods: five folds for each."""
     folds: int = N_FOLDS
     """How many of the five folds to do."""
@@ -204,49 +183,33 @@ class Options:
     """Names of the data sets to do; all by default."""
     methods: tuple[str, ...] = ()
     """Names of the methods to compare, ODA and random forest among them; all by default."""
-    execution: Execution = dataclasses.field(default_factory=Execution)
+    execution: Execution = Execution()  # noqa: RUF009
     """Where to run."""
 
 
-def settings(options: Options) -> list[dict[str, Any]]:
-    """Arguments of :func:`measure`; stops if a file is missing, which is no matter of one run."""
-    folder = None if options.data is None else str(options.data.resolve())
-    sets: list[tuple[str, str | None, int | None]] = [
-        ("Gaussians", None, N_SAMPLES), ("circles", None, N_SAMPLES), ("moons", None, N_SAMPLES)
-    ]  # fmt: skip
-    if folder is not None:
-        sets += [("WBCD", folder, None), ("PIMA", folder, None)]
-    sets += [("WDBC", None, None), ("digits", None, None), (RARE, None, N_RARE)]
-    chosen = [one for one in sets if not options.only or one[0] in options.only]
-    for name, where, n_samples in chosen:
-        if where is not None:
-            load(name, where, n_samples, 0)
+def settings(options: Options) -> list[Row]:
+    """Arguments of :func:`measure`."""
+    sizes = {
+        "Gaussians": N_SAMPLES, "circles": N_SAMPLES, "moons": N_SAMPLES,
+        "WBCD": None, "PIMA": None, "WDBC": None, "digits": None, RARE: N_RARE,
+    }  # fmt: skip
+    names = chosen(options.methods, contestants(0))
+    refuse_reserved(options.seeds)
     return [
-        {
-            "data": name, "folder": where, "n_samples": n_samples, "method": method,
-            "seed": seed, "fold": fold, "n_folds": N_FOLDS,
-        }
+        {**one, "method": method, "seed": seed, "fold": fold, "n_folds": N_FOLDS}
         for seed in options.seeds
-        for name, where, n_samples in chosen
+        for one in sets(sizes, options.data, options.only)
         for fold in range(min(options.folds, N_FOLDS))
-        for method in contestants(seed)
-        if not options.methods or method in options.methods
-    ]  # fmt: skip
+        for method in names
+    ]
 
 
 def main(options: Options) -> None:
     """Compare ODA with a linear SVM, a neural network and a random forest."""
-    console = Console()
-    path = RESULTS / "reproduce_classification.jsonl"
-    runs = run_all(measure, settings(options), path, options.execution, title="folds")
-    for line in failures(runs):
-        console.print(line, markup=False)
-    if not any(run.rows for run in runs):
-        sys.exit("there is nothing to show: no run has succeeded")
-    rows = store_runs(RESULTS / "reproduce_classification.csv", runs, LEFT_OUT)
-    report(console, rows)
-    console.print(f"written: {draw(rows)}, {RESULTS / 'reproduce_classification.csv'}")
+    rows = EXPERIMENT.run(measure, settings(options), options.execution)
+    say(*tables(rows).values(), *missed(rows))
+    EXPERIMENT.save(draw(rows))
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

@@ -20,24 +20,23 @@ Runs are kept as they end in results/figure5_tuning.jsonl and results/figure5.js
 results/figure5.csv, results/figure5_tuning.csv and results/figure5.png.
 """
 
-import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tyro
-from rich.console import Console
-from rich.table import Table
+from experiment import FIRST_SEEDS, Experiment, SharedOptions, chosen, say, start
+from summaries import Column, Row, Rows, Table, interquartile_mean, of, open_axes, the
 
-from oda_rl.command.report import save_figure
-from oda_rl.experiments import Execution, Run, failures, rows_of, run_all, store_runs
+from oda_rl.experiments import Run, rows_of
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.results import markdown_table, read_rows
-from oda_rl.statistics import Summary, summarize
+from oda_rl.results import markdown_table
+from oda_rl.statistics import summarize
 
+TUNING = Experiment("figure5_tuning", leave_out=("config", "partition"))
+EXPERIMENT = Experiment("figure5", leave_out=("config", "partition", "drawn"))
+NAME = ("method", "scaling", "size", "traces")  # of a point
 ENV_ID = "oda_rl/BartoCartPole-v0"
-TUNING_SEED, FIRST_SEED = 5_300_000, 52_000_000
 SOLVED = 950.0
 EVALUATION_EPISODES = 100
 
@@ -63,7 +62,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
 TRACES = (0.8, 0.9, 0.95, 0.98)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Point:
     """A partition of one size, with one-step Q-learning or with traces."""
 
@@ -79,8 +78,7 @@ class Point:
     @property
     def name(self) -> dict[str, Any]:
         """What it is called in results."""
-        names = ("method", "scaling", "size", "traces")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in NAME}
 
 
 def points() -> list[Point]:
@@ -110,27 +108,27 @@ def points() -> list[Point]:
     return found
 
 
-def draws(point: Point, n: int) -> list[dict[str, Any]]:
+def draws(point: Point, n: int) -> list[Row]:
     """Draw the settings to try: of the common space the same for every point."""
     rng = np.random.default_rng(0)
     space = {**SPACE, "trace_decay": TRACES, "own": (point.own or ("", (None,)))[1]}
     found = []
     for _ in range(n):
         # One number each, whatever the space, so that all points try the same.
-        chosen = {name: values[int(rng.random() * len(values))] for name, values in space.items()}
-        own = chosen.pop("own")
+        drawn = {name: given[int(rng.random() * len(given))] for name, given in space.items()}
+        own = drawn.pop("own")
         if point.own is not None:
-            chosen[point.own[0]] = own
+            drawn[point.own[0]] = own
         if not point.traces:
-            chosen["trace_decay"] = 0.0
-        found.append(chosen)
+            drawn["trace_decay"] = 0.0
+        found.append(drawn)
     return found
 
 
 def train(
     *, partition: str, config: Mapping[str, Any], drawn: Mapping[str, Any], seed: int, steps: int,
     **name: Any,
-) -> dict[str, Any]:  # fmt: skip
+) -> Row:  # fmt: skip
     """Train once; ``name`` says which point it is."""
     from oda_rl.agents import TwoTimescaleAgent
 
@@ -140,7 +138,7 @@ def train(
     return {"cells": agent.n_cells, "mean": returns.mean(), "seconds": agent.training_seconds}
 
 
-def setting(point: Point, drawn: Mapping[str, Any], seed: int, steps: int) -> dict[str, Any]:
+def setting(point: Point, drawn: Mapping[str, Any], seed: int, steps: int) -> Row:
     """Arguments of :func:`train`."""
     return {
         **point.name, "partition": point.partition, "config": point.config, "drawn": drawn,
@@ -148,16 +146,14 @@ def setting(point: Point, drawn: Mapping[str, Any], seed: int, steps: int) -> di
     }  # fmt: skip
 
 
-def tune(
-    all_points: list[Point], options: "Options", folder: Path
-) -> tuple[list[Run], list[dict[str, Any]]]:
+def tune(all_points: list[Point], options: "Options") -> tuple[list[Run], list[Row]]:
     """Try the drawn settings of every point; returns the runs, and each point's best.
 
     A few seeds choose badly among many settings, and many seeds for all would take long: so those
     that do best on a few are tried on more.
     """
-    path = folder / "figure5_tuning.jsonl"
-    first = range(TUNING_SEED, TUNING_SEED + options.tuning_seeds)
+    begin = FIRST_SEEDS[TUNING.name]
+    first = range(begin, begin + options.tuning_seeds)
     more = range(first.stop, first.stop + options.final_seeds)
     tried = [draws(point, options.draws) for point in all_points]
     runs: list[Run] = []
@@ -166,6 +162,8 @@ def tune(
         (first, options.draws, "tuning"),
         (more, options.finalists, "tuning, finals"),
     ):
+        if not seeds:
+            continue
         left = [sorted(sorted(total, key=total.__getitem__)[-most:]) for total in totals]
         begun = [(point, i) for point, still in enumerate(left) for i in still]
         settings = [
@@ -173,7 +171,7 @@ def tune(
             for point, i in begun
             for seed in seeds
         ]
-        made = run_all(train, settings, path, options.execution, title=title)
+        made = TUNING.runs(train, settings, options.execution, title)
         returns = np.array([run.rows[0]["mean"] if run.rows else 0.0 for run in made])
         sums = returns.reshape(len(begun), len(seeds)).sum(axis=1)
         totals = [{i: total[i] for i in still} for total, still in zip(totals, left, strict=True)]
@@ -184,20 +182,16 @@ def tune(
     return runs, [candidates[i] for candidates, i in zip(tried, best, strict=True)]
 
 
-def tables(results: Path) -> dict[str, str]:
+def tables(rows: Rows) -> dict[str, str]:
     """Return the table of the README: the best and the worst point of each partition, by means."""
-    rows = read_rows(results / "figure5.csv")
     lines = []
-    for method, scaling in dict.fromkeys((row["method"], row["scaling"]) for row in rows):
-        line = [f"{method}, {scaling} scaling"]
+    for of_partition in rows.groups("method", "scaling"):
+        line = [f"{of_partition[0]['method']}, {of_partition[0]['scaling']} scaling"]
         for traces in (False, True):
-            own = [row for row in rows if (row["method"], row["scaling"], row["traces"])
-                   == (method, scaling, traces)]  # fmt: skip
             found = []
-            for size in dict.fromkeys(row["size"] for row in own):
-                at = [row for row in own if row["size"] == size]
-                mean, cells = (np.mean([row[key] for row in at]) for key in ("mean", "cells"))
-                found.append((mean, cells, np.mean([row["mean"] >= SOLVED for row in at])))
+            for at in of_partition.where(traces=traces).groups("size"):
+                means = at.column("mean")
+                found.append((means.mean(), at.column("cells").mean(), np.mean(means >= SOLVED)))
             (low, _, _), (mean, cells, share) = min(found), max(found)
             line += [f"{mean:.0f} ({cells:.0f} cells)", f"{share:.2f}", f"{low:.0f}"]
         lines.append(line)
@@ -207,42 +201,42 @@ def tables(results: Path) -> dict[str, str]:
     return {"figure 5": markdown_table(heads, lines)}
 
 
-def tell(console: Console, results: list[tuple[Point, float, Summary, dict[str, Any]]]) -> None:
-    """Print a line for each point."""
-    table = Table(title="mean time steps balanced, of 1000, on fresh seeds")
-    for column in (
-        "partition", "scaling", "Q-learning", "cells", "median", "IQM (95 %)", "mean", "least",
-        "solved (95 %)", "discount", "trace decay",
-    ):  # fmt: skip
-        table.add_column(column)
-    for point, cells, found, drawn in results:
-        assert found.solved_interval is not None
-        table.add_row(
-            point.method, point.scaling, "traces" if point.traces else "one-step", f"{cells:.0f}",
-            f"{found.median:.0f}", f"{found.interquartile_mean:.0f} {interval(found.interval, 0)}",
-            f"{found.mean:.0f}", f"{found.least:.0f}",
-            f"{found.solved:.2f} {interval(found.solved_interval, 2)}",
-            f"{drawn['discount']}", f"{drawn['trace_decay']}",
-        )  # fmt: skip
-    console.print(table)
+def points_table(rows: Rows) -> Table:
+    """Return a line for each point."""
+    columns = [
+        Column("partition", the("method")),
+        Column("scaling", the("scaling")),
+        Column("Q-learning", lambda own: "traces" if own[0]["traces"] else "one-step"),
+        Column("cells", of(np.mean, "cells", ".0f")),
+        Column("median", of(np.median, "mean", ".0f")),
+        Column("IQM (95 %)", interquartile_mean),
+        Column("mean", of(np.mean, "mean", ".0f")),
+        Column("least", of(np.min, "mean", ".0f")),
+        Column("solved (95 %)", solved),
+        Column("discount", lambda own: str(own[0]["drawn"]["discount"])),
+        Column("trace decay", lambda own: str(own[0]["drawn"]["trace_decay"])),
+    ]
+    return Table("time steps balanced, of 1000, on fresh seeds", columns, rows.groups(*NAME))
 
 
-def interval(ends: tuple[float, float], digits: int) -> str:
-    """Write an interval."""
-    return f"({ends[0]:.{digits}f} to {ends[1]:.{digits}f})"
+def solved(own: Rows) -> str:
+    """Share of seeds, and its interval."""
+    found = summarize(own.column("mean"), SOLVED)
+    assert found.solved_interval is not None
+    low, high = found.solved_interval
+    return f"{found.solved:.2f} ({low:.2f} to {high:.2f})"
 
 
-def verdict(results: list[tuple[Point, float, Summary, dict[str, Any]]]) -> list[str]:
+def verdict(rows: Rows) -> list[str]:
     """Say of what was expected whether it came out."""
     lines = []
     for traces in (False, True):
-        here = [(p, cells, s) for p, cells, s, _ in results if p.traces == traces]
-        best = max(s.mean for p, _, s in here if p.method == "grid")
+        here = rows.where(traces=traces)
+        best = max(own.column("mean").mean() for own in here.where(method="grid").groups(*NAME))
         for scaling in METRICS:
-            small = [
-                s.mean for p, k, s in here
-                if p.method == "ODA" and p.scaling == scaling and k <= 56
-            ]  # fmt: skip
+            points = here.where(method="ODA", scaling=scaling).groups(*NAME)
+            small = [own.column("mean").mean() for own in points
+                     if own.column("cells").mean() <= 56]  # fmt: skip
             above = sum(mean > best for mean in small)
             kind = "traces" if traces else "one-step"
             lines.append(
@@ -252,7 +246,7 @@ def verdict(results: list[tuple[Point, float, Summary, dict[str, Any]]]) -> list
     return lines
 
 
-def draw(results: list[tuple[Point, float, Summary, dict[str, Any]]], runs: list[Run]) -> Any:
+def draw(rows: Rows) -> Any:
     """Draw medians and quartiles above, shares of seeds solved below."""
     panels = new_axes(10.0, 7.0, columns=2, rows=2)
     panels[0].figure.subplots_adjust(left=0.08, right=0.98, top=0.94, bottom=0.15, hspace=0.12)
@@ -261,35 +255,28 @@ def draw(results: list[tuple[Point, float, Summary, dict[str, Any]]], runs: list
         ("SOM", "learned"): (COLORS[5], "s-"), ("SOM", "paper"): (COLORS[1], "s--"),
         ("grid", "random play"): ("black", "^-"), ("grid", "paper"): (COLORS[7], "^--"),
     }  # fmt: skip
-    by_point: dict[tuple[Any, ...], list[float]] = {}
-    for row in rows_of(runs):
-        name = tuple(row[key] for key in ("method", "scaling", "size", "traces"))
-        by_point.setdefault(name, []).append(row["mean"])
-    for column, traces in enumerate((False, True)):
-        above, below = panels[column], panels[2 + column]
+    for i, traces in enumerate((False, True)):
+        above, below = panels[i], panels[2 + i]
         for (method, scaling), (color, style) in looks.items():
-            here = sorted(
-                (cells, *np.percentile(by_point[tuple(p.name.values())], (50, 25, 75)), s.solved)
-                for p, cells, s, _ in results
-                if (p.method, p.scaling, p.traces) == (method, scaling, traces)
-            )
-            if not here:
+            own = rows.where(method=method, scaling=scaling, traces=traces)
+            if not own:
                 continue
-            cells, median, low, high, solved = np.array(here, dtype=np.float64).T
+            here = sorted(map(place, own.groups("size")))
+            cells, median, low, high, share = np.array(here, dtype=np.float64).T
             look = {"color": color, "markersize": 4.0, "linewidth": 1.2}
             above.errorbar(
                 cells, median, (median - low, high - median), fmt=style, capsize=2.0,
                 elinewidth=0.8, **look,
             )  # fmt: skip
-            below.plot(cells, solved, style, label=f"{method}, {scaling} scaling", **look)
+            below.plot(cells, share, style, label=f"{method}, {scaling} scaling", **look)
         above.set(title="Q(λ)" if traces else "one-step Q-learning", ylim=(-20.0, 1040.0))
         below.set(xlabel="aggregate states", ylim=(-0.04, 1.05))
         for ax in (above, below):
             ax.set_xscale("log", base=2)
             ax.set_xticks([4, 8, 16, 32, 64, 128, 256, 512, 1024])
             ax.xaxis.set_major_formatter("{x:.0f}")
-            ax.spines[["top", "right"]].set_visible(False)
             ax.grid(axis="y", alpha=0.25)
+    open_axes(*panels)
     panels[0].set_ylabel("time steps balanced: median, quartiles")
     panels[2].set_ylabel(f"share of seeds with a mean ≥ {SOLVED:.0f}")
     handles, labels = panels[2].get_legend_handles_labels()
@@ -297,8 +284,15 @@ def draw(results: list[tuple[Point, float, Summary, dict[str, Any]]], runs: list
     return panels[0]
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+def place(own: Rows) -> tuple[float, ...]:
+    """Return a point's number of cells, median and quartiles, and share of seeds solved."""
+    means = own.column("mean")
+    quartiles = np.percentile(means, (50, 25, 75))
+    return (own.column("cells").mean(), *quartiles, np.mean(means >= SOLVED))
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
     """How much to run, and where."""
 
     draws: int = 16
@@ -309,49 +303,34 @@ class Options:
     """Settings of each point that are tried on more seeds."""
     final_seeds: int = 8
     """Seeds on which they are tried in addition."""
-    seeds: int = 20
-    """Fresh seeds of the figure."""
     steps: int = 100_000
     """Environment steps of each training."""
     only: tuple[str, ...] = ()
     """Sizes to run, as in the results; all by default."""
-    execution: Execution = dataclasses.field(default_factory=Execution)
-    """Where to run."""
 
 
 def main(options: Options) -> None:
     """Tune, run, write, print."""
-    console = Console(width=max(Console().width, 150))
-    folder = Path("results")
-    chosen = [point for point in points() if not options.only or point.size in options.only]
-    tuning, best = tune(chosen, options, folder)
-    seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
+    sizes = chosen(options.only, dict.fromkeys(point.size for point in points()))
+    todo = [point for point in points() if point.size in sizes]
+    tuning, best = tune(todo, options)
     settings = [
         setting(point, drawn, seed, options.steps)
-        for point, drawn in zip(chosen, best, strict=True)
-        for seed in seeds
+        for point, drawn in zip(todo, best, strict=True)
+        for seed in EXPERIMENT.seeds(options)
     ]
-    path = folder / "figure5.jsonl"
-    runs = run_all(train, settings, path, options.execution, title="fresh seeds")
-    results = []
-    for point, drawn in zip(chosen, best, strict=True):
-        rows = [row for row in rows_of(runs) if {**row, **point.name} == row]
-        if rows:
-            cells = float(np.mean([row["cells"] for row in rows]))
-            summary = summarize([row["mean"] for row in rows], SOLVED)
-            results.append((point, cells, summary, drawn))
-    console.print(
-        f"{len(chosen)} points, each tuned by {options.draws} settings x {options.tuning_seeds} "
-        f"seeds (from {TUNING_SEED:,} on), and the best {options.finalists} x "
+    runs = EXPERIMENT.runs(train, settings, options.execution, "fresh seeds")
+    say(
+        f"{len(todo)} points, each tuned by {options.draws} settings x {options.tuning_seeds} "
+        f"seeds (from {FIRST_SEEDS[TUNING.name]:,} on), and the best {options.finalists} x "
         f"{options.final_seeds} more, {options.steps:,} steps each"
     )
-    tell(console, results)
-    console.print(*verdict(results), *failures([*tuning, *runs]), sep="\n")
-    store_runs(folder / "figure5_tuning.csv", tuning, ("config", "partition"))
-    store_runs(folder / "figure5.csv", runs, ("config", "partition", "drawn"))
-    save_figure(draw(results, runs), folder / "figure5.png")
-    console.print(f"written: {folder}/figure5.csv, figure5_tuning.csv, figure5.png")
+    rows = Rows(rows_of(runs))
+    say(points_table(rows), *verdict(rows))
+    TUNING.store(tuning)
+    EXPERIMENT.store(runs)
+    EXPERIMENT.save(draw(rows))
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

@@ -22,35 +22,31 @@ Runs are kept as they end in results/reproduce_infex.jsonl; writes results/infex
 results/infex_codebook.png, results/infex_toy.png.
 """
 
-import dataclasses
-import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
-from datasets import FloatArray, usps
-from rich.console import Console
-from rich.table import Table
+from datasets import load, sets
+from experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
+from summaries import Column, FloatArray, Row, Rows, Table, Text, among, of, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.agents import InfexPartition, Scaling, TwoTimescaleConfig
-from oda_rl.command.report import save_figure
-from oda_rl.exemplars.base import rule_of_thumb
+from oda_rl.exemplars.estimators import NotConvergedError, rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
-from oda_rl.exemplars.weights import NotConvergedError, best_proportions
-from oda_rl.experiments import Execution, failures, run_all, store_runs
+from oda_rl.exemplars.weights import best_proportions
+from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.exemplars import plot_density
-from oda_rl.results import markdown_table, read_rows
 
-RESULTS = Path("results")
+EXPERIMENT = Experiment("reproduce_infex")
 PER_DIGIT = 110
 SIGMAS = (440.0, 460.0, 480.0, 500.0, 520.0, 540.0)
 RADII = (800.0, 1000.0, 1200.0, 1400.0, 1600.0, 1800.0, 2000.0)
@@ -61,12 +57,11 @@ TOY_SIGMA = 2.5
 ROUNDS = 40
 FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)  # of Silverman's bandwidth
 TRAINED = 2000  # samples of a density
-Row = dict[str, Any]
 
 
 def images(folder: str, rng: np.random.Generator | None) -> FloatArray:
     """All training images, or 110 of each digit."""
-    points, digits = usps(Path(folder, "usps.train.gz"))
+    points, digits = load("USPS", folder, None, np.random.default_rng(0))
     points = 127.5 * points
     if rng is None:
         return points
@@ -108,7 +103,7 @@ def table(folder: str, seed: int, sigma: float) -> Row:
     """One line of Table 1 on one subset."""
     points = images(folder, np.random.default_rng(seed))
     convex = ConvexClustering(bandwidth=sigma, tol=1e-7).fit(points)
-    infex, seconds = fitted(INFEX(bandwidth=sigma, random_state=seed), points)
+    infex, taken = fitted(INFEX(bandwidth=sigma, random_state=seed), points)
     n = len(infex.weights_)
     begun = time.perf_counter()
     runs = [
@@ -119,7 +114,7 @@ def table(folder: str, seed: int, sigma: float) -> Row:
         "convex": convex.objective_value_, "convex_n": len(convex.weights_),
         "infex": infex.objective_value_, "infex_n": n, "gap": infex.duality_gap_,
         "certificate": infex.certificate_, "em_best": max(runs), "em_mean": float(np.mean(runs)),
-        "infex_seconds": seconds, "em_seconds": time.perf_counter() - begun,
+        "infex_seconds": taken, "em_seconds": time.perf_counter() - begun,
     }  # fmt: skip
 
 
@@ -159,7 +154,7 @@ def timing(folder: str, seed: int, images_used: str) -> Row:
     runs = [fitted(INFEX(bandwidth=480.0, random_state=s), points) for s in range(3)]
     model = runs[0][0]
     return {
-        "seconds": float(np.median([seconds for _, seconds in runs])),
+        "seconds": float(np.median([taken for _, taken in runs])),
         "value": model.objective_value_, "n": len(model.weights_), "gap": model.duality_gap_,
     }  # fmt: skip
 
@@ -171,12 +166,12 @@ def codebook(folder: str, seed: int, radius: float) -> Row:
     model = INFEX(
         "margin", kernel="disc", bandwidth=radius, tol=1e-3, max_rounds=ROUNDS, random_state=seed
     )
-    infex, seconds = fitted(model, points)
+    infex, taken = fitted(model, points)
     return {
         "kvq": fixed.objective_value_, "kvq_n": len(fixed.weights_),
         "infex": infex.objective_value_, "infex_n": len(infex.weights_),
         "ratio": infex.objective_value_ / fixed.objective_value_, "gap": infex.duality_gap_,
-        "seconds": seconds,
+        "seconds": taken,
     }  # fmt: skip
 
 
@@ -211,11 +206,11 @@ def penalty(seed: int, objective: str, d: int, c: float) -> Row:
     centres = 2.0 * rng.normal(size=(5, d))
     points = centres[rng.integers(5, size=500)] + rng.normal(size=(500, d))
     model = INFEX(objective, C=c, bandwidth=1.0 if d == 2 else 2.5, tol=1e-4, random_state=seed)
-    model, seconds = fitted(model, points)
+    model, taken = fitted(model, points)
     return {
         "value": model.objective_value_,
         "gap": model.duality_gap_, "n": len(model.weights_), "rounds": model.n_iter_,
-        "seconds": seconds,
+        "seconds": taken,
     }  # fmt: skip
 
 
@@ -230,16 +225,16 @@ def density(seed: int, d: int, factor: float, budget: int | None) -> Row:
     bandwidth = factor * rule_of_thumb(train, "silverman")
     kernels = KernelDensity(bandwidth=bandwidth).fit(train)
     model = INFEX(bandwidth=bandwidth, max_exemplars=budget, random_state=seed)
-    infex, seconds = fitted(model, train)
-    begun = time.perf_counter()
+    infex, taken = fitted(model, train)
+    mixture = GaussianMixture(len(infex.weights_), random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its EM may not have converged
-        GaussianMixture(len(infex.weights_), random_state=seed).fit(train)
+        mixture_taken = seconds(lambda: mixture.fit(train))
     return {
         "bandwidth": bandwidth, "infex": infex.score(held),
         "kernels": float(kernels.score_samples(held).mean()),
         "share": len(infex.weights_) / len(train), "gap": infex.duality_gap_,
-        "seconds": seconds, "mixture_seconds": time.perf_counter() - begun,
+        "seconds": taken, "mixture_seconds": mixture_taken,
     }  # fmt: skip
 
 
@@ -249,14 +244,12 @@ def refit(seed: int) -> Row:
     cells = InfexPartition(4, TwoTimescaleConfig(infex_first_refit=10**6), rng)
     cells.start(Scaling(np.eye(4) / np.sqrt(2.0), np.zeros(4), np.ones(4)))
     centres = 1.5 * rng.normal(size=(6, 4))
-    seconds = []
+    times = []
     for drift in range(12):
         for _ in range(200 if drift else 2000):
             cells.observe(centres[rng.integers(6)] + 0.05 * drift + 0.5 * rng.normal(size=4))
-        begun = time.perf_counter()
-        cells.reshape()
-        seconds.append(time.perf_counter() - begun)
-    return {"cold": seconds[0], "warm": float(np.median(seconds[1:])), "n": cells.n_cells}
+        times.append(seconds(cells.reshape))
+    return {"cold": times[0], "warm": float(np.median(times[1:])), "n": cells.n_cells}
 
 
 PARTS: dict[str, Callable[..., Row]] = {
@@ -273,31 +266,24 @@ def run(*, part: str, threads: int, **setting: Any) -> Row:
         return PARTS[part](**setting)
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True)
+class Options(SharedOptions):
     """What to do, and where."""
 
-    data: Path | None = None
-    """Folder of usps.train.gz."""
     seeds: int = 3
     """Subsets of the images, and draws of everything else."""
-    first_seed: int = 100
-    """The others follow it."""
+    data: Path | None = None
+    """Folder of usps.train.gz."""
     only: tuple[str, ...] = ()
     """Names of the parts to do; all by default."""
-    execution: Execution = dataclasses.field(default_factory=lambda: Execution(workers=1))
-    """Where to run; by default nothing runs beside a fit that is timed."""
+    execution: Execution = ALONE
 
 
-def settings(options: Options) -> list[dict[str, Any]]:
-    """Arguments of :func:`run`; stops if the file is missing, which is no matter of one run."""
-    unknown = set(options.only) - set(PARTS)
-    if unknown:
-        sys.exit(f"--only names {sorted(unknown)}: the parts are {list(PARTS)}")
-    folder = None if options.data is None else str(options.data.resolve())
-    if folder is not None:
-        usps(Path(folder, "usps.train.gz"))
-    varied: dict[str, list[dict[str, Any]]] = {
+def settings(options: Options) -> list[Row]:
+    """Arguments of :func:`run`."""
+    parts = chosen(options.only, PARTS)
+    folders = [one["folder"] for one in sets({"USPS": None}, options.data)]
+    varied: dict[str, list[Row]] = {
         "table": [{"sigma": sigma} for sigma in SIGMAS],
         "time": [{"images_used": name} for name in ("subset", "all", "as printed")],
         "codebook": [{"radius": radius} for radius in RADII],
@@ -318,160 +304,156 @@ def settings(options: Options) -> list[dict[str, Any]]:
         ],
         "refit": [{}],
     }
-    chosen = []
-    for part, variants in varied.items():
-        if (options.only and part not in options.only) or (folder is None and part in NEEDS_DATA):
-            continue
-        seeds = 1 if part == "time" else options.seeds
-        where = {"folder": folder} if part in NEEDS_DATA else {}
-        chosen += [
-            {"part": part, "threads": 1, "seed": seed, **where, **variant}
-            for variant in variants
-            for seed in range(options.first_seed, options.first_seed + seeds)
-        ]
-    return chosen
+    return [
+        {"part": part, "threads": 1, "seed": seed, **where, **variant}
+        for part in parts
+        for where in ([{"folder": one} for one in folders] if part in NEEDS_DATA else [{}])
+        for variant in varied[part]
+        for seed in EXPERIMENT.seeds(options)[: 1 if part == "time" else None]
+    ]
 
 
-def column(rows: list[Row], key: str) -> FloatArray:
-    """One figure of some rows."""
-    return np.array([row[key] for row in rows])
-
-
-def report(console: Console, part: str, rows: list[Row]) -> None:
-    """Print medians over the seeds, a line for each variant."""
+def medians(part: str, rows: Rows) -> Table:
+    """Return medians over the seeds, a line for each variant."""
     numbers = [key for key, value in rows[0].items() if isinstance(value, float | int)]
-    numbers = [key for key in numbers if key not in ("seed", "threads")]
     varied = ("images_used", "objective", "sigma", "radius", "candidates", "d", "c", "budget",
               "factor")  # fmt: skip
     by = [key for key in varied if key in rows[0]]
-    shown = Table(*by, *(key for key in numbers if key not in by), title=part, box=None)
-    variants: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        variants.setdefault(tuple(row[key] for key in by), []).append(row)
-    for variant, own in variants.items():
-        medians = [np.median(column(own, key)) for key in numbers if key not in by]
-        shown.add_row(*map(str, variant), *(f"{value:.5g}" for value in medians))
-    console.print(shown)
+    columns = [Column(key, the(key)) for key in by]
+    columns += [Column(key, of(np.median, key, ".5g")) for key in numbers
+                if key not in (*by, "seed", "threads")]  # fmt: skip
+    return Table(part, columns, rows.groups(*by))
 
 
-def verdicts(part: str, rows: list[Row]) -> list[str]:
-    """Say what was claimed, and in how many runs it holds."""
-    claims: dict[str, Callable[[Row], bool]] = {}
-    said = []
-    if part == "table":
-        claims["INFEX >= EM best >= EM mean >= convex clustering"] = lambda row: (
+# What was claimed of a run, by part; None where a run does not count.
+CLAIMS: dict[str, dict[str, Callable[[Row], bool | None]]] = {
+    "table": {
+        "INFEX >= EM best >= EM mean >= convex clustering": lambda row: (
             row["infex"] >= row["em_best"] - 1e-9
             and row["em_best"] >= row["em_mean"] >= row["convex"]
-        )
-        claims["gap <= 1e-6, priced from all samples"] = lambda row: (
+        ),
+        "gap <= 1e-6, priced from all samples": lambda row: (
             row["gap"] <= 1e-6 and row["certificate"] == "all samples"
-        )
-        claims["time <= 1/5 of 20 EM runs, at sigma = 480"] = lambda row: (
+        ),
+        "time <= 1/5 of 20 EM runs, at sigma = 480": lambda row: (
             row["infex_seconds"] <= 0.2 * row["em_seconds"] or row["sigma"] != 480.0
-        )
-    elif part == "codebook":
-        claims["margin >= KVQ's"] = lambda row: row["infex"] >= row["kvq"] * (1.0 - 1e-9)
-        claims["margin >= twice KVQ's from 1200 to 1600"] = lambda row: (
+        ),
+    },
+    "codebook": {
+        "margin >= KVQ's": lambda row: row["infex"] >= row["kvq"] * (1.0 - 1e-9),
+        "margin >= twice KVQ's from 1200 to 1600": lambda row: (
             row["ratio"] >= 2.0 or not 1200.0 <= row["radius"] <= 1600.0
-        )
-        claims["fewer codebook vectors from 1000 on"] = lambda row: (
+        ),
+        "fewer codebook vectors from 1000 on": lambda row: (
             row["infex_n"] < row["kvq_n"] or row["radius"] < 1000.0
-        )
-    elif part == "penalty":
-        claims["gap <= 1e-4"] = lambda row: row["gap"] <= 1e-4
-    elif part == "density":
-        free = [row for row in rows if row["budget"] is None]
-        rows = [row for row in rows if row["budget"] is not None]
-        ahead = sum(row["infex"] >= row["kernels"] for row in free)
-        said = [f"{part}: held-out density >= KernelDensity's: {ahead} of {len(free)}"]
-        claims["held-out density >= KernelDensity's with at most 10 % of its exemplars"] = (
-            lambda row: row["infex"] >= row["kernels"] and row["share"] <= 0.1
-        )
-    elif part == "refit":
-        claims["warm refit <= 50 ms"] = lambda row: row["warm"] <= 0.05
-    for text, claim in claims.items():
-        said.append(f"{part}: {text}: {sum(map(claim, rows))} of {len(rows)}")
+        ),
+    },
+    "penalty": {"gap <= 1e-4": lambda row: row["gap"] <= 1e-4},
+    "density": {
+        "held-out density >= KernelDensity's": lambda row: (
+            row["infex"] >= row["kernels"] if row["budget"] is None else None
+        ),
+        "held-out density >= KernelDensity's with at most 10 % of its exemplars": lambda row: (
+            None if row["budget"] is None
+            else row["infex"] >= row["kernels"] and row["share"] <= 0.1
+        ),
+    },
+    "refit": {"warm refit <= 50 ms": lambda row: row["warm"] <= 0.05},
+}  # fmt: skip
+
+
+def verdicts(part: str, rows: Rows) -> list[str]:
+    """Say what was claimed, and in how many runs it holds."""
+    said = []
+    for text, claim in CLAIMS.get(part, {}).items():
+        held = [one for one in map(claim, rows) if one is not None]
+        said.append(f"{part}: {text}: {sum(held)} of {len(held)}")
     return said
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the tables of the README: medians of the subsets or draws."""
-    return {
-        "infex table": _likelihoods(read_rows(results / "infex_table.csv")),
-        "infex codebook": _margins(read_rows(results / "infex_codebook.csv")),
-        "infex density": _densities(read_rows(results / "infex_density.csv")),
-    }
+def likelihoods(rows: Rows) -> dict[str, Table]:
+    """Return the paper's Table 1: medians of the subsets."""
+    columns = [
+        Column("bandwidth", the("sigma")),
+        Column("convex clustering", both("convex", ".3f", "convex_n")),
+        Column("INFEX", both("infex", ".4f", "infex_n")),
+        Column("EM, best of 20", of(np.median, "em_best", ".4f")),
+        Column("EM, mean of 20", of(np.median, "em_mean", ".4f")),
+        Column("time / 20 EM runs", time_beside_em),
+        Column("largest gap", of(np.max, "gap", ".1g")),
+    ]
+    return {"infex table": Table("likelihoods", columns, rows.groups("sigma"))}
 
 
-def _middle(rows: list[Row], **wanted: Any) -> dict[str, float]:
-    """Return the medians of the numbers in those rows that have the wanted values."""
-    at = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-    keys = [key for key, value in at[0].items() if isinstance(value, int | float)] if at else []
-    return {key: float(np.median(column(at, key))) for key in keys}
+def both(key: str, form: str, size: str) -> Text:
+    """Make a text of the medians of a figure and of a number of exemplars."""
+    value, count = of(np.median, key, form), of(np.median, size, ".0f")
+    return lambda own: f"{value(own)} ({count(own)})"
 
 
-def _likelihoods(rows: list[Row]) -> str:
-    lines = []
-    for sigma in dict.fromkeys(row["sigma"] for row in rows):
-        one = _middle(rows, sigma=sigma)
-        lines.append([
-            f"{sigma}", f"{one['convex']:.3f} ({one['convex_n']:.0f})",
-            f"{one['infex']:.4f} ({one['infex_n']:.0f})", f"{one['em_best']:.4f}",
-            f"{one['em_mean']:.4f}", f"{one['infex_seconds'] / one['em_seconds']:.2f}",
-            f"{max(row['gap'] for row in rows if row['sigma'] == sigma):.1g}",
-        ])  # fmt: skip
-    heads = ["bandwidth", "convex clustering", "INFEX", "EM, best of 20", "EM, mean of 20",
-             "time / 20 EM runs", "largest gap"]  # fmt: skip
-    return markdown_table(heads, lines)
+def time_beside_em(own: Rows) -> str:
+    """Return how many times as long as 20 runs of EM INFEX takes."""
+    infex, em = (np.median(own.column(key)) for key in ("infex_seconds", "em_seconds"))
+    return f"{infex / em:.2f}"
 
 
-def _margins(rows: list[Row]) -> str:
-    lines = []
-    for radius in dict.fromkeys(row["radius"] for row in rows):
-        one = _middle(rows, radius=radius)
-        lines.append([
-            f"{radius}", f"{one['kvq']:.2g} ({one['kvq_n']:.0f})",
-            f"{one['infex']:.2g} ({one['infex_n']:.0f})", f"{one['ratio']:.2g}",
-            f"{one['gap']:.2g}",
-        ])  # fmt: skip
-    heads = ["distortion", "margin of KVQ (codevectors)", "of INFEX", "ratio", "gap left"]
-    return markdown_table(heads, lines)
+def margins(rows: Rows) -> dict[str, Table]:
+    """Return the margins of codebooks: medians of the subsets."""
+    columns = [
+        Column("distortion", the("radius")),
+        Column("margin of KVQ (codevectors)", both("kvq", ".2g", "kvq_n")),
+        Column("of INFEX", both("infex", ".2g", "infex_n")),
+        Column("ratio", of(np.median, "ratio", ".2g")),
+        Column("gap left", of(np.median, "gap", ".2g")),
+    ]
+    return {"infex codebook": Table("margins", columns, rows.groups("radius"))}
 
 
-def _densities(rows: list[Row]) -> str:
-    lines = []
-    for d in dict.fromkeys(row["d"] for row in rows):
-        for factor in FACTORS:
-            line = [str(d), f"{factor:g}"]
-            for budget in (None, TRAINED // 10):
-                one = _middle(rows, d=d, factor=factor, budget=budget)
-                if not one:
-                    line += [""] * 3
-                    continue
-                line += [f"{one['infex'] - one['kernels']:+.2f}", f"{one['share']:.2g}"]
-                line.append(f"{one['seconds']:.2g}" if budget is None else f"{one['gap']:.2g}")
-            line.append(f"{one['seconds']:.2g}, {one['mixture_seconds']:.2g}")
-            lines.append(line)
-    heads = ["dimensions", "bandwidth / Silverman's", "difference", "exemplars / samples",
-             "seconds", "with the bound: difference", "exemplars / samples", "gap",
-             "seconds, `GaussianMixture`"]  # fmt: skip
-    return markdown_table(heads, lines)
+def densities(rows: Rows) -> dict[str, Table]:
+    """Return held-out densities without and with a bound: medians of the draws."""
+    free, bound = {"budget": None}, {"budget": TRAINED // 10}
+    share, taken = of(np.median, "share", ".2g"), of(np.median, "seconds", ".2g")
+    columns = [
+        Column("dimensions", the("d")),
+        Column("bandwidth / Silverman's", the("factor", "g")),
+        Column("difference", among(ahead, **free)),
+        Column("exemplars / samples", among(share, **free)),
+        Column("seconds", among(taken, **free)),
+        Column("with the bound: difference", among(ahead, **bound)),
+        Column("exemplars / samples", among(share, **bound)),
+        Column("gap", among(of(np.median, "gap", ".2g"), **bound)),
+        Column("seconds, `GaussianMixture`", among(taken_by_both, **bound)),
+    ]
+    lines = sorted(rows.groups("d", "factor"), key=lambda own: (own[0]["d"], own[0]["factor"]))
+    return {"infex density": Table("densities", columns, lines)}
 
 
-def draw_codebook(rows: list[Row]) -> Path:
+def ahead(own: Rows) -> str:
+    """How much denser than a kernel density estimate."""
+    return f"{np.median(own.column('infex')) - np.median(own.column('kernels')):+.2f}"
+
+
+def taken_by_both(own: Rows) -> str:
+    """Seconds of INFEX and of a Gaussian mixture."""
+    return "{:.2g}, {:.2g}".format(
+        *(np.median(own.column(key)) for key in ("seconds", "mixture_seconds"))
+    )
+
+
+def draw_codebook(rows: Rows) -> Any:
     """Draw Figures 3 and 4."""
     left, right = new_axes(9.0, 4.0, columns=2)
     for color, name, label in zip(COLORS, ("infex", "kvq"), ("INFEX", "KVQ"), strict=False):
         for ax, key in ((left, name), (right, f"{name}_n")):
-            ax.plot(column(rows, "radius"), column(rows, key), "o", color=color, label=label,
+            ax.plot(rows.column("radius"), rows.column(key), "o", color=color, label=label,
                     markersize=4, alpha=0.7)  # fmt: skip
     left.set(xlabel="maximum distortion h", ylabel="margin", yscale="log")
     right.set(xlabel="maximum distortion h", ylabel="codebook vectors")
     left.legend(frameon=False)
-    return save_figure(left, RESULTS / "infex_codebook.png")
+    return left
 
 
-def draw_toy(rows: list[Row], seed: int) -> Path:
+def draw_toy(rows: Rows, seed: int) -> Any:
     """Draw Figures 1 and 2 for one draw."""
     axes = new_axes(12.5, 4.0, columns=3)
     points = ring_and_gaussian(np.random.default_rng(seed))
@@ -480,38 +462,32 @@ def draw_toy(rows: list[Row], seed: int) -> Path:
     for ax, model, title in zip(axes, (fixed, infex), ("samples", "anywhere"), strict=False):
         plot_density(model, points, ax)
         ax.set_title(f"exemplars: {title}", loc="left")
-    own = [row for row in rows if row["seed"] == seed]
-    on_grid = [row for row in own if row["candidates"] > 0]
-    axes[2].plot(column(on_grid, "candidates"), column(on_grid, "value"), "o-", color=COLORS[0],
+    own = rows.where(seed=seed)
+    on_grid = Rows(row for row in own if row["candidates"] > 0)
+    axes[2].plot(on_grid.column("candidates"), on_grid.column("value"), "o-", color=COLORS[0],
                  label="grid")  # fmt: skip
     for row, color, label in zip(own, COLORS[1:], ("anywhere", "samples"), strict=False):
         axes[2].axhline(row["value"], color=color, label=label)
     axes[2].set(xlabel="candidates along each side", ylabel="mean log-likelihood")
     axes[2].legend(frameon=False)
-    return save_figure(axes[0], RESULTS / "infex_toy.png")
+    return axes[0]
 
 
 def main(options: Options) -> None:
     """Run all parts, print what came out, and draw."""
-    console = Console()
-    path = RESULTS / "reproduce_infex.jsonl"
-    runs = run_all(run, settings(options), path, options.execution, title="runs")
-    for line in failures(runs):
-        console.print(line, markup=False)
-    succeeded = [run for run in runs if run.rows]
-    if not succeeded:
-        sys.exit("there is nothing to show: no run has succeeded")
-    for part in dict.fromkeys(run.setting["part"] for run in succeeded):
-        of_part = [run for run in succeeded if run.setting["part"] == part]
-        own = store_runs(RESULTS / f"infex_{part}.csv", of_part, ("part", "folder"))
-        report(console, part, own)
-        for line in verdicts(part, own):
-            console.print(line, markup=False)
+    runs = EXPERIMENT.runs(run, settings(options), options.execution)
+    for part in PARTS:
+        of_part = [run for run in runs if run.setting["part"] == part and run.rows]
+        if not of_part:
+            continue
+        files = Experiment(f"infex_{part}", leave_out=("part", "folder"))
+        rows = files.store(of_part)
+        say(medians(part, rows), *verdicts(part, rows))
         if part == "codebook":
-            console.print(f"written: {draw_codebook(own)}")
+            files.save(draw_codebook(rows))
         if part == "toy":
-            console.print(f"written: {draw_toy(own, options.first_seed)}")
+            files.save(draw_toy(rows, EXPERIMENT.seeds(options).start))
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

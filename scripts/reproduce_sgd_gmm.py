@@ -20,42 +20,38 @@ Without --data it takes the digits that come with scikit-learn. Runs are kept as
 results/reproduce_sgd_gmm.jsonl; writes results/reproduce_sgd_gmm.csv and two pictures there.
 """
 
-import dataclasses
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-import tyro
-from datasets import FloatArray, Sample, images
-from rich.console import Console
-from rich.table import Table
+from datasets import Sample, images
+from experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import davies_bouldin_score
 from sklearn.mixture import GaussianMixture
+from summaries import Column, FloatArray, Row, Rows, Table, among, of, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
-from oda_rl.command.report import save_figure
-from oda_rl.experiments import Execution, failures, run_all, store_runs
+from oda_rl.experiments import Execution
 from oda_rl.plotting.mixtures import plot_component_grid, plot_density
-from oda_rl.results import markdown_table, read_rows
 
-RESULTS = Path("results")
+EXPERIMENT = Experiment("reproduce_sgd_gmm", leave_out=("folder",))
 K = 64
 EM_PASSES = 30
 STEPS = {"first_step": 0.05, "last_step": 1e-4}
 N_STATES = 40_000
-Row = dict[str, Any]
 Array = npt.NDArray[Any]
 
 
@@ -95,16 +91,15 @@ def likelihood(data: str, folder: str | None, method: str, seed: int) -> Row:
     """Tables 2 and 3."""
     (train, _), (test, _) = load(data, folder, seed)
     train, test = train.astype(np.float32), test.astype(np.float32)
-    begun = time.perf_counter()
-    model = estimator(method, seed).fit(train)
-    seconds = time.perf_counter() - begun
+    model = estimator(method, seed)
+    taken = seconds(lambda: model.fit(train))
     labels = model.predict(test)
     return {
         "log_likelihood": float(model.score(test)), "train": float(model.score(train)),
         "davies_bouldin": float(davies_bouldin_score(test, labels)),
         "dunn": dunn_index(test, labels), "used": len(np.unique(model.predict(train))),
         "peak": float(model.predict_proba(test).max(axis=1).mean()),
-        "passes": int(model.n_iter_), "seconds": seconds,
+        "passes": int(model.n_iter_), "seconds": taken,
     }  # fmt: skip
 
 
@@ -217,9 +212,8 @@ def rate(model: Any, points: Array) -> float:
     """Measure samples a second of a fit, all phases included: the median of three."""
     rates = []
     for _ in range(3):
-        begun = time.perf_counter()
-        model.fit(points)
-        rates.append(model.n_iter_ * len(points) / (time.perf_counter() - begun))
+        taken = seconds(lambda: model.fit(points))
+        rates.append(model.n_iter_ * len(points) / taken)
     return float(np.median(rates))
 
 
@@ -248,16 +242,14 @@ def wide(data: str, folder: str | None, method: str, seed: int) -> Row:
     """3072 features; the method is the number of samples."""
     points = made_images(int(method), 3072, seed)
     model = estimator("SGD", seed, batch_size=100, max_iter=8)
-    begun = time.perf_counter()
-    model.fit(points)
-    seconds = time.perf_counter() - begun
+    taken = seconds(lambda: model.fit(points))
     held = sum(part.nbytes for part in model._mixture if isinstance(part, np.ndarray))
     scores = model.score_samples(points[:2000])
     return {
         "finite": bool(np.isfinite(scores).all() and np.isfinite(model.means_).all()),
         "used": len(np.unique(model.predict(points[:10_000]))),
         "bytes_per_number": held / (K * 3072), "log_likelihood": float(scores.mean()),
-        "seconds": seconds,
+        "seconds": taken,
     }  # fmt: skip
 
 
@@ -275,22 +267,17 @@ def run(*, experiment: str, data: str, folder: str | None, method: str, seed: in
         return EXPERIMENTS[experiment](data, folder, method, seed)
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True)
+class Options(SharedOptions):
     """What to show, and where to run."""
 
     data: Path | None = None
     """Folder with usps.train.gz and usps.test.gz, or sets in MNIST's format, or *.npz."""
-    seeds: int = 20
-    """Runs of each method."""
-    first_seed: int = 360
-    """The others follow it."""
     samples: int = 30_000
     """Made-up images of 3072 features."""
     only: tuple[str, ...] = ()
     """Experiments: likelihood, robustness, low dimension, drift, speed, wide; all by default."""
-    execution: Execution = dataclasses.field(default_factory=lambda: Execution(workers=1))
-    """Where to run; by default nothing runs beside what is timed."""
+    execution: Execution = ALONE
 
 
 def settings(options: Options) -> list[Row]:
@@ -311,56 +298,44 @@ def settings(options: Options) -> list[Row]:
         ("speed", "images", ["256", "784"]),
         ("wide", "images", [str(options.samples)]),
     ]
-    once = {"speed": 1, "wide": 1}
+    names = chosen(options.only, EXPERIMENTS)
+    seeds = EXPERIMENT.seeds(options)
     return [
         {"experiment": experiment, "data": data, "folder": folder, "method": method, "seed": seed}
         for experiment, data, methods in everything
-        if not options.only or experiment in options.only
+        if experiment in names
         for method in methods
-        for seed in range(
-            options.first_seed, options.first_seed + once.get(experiment, options.seeds)
-        )
+        for seed in (seeds[:1] if experiment in ("speed", "wide") else seeds)
     ]
 
 
-def report(console: Console, rows: list[Row]) -> None:
-    """Print a table for each experiment and data set: mean and standard deviation over seeds."""
-    for key in dict.fromkeys((row["experiment"], row["data"]) for row in rows):
-        own = [row for row in rows if (row["experiment"], row["data"]) == key]
-        setting = ("experiment", "data", "method", "seed", "made")
-        columns = [name for name in own[0] if name not in setting]
-        table = Table("method", *columns, title=": ".join(key))
-        for method in dict.fromkeys(row["method"] for row in own):
-            cells = []
-            for name in columns:
-                values = np.array([row[name] for row in own if row["method"] == method], float)
-                spread = f" ± {values.std(ddof=1):.2g}" if len(values) > 1 else ""
-                cells.append(f"{values.mean():.4g}{spread}")
-            table.add_row(method, *cells)
-        console.print(table)
+def spread(form: str, values: FloatArray) -> str:
+    """Write mean and standard deviation."""
+    return f"{values.mean():{form}}" + (f" ± {values.std(ddof=1):.2g}" if len(values) > 1 else "")
 
 
-def tables(results: Path) -> dict[str, str]:
-    """Return the table of the README: test log-likelihoods, and how many components are used."""
-    rows = read_rows(results / "reproduce_sgd_gmm.csv")
-    sets = list(dict.fromkeys(row["data"] for row in rows if row["experiment"] == "likelihood"))
-    labels = {"likelihood": "{}", "robustness": "without the first class: {}"}
-    lines = []
-    for experiment, label in labels.items():
-        own = [row for row in rows if row["experiment"] == experiment]
-        for method in dict.fromkeys(row["method"] for row in own):
-            line = [label.format(method)]
-            for data in sets:
-                at = [row for row in own if (row["method"], row["data"]) == (method, data)]
-                values = np.array([row["log_likelihood"] for row in at])
-                used = np.mean([row["used"] for row in at])
-                line += [f"{values.mean():.2f} ± {values.std(ddof=1):.2g}", f"{used:.0f}"]
-            lines.append(line)
-    heads = ["", *(text for data in sets for text in (data, "used"))]
-    return {"mixtures": markdown_table(heads, lines)}
+def measured(own: Rows) -> Table:
+    """Everything about one experiment on one data set."""
+    setting = ("experiment", "data", "method", "seed", "made")
+    names = [name for name in own[0] if name not in setting]
+    columns = [Column(name, of(partial(spread, ".4g"), name, "")) for name in names]
+    title = f"{own[0]['experiment']}: {own[0]['data']}"
+    return Table(title, [Column("method", the("method")), *columns], own.groups("method"))
 
 
-def draw(folder: Path | None) -> list[Path]:
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return test log-likelihoods, and how many components are used."""
+    labels = {"likelihood": "", "robustness": "without the first class: "}
+    columns = [Column("", lambda own: labels[own[0]["experiment"]] + own[0]["method"])]
+    for data in rows.where(experiment="likelihood").values("data"):
+        found = of(partial(spread, ".2f"), "log_likelihood", "")
+        columns.append(Column(data, among(found, data=data)))
+        columns.append(Column("used", among(of(np.mean, "used", ".0f"), data=data)))
+    lines = [own for name in labels for own in rows.where(experiment=name).groups("method")]
+    return {"mixtures": Table("mean and standard deviation over seeds", columns, lines)}
+
+
+def draw(folder: Path | None) -> tuple[Any, Any]:
     """Draw centroids of images, and a density in the plane."""
     data = "digits" if folder is None else next(iter(images(folder)))
     train = load(data, None if folder is None else str(folder), 0)[0][0].astype(np.float32)
@@ -373,27 +348,18 @@ def draw(folder: Path | None) -> list[Path]:
     spiral = np.column_stack([turn * np.cos(turn), turn * np.sin(turn)]) / 4.0
     spiral += rng.normal(scale=0.1, size=spiral.shape)
     flat = SGDGaussianMixture(25, covariance_type="full", max_precision=200.0, random_state=0)
-    density = plot_density(flat.fit(spiral), spiral)
-    return [
-        save_figure(grid, RESULTS / "reproduce_sgd_gmm_grid.png"),
-        save_figure(density, RESULTS / "reproduce_sgd_gmm_density.png"),
-    ]
+    return grid, plot_density(flat.fit(spiral), spiral)
 
 
 def main(options: Options) -> None:
     """Make the runs, print the tables and write the files."""
-    console = Console(highlight=False, soft_wrap=True)
     if options.data is None:
-        console.print("no --data: images are the digits that come with scikit-learn")
-    path = RESULTS / "reproduce_sgd_gmm.jsonl"
-    runs = run_all(run, settings(options), path, options.execution)
-    for line in failures(runs):
-        console.print(line, markup=False)
-    if not any(run.rows for run in runs):
-        sys.exit("there is nothing to show: no run has succeeded")
-    report(console, store_runs(RESULTS / "reproduce_sgd_gmm.csv", runs, ("folder",)))
-    console.print("written:", *map(str, draw(options.data)), str(path.with_suffix(".csv")))
+        say("no --data: images are the digits that come with scikit-learn")
+    rows = EXPERIMENT.run(run, settings(options), options.execution)
+    say(*map(measured, rows.groups("experiment", "data")))
+    for axes, name in zip(draw(options.data), ("grid", "density"), strict=True):
+        EXPERIMENT.save(axes, f"_{name}.png")
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

@@ -14,34 +14,29 @@ accuracy), results/reproduce_toys.png and results/annealing.gif (both of the fir
 models are trained again for them).
 """
 
-import dataclasses
-import sys
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import tyro
-from datasets import FloatArray, Sample, gaussians
+from datasets import Sample, gaussians
+from experiment import CONSOLE, RESULTS, Experiment, SharedOptions, say, start
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
 from sklearn.datasets import make_circles, make_moons
+from summaries import Column, FloatArray, Row, Rows, Table, of, the
 
 from oda_rl import ODAClassifier
-from oda_rl.command.report import save_figure
-from oda_rl.experiments import Execution, Run, failures, run_all, store_runs
+from oda_rl.experiments import Run
 from oda_rl.plotting.annealing import animate_annealing, plot_decision_regions
 from oda_rl.quantization.estimators import LVQ
 
+EXPERIMENT = Experiment("reproduce_toys", ("n_samples", "n_held_out", "n_codevectors"))
 DATA = ("circles", "half moons", "Gaussians")
 STARTS = ("well", "poorly")
 SHARES = (1.0, 0.3, 0.1, 0.03)  # of the first temperature
 CODEVECTORS = 40
 HELD_OUT = 5000
 ENOUGH = 0.95  # of the accuracy after a good start
-RESULTS = Path("results")
-LEFT_OUT = ("n_samples", "n_held_out", "n_codevectors")
 PANELS = (*((name, "well") for name in DATA), ("Gaussians", "poorly"))
 ANIMATED = ("half moons", "well")
 
@@ -51,7 +46,7 @@ class Stage(NamedTuple):
 
     model: Any
     sample: Sample
-    row: dict[str, Any]
+    row: Row
 
 
 def draw(name: str, n: int, rng: np.random.Generator) -> Sample:
@@ -71,7 +66,7 @@ def outside(points: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
     return corner + 0.1 * spread * rng.normal(size=(n, 2))
 
 
-def run(**setting: Any) -> list[dict[str, Any]]:
+def run(**setting: Any) -> list[Row]:
     """Train both; return what is known about each stage."""
     return [stage.row for stage in train(**setting)]
 
@@ -110,60 +105,50 @@ def train(
     return stages
 
 
-def stage_table(rows: list[dict[str, Any]]) -> Table:
-    """Temperature, number and accuracy at each stage: medians over the seeds."""
-    n_seeds = len({row["seed"] for row in rows})
-    table = Table(title=f"Annealing, {n_seeds} seeds: medians", box=None)
-    for column in ("data", "start", "stage"):
-        table.add_column(column)
-    for column in ("T", "K", "accuracy", "least"):
-        table.add_column(column, justify="right")
-    before = None
-    for key in dict.fromkeys((row["data"], row["start"], row["stage"]) for row in rows):
-        own = [row for row in rows if (row["data"], row["start"], row["stage"]) == key]
-        accuracies = [row["accuracy"] for row in own]
-        temperature = np.median([row["T"] for row in own])
-        table.add_row(
-            *(key if key[:2] != before else ("", "", key[2])),
-            "" if np.isnan(temperature) else f"{temperature:.3g}",
-            f"{np.median([row['K'] for row in own]):.0f}",
-            f"{np.median(accuracies):.3f}",
-            f"{min(accuracies):.3f}",
-        )
-        before = key[:2]
-    return table
+def stage_table(rows: Rows) -> Table:
+    """Temperature, number and accuracy at each stage."""
+    columns = [
+        Column("data, start", lambda own: f"{own[0]['data']}, {own[0]['start']}", once=True),
+        Column("stage", the("stage")),
+        Column("T", temperature),
+        Column("K", of(np.median, "K", ".0f")),
+        Column("accuracy", of(np.median, "accuracy", ".3f")),
+        Column("least", of(np.min, "accuracy", ".3f")),
+    ]
+    title = f"Annealing, {len(rows.values('seed'))} seeds: medians"
+    return Table(title, columns, rows.groups("data", "start", "stage"))
 
 
-def start_table(rows: list[dict[str, Any]]) -> Table:
+def temperature(own: Rows) -> str:
+    """Median; LVQ1 has none."""
+    median = np.median(own.column("T"))
+    return "" if np.isnan(median) else f"{median:.3g}"
+
+
+def start_table(rows: Rows) -> Table:
     """How often a poor start ends as well as a good one."""
-    n_seeds = len({row["seed"] for row in rows})
-    table = Table(title=f"Starting outside the data, {n_seeds} seeds", box=None)
-    table.add_column("data")
-    table.add_column("model")
-    for column in ("started well", "started poorly", f"≥ {ENOUGH:.0%} of it"):
-        table.add_column(column, justify="right")
-    for name in DATA:
-        for label, stage in (("ODAClassifier", "fitted"), ("LVQ1", "LVQ1")):
-            well, poorly = (
-                {
-                    row["seed"]: row["accuracy"]
-                    for row in rows
-                    if (row["data"], row["start"], row["stage"]) == (name, start, stage)
-                }
-                for start in STARTS
+    pairs = []
+    for data in DATA:
+        for model, stage in (("ODAClassifier", "fitted"), ("LVQ1", "LVQ1")):
+            ended = rows.where(data=data, stage=stage).groups("seed")
+            both = [{row["start"]: row["accuracy"] for row in own} for own in ended]
+            pairs.append(
+                Rows({"data": data, "model": model, **pair} for pair in both if len(pair) > 1)
             )
-            both = [(well[seed], poorly[seed]) for seed in well if seed in poorly]
-            if not both:
-                continue
-            goods, poors = np.transpose(both)
-            table.add_row(
-                name,
-                label,
-                f"{np.median(goods):.3f}",
-                f"{np.median(poors):.3f}",
-                f"{np.mean(poors >= ENOUGH * goods):.2f} of the seeds",
-            )
-    return table
+    columns = [
+        Column("data", the("data"), once=True),
+        Column("model", the("model")),
+        Column("started well", of(np.median, "well", ".3f")),
+        Column("started poorly", of(np.median, "poorly", ".3f")),
+        Column(f"seeds with ≥ {ENOUGH:.0%} of it", enough),
+    ]
+    title = f"Starting outside the data, {len(rows.values('seed'))} seeds"
+    return Table(title, columns, [own for own in pairs if own])
+
+
+def enough(own: Rows) -> str:
+    """Return the share of poor starts that end as good ones do."""
+    return f"{np.mean(own.column('poorly') >= ENOUGH * own.column('well')):.2f}"
 
 
 def figure(rows_of_stages: list[list[Stage]]) -> Axes:
@@ -196,47 +181,38 @@ def out_of_sight(ax: Axes, codevectors: FloatArray) -> str:
     return f", {n} not in sight" if n > 0 else ""
 
 
-def draw_figures(runs: list[Run]) -> list[str]:
+def draw_figures(runs: list[Run]) -> None:
     """Train again what is shown, each on the first seed of which there is a result."""
-    first: dict[tuple[str, str], dict[str, Any]] = {}
+    first: dict[tuple[str, str], Row] = {}
     for one in runs:
         if one.error is None:
             first.setdefault((one.setting["data"], one.setting["start"]), dict(one.setting))
     shown = {panel: train(**first[panel]) for panel in PANELS if panel in first}
-    written = []
     if shown:
-        save_figure(figure(list(shown.values())), RESULTS / "reproduce_toys.png")
-        written.append("reproduce_toys.png")
+        EXPERIMENT.save(figure(list(shown.values())))
     if ANIMATED in shown:
         fitted = shown[ANIMATED][-2]
         points, classes = fitted.sample
         animate_annealing(fitted.model, points, RESULTS / "annealing.gif", classes)
-        written.append("annealing.gif")
-    return written
+        say(f"written: {RESULTS / 'annealing.gif'}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True)
+class Options(SharedOptions):
     """How much to run, and where."""
 
-    seeds: int = 20
-    """How many seeds; data, starts and training of each are its own."""
     samples: int = 1500
     """Points to learn from."""
-    first_seed: int = 0
-    """The others follow it."""
-    execution: Execution = dataclasses.field(default_factory=Execution)
-    """Where to run."""
 
 
-def settings(options: Options) -> list[dict[str, Any]]:
+def settings(options: Options) -> list[Row]:
     """Arguments of :func:`run`."""
     return [
         {
             "data": name, "start": start, "seed": seed, "n_samples": options.samples,
             "n_held_out": HELD_OUT, "n_codevectors": CODEVECTORS,
         }
-        for seed in range(options.first_seed, options.first_seed + options.seeds)
+        for seed in EXPERIMENT.seeds(options)
         for name in DATA
         for start in STARTS
     ]  # fmt: skip
@@ -244,20 +220,13 @@ def settings(options: Options) -> list[dict[str, Any]]:
 
 def main(options: Options) -> None:
     """Print both tables and write the files."""
-    console = Console(highlight=False, soft_wrap=True)
-    path = RESULTS / "reproduce_toys.jsonl"
-    runs = run_all(run, settings(options), path, options.execution)
-    for line in failures(runs):
-        console.print(line, markup=False)
-    if not any(run.rows for run in runs):
-        sys.exit("there is nothing to show: no run has succeeded")
-    rows = store_runs(RESULTS / "reproduce_toys.csv", runs, LEFT_OUT)
+    runs = EXPERIMENT.runs(run, settings(options), options.execution)
+    rows = EXPERIMENT.store(runs)
     rows.sort(key=lambda row: (DATA.index(row["data"]), STARTS.index(row["start"])))
-    console.print(stage_table(rows), "", start_table(rows), "")
-    with console.status("figures"):
-        written = ["reproduce_toys.csv", *draw_figures(runs)]
-    console.print(f"written to {RESULTS}: {', '.join(written)}")
+    say(stage_table(rows), start_table(rows))
+    with CONSOLE.status("figures"):
+        draw_figures(runs)
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Options, description=__doc__, config=(tyro.conf.OmitArgPrefixes,)))
+    start(main, Options, __doc__)

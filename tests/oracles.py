@@ -427,8 +427,12 @@ def decide(document, observation):
     weights = np.exp((scores.min() - scores[near]) / document["width"])
     own = common[near, 0] + common[near, 1:] @ x
     blended = weights / weights.sum() @ (own[:, None] + values[near])
-    equals = blended >= blended.max() - document["tie"] * abs(blended.max())
-    return document["actions"]["first"] + equals.argmax()
+    chosen = (blended >= blended.max() - document["tie"] * abs(blended.max())).argmax()
+    if "action_codevectors" not in document:
+        return document["actions"]["first"] + chosen
+    action = weights / weights.sum() @ np.array(document["action_codevectors"])[near, chosen]
+    low, high, shape = (document["actions"][name] for name in ("low", "high", "shape"))
+    return np.clip(action, low, high).reshape(shape)
 
 
 def is_tie(document, observation, tolerance):

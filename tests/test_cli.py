@@ -217,7 +217,7 @@ def test_out_must_not_be_a_file(tmp_path, capsys):
 # Runs the command, and presses Ctrl-C when the agent has learned from episodes.
 PRESS_CTRL_C = """
 import os, runpy, signal, threading, time
-from oda_rl.agents.base import Agent
+from oda_rl.agents import Agent
 
 usual, before = Agent.learn, signal.getsignal(signal.SIGINT)
 

@@ -8,23 +8,19 @@ from environments import ODD, Toy
 from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent, FittedQConfig, export_policy, load_agent
+from oda_rl.agents import CodevectorAgent, FittedQAgent, FittedQConfig, load_agent
 from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.fitted.action_codevectors import (
-    WIDENED,
-    CodevectorPolicy,
-    TakenActions,
-    label,
-    place,
-)
+from oda_rl.agents.fitted.action_codevectors import WIDENED, TakenActions, label, place
 from oda_rl.agents.fitted.codevector_engine import (
     CodevectorCore,
     common_codevectors,
     random_actions,
 )
+from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.cli import main
+from oda_rl.command.report import policy_table
 
 
 class Aim(gym.Env):
@@ -318,17 +314,40 @@ def test_exploration_is_uniform_in_the_box_and_held():
     assert counts.min() > 0.7 * counts.mean()
 
 
-def test_what_wants_numbered_actions_says_so(tmp_path):
-    agent = CodevectorAgent("Pendulum-v1", seed=0).learn(500)
-    for use in (
-        lambda: agent.explain(np.zeros(3)),
-        lambda: overview(agent),
-        lambda: export_policy(agent, tmp_path / "policy.h"),
-        lambda: export_policy(agent, tmp_path / "policy.json", "json"),
-    ):
-        with pytest.raises(ValueError, match="actions are continuous.*FittedQAgent"):
-            use()
-    assert not list(tmp_path.iterdir())
+def test_an_explanation_is_what_it_does():
+    agent = CodevectorAgent(Aim([[0.9]], -2.0, 2.0), seed=0, **NEAR_SIGHTED).learn(2000)
+    changed = 0
+    for observation in np.linspace(-1.0, 1.0, 9, dtype=np.float32)[:, None]:
+        told = agent.explain(observation)
+        np.testing.assert_array_equal(told.action, agent.predict(observation)[0])
+        assert (told.cell, told.n_cells) == (agent.cell(observation), agent.n_cells)
+        assert told.choice == told.q_values.argmax()
+        assert told.q_values.shape == told.visits.shape == (5,)
+        assert told.margin == told.q_values[told.choice] - told.q_values[told.runner_up]
+        assert not told.exact
+        components = ", ".join(f"{part:.4g}" for part in told.action)
+        assert str(told).startswith(f"codevector {told.choice} ({components}), worth")
+        if told.nearest_other is None:
+            continue
+        changed += 1
+        assert told.at_least <= told.distance
+        assert told.other_choice != told.choice
+        np.testing.assert_array_equal(told.other_action, agent.predict(told.nearest_other)[0])
+        assert agent.explain(told.nearest_other).choice == told.other_choice
+        step = 0.99 * (told.nearest_other - observation)
+        assert agent.explain(observation + step).choice == told.choice
+        assert f"it would be codevector {told.other_choice} (" in str(told)
+    assert changed > 3
+
+
+def test_the_overview_says_what_is_done_at_every_codevector():
+    agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1000)
+    table = overview(agent, agent.visited_states(200, seed=1))
+    assert table.shares.sum() == pytest.approx(1.0)
+    actions = agent.predict(agent.codevectors[table.cells])[0]
+    for best, label_, action in zip(table.actions, table.labels, actions, strict=True):
+        assert label_ == f"codevector {best} ({action[0]:.4g})"
+    assert policy_table(table).row_count == min(agent.n_cells, 40)
 
 
 def test_the_command_trains_it(tmp_path, capsys):
@@ -341,10 +360,13 @@ def test_the_command_trains_it(tmp_path, capsys):
     assert main(["evaluate", str(out), "--episodes", "2"]) == 0
     assert main(["plot", str(out)]) == 0
     assert (out / "partition.png").exists()
-    capsys.readouterr()
-    for command in ("explain", "export"):
-        assert main([command, str(out)]) == 2
-        assert "actions are continuous" in capsys.readouterr().err
+    assert main(["explain", str(out), "--steps", "200"]) == 0
+    assert "codevector" in capsys.readouterr().out
+    assert (out / "explanation.png").exists()
+    assert main(["export", str(out)]) == 0
+    assert "void oda_policy" in (out / "policy.h").read_text(encoding="utf-8")
+    assert main(["export", str(out), "--fixed-point"]) == 2
+    assert "fixed_point is True: it must be False for cont" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

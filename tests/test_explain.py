@@ -11,11 +11,7 @@ from test_cell_policy import random_policy
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.policies import alternatives
-from oda_rl.agents.policies.alternatives import (
-    alternative_of_cells,
-    alternative_of_policy,
-    values_at,
-)
+from oda_rl.agents.policies.alternatives import alternative_of_cells
 from oda_rl.agents.policies.boundaries import least_step, nearest_member
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import margins_of, overview
@@ -134,7 +130,7 @@ def test_bounds_of_a_blended_policy(d, n_cells, n_actions):
         scale = np.exp(rng.normal(size=d))
         point = policy.origin + rng.normal(size=d)
         action = policy.evaluate(point[None])[1][0]
-        found = alternative_of_policy(policy, point, action, scale)
+        found = policy.alternative(point, action, scale)
         assert 0.0 <= found.at_least <= found.distance
         reach = 5.0 if found.point is None else found.distance
         steps = ball(rng, d, reach, 40_000)
@@ -166,9 +162,11 @@ def test_the_lower_bound_is_tight_where_two_equal_cells_outvote_one(width):
         codevectors,
     )
     expected = 1.0 + 0.5 * (1.0 - width * np.log(2.0))
-    where = policy, np.array([-1.0]), 0, np.ones(1)
-    assert alternatives._lower_bound(*where).distance == pytest.approx(expected)  # by itself
-    found = alternative_of_policy(*where)
+    where = np.array([-1.0]), 0, np.ones(1)
+    assert alternatives._lower_bound(policy.tables, *where).distance == pytest.approx(
+        expected
+    )  # by itself
+    found = policy.alternative(*where)
     assert found.at_least == pytest.approx(expected)
     assert found.distance == pytest.approx(expected, rel=1e-5)
 
@@ -179,7 +177,7 @@ def test_the_lower_bound_is_the_distance_where_one_cell_decides():
         hard = dataclasses.replace(policy, width=1e-9)
         point, scale = policy.origin + rng.normal(size=3), np.ones(3)
         action = hard.evaluate(point[None])[1][0]
-        found = alternative_of_policy(hard, point, action, scale)
+        found = hard.alternative(point, action, scale)
         assert found.at_least == pytest.approx(found.distance, rel=1e-3)
         best = policy.models[:, 4:].argmax(axis=1)
         exact = alternative_of_cells(policy.diagram, best, point - policy.origin, action, scale)
@@ -189,21 +187,21 @@ def test_the_lower_bound_is_the_distance_where_one_cell_decides():
 def test_an_action_that_is_best_in_no_cell_of_its_own_has_no_lower_bound():
     policy, _ = random_policy(5, 2, 2)
     policy.models[:, 3:] = [0.0, 1.0]
-    assert alternative_of_policy(policy, policy.origin, 1, np.ones(2)).at_least == np.inf
-    assert alternative_of_policy(policy, policy.origin, 0, np.ones(2)).at_least == 0.0
+    assert policy.alternative(policy.origin, 1, np.ones(2)).at_least == np.inf
+    assert policy.alternative(policy.origin, 0, np.ones(2)).at_least == 0.0
 
 
 def test_equal_actions_never_give_way_to_a_later_one():
     policy, _ = random_policy(5, 2, 3)
     policy.models[:, 3:] = 1.0
-    found = alternative_of_policy(policy, policy.origin, 0, np.ones(2))
+    found = policy.alternative(policy.origin, 0, np.ones(2))
     assert (found.distance, found.at_least, found.point) == (np.inf, np.inf, None)
 
 
 def test_values_are_those_of_the_three_nearest_cells():
     policy, rng = random_policy(9, 3, 4)
     observations = rng.normal(size=(20, 3))
-    for values, observation in zip(values_at(policy, observations), observations, strict=True):
+    for values, observation in zip(policy.values(observations), observations, strict=True):
         arrays = policy.diagram, policy.models, policy.width
         expected = oracles.cell_values(*arrays, observation - policy.origin)[1]
         np.testing.assert_allclose(values, expected, rtol=1e-9)

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from environments import BARTO, ODD, Exploring, Grid, Toy, Varied
 from oracles import decide, is_tie
+from test_codevectors import Aim
 
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
+from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent, export_policy
 from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.policies.contract import CellTables, Extent
 from oda_rl.agents.policies.export_c import c_header
-from oda_rl.agents.policies.export_tables import CLIP, Policy, Tables, policy_of
+from oda_rl.agents.policies.export_tables import CLIP, Export, Tables, export_of
 from oda_rl.command.cli import main
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow"]
@@ -96,13 +98,13 @@ def decisions(program, observations):
     return np.frombuffer(done.stdout, dtype=np.intc)
 
 
-def run_in_onnx(agent, folder, observations):
+def run_in_onnx(agent, folder, observations, dtype=np.int64):
     import onnxruntime
 
     path = export_policy(agent, folder / "policy.onnx", "onnx")
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (actions,) = session.run(["action"], {"obs": observations.astype(np.float32)})
-    assert actions.dtype == np.int64
+    assert actions.dtype == dtype
     return actions
 
 
@@ -260,20 +262,16 @@ def test_sixteen_bits_hold_every_number_up_to_half_a_step(scale):
 def on_a_line(codevectors):
     """A policy whose cells, in their order, take actions 0 and 1 in turn."""
     n = len(codevectors)
-    return Policy(
+    diagram = np.column_stack([codevectors**2, -2.0 * codevectors])
+    return Export(
+        cells=CellTables(np.zeros(1), diagram, np.eye(2)[np.arange(n) % 2]),
+        codevectors=codevectors[:, None],
+        extent=Extent(np.zeros(1), np.ones(1)),
         env_id=None,
         observation_shape=(1,),
         names=["x"],
         action_names=["even", "odd"],
         first_action=0,
-        origin=np.zeros(1),
-        diagram=np.column_stack([codevectors**2, -2.0 * codevectors]),
-        values=np.eye(2)[np.arange(n) % 2],
-        common=None,
-        width=1.0,
-        codevectors=codevectors[:, None],
-        centre=np.zeros(1),
-        reach=np.ones(1),
     )
 
 
@@ -288,13 +286,83 @@ def test_constants_in_c_are_those_of_single_precision():
 @pytest.mark.parametrize("middle", [0.7123, 0.2345, -0.1234, -0.9876])
 def test_fixed_point_rounds_observations_to_the_nearest_step(middle, tmp_path):
     policy = on_a_line(np.array([middle - 0.3, middle + 0.3]))
-    step = 1.0 / float(policy.tables().in_integers(policy.reach).scale[0])
+    step = 1.0 / float(policy.tables().in_integers(policy.extent.reach).scale[0])
     near = middle + step * np.arange(-2.0, 2.0, 1.0 / 64.0)
     (tmp_path / "policy.h").write_text(c_header(policy, fixed_point=True))
     actions = decisions(linked(tmp_path, DECISIONS, []), near)
     (change,) = np.flatnonzero(np.diff(actions)) + 1
     away = (near[change] - middle) / step
     assert abs(away) < 0.55  # a step, or half of one at most if it is the nearest
+
+
+CONTINUOUS = {
+    "Pendulum": lambda: gym.make("Pendulum-v1"),
+    "two by two": lambda: Aim([[0.5, 0.2], [-0.5, 0.9]], np.array([-0.4, -9.0]), 1.5, np.float64),
+}
+WRITES_COMPONENTS = """
+#include <stdio.h>
+#include "policy.h"
+
+int main(void)
+{
+    float obs[ODA_FEATURES], action[ODA_COMPONENTS];
+    while (fread(obs, sizeof obs, 1, stdin) == 1) {
+        oda_policy(obs, action);
+        fwrite(action, sizeof action, 1, stdout);
+    }
+    return 0;
+}
+"""
+
+
+def components_in_c(agent, folder, observations):
+    export_policy(agent, folder / "policy.h")
+    program = linked(folder, WRITES_COMPONENTS, ["-lm"])
+    data = np.ascontiguousarray(observations, dtype=np.float32)
+    done = subprocess.run([program], input=data.tobytes(), capture_output=True, check=True)
+    return np.frombuffer(done.stdout, dtype=np.float32).reshape(len(data), -1)
+
+
+@pytest.mark.parametrize("max_cells", [2, 256])
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_continuous_actions(name, max_cells, tmp_path):
+    make = CONTINUOUS[name]
+    agent = CodevectorAgent(make(), seed=0, max_cells=max_cells).learn(2_000)
+    observations = agent.visited_states(1_000, env=make(), seed=1).astype(np.float32)
+    expected = predictions(agent, observations)
+    width = np.ptp([agent.interface.box.low, agent.interface.box.high], axis=0)
+    document = document_of(agent, tmp_path)
+    for found in (
+        components_in_c(agent, tmp_path, observations),
+        run_in_onnx(agent, tmp_path, observations, np.float32),
+        np.array([decide(document, observation) for observation in observations]),
+    ):
+        # Where two codevectors are worth the same, the other may be taken.
+        different = np.flatnonzero((np.abs(found - expected) > 1e-5 * width).any(axis=1))
+        assert all(is_tie(document, observations[i], TIE) for i in different)
+        assert len(different) <= 1e-2 * len(observations)
+    assert found.min(axis=0).tolist() >= list(agent.interface.box.low)
+    assert len(np.unique(expected)) > 20
+
+
+def test_nonsense_gives_an_action_in_the_box(tmp_path):
+    agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1_000)
+    nonsense = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 0], [3e38, -3e38, np.nan]])
+    assert (np.abs(components_in_c(agent, tmp_path, nonsense)) <= 2.0).all()
+
+
+def test_continuous_actions_say_what_they_are(tmp_path):
+    agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1_000)
+    text = export_policy(agent, tmp_path / "policy.h").read_text()
+    assert "action[0]  from -2 to 2" in text[: text.index("*/")]
+    assert "static inline void oda_policy(const float obs[ODA_FEATURES], float action[" in text
+    document = document_of(agent, tmp_path)
+    assert document["actions"] == {"shape": [1], "low": [-2.0], "high": [2.0]}
+    parts = np.clip(document["action_codevectors"], -2.0, 2.0)
+    np.testing.assert_allclose(parts, agent.action_codevectors, rtol=1e-6)
+    with pytest.raises(ValueError, match="fixed_point is True: it must be False for continuous"):
+        export_policy(agent, tmp_path / "policy.h", fixed_point=True)
+    assert (tmp_path / "policy.h").read_text() == text
 
 
 @pytest.mark.parametrize("fixed_point", [False, True])
@@ -310,7 +378,7 @@ def test_values_that_python_takes_for_equal_are_equal(tmp_path):
     agent = FittedQAgent("MountainCar-v0", seed=0).learn(2_000)
     models = agent.policy.models
     models[:, 3:] = models[:, 3:4] * (1.0 + np.array([0.0, 1e-11, 1e-12]))
-    advantages = policy_of(agent).tables().advantages
+    advantages = export_of(agent).tables().advantages
     np.testing.assert_array_equal(advantages, 0.0)
     observations = agent.visited_states(100, seed=0)
     assert predictions(agent, observations).max() == 0
@@ -366,7 +434,7 @@ def test_bad_arguments(tmp_path):
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             export_policy(agent, *arguments)
-    with pytest.raises(ValueError, match="agent is 3: it must be a FittedQAgent or a TwoTime"):
+    with pytest.raises(ValueError, match="agent is 3: it must be an agent"):
         export_policy(3, tmp_path / "x")
     with pytest.raises(OSError, match="file"):
         export_policy(agent, tmp_path / "file" / "x")

@@ -86,7 +86,11 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
     packages = {name.rsplit("/", 1)[0] for name in files}
     rooms = {name.rsplit(".", 1)[0].replace(".", "/") for name in MODULES}
     assert packages == rooms | {"oda_rl"}
-    assert {"oda_rl/py.typed", "oda_rl/agents/names.toml", "oda_rl/envs/cartpole.py"} <= {*files}
+    assert {
+        "oda_rl/py.typed",
+        "oda_rl/agents/environments/names.toml",
+        "oda_rl/envs/cartpole.py",
+    } <= {*files}
     assert all(name.endswith((".py", "py.typed", "names.toml")) for name in files)
 
     place = tmp_path / "elsewhere"
@@ -96,7 +100,8 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
         "print(oda_rl.__file__, a.__file__, e.__file__); "
         "print(a.TwoTimescaleAgent('oda_rl/BartoCartPole-v0', seed=0).learn(500).n_cells); "
         "print(a.FittedQAgent('CartPole-v1', seed=0).learn(500).newest.n_cells); "
-        "from oda_rl.agents.config import component_names as n; print(len(n('CartPole-v1')[1]))"
+        "from oda_rl.agents.environments.names import component_names as n; "
+        "print(len(n('CartPole-v1')[1]))"
     )
     out = run("-c", code, cwd=place).split()
     assert all(path.startswith(str(place)) for path in out[:3])

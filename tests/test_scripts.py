@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from oda_rl.agents.comparison.contest import Plan
+
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
@@ -100,6 +102,45 @@ def test_infex_script_names_a_part_that_there_is_not(load_script):
         script.main(script.Options(only=("nothing",)))
 
 
+def test_experiments_have_seeds_of_their_own(load_script):
+    script = load_script("experiment")
+    firsts = sorted(first for first in script.FIRST_SEEDS.values() if first >= 100)
+    assert min(np.diff(firsts)) >= 100  # room for more than any script takes there
+    assert all(first + 10**6 < 7_000_000 or first >= 9_000_000 for first in firsts)
+    experiment = script.Experiment("benchmark_export")
+    assert experiment.seeds(script.SharedOptions(2)) == range(61_000_000, 61_000_002)
+    assert experiment.seeds(script.SharedOptions(2, 6_999_998)) == range(6_999_998, 7_000_000)
+    for first in (6_999_999, 7_000_000, 8_999_999):
+        with pytest.raises(AssertionError, match="reserved"):
+            experiment.seeds(script.SharedOptions(2, first))
+    compared = Plan("CartPole-v1", 1, 1).settings()
+    assert {run["seed"] for run in compared} == {script.FIRST_SEEDS["compare_sb3"]}
+
+
+def test_a_table_is_described_once(load_script):
+    script = load_script("summaries")
+    rows = script.Rows(
+        {"agent": name, "steps": n, "mean": n * m}
+        for name in ("`a`", "b\\*") for n in (1, 2) for m in (1.0, 3.0)
+    )  # fmt: skip
+    columns = [
+        script.Column("agent", script.the("agent"), once=True),
+        script.Column("steps", script.the("steps")),
+        script.Column("mean", script.of(np.mean, "mean", ".1f")),
+        script.Column("n", script.count, printed_only=True),
+    ]
+    lines = rows.groups("agent", "steps")
+    table = script.Table("means", columns, lines, lambda own: own[0]["mean"] > 1.0, "All.")
+    assert str(table).splitlines() == [
+        "| agent | steps | mean |", "|---|---|---|",
+        "| `a` | 2 | 4.0 |", "| b\\* | 2 | 4.0 |", "", "All.",
+    ]  # fmt: skip
+    shown = table.__rich__()
+    assert [list(column.cells) for column in shown.columns] == [
+        ["a", "", "b*", ""], ["1", "2"] * 2, ["2.0", "4.0"] * 2, ["2"] * 4
+    ]  # fmt: skip
+
+
 @pytest.mark.slow
 def test_mixtures_script(tmp_path):
     for part, n in (("train", 300), ("t10k", 100)):  # a set in MNIST's format
@@ -129,7 +170,7 @@ def test_mixtures_script(tmp_path):
 def test_speed_script(tmp_path):
     arguments = ("--sizes", "10", "300", "--dimensions", "2", "--samples", "2048")
     printed = run_script("benchmark_oda_speed.py", tmp_path, *arguments, "--repetitions", "1")
-    assert "MBK 1" in printed
+    assert "one by one" in printed
     rows = read_rows(tmp_path / "results" / "benchmark_oda_speed.csv")
     assert [row["K"] for row in rows] == ["10", "300"]
     for row in rows:  # segments make it faster, and nothing else
@@ -187,7 +228,7 @@ def test_continuous_script(tmp_path):
         for actions in ("codevectors", "grid")
     }
     assert all(int(row["steps"]) == 2000 and int(row["numbers"]) > 0 for row in rows)
-    assert "published by rl-zoo" in printed
+    assert "rl-zoo publishes" in printed
     figure = tmp_path / "results" / "benchmark_continuous.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
 

@@ -64,7 +64,7 @@ def test_a_loop_of_ones_own_gives_the_same_bits():
     fused = TwoTimescaleAgent(BARTO, seed=5).learn(6000)
     agent = TwoTimescaleAgent(BARTO, seed=5)
     env = gym.make(BARTO)
-    env_seed = int(TwoTimescaleAgent(BARTO, seed=5)._env_rng.integers(2**31))
+    env_seed = TwoTimescaleAgent(BARTO, seed=5).draw_env_seed()
     observation, _ = env.reset(seed=env_seed)
     for _ in range(6000):
         action = agent.act(observation)

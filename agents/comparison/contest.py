@@ -28,7 +28,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.agents.base import Agent, checked_count
+from oda_rl.agents.engine.agent import Agent
+from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.envs.dynamics import compiled_dynamics
@@ -98,26 +99,19 @@ class Own:
     @property
     def n_parameters(self) -> int:
         """Entries of the tables that the delivered policy consists of."""
-        return sum(array.size for array in self._tables())
+        return sum(array.size for array in self.agent.policy.parameters)
 
     def save_policy(self, folder: Path) -> Path:
         """Write those tables, without a header."""
         path = folder / "policy"
-        path.write_bytes(b"".join(array.tobytes() for array in self._tables()))
+        parameters = self.agent.policy.parameters
+        path.write_bytes(b"".join(array.tobytes() for array in parameters))
         return path
 
     def save(self, folder: Path) -> Path:
         """Write the agent, which can be trained on from there: with what it remembers."""
         self.agent.save(folder / "model.zip")
         return folder / "model.zip"
-
-    def _tables(self) -> list[npt.NDArray[Any]]:
-        agent = self.agent
-        if isinstance(agent, FittedQAgent):
-            policy = agent.policy
-            return [policy.diagram, policy.models, policy.origin]
-        assert isinstance(agent, TwoTimescaleAgent)
-        return [agent.partition.diagram[: agent.n_cells], agent.q_values, agent._core.origin]
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Agent and environment in one compiled loop: for training, and for greedy episodes.
 
 There is one of each. What differs from agent to agent and from environment to environment are a
-few small functions, whose names stand in the loops; :func:`train_loop` and :func:`play_loop` make
-copies with the right ones in their place.
+few small functions, whose names stand in the loops; copies are made with the right ones in their
+place.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from oda_rl._compile import boolean, compiled, integer, spliced
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.policies.contract import InLoops
 from oda_rl.envs.dynamics import Compiled
 
 FloatArray = npt.NDArray[np.float64]
@@ -159,15 +160,6 @@ def train_loop(rule: Rule, environment: Compiled) -> Callable[..., tuple[int, in
     return _bound(_train, rule.name, dynamics.step, dynamics.look, boxed, rule)
 
 
-def play_loop(name: str, decide: Callable[..., int], environment: Compiled) -> Callable[..., None]:
-    """Return the compiled loop in which a kind of policy, of that name, is played.
-
-    ``decide(arrays, observation)`` is spliced into it.
-    """
-    dynamics, boxed = environment.dynamics, environment.choices is not None
-    return _bound(_play, name, dynamics.step, dynamics.look, boxed, decide)
-
-
 @cache
 def _bound(
     loop: FunctionType,
@@ -206,13 +198,15 @@ def environment_arrays(environment: Compiled, observation: FloatArray) -> tuple[
 
 
 def play_compiled(
-    environment: Compiled,
-    loop: Callable[..., None],
-    arrays: tuple[Any, ...],
-    observation: FloatArray,
-    returns: FloatArray,
-) -> None:
-    """Play episodes greedily in an environment that has been reset to where ``observation`` is."""
-    starts = environment.starts(environment.env.np_random, len(returns) - 1)
-    own = environment_arrays(environment, observation)
-    loop(own, environment.max_episode_steps, starts, arrays, returns)
+    environment: Compiled, policy: InLoops, observation: FloatArray, n_episodes: int
+) -> FloatArray:
+    """Play episodes greedily in an environment that has been reset to where ``observation`` is.
+
+    Returns the returns, shape (n_episodes,).
+    """
+    dynamics, boxed = environment.dynamics, environment.choices is not None
+    loop = _bound(_play, policy.kind, dynamics.step, dynamics.look, boxed, policy.decide)
+    starts = environment.starts(environment.env.np_random, n_episodes - 1)
+    own, returns = environment_arrays(environment, observation), np.empty(n_episodes)
+    loop(own, environment.max_episode_steps, starts, policy.arrays, returns)
+    return returns

@@ -142,6 +142,25 @@ def train_stepwise(
         core.withdraw_choice()  # the last step chose an action that nobody will take
 
 
+def update(core: Engine, *transition: Any) -> bool:
+    """Learn from one transition, as ``core.update`` takes it; returns whether an episode ended."""
+    events = core.update(*transition, *core.arrays)
+    if events:
+        core.attend(events, "observation, next_observation or reward")
+    return bool(events & EPISODE_END)
+
+
+def steps_taken(core: Engine) -> int:
+    """Return how many environment steps have been learned from."""
+    return int(core.state.steps)
+
+
+def add_to_returns(core: Engine, gains: FloatArray) -> None:
+    """Add to the returns of the running episodes, one for each environment."""
+    for lane, gain in zip(core.lanes, gains.tolist(), strict=True):
+        lane.episode_return += gain
+
+
 def train_fused(
     core: Engine, environment: Compiled, observation: Any, total: int, one_by_one: bool
 ) -> Progress:

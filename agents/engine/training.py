@@ -8,13 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from oda_rl.agents.base import Agent
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -83,7 +80,23 @@ def deferred_interrupt() -> Iterator[Interrupt]:
         signal.signal(signal.SIGINT, previous)
 
 
-Report = Callable[["Agent", int], None]
+class Learner(Protocol):
+    """Whose progress is shown."""
+
+    @property
+    def episodes(self) -> EpisodeLog:
+        """Its training episodes."""
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the current level, if there are any."""
+
+
+Report = Callable[[Learner, int], None]
 
 
 @contextmanager
@@ -103,7 +116,7 @@ def progress_line(total: int, visible: bool) -> Iterator[Report]:
         task = progress.add_task("training", total=total, status="getting ready")
         started = drawn = time.perf_counter()
 
-        def report(agent: "Agent", steps: int) -> None:
+        def report(agent: Learner, steps: int) -> None:
             nonlocal drawn
             now = time.perf_counter()
             if now - drawn < _REDRAW_SECONDS and steps < total:

@@ -1,7 +1,8 @@
 """Environments as agents see them: made from an id, adapted to a Box and numbered actions.
 
 ``spaces`` describes what an environment wants and gives, ``adaptation`` wraps those with other
-spaces, ``making`` makes and copies them, and ``validation`` says what is wrong with a value.
+spaces, ``making`` makes and copies them, ``validation`` says what is wrong with a value, and
+``names`` what components and actions are called.
 """
 
 from typing import TYPE_CHECKING

@@ -1,5 +1,6 @@
 """Observation and action spaces: what the agent takes, and what it says about the rest."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,16 +60,21 @@ class ActionBox:
         low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
         return cls(low, high, space.shape, str(space.dtype))
 
+    @property
+    def bounds(self) -> npt.NDArray[np.float64]:
+        """Lower and upper bounds, shape (2, p)."""
+        return np.array([self.low, self.high])
+
     def actions(self, units: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return actions, (n, *shape), of units, (n, p); beyond -1 or 1, those at the bounds."""
-        low, high = np.array(self.low), np.array(self.high)
+        low, high = self.bounds
         actions = 0.5 * ((1.0 - units) * low + (1.0 + units) * high)
         inside: npt.NDArray[Any] = np.clip(actions, low, high).astype(self.dtype)
         return inside.reshape(-1, *self.shape)
 
     def units(self, action: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return the units of one action, shape (p,); raise ValueError if it is not in the box."""
-        array, low, high = np.asarray(action), np.array(self.low), np.array(self.high)
+        array, (low, high) = np.asarray(action), self.bounds
         vector = array.ravel().astype(np.float64)
         if array.shape != self.shape or not ((vector >= low) & (vector <= high)).all():
             raise ValueError(
@@ -130,12 +136,16 @@ class Interface:
     @property
     def n_features(self) -> int:
         """Number of components of a flattened observation."""
-        return int(np.prod(self.observation_shape))
+        return math.prod(self.observation_shape)  # not NumPy's: it is asked at each decision
 
     @property
     def n_components(self) -> int:
         """Number of components of a continuous action; 0 where actions are numbers."""
         return 0 if self.box is None else len(self.box.low)
+
+    def actions(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the environment's actions for numbers, (n,), or units of the box, (n, p)."""
+        return self.first_action + acts if self.box is None else self.box.actions(acts)
 
     def flatten(self, name: str, observation: Any) -> npt.NDArray[Any]:
         """Return one observation as a vector; raise ValueError if its shape is another."""

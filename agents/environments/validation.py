@@ -36,15 +36,6 @@ def action_index(action: int, interface: Interface) -> int:
     return index
 
 
-def require_numbered_actions(interface: Interface, what: str) -> None:
-    """Raise ValueError, saying ``what`` needs them, if actions are continuous."""
-    if interface.box is not None:
-        raise ValueError(
-            f"the agent's actions are continuous, chosen by codevectors: {what} needs numbered "
-            "ones; FittedQAgent ('oda-rl train --actions grid') offers a grid of them"
-        )
-
-
 def checked_batch(observation: npt.ArrayLike, interface: Interface) -> npt.NDArray[np.float64]:
     """Return one observation or a batch of them as float64, shape (n, d), or raise ValueError."""
     shape = interface.observation_shape

@@ -1,4 +1,4 @@
-"""Action parts of joint codevectors (m, v), and the policy that acts by them.
+"""Action parts of joint codevectors (m, v): where they lie.
 
 A fitted agent's cells are those of states, with codevectors m_k. In each of them lie J codevectors
 v_kj of actions: (m_k, v_kj) is a codevector of the joint space of states and actions, and a step is
@@ -19,19 +19,15 @@ C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by
 deterministic annealing": state-action codevectors.
 """
 
-import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled
 from oda_rl.agents.engine.memory import GOES_ON, MARK
-from oda_rl.agents.policies.cells import CellPolicy, three_nearest
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Cells = npt.NDArray[np.uint16]
 Labels = npt.NDArray[np.int16]
 Weights = npt.NDArray[np.float32]
@@ -126,41 +122,3 @@ def place(
     parts = np.ascontiguousarray(sums[:, :, 1:] / sums[:, :, :1])
     label(taken.actions, cells, parts, labels)
     return parts, labels
-
-
-@compiled
-def blend(
-    diagram: FloatArray,
-    parts: FloatArray,
-    width: float,
-    points: FloatArray,
-    numbers: IntArray,
-    actions: FloatArray,
-) -> None:
-    """Write what codevectors number j, shape (n,), are at points, shape (n, d), less the origin.
-
-    That is the mean of v_kj over the (at most) three nearest cells, with the weights with which
-    values are blended. ``actions`` has the shape (n, p); points may have more columns.
-    """
-    for i in range(points.shape[0]):
-        first, second, third, a, b, c = three_nearest(diagram, points[i])
-        near, far = math.exp((a - b) / width), math.exp((a - c) / width)
-        total, j = 1.0 + near + far, numbers[i]
-        for l in range(parts.shape[2]):  # noqa: E741
-            action = parts[first, j, l] + near * parts[second, j, l] + far * parts[third, j, l]
-            actions[i, l] = action / total
-
-
-@dataclass(frozen=True)
-class CodevectorPolicy(CellPolicy):
-    """A policy that acts by action codevectors: the values of a cell's ``models`` are theirs."""
-
-    parts: FloatArray
-    """The v_kj, in units of the box of actions, shape (K, J, p)."""
-
-    def play(self, observations: npt.NDArray[Any], numbers: IntArray) -> FloatArray:
-        """Actions, shape (n, p), that the codevectors with these numbers, (n,), stand for."""
-        points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
-        actions = np.empty((len(points), self.parts.shape[2]))
-        blend(self.diagram, self.parts, self.width, points, numbers, actions)
-        return actions

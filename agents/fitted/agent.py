@@ -1,29 +1,24 @@
 """The replaying agent: cells and values fitted to all that was ever seen."""
 
-from dataclasses import asdict
-from typing import Any, Self
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.base import Agent, spawn_rngs
-from oda_rl.agents.config import FittedQConfig
-from oda_rl.agents.engine.loop import play_compiled, play_loop
+from oda_rl.agents.engine.agent import Agent, spawn_rngs
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.fitted.engine import FittedCore
-from oda_rl.agents.fitted.fused import decide_by_cells
-from oda_rl.agents.policies.alternatives import Alternative, alternative_of_policy, values_at
+from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import assign_batch
-from oda_rl.envs.dynamics import compiled_dynamics
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+
+_LATEST = 2_000  # observations that say where decisions are made
 
 
 class FittedQAgent(Agent):
@@ -72,6 +67,8 @@ class FittedQAgent(Agent):
         Return, length and time of every training episode.
     training_seconds : float
         Spent in :meth:`learn`.
+    solved_return : float or None
+        The environment's reward threshold, if it has one.
 
     Raises
     ------
@@ -95,8 +92,8 @@ class FittedQAgent(Agent):
     """
 
     config: FittedQConfig
-    _cells_act_alone = False
-    _core_class = FittedCore
+    _core: FittedCore
+    _core_class: type[FittedCore] = FittedCore
 
     def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
         self.config = FittedQConfig(**config)
@@ -105,16 +102,15 @@ class FittedQAgent(Agent):
         self.env = made
         spec = spec_of(made)
         self.env_id = None if spec is None else spec.id
-        self._solved_return = None if spec is None else spec.reward_threshold
+        self.solved_return = None if spec is None else spec.reward_threshold
 
     def _build(self, interface: Interface, config: FittedQConfig, seed: int | None) -> None:
         self._rngs = spawn_rngs(seed, ("explore", "fitting", "reservoir", "env", "predict"))
-        self._env_rng = self._rngs["env"]
         self.interface, self.config = interface, config
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
-        self._core: FittedCore = self._core_class(interface, config, *rngs)
+        self._core = self._core_class(interface, config, *rngs)
 
     @property
     def policy(self) -> CellPolicy:
@@ -125,16 +121,6 @@ class FittedQAgent(Agent):
     def newest(self) -> CellPolicy:
         """The policy of the latest fit."""
         return self._core.newest
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells of the delivered policy."""
-        return self.policy.n_cells
-
-    @property
-    def q_values(self) -> FloatArray:
-        """Value of each action at each codevector, shape (n_cells, n_actions)."""
-        return self.policy.q_values
 
     @property
     def visits(self) -> FloatArray:
@@ -153,16 +139,6 @@ class FittedQAgent(Agent):
         return counts.reshape(-1, n_actions).astype(np.float64)
 
     @property
-    def codevectors(self) -> FloatArray:
-        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
-        return self.policy.codevectors
-
-    @property
-    def temperature(self) -> float:
-        """NaN: annealing begins and ends within each fit."""
-        return float("nan")
-
-    @property
     def metric_(self) -> FloatArray | None:
         """The metric in the observation's units, shape (d, d); None before the first fit.
 
@@ -176,116 +152,16 @@ class FittedQAgent(Agent):
         return np.asarray(matrix * np.outer(scale, scale))
 
     @property
-    def scale_(self) -> FloatArray | None:
-        """Inverse standard deviation of each component among the states visited; 0 if constant."""
-        return self._core.scale
+    def extent(self) -> Extent:
+        """Where the observations that are remembered were."""
+        seen = self._core.memory.observations[: self._core.memory.rows(self._core.lane)]
+        centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
+        return Extent(centre, np.abs(seen - centre).max(axis=0))
 
-    @property
-    def solved_return(self) -> float | None:
-        """The environment's reward threshold, if it has one."""
-        return self._solved_return
+    def _about(self) -> dict[str, Any]:
+        return {"partition": "oda", "solved_return": self.solved_return}
 
-    def predict(
-        self,
-        observation: npt.ArrayLike,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = True,
-    ) -> tuple[Any, Any]:
-        """Return the delivered policy's action for one observation, or the actions for a batch.
-
-        The signature is that of Stable-Baselines3, whose ``evaluate_policy`` takes this agent.
-
-        Parameters
-        ----------
-        observation : array_like
-            One observation, or a batch with one more leading dimension.
-        state, episode_start
-            Ignored; ``state`` is returned.
-        deterministic : bool
-            False explores as training does at present, but holds no action.
-
-        Returns
-        -------
-        action : numpy.int64 or ndarray of int64, shape (n,)
-        state
-
-        Raises
-        ------
-        ValueError
-            If the observation has another shape or is not finite.
-        """
-        points = checked_batch(observation, self.interface)
-        actions = self.policy.evaluate(points)[1]
-        if not deterministic:
-            rng = self._rngs["predict"]
-            explore = rng.random(len(actions)) < self._core.epsilon
-            draws = rng.integers(self.interface.n_actions, size=len(actions))
-            actions = np.where(explore, draws, actions)
-        actions = self.interface.first_action + actions
-        single = np.shape(observation) == self.interface.observation_shape
-        return (actions[0] if single else actions), state
-
-    def cell(self, observation: npt.ArrayLike) -> Any:
-        """Return the nearest cell of one observation (int), or those of a batch, shape (n,).
-
-        Raises
-        ------
-        ValueError
-            If the observation has another shape or is not finite.
-        """
-        cells = self.policy.evaluate(checked_batch(observation, self.interface))[0]
-        single = np.shape(observation) == self.interface.observation_shape
-        return int(cells[0]) if single else cells
-
-    def _action_values(self, points: FloatArray) -> FloatArray:
-        return values_at(self.policy, points)
-
-    def _at_codevectors(self) -> tuple[FloatArray, IntArray]:
-        policy = self.policy
-        return values_at(policy, policy.codevectors), policy.evaluate(policy.codevectors)[1]
-
-    def _alternative(self, point: FloatArray, action: int) -> Alternative:
-        assert self.scale_ is not None
-        return alternative_of_policy(self.policy, point, action, self.scale_)
-
-    def _evaluate_fused(
-        self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
-    ) -> FloatArray | None:
-        dynamics = compiled_dynamics(env)
-        if dynamics is None or dynamics.time_limit is None:
-            return None
-        observation, _ = env.reset(seed=seed)
-        returns = np.empty(n_episodes)
-        policy = self.policy
-        arrays = (
-            policy.diagram,
-            policy.models,
-            policy.width,
-            policy.origin,
-            np.empty(self.interface.n_features),
-            np.empty(policy.n_actions),
-        )
-        loop = play_loop("cells", decide_by_cells, dynamics)
-        play_compiled(dynamics, loop, arrays, observation, returns)
-        return returns
-
-    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        metadata = {
-            "partition": "oda",
-            "solved_return": self._solved_return,
-            "config": asdict(self.config),
-            "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
-        }
-        return metadata, self._core.state_arrays()
-
-    @classmethod
-    def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        agent = cls.__new__(cls)
+    def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         interface = Interface.from_json(metadata["interface"])
-        agent._build(interface, FittedQConfig(**metadata["config"]), None)
-        agent._solved_return = metadata["solved_return"]
-        agent._core.restore(arrays)
-        for name, rng in agent._rngs.items():
-            rng.bit_generator.state = metadata["rngs"][name]
-        return agent
+        self._build(interface, FittedQConfig(**metadata["config"]), None)
+        self.solved_return = metadata["solved_return"]

@@ -7,21 +7,20 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl.agents.base import IntArray
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
-from oda_rl.agents.environments.validation import checked_batch
-from oda_rl.agents.fitted.action_codevectors import CodevectorPolicy, label
+from oda_rl.agents.fitted.action_codevectors import label
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_engine import (
     CodevectorCore,
     NumberedCodevectors,
     random_actions,
 )
+from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.diagram import assign_batch
 
 FloatArray = npt.NDArray[np.float64]
@@ -37,7 +36,8 @@ class CodevectorAgent(FittedQAgent):
     state, blended from the three nearest cells like the values. It explores with actions uniform in
     the box, each of which may be held for many steps. All else is as there.
 
-    ``explain`` and ``export_policy`` want numbered actions: ``FittedQAgent`` has them.
+    Where others number actions, as in ``q_values``, ``visits`` and ``explain``, it numbers action
+    codevectors.
 
     Parameters
     ----------
@@ -108,33 +108,6 @@ class CodevectorAgent(FittedQAgent):
         np.add.at(counts, (cells, labels[:, 0]), 1.0)
         return counts
 
-    def predict(
-        self,
-        observation: npt.ArrayLike,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = True,
-    ) -> tuple[Any, Any]:
-        """Return the delivered policy's action for one observation, or the actions for a batch.
-
-        Parameters and errors are those of :meth:`FittedQAgent.predict`.
-
-        Returns
-        -------
-        action : ndarray, of the action space's shape, or with one more leading dimension
-        state
-        """
-        points = checked_batch(observation, self.interface)
-        units = self.policy.play(points, self.policy.evaluate(points)[1])
-        if not deterministic:
-            rng = self._rngs["predict"]
-            explore = rng.random(len(units)) < self._core.epsilon
-            draws = random_actions(len(units), units.shape[1], rng)
-            units = np.where(explore[:, None], draws, units)
-        actions = self._box.actions(units)
-        single = np.shape(observation) == self.interface.observation_shape
-        return (actions[0] if single else actions), state
-
     @property
     def _box(self) -> ActionBox:
         return self._core.box
@@ -146,8 +119,8 @@ class CodevectorAgent(FittedQAgent):
         self._core.replace(action)
         return 0  # it is remembered by its components
 
-    def _greedy_numbers(self, observations: npt.ArrayLike) -> IntArray:
-        return self.policy.evaluate(checked_batch(observations, self.interface))[1]
+    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return random_actions(len(acts), acts.shape[1], self._rngs["predict"])
 
     def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
         assert isinstance(env, gym.Env)

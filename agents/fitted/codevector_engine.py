@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from oda_rl.agents.config import FittedQConfig
 from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.agents.fitted import replay
-from oda_rl.agents.fitted.action_codevectors import WIDENED, CodevectorPolicy, TakenActions, blend
+from oda_rl.agents.fitted.action_codevectors import WIDENED, TakenActions
 from oda_rl.agents.fitted.engine import FittedCore
 from oda_rl.agents.fitted.fitting import anneal
+from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.policies.codevectors import CodevectorPolicy, blend
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

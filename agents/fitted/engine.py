@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.config import FittedQConfig
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
@@ -21,6 +20,7 @@ from oda_rl.agents.fitted.action_codevectors import TakenActions
 from oda_rl.agents.fitted.fitting import fit
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
+from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
 FloatArray = npt.NDArray[np.float64]

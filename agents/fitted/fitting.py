@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl._compile import boolean, compiled, integer
-from oda_rl.agents.config import FittedQConfig
 from oda_rl.agents.engine.memory import (
     ACTION,
     CUT,
@@ -34,8 +33,10 @@ from oda_rl.agents.engine.memory import (
     discounted_returns,
 )
 from oda_rl.agents.engine.state import Observations
-from oda_rl.agents.fitted.action_codevectors import CodevectorPolicy, TakenActions, place
+from oda_rl.agents.fitted.action_codevectors import TakenActions, place
+from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.annealing import cells as annealing
 from oda_rl.diagram import Codevectors
 from oda_rl.divergences import quadratic_diagram
@@ -264,7 +265,7 @@ def fit(
         Whether every value of the observation, a number, is a cell of its own.
     taken : TakenActions, optional
         Continuous actions, of which codevectors are placed in each cell; the policy is a
-        :class:`oda_rl.agents.fitted.action_codevectors.CodevectorPolicy` then.
+        :class:`oda_rl.agents.policies.codevectors.CodevectorPolicy` then.
     """
     n, d = observations.shape
     sample = np.unique(observations, axis=0) if numbered else _sample(observations, steps, rng)

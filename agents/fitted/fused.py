@@ -12,7 +12,6 @@ from oda_rl.agents.engine.state import load_point
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.replay import Fitted, FittedState
-from oda_rl.agents.policies.cells import decide
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -58,12 +57,3 @@ def _learn(
 
 
 RULE = Rule("fitted", _opened, _see, _start, _choose, _learn)
-
-
-@spliced
-def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Greedy action of a policy of cells: (diagram, models, width, origin, point, values)."""
-    diagram, models, width, origin, point, values = arrays
-    for j in range(point.shape[0]):
-        point[j] = observation[j] - origin[j]
-    return decide(diagram, models, width, point, values, 0.0)[1]

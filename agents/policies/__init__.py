@@ -1,4 +1,8 @@
-"""What an agent delivers: arrays that decide, explain themselves and can be written down in C."""
+"""What an agent delivers: arrays that decide, explain themselves and can be written down in C.
+
+``contract`` says what a policy is, and ``table``, ``cells`` and ``codevectors`` are the kinds there
+are; ``explaining`` and ``export`` take any.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,14 +10,22 @@ from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
     from oda_rl.agents.policies.cells import CellPolicy as CellPolicy
+    from oda_rl.agents.policies.codevectors import CodevectorPolicy as CodevectorPolicy
+    from oda_rl.agents.policies.contract import Policy as Policy
+    from oda_rl.agents.policies.contract import Trained as Trained
     from oda_rl.agents.policies.explaining import Explanation as Explanation
     from oda_rl.agents.policies.explaining import Overview as Overview
     from oda_rl.agents.policies.export import export_policy as export_policy
+    from oda_rl.agents.policies.table import TablePolicy as TablePolicy
 
 __getattr__, __dir__ = offer(
     __name__,
     {
         "CellPolicy": "cells",
+        "CodevectorPolicy": "codevectors",
+        "Policy": "contract",
+        "TablePolicy": "table",
+        "Trained": "contract",
         "Explanation": "explaining",
         "Overview": "explaining",
         "export_policy": "export",

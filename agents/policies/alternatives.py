@@ -3,10 +3,10 @@
 Distances are Euclidean in standard deviations of the observation's components; what never varied is
 not moved.
 
-The online agent's policy is that of its cells, whose boundaries are hyperplanes: the distance is
-exact. The fitted agent's blends the three nearest cells (:mod:`oda_rl.agents.policies.cells`).
-There the distance is that of a state which does act otherwise, found by search, so an upper bound;
-and there is a lower bound, within which no state acts otherwise.
+Where the nearest cell decides alone, boundaries are hyperplanes: the distance is exact. Where the
+three nearest cells are blended (:mod:`oda_rl.agents.policies.cells`), it is that of a state which
+does act otherwise, found by search, so an upper bound; and there is a lower bound, within which no
+state acts otherwise.
 
 The lower bound: slopes are shared, so action b is preferred to a where Σ exp(−score_k/width) δ_k
 over the three nearest cells is not positive, δ_k being how much more a is worth in cell k. There,
@@ -17,7 +17,6 @@ nearest point of all polyhedra is at least as near as the nearest state that act
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ from oda_rl.agents.policies.boundaries import (
     least_step,
     nearest_member,
 )
-from oda_rl.agents.policies.cells import TIE, CellPolicy, action_values
+from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, Policy
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -42,15 +41,6 @@ _DIRECTIONS = 64  # tried around the best one, for each of
 _SPREADS = (10.0, 10.0, 3.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # relative; 10: anywhere
 _REGIONS = 500  # looked at for the lower bound, at most
 _BEYOND = 2.0  # as far as the polyhedra that a search follows the direction to them
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """The nearest state that acts otherwise, in the units and the form of points."""
-
-    distance: float
-    at_least: float
-    point: FloatArray | None
 
 
 def alternative_of_cells(
@@ -85,14 +75,15 @@ def alternative_of_cells(
     return Alternative(found.distance, found.distance, reached)
 
 
-def alternative_of_policy(
-    policy: CellPolicy, point: FloatArray, action: int, scale: FloatArray
+def alternative_of_blend(
+    policy: Policy, point: FloatArray, action: int, scale: FloatArray
 ) -> Alternative:
     """Return a near state in which a blended policy acts otherwise, and a bound from below.
 
     Parameters
     ----------
-    policy : CellPolicy
+    policy : Policy
+        Whose tables are blended.
     point : ndarray, shape (d,)
         An observation.
     action : int
@@ -100,7 +91,7 @@ def alternative_of_policy(
     scale : ndarray, shape (d,)
         Inverse standard deviations of the components; those with 0 are not moved.
     """
-    low = _lower_bound(policy, point, action, scale)
+    low = _lower_bound(policy.tables, point, action, scale)
     if low is NOWHERE:
         return Alternative(np.inf, np.inf, None)
     search = _Search(policy, point, action, scale)
@@ -109,14 +100,6 @@ def alternative_of_policy(
         return Alternative(np.inf, low.distance, None)
     distance = float(np.linalg.norm(step))
     return Alternative(distance, min(low.distance, distance), point + _unscaled(step, scale))
-
-
-def values_at(policy: CellPolicy, observations: FloatArray) -> FloatArray:
-    """Values of all actions, shape (n, n_actions), of observations, shape (n, d)."""
-    values = np.empty((len(observations), policy.n_actions))
-    for observation, row in zip(observations, values, strict=True):
-        action_values(policy.diagram, policy.models, policy.width, observation - policy.origin, row)
-    return values
 
 
 class _Region(NamedTuple):
@@ -129,15 +112,15 @@ class _Region(NamedTuple):
     """To its nearest point; None while that is not known."""
 
 
-def _lower_bound(policy: CellPolicy, point: FloatArray, action: int, scale: FloatArray) -> Nearest:
+def _lower_bound(tables: CellTables, point: FloatArray, action: int, scale: FloatArray) -> Nearest:
     """Return the nearest point where the action may change, as the module's docstring argues.
 
     Best first: a region whose nearest point has n among the three nearest cells is the answer;
     where three others are nearer, n has to be nearer than one of them, so the region is split.
     """
-    scores, slopes = _scores_and_slopes(policy.diagram, point - policy.origin, scale)
+    scores, slopes = _scores_and_slopes(tables.diagram, point - tables.origin, scale)
     tolerance = TIE * float(np.ptp(scores))
-    queue = _first_regions(policy, scores, slopes, action)
+    queue = _first_regions(tables, scores, slopes, action)
     heapify(queue)
     seen: set[tuple[int, bytes]] = set()
     count = len(queue)
@@ -170,12 +153,12 @@ def _lower_bound(policy: CellPolicy, point: FloatArray, action: int, scale: Floa
 
 
 def _first_regions(
-    policy: CellPolicy, scores: FloatArray, slopes: FloatArray, action: int
+    tables: CellTables, scores: FloatArray, slopes: FloatArray, action: int
 ) -> list[tuple[float, int, _Region]]:
     """Return a region for each other action and each cell that prefers it, with a bound."""
-    own = policy.models[:, policy.diagram.shape[1] :]
+    own = tables.values
     regions: list[tuple[float, int, _Region]] = []
-    for other in range(policy.n_actions):
+    for other in range(own.shape[1]):
         if other == action:
             continue
         lead = own[:, action] - own[:, other]
@@ -183,9 +166,9 @@ def _first_regions(
         behind = np.flatnonzero(lead < 0.0 if other > action else lead <= 0.0)
         ahead = np.flatnonzero(lead > 0.0)
         for n in behind.tolist():
-            slack = np.full(policy.n_cells, np.inf)
+            slack = np.full(len(own), np.inf)
             with np.errstate(divide="ignore"):
-                slack[ahead] = policy.width * np.log(2.0 * -lead[n] / lead[ahead])
+                slack[ahead] = tables.width * np.log(2.0 * -lead[n] / lead[ahead])
             slack = np.maximum(slack, 0.0)
             norms = np.linalg.norm(slopes[n] - slopes, axis=1)
             within = hyperplane_distances(scores[n] - scores - slack, norms).max()
@@ -198,16 +181,17 @@ def _first_regions(
 
 
 def _ways(
-    policy: CellPolicy, point: FloatArray, action: int, scale: FloatArray
+    policy: Policy, point: FloatArray, action: int, scale: FloatArray
 ) -> list[FloatArray | None]:
     """Return steps to look along: to the codevectors, and to the nearest cell with another action.
 
     What is nearest need not be between here and a codevector that acts otherwise: where three cells
     are blended, none of them has to.
     """
-    centred = point - policy.origin
-    own = _greedy(policy.models[:, policy.diagram.shape[1] :])
-    hard = alternative_of_cells(policy.diagram, own, centred, action, scale)
+    tables = policy.tables
+    centred = point - tables.origin
+    own = np.asarray(tables.values.argmax(axis=1))
+    hard = alternative_of_cells(tables.diagram, own, centred, action, scale)
     ways: list[FloatArray | None] = []
     if hard.point is not None:
         ways.append((hard.point - centred) * scale)
@@ -218,9 +202,7 @@ def _ways(
 class _Search:
     """Looks along lines for where a policy begins to act otherwise."""
 
-    def __init__(
-        self, policy: CellPolicy, point: FloatArray, action: int, scale: FloatArray
-    ) -> None:
+    def __init__(self, policy: Policy, point: FloatArray, action: int, scale: FloatArray) -> None:
         self._policy, self._point, self._action, self._scale = policy, point, action, scale
 
     def best(self, ways: Sequence[FloatArray | None]) -> FloatArray | None:
@@ -266,11 +248,7 @@ class _Search:
 
     def _otherwise(self, steps: FloatArray) -> npt.NDArray[np.bool_]:
         observations = self._point + _unscaled(steps, self._scale)
-        return np.asarray(self._policy.evaluate(observations)[1] != self._action)
-
-
-def _greedy(values: FloatArray) -> IntArray:
-    return np.asarray(values.argmax(axis=1))
+        return np.asarray(self._policy.choices(observations) != self._action)
 
 
 def _scores_and_slopes(

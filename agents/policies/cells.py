@@ -16,17 +16,17 @@ say how much a state is worth, and the values what to do there.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, internal, spliced
+from oda_rl.agents.policies.alternatives import alternative_of_blend
+from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Rows, Stored
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-TIE = 1e-9  # relative: values closer than that are equal
 
 
 @spliced
@@ -139,8 +139,17 @@ def evaluate_batch(
         cells[i], actions[i], values[i] = cell, action, scratch[action]
 
 
+@spliced
+def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Return the action in a state by (diagram, models, width, origin, room for point, values)."""
+    diagram, models, width, origin, point, values = arrays
+    for j in range(point.shape[0]):
+        point[j] = observation[j] - origin[j]
+    return decide(diagram, models, width, point, values, 0.0)[1]
+
+
 @dataclass(frozen=True)
-class CellPolicy:
+class CellPolicy(Stored):
     """A policy as arrays; see the module."""
 
     origin: FloatArray
@@ -149,6 +158,8 @@ class CellPolicy:
     width: float
     codevectors: FloatArray
     """In the observation's units, shape (K, d)."""
+
+    exact: ClassVar[bool] = False
 
     @classmethod
     def blank(cls, n_features: int, n_actions: int) -> "CellPolicy":
@@ -189,12 +200,48 @@ class CellPolicy:
         )
         return cells, actions, values
 
-    @property
-    def arrays(self) -> dict[str, FloatArray]:
-        """All of it, for a file."""
-        return {**vars(self), "width": np.array(self.width)}
+    def cells(self, points: npt.NDArray[Any]) -> IntArray:
+        """Nearest cells, shape (n,), of points, shape (n, d)."""
+        return self.evaluate(points)[0]
 
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, FloatArray]) -> "CellPolicy":
-        """Make one of what :attr:`arrays` returned."""
-        return cls(**{**arrays, "width": float(arrays["width"])})  # type: ignore[arg-type]
+    def choices(self, points: npt.NDArray[Any]) -> IntArray:
+        """Actions of greatest value, shape (n,)."""
+        return self.evaluate(points)[1]
+
+    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Actions of greatest value, shape (n,)."""
+        return self.choices(points)
+
+    def values(self, points: npt.NDArray[Any]) -> FloatArray:
+        """Values of all actions, shape (n, A)."""
+        values = np.empty((len(points), self.n_actions))
+        for point, row in zip(points, values, strict=True):
+            action_values(self.diagram, self.models, self.width, point - self.origin, row)
+        return values
+
+    def at_codevectors(self) -> Rows:
+        """Values, choices and actions at the codevectors."""
+        points = self.codevectors
+        return Rows(self.values(points), self.choices(points), self.act(points))
+
+    def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
+        """Find a near state where the action is not that at ``point``, and a lower bound."""
+        return alternative_of_blend(self, point, choice, scale)
+
+    @property
+    def parameters(self) -> tuple[FloatArray, ...]:
+        """The arrays that decisions are made by."""
+        return self.diagram, self.models, self.origin
+
+    @property
+    def in_loops(self) -> InLoops | None:
+        """How compiled loops decide by it."""
+        room = np.empty(len(self.origin)), np.empty(self.n_actions)
+        arrays = self.diagram, self.models, float(self.width), self.origin, *room
+        return InLoops("cells", decide_by_cells, arrays)
+
+    @property
+    def tables(self) -> CellTables:
+        """The same as tables, for export."""
+        common, values = np.split(self.models, [self.diagram.shape[1]], axis=1)
+        return CellTables(self.origin, self.diagram, values, common, self.width)

@@ -6,16 +6,14 @@ How far a state is from one in which the agent would act otherwise is in
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.config import matching_names
-from oda_rl.agents.environments.validation import checked_batch, require_numbered_actions
-
-if TYPE_CHECKING:
-    from oda_rl.agents.base import Agent
+from oda_rl.agents.environments.names import matching_names
+from oda_rl.agents.environments.validation import checked_batch
+from oda_rl.agents.policies.contract import Trained
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -40,10 +38,14 @@ class Explanation:
     """Of the cell, in the observation's units and shape."""
 
     q_values: FloatArray
-    """Value of each action in this state, shape (n_actions,), as ``predict`` compares them."""
+    """Value of each action in this state, shape (n_actions,), as ``predict`` compares them. Where
+    actions are continuous, here and below, actions that are numbered are action codevectors."""
 
-    action: int
-    """What ``predict`` returns."""
+    action: Any
+    """What ``predict`` returns: a number, or an array of the action space's shape."""
+
+    choice: int
+    """Index (from 0) of the best action."""
 
     margin: float
     """By how much it is worth more than the runner-up; inf if there is but one action."""
@@ -69,8 +71,11 @@ class Explanation:
     nearest_other: FloatArray | None
     """A state as near as that, and just beyond the boundary, in the shape of the observation."""
 
-    other_action: int | None
+    other_action: Any
     """What ``predict`` returns there."""
+
+    other_choice: int | None
+    """Index (from 0) of the best action there."""
 
     names: tuple[str, ...]
     """Of the observation's components."""
@@ -84,17 +89,19 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join([*self._what(), "", *self._where(), "", self._how_far()])
 
-    def _named(self, action: int) -> str:
-        return self.action_names[action - self.first_action]
+    def _there(self) -> str:
+        assert self.other_choice is not None
+        return _in_words(self.action_names[self.other_choice], self.other_action)
 
     def _what(self) -> list[str]:
         by = ""
         if self.runner_up is not None:
-            by = f", worth {self.margin:.3g} more than {self._named(self.runner_up)}"
+            name = self.action_names[self.runner_up - self.first_action]
+            by = f", worth {self.margin:.3g} more than {name}"
         values = _listed(self.action_names, self.q_values, ".4g")
         visits = _listed(self.action_names, self.visits, ",.0f")
         return [
-            f"{self._named(self.action)}{by}",
+            f"{_in_words(self.action_names[self.choice], self.action)}{by}",
             f"values: {values}",
             f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
         ]
@@ -104,9 +111,9 @@ class Explanation:
             "state": self.observation.ravel(),
             "codevector": self.codevector.ravel(),
         }
-        if self.nearest_other is not None and self.other_action is not None:
-            columns[self._named(self.other_action)] = self.nearest_other.ravel()
-            columns["change"] = columns[self._named(self.other_action)] - columns["state"]
+        if self.nearest_other is not None:
+            columns[self._there()] = self.nearest_other.ravel()
+            columns["change"] = columns[self._there()] - columns["state"]
         order = self._most_changed(columns.get("change"))
         width = max(len("component"), *(len(self.names[j]) for j in order))
         widths = [max(11, len(title)) for title in columns]
@@ -131,10 +138,9 @@ class Explanation:
         if self.at_least == np.inf:
             return "no change of the state changes that"
         sure = f"no state within {self.at_least:.3g} of them acts otherwise"
-        if self.other_action is None:
+        if self.other_choice is None:
             return f"distances are in standard deviations: none is known, and {sure}"
-        where = f"{self.distance:.3g} standard deviations away it would be "
-        where += self._named(self.other_action)
+        where = f"{self.distance:.3g} standard deviations away it would be {self._there()}"
         if self.exact:
             return f"{where}, and nowhere nearer"
         return f"{where}; {sure}" if self.at_least > 0.0 else f"{where}, or nearer"
@@ -151,10 +157,14 @@ class Overview:
     """In the observation's units, shape (n, d)."""
 
     q_values: FloatArray
-    """Value of each action at the codevector, as ``predict`` compares them; (n, n_actions)."""
+    """Value of each action (or action codevector) at the codevector, as ``predict`` compares them;
+    shape (n, n_actions)."""
 
     actions: IntArray
-    """Indices (from 0) of the actions there, shape (n,)."""
+    """Indices (from 0) of the best there, shape (n,)."""
+
+    labels: tuple[str, ...]
+    """What is done there, in words."""
 
     margins: FloatArray
     """By how much these are worth more than the runners-up, shape (n,)."""
@@ -183,40 +193,41 @@ class Overview:
 
 
 def explain(
-    agent: "Agent",
+    agent: Trained,
     observation: npt.ArrayLike,
     names: Sequence[str] | None = None,
     action_names: Sequence[str] | None = None,
 ) -> Explanation:
     """Do what :meth:`oda_rl.agents.Agent.explain` says."""
-    _require_learned(agent)
-    interface = agent.interface
+    scale = _require_learned(agent)
+    interface, policy = agent.interface, agent.policy
     interface.flatten("observation", observation)
-    (point,) = checked_batch(observation, interface)
+    points = checked_batch(observation, interface)
     components, actions = _checked_names(agent, names, action_names)
     shape = interface.observation_shape
-    state = point.reshape(shape)
-    cell, action = agent.cell(state), int(agent.predict(state)[0])
-    (values,) = agent._action_values(point[None])
-    ranked = np.argsort(-values, kind="stable") + interface.first_action
-    runner_up = next((int(other) for other in ranked if other != action), None)
-    nearest = agent._alternative(point, action - interface.first_action)
-    other = None if nearest.point is None else nearest.point.reshape(shape)
+    cell, choice = int(policy.cells(points)[0]), int(policy.choices(points)[0])
+    values = policy.values(points)
+    ranked = np.argsort(-values[0], kind="stable") + interface.first_action
+    runner_up = next((int(a) for a in ranked if a != choice + interface.first_action), None)
+    nearest = policy.alternative(points[0], choice, scale)
+    others = None if nearest.point is None else nearest.point[None]
     return Explanation(
-        observation=state,
+        observation=points.reshape(shape),
         cell=cell,
-        n_cells=agent.n_cells,
-        codevector=agent.codevectors[cell].reshape(shape),
-        q_values=values,
-        action=action,
-        margin=float(margins_of(values[None], np.array([action - interface.first_action]))[0]),
+        n_cells=policy.n_cells,
+        codevector=policy.codevectors[cell].reshape(shape),
+        q_values=values[0],
+        action=_plain(interface.actions(policy.act(points))[0]),
+        choice=choice,
+        margin=float(margins_of(values, np.array([choice]))[0]),
         runner_up=runner_up,
         visits=agent.visits[cell].copy(),
         distance=nearest.distance,
         at_least=nearest.at_least,
-        exact=agent._cells_act_alone,
-        nearest_other=other,
-        other_action=None if other is None else int(agent.predict(other)[0]),
+        exact=policy.exact,
+        nearest_other=None if others is None else others.reshape(shape),
+        other_action=None if others is None else _plain(interface.actions(policy.act(others))[0]),
+        other_choice=None if others is None else int(policy.choices(others)[0]),
         names=components,
         action_names=actions,
         first_action=interface.first_action,
@@ -224,7 +235,7 @@ def explain(
 
 
 def overview(
-    agent: "Agent",
+    agent: Trained,
     visited: FloatArray | None = None,
     names: Sequence[str] | None = None,
     action_names: Sequence[str] | None = None,
@@ -233,8 +244,9 @@ def overview(
 
     Parameters
     ----------
-    agent : FittedQAgent or TwoTimescaleAgent
-        One that has learned.
+    agent : Agent
+        One that has learned; or whatever has the attributes of
+        :class:`oda_rl.agents.policies.Trained`.
     visited : ndarray, shape (n, d), optional
         States from which to count how often the policy is in which cell, as from
         ``agent.visited_states``.
@@ -256,21 +268,25 @@ def overview(
     """
     scale = _require_learned(agent)
     components, actions = _checked_names(agent, names, action_names)
-    codevectors, (values, best) = agent.codevectors, agent._at_codevectors()
+    policy, interface = agent.policy, agent.interface
+    codevectors, (values, best, acts) = policy.codevectors, policy.at_codevectors()
+    taken = map(_plain, interface.actions(acts))
+    labels = [_in_words(actions[a], action) for a, action in zip(best, taken, strict=True)]
     seen = codevectors if visited is None or len(visited) == 0 else visited
-    shares, agreement = np.full(agent.n_cells, np.nan), np.nan
+    shares, agreement = np.full(policy.n_cells, np.nan), np.nan
     visits = agent.visits.sum(axis=1)
     if seen is visited:
-        states = visited.reshape(-1, *agent.interface.observation_shape)
-        cells, taken = agent.cell(states), agent.predict(states)[0] - agent.interface.first_action
-        shares = np.bincount(cells, minlength=agent.n_cells) / len(cells)
-        agreement = float((best[cells] == taken).mean())
+        points = checked_batch(visited.reshape(-1, *interface.observation_shape), interface)
+        cells = policy.cells(points)
+        shares = np.bincount(cells, minlength=policy.n_cells) / len(cells)
+        agreement = float((best[cells] == policy.choices(points)).mean())
     order = np.lexsort([-visits, -shares])
     return Overview(
         cells=order,
         codevectors=codevectors[order],
         q_values=values[order],
         actions=best[order],
+        labels=tuple(labels[k] for k in order),
         margins=margins_of(values, best)[order],
         visits=visits[order],
         shares=shares[order],
@@ -294,8 +310,7 @@ def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
     return np.asarray(np.maximum(values[rows, actions] - rest.max(axis=1), 0.0))
 
 
-def _require_learned(agent: "Agent") -> FloatArray:
-    require_numbered_actions(agent.interface, "an explanation")
+def _require_learned(agent: Trained) -> FloatArray:
     scale = agent.scale_
     if scale is None:
         raise ValueError(
@@ -306,16 +321,14 @@ def _require_learned(agent: "Agent") -> FloatArray:
 
 
 def _checked_names(
-    agent: "Agent", names: Sequence[str] | None, action_names: Sequence[str] | None
+    agent: Trained, names: Sequence[str] | None, action_names: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names given, or those known, or numbers; raise ValueError for the wrong number."""
-    interface, (known, known_actions) = (
-        agent.interface,
-        matching_names(agent.env_id, agent.interface.n_features, agent.interface.n_actions),
-    )
+    interface = agent.interface
+    known, known_actions = matching_names(agent.env_id, interface)
     components = [f"observation[{j}]" for j in range(interface.n_features)]
-    first = interface.first_action
-    actions = [f"action {first + a}" for a in range(interface.n_actions)]
+    what = "action" if interface.box is None else "codevector"
+    actions = [f"{what} {interface.first_action + a}" for a in range(interface.n_actions)]
     return (
         _checked("names", names, known or components, "component of the observation"),
         _checked("action_names", action_names, known_actions or actions, "action"),
@@ -332,6 +345,18 @@ def _checked(
             f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
         )
     return tuple(map(str, given))
+
+
+def _plain(action: Any) -> Any:
+    """Return a number of Python for one of NumPy, and an array as it is."""
+    return action if np.ndim(action) else action.item()
+
+
+def _in_words(name: str, action: Any) -> str:
+    """Return an action's name; of a continuous one also its components."""
+    if isinstance(action, int):
+        return name
+    return f"{name} ({', '.join(f'{part:.4g}' for part in np.ravel(action))})"
 
 
 def _listed(names: Sequence[str], values: npt.NDArray[Any], form: str) -> str:

@@ -2,15 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oda_rl import persistence
-from oda_rl.agents.policies.cells import TIE
+from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header
-from oda_rl.agents.policies.export_tables import Policy, policy_of
-
-if TYPE_CHECKING:
-    from oda_rl.agents.base import Agent
+from oda_rl.agents.policies.export_tables import Export, export_of
 
 SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
 _VERSION = 1
@@ -29,10 +26,16 @@ _BLENDED = [
     "common[k][1 + j] * x[j] + values[k][a])",
     "action = actions.first + the first a with value >= greatest - tie * |greatest|",
 ]
+_CONTINUOUS = [
+    *_BLENDED[:4],
+    "a = the first with value >= greatest - tie * |greatest|: the number of an action codevector",
+    "action = sum over k in near of weight of k * action_codevectors[k][a], flattened; below "
+    "actions.low that, above actions.high that",
+]
 
 
 def export_policy(
-    agent: "Agent",
+    agent: Trained,
     out: str | Path,
     format: str = "c",  # noqa: A002
     fixed_point: bool = False,
@@ -40,21 +43,23 @@ def export_policy(
     """Write an agent's policy to a file that needs neither the agent nor this package.
 
     ``"c"``
-        A C99 header with ``int oda_policy(const float obs[])``, for which an online agent's policy
-        needs no library, and a fitted agent's only ``math.h``.
+        A C99 header with ``int oda_policy(const float obs[])``, or where actions are continuous
+        ``void oda_policy(const float obs[], float action[])``. An online agent's policy needs no
+        library for it, and a fitted agent's only ``math.h``.
     ``"json"``
         All numbers in double precision, what they mean, and how to decide by them.
     ``"onnx"``
         A model with the input ``obs``, float32 of shape (batch, d), and the output ``action``,
-        int64 of shape (batch,). Needs ``pip install "oda-rl[onnx]"``.
+        int64 of shape (batch,), or where actions are continuous float32 of shape (batch, p). Needs
+        ``pip install "oda-rl[onnx]"``.
 
     Decisions are those of ``agent.predict``, but where two actions or cells are equal up to
     rounding to single precision. Fixed-point tables agree in more than 99.9 % of the decisions.
 
     Parameters
     ----------
-    agent : FittedQAgent or TwoTimescaleAgent
-        A trained one.
+    agent : Agent
+        A trained one; or whatever has the attributes of :class:`oda_rl.agents.policies.Trained`.
     out : str or Path
         File to write, as a whole or not at all.
     format : {"c", "json", "onnx"}
@@ -70,8 +75,8 @@ def export_policy(
     Raises
     ------
     ValueError
-        If the format is unknown or knows no fixed point, ``out`` is a folder, or the agent's
-        policy can't be exported.
+        If the format is unknown or knows no fixed point, or continuous actions do not, ``out`` is
+        a folder, or the agent's policy can't be exported.
     ImportError
         If onnx is asked for and not installed.
 
@@ -89,13 +94,13 @@ def export_policy(
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    policy = policy_of(agent)
+    export = export_of(agent)
     if format == "onnx":
         from oda_rl.agents.policies.export_onnx import onnx_model
 
-        content = onnx_model(policy)
+        content = onnx_model(export)
     else:
-        text = c_header(policy, fixed_point) if format == "c" else json_document(policy)
+        text = c_header(export, fixed_point) if format == "c" else json_document(export)
         content = text.encode("utf-8")
     with persistence.replacing(path) as file:
         file.write(content)
@@ -119,32 +124,37 @@ def _check(kind: str, fixed_point: bool) -> None:
         raise ValueError(f"fixed_point is True: it must be False for the format {kind!r}")
 
 
-def json_document(policy: Policy) -> str:
+def json_document(export: Export) -> str:
     """Return a policy as JSON that explains itself.
 
     Examples
     --------
     >>> from oda_rl.agents import TwoTimescaleAgent
     >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-    >>> document = json.loads(json_document(policy_of(agent)))
+    >>> document = json.loads(json_document(export_of(agent)))
     >>> document["kind"], document["actions"]["names"]
     ('nearest cell', ['push left', 'push right'])
     """
+    cells, box, parts = export.cells, export.box, export.actions()
     document: dict[str, Any] = {
         "format": "oda_rl policy",
         "version": _VERSION,
-        "kind": "three nearest cells, blended" if policy.blended else "nearest cell",
-        "how_to_decide": _BLENDED if policy.blended else _NEAREST,
-        "env_id": policy.env_id,
-        "observation": {"shape": list(policy.observation_shape), "names": policy.names},
-        "actions": {"first": policy.first_action, "names": policy.action_names},
-        "origin": policy.origin.tolist(),
-        "diagram": policy.diagram.tolist(),
-        "values": policy.values.tolist(),
+        "kind": "three nearest cells, blended" if export.blended else "nearest cell",
+        "how_to_decide": _BLENDED if export.blended else _NEAREST,
+        "env_id": export.env_id,
+        "observation": {"shape": list(export.observation_shape), "names": export.names},
+        "actions": {"first": export.first_action, "names": export.action_names},
+        "origin": cells.origin.tolist(),
+        "diagram": cells.diagram.tolist(),
+        "values": cells.values.tolist(),
     }
-    if policy.common is not None:
-        document |= {"common": policy.common.tolist(), "width": policy.width, "tie": TIE}
-    document["codevectors"] = policy.codevectors.tolist()
+    if cells.common is not None:
+        document |= {"common": cells.common.tolist(), "width": cells.width, "tie": TIE}
+    if box is not None and parts is not None:
+        document["how_to_decide"] = _CONTINUOUS
+        document["actions"] = {"shape": list(box.shape), "low": box.low, "high": box.high}
+        document["action_codevectors"] = parts.tolist()
+    document["codevectors"] = export.codevectors.tolist()
     return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
 
 

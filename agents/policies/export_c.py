@@ -5,13 +5,13 @@ cell decides or three are blended, and whether the tables are in single precisio
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.policies.export_tables import CLIP, FloatTables, IntegerTables, Policy
+from oda_rl.agents.policies.export_tables import CLIP, Export, FloatTables, IntegerTables
 
 _TYPES = {
     np.dtype(np.float32): "float",
@@ -32,6 +32,9 @@ _DIMENSIONS = {
     "oda_exponents": "[ODA_CELLS]",
     "oda_origin": "[ODA_FEATURES]",
     "oda_scale": "[ODA_FEATURES]",
+    "oda_codevectors": "[ODA_CELLS][ODA_ACTIONS][ODA_COMPONENTS]",
+    "oda_low": "[ODA_COMPONENTS]",
+    "oda_high": "[ODA_COMPONENTS]",
 }
 _WIDTH = 96
 
@@ -116,7 +119,28 @@ ONE_SCORE        int i = k < ODA_NEAR ? k : ODA_NEAR; /* will be its place among
             best = a;
         }
     }
+"""
+_NUMBER = """\
     return ODA_FIRST_ACTION + best;
+"""
+_COMPONENTS = """\
+    float total = 0.0f;
+    for (int i = 0; i < ODA_NEAR; ++i) {
+        total += weights[i];
+    }
+    for (int l = 0; l < ODA_COMPONENTS; ++l) {
+        float sum = 0.0f;
+        for (int i = 0; i < ODA_NEAR; ++i) {
+            sum += weights[i] * oda_codevectors[cells[i]][best][l];
+        }
+        action[l] = sum / total;
+        if (!(action[l] > oda_low[l])) { /* or not a number */
+            action[l] = oda_low[l];
+        }
+        if (action[l] > oda_high[l]) {
+            action[l] = oda_high[l];
+        }
+    }
 """
 _ALWAYS = """\
     (void)obs;
@@ -126,12 +150,14 @@ _FLOAT_WEIGHT = "expf(least[0] - least[i])"
 _INTEGER_WEIGHT = "ldexpf(expf((float)(least[0] - least[i]) * ODA_UNIT), oda_exponents[cells[i]])"
 
 
-def c_header(policy: Policy, fixed_point: bool = False) -> str:
+def c_header(export: Export, fixed_point: bool = False) -> str:
     """Return a C99 header with ``int oda_policy(const float obs[])``.
+
+    Where actions are continuous it is ``void oda_policy(const float obs[], float action[])``.
 
     Parameters
     ----------
-    policy : Policy
+    export : Export
         What to write down.
     fixed_point : bool
         Tables of 16-bit integers and 64-bit sums, instead of single precision.
@@ -139,33 +165,40 @@ def c_header(policy: Policy, fixed_point: bool = False) -> str:
     Examples
     --------
     >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> from oda_rl.agents.policies.export_tables import policy_of
+    >>> from oda_rl.agents.policies.export_tables import export_of
     >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-    >>> print(c_header(policy_of(agent)).splitlines()[0])
+    >>> print(c_header(export_of(agent)).splitlines()[0])
     /* A policy that oda_rl has learned, for C99.
     """
-    found = policy.tables()
+    found = export.tables()
     tables: FloatTables | IntegerTables
-    tables = found.in_integers(policy.reach) if fixed_point else found.in_floats()
-    always = policy.blended and len(policy.action_names) == 1
-    arrays = {} if always else _arrays(tables, found.actions)
+    tables = found.in_integers(export.extent.reach) if fixed_point else found.in_floats()
+    always = export.blended and len(export.action_names) == 1 and export.box is None
+    arrays = {} if always else _arrays(export, tables, found.actions)
     parts = [
-        _comment(policy, tables, arrays),
+        _comment(export, tables, arrays),
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
-        "#include <math.h>\n" if policy.blended else "",
+        "#include <math.h>\n" if export.blended else "",
         "#include <stdint.h>\n\n",
-        *_constants(policy, tables),
+        *_constants(export, tables),
         "\n",
         *(_table(name, array) for name, array in arrays.items()),
-        "static inline int oda_policy(const float obs[ODA_FEATURES])\n{\n",
-        _ALWAYS if always else _body(policy, tables),
+        f"static inline {_signature(export)}\n{{\n",
+        _ALWAYS if always else _body(export, tables),
         "}\n\n#endif\n",
     ]
     return "".join(parts)
 
 
+def _signature(export: Export) -> str:
+    """Return the head of the function."""
+    if export.box is None:
+        return "int oda_policy(const float obs[ODA_FEATURES])"
+    return "void oda_policy(const float obs[ODA_FEATURES], float action[ODA_COMPONENTS])"
+
+
 def _arrays(
-    tables: FloatTables | IntegerTables, actions: npt.NDArray[np.int64] | None
+    export: Export, tables: FloatTables | IntegerTables, actions: npt.NDArray[np.int64] | None
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the tables by their names."""
     arrays: dict[str, npt.NDArray[Any] | None] = {"oda_origin": tables.origin}
@@ -177,6 +210,9 @@ def _arrays(
         arrays["oda_exponents"] = tables.exponents
     else:
         arrays["oda_diagram"] = tables.scores
+        arrays["oda_codevectors"] = tables.parts
+    if export.box is not None:
+        arrays["oda_low"], arrays["oda_high"] = export.box.bounds.astype(np.float32)
     arrays["oda_actions"] = None if actions is None else _unsigned(actions)
     arrays["oda_advantages"] = tables.advantages
     return {name: array for name, array in arrays.items() if array is not None}
@@ -187,32 +223,36 @@ def _unsigned(actions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     return actions.astype(np.min_scalar_type(actions.max()))
 
 
-def _body(policy: Policy, tables: FloatTables | IntegerTables) -> str:
+def _body(export: Export, tables: FloatTables | IntegerTables) -> str:
     """Return the statements of the function."""
     if isinstance(tables, IntegerTables):
         begin, score, kind, weight = _IN_STEPS, _INTEGER_SCORE, "int64_t", _INTEGER_WEIGHT
     else:
         begin = _AS_IT_IS if tables.origin is None else _LESS_ORIGIN
         score, kind, weight = _FLOAT_SCORE, "float", _FLOAT_WEIGHT
-    end = _BLENDED if policy.blended else _NEAREST
+    end = _BLENDED + (_NUMBER if export.box is None else _COMPONENTS)
+    end = end if export.blended else _NEAREST
     end = end.replace("ONE_SCORE", score).replace("SCORE", kind).replace("WEIGHT", weight)
     return begin + end
 
 
-def _constants(policy: Policy, tables: FloatTables | IntegerTables) -> list[str]:
+def _constants(export: Export, tables: FloatTables | IntegerTables) -> list[str]:
     """Return the definitions of all constants."""
     constants = {
-        "FEATURES": str(len(policy.origin)),
-        "CELLS": str(len(policy.diagram)),
-        "ACTIONS": str(len(policy.action_names)),
-        "FIRST_ACTION": f"({policy.first_action})",
+        "FEATURES": str(len(export.cells.origin)),
+        "CELLS": str(len(export.cells.diagram)),
+        "ACTIONS": str(len(export.action_names)),
     }
+    if export.box is None:
+        constants["FIRST_ACTION"] = f"({export.first_action})"
+    else:
+        constants["COMPONENTS"] = str(len(export.box.low))
     if isinstance(tables, IntegerTables):
         constants["ONE"] = f"INT64_C({tables.one})"
         constants["CLIP"] = f"{CLIP}.0f"
-    if policy.blended:
-        constants["NEAR"] = str(min(3, len(policy.diagram)))
-    if policy.blended and isinstance(tables, IntegerTables):
+    if export.blended:
+        constants["NEAR"] = str(min(3, len(export.cells.diagram)))
+    if export.blended and isinstance(tables, IntegerTables):
         constants["UNIT"] = _float(tables.unit)
     return [f"#define ODA_{name} {value}\n" for name, value in constants.items()]
 
@@ -226,10 +266,15 @@ def _table(name: str, array: npt.NDArray[Any]) -> str:
     else:
         lines = []
         for row in array.tolist():
-            inner = _filled([write(value) for value in row], "     ")
+            inner = _filled([_item(value, write) for value in row], "     ")
             lines += [f"    {{{inner[0].lstrip()}", *inner[1:]]
             lines[-1] = f"{lines[-1].rstrip(',')}}},"
     return head + "".join(f"{line}\n" for line in lines) + "};\n\n"
+
+
+def _item(value: Any, write: Callable[[Any], str]) -> str:
+    """Return a number, or a list of them."""
+    return f"{{{', '.join(map(write, value))}}}" if isinstance(value, list) else write(value)
 
 
 def _filled(items: Sequence[str], indent: str) -> list[str]:
@@ -250,31 +295,42 @@ def _float(value: float) -> str:
 
 
 def _comment(
-    policy: Policy, tables: FloatTables | IntegerTables, arrays: dict[str, npt.NDArray[Any]]
+    export: Export, tables: FloatTables | IntegerTables, arrays: dict[str, npt.NDArray[Any]]
 ) -> str:
     """Return what a reader has to know, as the comment that the header begins with."""
-    kind = "three nearest cells, blended" if policy.blended else "the nearest cell decides"
+    kind = "three nearest cells, blended" if export.blended else "the nearest cell decides"
     size = sum(array.nbytes for array in arrays.values())
     integers = isinstance(tables, IntegerTables)
     precision = "16-bit fixed point" if integers else "single precision"
     lines = [
         "A policy that oda_rl has learned, for C99.",
         "",
-        f"Environment: {policy.env_id or 'not known'}",
-        f"Policy: {len(policy.diagram)} cells; {kind}",
+        f"Environment: {export.env_id or 'not known'}",
+        f"Policy: {len(export.cells.diagram)} cells; {kind}",
         f"Tables: {size} bytes, {precision}",
         "",
-        "int oda_policy(const float obs[ODA_FEATURES]) takes an observation, flattened:",
-        *(f"    obs[{j}]  {name}" for j, name in enumerate(policy.names)),
-        "and returns an action:",
-        *(f"    {policy.first_action + a}  {name}" for a, name in enumerate(policy.action_names)),
+        f"{_signature(export)} takes an observation, flattened:",
+        *(f"    obs[{j}]  {name}" for j, name in enumerate(export.names)),
+        *_returned(export),
         "",
-        *_explanation(policy, integers),
+        *_explanation(export, integers),
     ]
     return "/* " + "\n".join(f" * {_plain(line)}".rstrip() for line in lines)[3:] + "\n */\n"
 
 
-def _explanation(policy: Policy, integers: bool) -> list[str]:
+def _returned(export: Export) -> list[str]:
+    """Return what the function's result means."""
+    if export.box is None:
+        names = enumerate(export.action_names, export.first_action)
+        return ["and returns an action:", *(f"    {a}  {name}" for a, name in names)]
+    bounds = enumerate(zip(export.box.low, export.box.high, strict=True))
+    return [
+        "and writes an action, flattened:",
+        *(f"    action[{i}]  from {low:g} to {high:g}" for i, (low, high) in bounds),
+    ]
+
+
+def _explanation(export: Export, integers: bool) -> list[str]:
     """Return how a decision comes about."""
     lines = ["The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j],"]
     if integers:
@@ -285,7 +341,7 @@ def _explanation(policy: Policy, integers: bool) -> list[str]:
             "the sum over j of oda_slopes[k][j] x[j],",
         ]
     lines.append("and the nearest cell has the least score.")
-    if not policy.blended:
+    if not export.blended:
         return [*lines, "Its action is in oda_actions, counted from 0."]
     unit = " ODA_UNIT" if integers else ""
     lines += [
@@ -293,6 +349,11 @@ def _explanation(policy: Policy, integers: bool) -> list[str]:
         "oda_advantages is how much better action 1, 2, ... is than action 0 in that cell;",
         "the action of greatest weighted sum is taken, the first of equals.",
     ]
+    if export.box is not None:
+        lines += [
+            "Actions are numbers of codevectors of actions here: what is written is the weighted",
+            "mean of those with this number in oda_codevectors, within oda_low and oda_high.",
+        ]
     if integers:
         lines.append("Advantages of row k are in units of 2 to the power of oda_exponents[k].")
     return lines

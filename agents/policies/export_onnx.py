@@ -4,14 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl.agents.policies.export_tables import FloatTables, Policy
+from oda_rl.agents.policies.export_tables import Export, FloatTables
 
 _OPSET = 17
 _IR_VERSION = 8  # of that opset's time, so that older runtimes take the model, too
 
 
-def onnx_model(policy: Policy) -> bytes:
+def onnx_model(export: Export) -> bytes:
     """Return an ONNX model: input ``obs``, float32 (batch, d); output ``action``, int64 (batch,).
+
+    Where actions are continuous the output is float32 (batch, p).
 
     Raises
     ------
@@ -21,9 +23,9 @@ def onnx_model(policy: Policy) -> bytes:
     Examples
     --------
     >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> from oda_rl.agents.policies.export_tables import policy_of
+    >>> from oda_rl.agents.policies.export_tables import export_of
     >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-    >>> len(onnx_model(policy_of(agent))) < 2_000
+    >>> len(onnx_model(export_of(agent))) < 2_000
     True
     """
     try:
@@ -33,14 +35,15 @@ def onnx_model(policy: Policy) -> bytes:
         raise ImportError(
             "format is 'onnx', which needs the package onnx: pip install 'oda-rl[onnx]'"
         ) from error
-    found = policy.tables()
-    nodes, arrays = _graph(policy, found.in_floats(), found.actions)
-    d = len(policy.origin)
+    found, box = export.tables(), export.box
+    kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])
+    nodes, arrays = _graph(export, found.in_floats(), found.actions)
+    d = len(export.cells.origin)
     graph = helper.make_graph(
         [helper.make_node(kind, *ends, **settings) for kind, ends, settings in nodes],
         "policy",
         [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["batch", d])],
-        [helper.make_tensor_value_info("action", TensorProto.INT64, ["batch"])],
+        [helper.make_tensor_value_info("action", kind, ["batch", *shape])],
         [numpy_helper.from_array(array, name) for name, array in arrays.items()],
     )
     model = helper.make_model(
@@ -48,9 +51,9 @@ def onnx_model(policy: Policy) -> bytes:
         producer_name="oda_rl",
         ir_version=_IR_VERSION,
         opset_imports=[helper.make_opsetid("", _OPSET)],
-        doc_string=f"A policy that oda_rl has learned for {policy.env_id or 'an environment'}.",
+        doc_string=f"A policy that oda_rl has learned for {export.env_id or 'an environment'}.",
     )
-    names = {"observation": policy.names, "actions": policy.action_names}
+    names = {"observation": export.names, "actions": export.action_names}
     helper.set_model_props(model, {key: ", ".join(value) for key, value in names.items()})
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())
@@ -59,10 +62,9 @@ def onnx_model(policy: Policy) -> bytes:
 _Node = tuple[str, tuple[list[str], list[str]], dict[str, Any]]
 
 
-def _graph(policy: Policy, tables: FloatTables, actions: Any) -> tuple[list[_Node], dict[str, Any]]:
+def _graph(export: Export, tables: FloatTables, actions: Any) -> tuple[list[_Node], dict[str, Any]]:
     """Return nodes (operator, inputs and outputs, settings) and constant arrays."""
     arrays = {
-        "first": np.array(policy.first_action, dtype=np.int64),
         "offsets": tables.scores[:, 0],
         "slopes": np.ascontiguousarray(tables.scores[:, 1:].T),
     }
@@ -87,7 +89,12 @@ def _graph(policy: Policy, tables: FloatTables, actions: Any) -> tuple[list[_Nod
         arrays["count"] = np.array([min(3, len(own))], dtype=np.int64)
         arrays["zero"], arrays["one"], arrays["two"] = np.array([[0], [1], [2]], dtype=np.int64)
         nodes += _blending()
-    return [*nodes, ("Add", (["index", "first"], ["action"]), {})], arrays
+    if export.box is None or tables.parts is None:
+        arrays["first"] = np.array(export.first_action, dtype=np.int64)
+        return [*nodes, ("Add", (["index", "first"], ["action"]), {})], arrays
+    arrays["low"], arrays["high"] = export.box.bounds.astype(np.float32)
+    arrays["codevectors"] = tables.parts
+    return [*nodes, *_performing()], arrays
 
 
 def _blending() -> list[_Node]:
@@ -102,4 +109,20 @@ def _blending() -> list[_Node]:
         ("Mul", (["near_advantages", "columns"], ["parts"]), {}),
         ("ReduceSum", (["parts", "one"], ["advantage"]), {"keepdims": 0}),
         ("ArgMax", (["advantage"], ["index"]), {"axis": 1, "keepdims": 0}),
+    ]
+
+
+def _performing() -> list[_Node]:
+    """Return the nodes from the number of an action codevector to the action."""
+    return [
+        ("Gather", (["codevectors", "near"], ["near_parts"]), {}),
+        ("Transpose", (["near_parts"], ["by_number"]), {"perm": [0, 2, 1, 3]}),
+        ("Unsqueeze", (["index", "one"], ["number"]), {}),
+        ("GatherND", (["by_number", "number"], ["chosen"]), {"batch_dims": 1}),
+        ("Mul", (["chosen", "columns"], ["weighted"]), {}),
+        ("ReduceSum", (["weighted", "one"], ["sum"]), {"keepdims": 0}),
+        ("ReduceSum", (["weights", "one"], ["total"]), {}),
+        ("Div", (["sum", "total"], ["mean"]), {}),
+        ("Max", (["mean", "low"], ["above"]), {}),
+        ("Min", (["above", "high"], ["action"]), {}),
     ]

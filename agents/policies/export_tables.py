@@ -1,33 +1,30 @@
 """What an agent does, without the agent: the tables that exported policies consist of.
 
-A :class:`Policy` has everything in double precision, as Python computes with it. A decision needs
-less, and :meth:`Policy.tables` leaves out what cancels:
+An :class:`Export` has everything in double precision, as Python computes with it. A decision needs
+less, and :meth:`Export.tables` leaves out what cancels:
 
 - Scores are only compared, and enter the blending as differences. So points are measured from where
   the latest observations of training were, and the row of the cell that lies there is subtracted
   from all rows: sums are small, and so are their rounding errors, where decisions are made. Scores
   are given in units of the width.
-- Actions are only compared, too. An online agent needs the greedy action of each cell. A blended
-  policy needs the advantages of actions over action 0: offsets and slopes, which the actions share,
-  do not change the decision.
+- Actions are only compared, too. Where the nearest cell decides, its greedy action is needed. A
+  blended policy needs the advantages of actions over action 0: offsets and slopes, which the
+  actions share, do not change the decision.
+
+Continuous actions are numbered by their codevectors, and these come along, in the action's units.
 """
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from oda_rl.agents.config import matching_names
-from oda_rl.agents.environments.validation import require_numbered_actions
-from oda_rl.agents.fitted.agent import FittedQAgent
-from oda_rl.agents.policies.cells import TIE
-from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
-
-if TYPE_CHECKING:
-    from oda_rl.agents.base import Agent
+from oda_rl.agents.environments.names import matching_names
+from oda_rl.agents.environments.spaces import ActionBox
+from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Trained
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -35,55 +32,55 @@ _LARGEST_INT = 2**31 - 1
 _INT16 = 32_767
 _LEAST = 1e-30  # of what matters in a row, so that exponents have 8 bits
 _MOST_SHIFT = 12  # of a row, so that sums of thousands of products stay within 64 bits
-_LATEST = 2_000  # observations that say where decisions are made
 _STEPS = 2**18  # of an observation's component, from the centre to the farthest value seen
 CLIP = 2**22
 """Components of an observation are clipped at so many steps; float32 holds all integers to that."""
 
 
 @dataclass(frozen=True)
-class Policy:
+class Export:
     """A policy as arrays in double precision, and what its numbers mean."""
 
+    cells: CellTables
+    """The policy."""
+    codevectors: FloatArray
+    """Of its cells, in the observation's units, shape (K, d)."""
+    extent: Extent
+    """Where the observations of training were."""
     env_id: str | None
     observation_shape: tuple[int, ...]
     names: list[str]
     action_names: list[str]
+    """Or names of the action codevectors."""
     first_action: int
     """The environment's number of action 0."""
-    origin: FloatArray
-    """Subtracted from observations, shape (d,)."""
-    diagram: FloatArray
-    """Affine diagram of the cells, shape (K, 1 + d)."""
-    values: FloatArray
-    """Value of each action in each cell, shape (K, A); of a blended policy without what the actions
-    share."""
-    common: FloatArray | None
-    """Offset and slope of each cell, shape (K, 1 + d), of a blended policy; else None."""
-    width: float
-    """Of the blending; 1 if there is none."""
-    codevectors: FloatArray
-    """In the observation's units, shape (K, d)."""
-    centre: FloatArray
-    """Mean of the latest observations in training, shape (d,)."""
-    reach: FloatArray
-    """Largest distance of an observation seen in training from the centre, shape (d,)."""
+    box: ActionBox | None = None
+    """Of continuous actions."""
 
     @property
     def blended(self) -> bool:
         """Whether the three nearest cells decide together."""
-        return self.common is not None
+        return self.cells.common is not None
 
     def tables(self) -> "Tables":
         """Leave out what decisions do not need."""
-        diagram = _moved(self.diagram, self.origin - self.centre)
-        scores = (diagram - diagram[diagram[:, 0].argmin()]) / self.width
+        cells, (centre, reach) = self.cells, self.extent
+        diagram = _moved(cells.diagram, cells.origin - centre)
+        scores = (diagram - diagram[diagram[:, 0].argmin()]) / cells.width
         used = scores[:, 1:].any(axis=0)
         # Elsewhere a + <g, x> would be a small difference of large numbers.
-        near = bool((np.abs(self.centre) <= self.reach)[used].all())
+        near = bool((np.abs(centre) <= reach)[used].all())
         if self.blended:
-            return Tables(scores, self.centre, near, None, _advantages(self.values))
-        return Tables(scores, self.centre, near, self.values.argmax(axis=1), None)
+            advantages = _advantages(cells.values)
+            return Tables(scores, centre, near, None, advantages, self.actions())
+        return Tables(scores, centre, near, cells.values.argmax(axis=1), None)
+
+    def actions(self) -> FloatArray | None:
+        """Return the action codevectors, not clipped, shape (K, A, p), if there are any."""
+        if self.cells.parts is None or self.box is None:
+            return None
+        low, high = self.box.bounds
+        return np.asarray(0.5 * (low + high) + 0.5 * (high - low) * self.cells.parts)
 
 
 @dataclass(frozen=True)
@@ -100,12 +97,15 @@ class Tables:
     """Greedy action of each cell (from 0), shape (K,), or None for a blended policy."""
     advantages: FloatArray | None
     """Of actions 1 ... A - 1 over action 0, shape (K, A - 1), or None for one that is not."""
+    parts: FloatArray | None = None
+    """Continuous actions that the numbers mean, shape (K, A, p)."""
 
     def in_floats(self) -> "FloatTables":
         """Round to single precision; raise ValueError if something is beyond its range."""
         origin = None if self.near else _single(self.origin)
         offsets = self.origin if origin is None else self.origin - origin.astype(np.float64)
-        return FloatTables(_single(_moved(self.scores, offsets)), origin, _single(self.advantages))
+        scores = _single(_moved(self.scores, offsets))
+        return FloatTables(scores, origin, _single(self.advantages), _single(self.parts))
 
     def in_integers(self, reach: FloatArray) -> "IntegerTables":
         """Round to 16 bits, offsets to 32, with a scale for each column and a shift for each row.
@@ -120,6 +120,11 @@ class Tables:
         reach : ndarray of shape (d,)
             Largest distance of a component from the origin that is to be expected.
         """
+        if self.parts is not None:
+            raise ValueError(
+                "fixed_point is True: it must be False for continuous actions, whose codevectors "
+                "are in single precision"
+            )
         origin = _single(self.origin)
         scores = _moved(self.scores, self.origin - origin.astype(np.float64))
         largest = np.abs(scores).max(axis=0)
@@ -154,6 +159,7 @@ class FloatTables:
     origin: npt.NDArray[np.float32] | None
     """To be subtracted from the observation, unless it is folded into the scores."""
     advantages: npt.NDArray[np.float32] | None
+    parts: npt.NDArray[np.float32] | None
 
 
 @dataclass(frozen=True)
@@ -176,79 +182,47 @@ class IntegerTables:
     exponents: npt.NDArray[np.int8] | None
 
 
-def policy_of(agent: "Agent") -> Policy:
+def export_of(agent: Trained) -> Export:
     """Take an agent's policy out of it.
 
     Raises
     ------
     ValueError
-        If the agent is of another class, has learned nothing yet, or its environment has spaces
-        that cannot be exported.
+        If it is no agent, has learned nothing yet, or its environment has spaces that cannot be
+        exported.
 
     Examples
     --------
-    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-    >>> policy = policy_of(agent)
-    >>> policy.blended, policy.action_names
+    >>> from oda_rl.agents import TwoTimescaleAgent
+    >>> export = export_of(TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000))
+    >>> export.blended, export.action_names
     (False, ['push left', 'push right'])
     """
-    if not isinstance(agent, FittedQAgent | TwoTimescaleAgent):
-        raise ValueError(f"agent is {agent!r}: it must be a FittedQAgent or a TwoTimescaleAgent")
-    require_numbered_actions(agent.interface, "an exported policy")
+    if not hasattr(agent, "policy"):
+        raise ValueError(f"agent is {agent!r}: it must be an agent, which has a policy")
     _check_spaces(agent)
-    if agent.scale_ is None or not agent.q_values.any():
+    policy, interface = agent.policy, agent.interface
+    if agent.scale_ is None or not policy.q_values.any():
         raise ValueError(
             f"agent has learned nothing yet in {agent.num_timesteps} steps: it must have been "
             "trained, with learn(total_timesteps) or 'oda-rl train', for longer"
         )
-    interface = agent.interface
-    names, action_names = matching_names(agent.env_id, interface.n_features, interface.n_actions)
-    about = {
-        "env_id": agent.env_id,
-        "observation_shape": interface.observation_shape,
-        "names": list(names or (f"observation[{j}]" for j in range(interface.n_features))),
-        "action_names": list(action_names or (f"action {a}" for a in range(interface.n_actions))),
-        "first_action": interface.first_action,
-    }
-    return _fitted(agent, about) if isinstance(agent, FittedQAgent) else _online(agent, about)
-
-
-def _fitted(agent: FittedQAgent, about: dict[str, Any]) -> Policy:
-    policy, core = agent.policy, agent._core
-    seen = core.memory.observations[: core.memory.rows(core.lane)]
-    centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
-    d = len(policy.origin)
-    return Policy(
-        **about,
-        origin=policy.origin,
-        diagram=policy.diagram,
-        values=policy.models[:, 1 + d :],
-        common=policy.models[:, : 1 + d],
-        width=policy.width,
+    names, action_names = matching_names(agent.env_id, interface)
+    what = "action" if interface.box is None else "codevector"
+    return Export(
+        cells=policy.tables,
         codevectors=policy.codevectors,
-        centre=centre,
-        reach=np.abs(seen - centre).max(axis=0),
+        extent=agent.extent,
+        env_id=agent.env_id,
+        observation_shape=interface.observation_shape,
+        names=list(names or (f"observation[{j}]" for j in range(interface.n_features))),
+        action_names=list(action_names or (f"{what} {a}" for a in range(interface.n_actions))),
+        first_action=interface.first_action,
+        box=interface.box,
     )
 
 
-def _online(agent: TwoTimescaleAgent, about: dict[str, Any]) -> Policy:
-    core = agent._core
-    seen = core._ring()[0]
-    centre = seen.mean(axis=0)
-    return Policy(
-        **about,
-        origin=core.origin.copy(),
-        diagram=agent.partition.diagram[: agent.n_cells].copy(),
-        values=agent.q_values.copy(),
-        common=None,
-        width=1.0,
-        codevectors=agent.codevectors,
-        centre=core.origin + centre,
-        reach=np.abs(seen - centre).max(axis=0),
-    )
-
-
-def _check_spaces(agent: "Agent") -> None:
+def _check_spaces(agent: Trained) -> None:
     if agent.env is not None:
         observations, actions = agent.env.observation_space, agent.env.action_space
         if not isinstance(observations, spaces.Box):
@@ -256,7 +230,7 @@ def _check_spaces(agent: "Agent") -> None:
                 f"observation_space is {observations}: an exported policy takes a Box; train in "
                 "the environment wrapped by gymnasium.wrappers.FlattenObservation"
             )
-        if not isinstance(actions, spaces.Discrete):
+        if agent.interface.box is None and not isinstance(actions, spaces.Discrete):
             raise ValueError(
                 f"action_space is {actions}: an exported policy returns Discrete actions"
             )

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
-    from oda_rl.agents.sb3.algorithms import CellsPolicy as CellsPolicy
     from oda_rl.agents.sb3.algorithms import FittedQ as FittedQ
     from oda_rl.agents.sb3.algorithms import TwoTimescale as TwoTimescale
     from oda_rl.agents.sb3.baselines import Baseline as Baseline
+    from oda_rl.agents.sb3.policy import CellsPolicy as CellsPolicy
     from oda_rl.agents.sb3.settings import settings_for as settings_for
 
 __getattr__, __dir__ = offer(
     __name__,
     {
-        "CellsPolicy": "algorithms",
+        "CellsPolicy": "policy",
         "FittedQ": "algorithms",
         "TwoTimescale": "algorithms",
         "Baseline": "baselines",

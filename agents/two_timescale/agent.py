@@ -1,36 +1,31 @@
 """The online agent: fast Q-learning over a few cells, slow annealing that places them."""
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.base import Agent, spawn_rngs
-from oda_rl.agents.config import TwoTimescaleConfig
-from oda_rl.agents.engine.loop import play_compiled, play_loop
+from oda_rl.agents.engine import files
+from oda_rl.agents.engine.agent import Agent, spawn_rngs
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
-from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.partitions.contract import Partition
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition
 from oda_rl.agents.partitions.infex import InfexPartition
 from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.partitions.som import SOMPartition
-from oda_rl.agents.policies.alternatives import Alternative, alternative_of_cells
+from oda_rl.agents.policies.contract import Extent
+from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import Core
-from oda_rl.agents.two_timescale.fused import decide_by_table
-from oda_rl.diagram import assign, assign_batch
-from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 PARTITIONS: dict[str, Callable[[int, TwoTimescaleConfig, np.random.Generator], Partition]] = {
     "gmm": GMMPartition,
@@ -78,6 +73,8 @@ class TwoTimescaleAgent(Agent):
         Return, length and time of every training episode.
     training_seconds : float
         Spent in :meth:`learn`.
+    solved_return : float or None
+        Return from which an episode counts as solved; None if nobody said.
 
     Raises
     ------
@@ -100,7 +97,7 @@ class TwoTimescaleAgent(Agent):
     """
 
     config: TwoTimescaleConfig
-    _cells_act_alone = True
+    _core: Core
 
     def __init__(
         self,
@@ -139,7 +136,6 @@ class TwoTimescaleAgent(Agent):
                 f"{d} rows, one for each component of the observation"
             )
         self._rngs = spawn_rngs(seed, ("explore", "partition", "env", "predict"))
-        self._env_rng = self._rngs["env"]
         if isinstance(partition, str):
             if partition not in PARTITIONS:
                 raise ValueError(
@@ -152,27 +148,20 @@ class TwoTimescaleAgent(Agent):
         self.partition: Partition = partition
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
-        self._core: Core = Core(interface, config, partition, self._rngs["explore"])
+        self.solved_return = config.solved_return
+        self._core = Core(interface, config, partition, self._rngs["explore"])
 
     @property
-    def n_cells(self) -> int:
-        """Number of cells (aggregate states)."""
-        return self._core.n_cells
-
-    @property
-    def q_values(self) -> FloatArray:
-        """The Q-table, shape (n_cells, n_actions); a view."""
-        return self._core.table[ql.VALUES, : self.n_cells]
+    def policy(self) -> TablePolicy:
+        """The policy as it is at present: a view of the Q-table and the cells."""
+        core, n = self._core, self._core.n_cells
+        q_values = core.table[ql.VALUES, :n]
+        return TablePolicy(core.origin, self.partition.diagram[:n], q_values, core.codevectors)
 
     @property
     def visits(self) -> FloatArray:
         """Updates of each entry of the Q-table since its cell was born, same shape; a view."""
-        return self._core.table[ql.VISITS, : self.n_cells]
-
-    @property
-    def codevectors(self) -> FloatArray:
-        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
-        return self._core.codevectors
+        return self._core.table[ql.VISITS, : self._core.n_cells]
 
     @property
     def metric_(self) -> FloatArray | None:
@@ -183,14 +172,11 @@ class TwoTimescaleAgent(Agent):
         return self._core.mahalanobis
 
     @property
-    def scale_(self) -> FloatArray | None:
-        """Inverse standard deviation of each component in the latest transitions; 0 if constant."""
-        return self._core.scale
-
-    @property
-    def solved_return(self) -> float | None:
-        """Return from which an episode counts as solved; None if nobody said."""
-        return self.config.solved_return
+    def extent(self) -> Extent:
+        """Where the latest observations were."""
+        seen = self._core._ring()[0]
+        centre = seen.mean(axis=0)
+        return Extent(self._core.origin + centre, np.abs(seen - centre).max(axis=0))
 
     @property
     def temperature(self) -> float:
@@ -200,105 +186,11 @@ class TwoTimescaleAgent(Agent):
     @property
     def frozen(self) -> bool:
         """Whether the last episodes were solved and the agent therefore rests."""
-        return bool(self._core.state.phase == ql.FROZEN)
+        return self._core.state.phase == ql.FROZEN
 
-    def predict(
-        self,
-        observation: npt.ArrayLike,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = True,
-    ) -> tuple[Any, Any]:
-        """Return the greedy action for one observation, or the actions for a batch.
-
-        The signature is that of Stable-Baselines3, whose ``evaluate_policy`` takes this agent.
-
-        Parameters
-        ----------
-        observation : array_like
-            One observation, or a batch with one more leading dimension.
-        state, episode_start
-            Ignored; ``state`` is returned.
-        deterministic : bool
-            False explores as training does at present.
-
-        Returns
-        -------
-        action : numpy.int64 or ndarray of int64, shape (n,)
-        state
-
-        Raises
-        ------
-        ValueError
-            If the observation has another shape or is not finite.
-        """
-        cells = self.cell(observation)
-        actions = self.q_values.argmax(axis=1)[cells]
-        if not deterministic:
-            rng = self._rngs["predict"]
-            explore = rng.random(np.shape(cells)) < self._core.epsilon
-            draws = rng.integers(self.interface.n_actions, size=np.shape(cells))
-            actions = np.where(explore, draws, actions)
-        return self.interface.first_action + np.int64(actions), state
-
-    def cell(self, observation: npt.ArrayLike) -> Any:
-        """Return the cell of one observation (int), or those of a batch, shape (n,).
-
-        Raises
-        ------
-        ValueError
-            If the observation has another shape or is not finite.
-        """
-        points = checked_batch(observation, self.interface) - self._core.origin
-        if np.shape(observation) == self.interface.observation_shape:
-            return assign(self.partition.diagram, self.n_cells, points[0])
-        cells = np.empty(len(points), dtype=np.int64)
-        assign_batch(self.partition.diagram, self.n_cells, points, cells)
-        return cells
-
-    def _action_values(self, points: FloatArray) -> FloatArray:
-        cells = self.cell(points.reshape(-1, *self.interface.observation_shape))
-        return np.asarray(self.q_values[cells])
-
-    def _at_codevectors(self) -> tuple[FloatArray, IntArray]:
-        return self.q_values.copy(), self.q_values.argmax(axis=1)
-
-    def _alternative(self, point: FloatArray, action: int) -> Alternative:
-        origin, scale = self._core.origin, self.scale_
-        assert scale is not None
-        actions = self.q_values.argmax(axis=1)
-        diagram = self.partition.diagram[: self.n_cells]
-        found = alternative_of_cells(diagram, actions, point - origin, action, scale)
-        other = None if found.point is None else found.point + origin
-        return replace(found, point=other)
-
-    def _evaluate_fused(
-        self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
-    ) -> FloatArray | None:
-        dynamics = compiled_dynamics(env)
-        if dynamics is None or dynamics.time_limit is None:
-            return None
-        observation, _ = env.reset(seed=seed)
-        returns = np.empty(n_episodes)
-        arrays = (
-            self.partition.diagram,
-            self.n_cells,
-            self._core.table,
-            self._core.origin,
-            np.empty(self.interface.n_features),
-        )
-        loop = play_loop("table", decide_by_table, dynamics)
-        play_compiled(dynamics, loop, arrays, observation, returns)
-        return returns
-
-    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _about(self) -> dict[str, Any]:
         names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]
-        metadata = {
-            "partition": names[0] if names else type(self.partition).__name__,
-            "config": asdict(self.config),
-            "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
-        }
-        return metadata, self._core.state_arrays()
+        return {"partition": names[0] if names else type(self.partition).__name__}
 
     @classmethod
     def load(
@@ -327,22 +219,10 @@ class TwoTimescaleAgent(Agent):
             If the file is damaged, or not an agent of this class, or ``env`` has other spaces, or
             ``partition`` is missing.
         """
-        from oda_rl.agents.files import load
+        return files.load(cls, Path(path), env, partition)
 
-        return load(cls, Path(path), env, partition)
-
-    @classmethod
-    def _from_file(
-        cls,
-        metadata: dict[str, Any],
-        arrays: dict[str, npt.NDArray[Any]],
-        partition: Partition | None = None,
-    ) -> Self:
-        agent = cls.__new__(cls)
-        config = TwoTimescaleConfig(**metadata["config"])
+    def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
+        (partition,) = parts or (None,)
         interface = Interface.from_json(metadata["interface"])
-        agent._build(interface, config, partition or metadata["partition"], None)
-        agent._core.restore(arrays)
-        for name, rng in agent._rngs.items():
-            rng.bit_generator.state = metadata["rngs"][name]
-        return agent
+        config = TwoTimescaleConfig(**metadata["config"])
+        self._build(interface, config, partition or metadata["partition"], None)

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import (
@@ -28,6 +27,7 @@ from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compile
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.lanes import step_lanes
+from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import assign_batch
 
 FloatArray = npt.NDArray[np.float64]

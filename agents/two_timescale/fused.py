@@ -97,12 +97,3 @@ def _learn(
 
 
 RULE = Rule("online", _opened, _see, _start, _choose, _learn)
-
-
-@spliced
-def decide_by_table(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Greedy action of a table: (diagram, n_cells, table, origin, point)."""
-    diagram, n_cells, table, origin, point = arrays
-    for j in range(point.shape[0]):
-        point[j] = observation[j] - origin[j]
-    return ql.greedy_action(table, assign(diagram, n_cells, point))

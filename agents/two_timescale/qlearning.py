@@ -43,6 +43,7 @@ from oda_rl.agents.engine.state import (
     load_point,
 )
 from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.policies.table import greatest
 from oda_rl.diagram import assign
 
 FloatArray = npt.NDArray[np.float64]
@@ -127,11 +128,7 @@ def opened(diagram: FloatArray, table: FloatArray, raw: Raw, room: FloatArray) -
 @spliced
 def greedy_action(table: FloatArray, cell: int) -> int:
     """Return the action of largest Q-value in a cell; the first of equals."""
-    best = integer(0)
-    for action in range(1, table.shape[2]):
-        if table[VALUES, cell, action] > table[VALUES, cell, best]:
-            best = action
-    return best
+    return greatest(table[VALUES], cell)
 
 
 @spliced

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.measure import Measurement
 
 from oda_rl.agents import (
+    Agent,
     CodevectorAgent,
     FittedQAgent,
     FittedQConfig,
@@ -24,7 +25,6 @@ from oda_rl.agents import (
     export_policy,
     load_agent,
 )
-from oda_rl.agents.base import Agent
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
 from oda_rl.command.report import (

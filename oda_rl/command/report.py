@@ -56,10 +56,9 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
 
 def names_for(agent: "Agent") -> tuple["Sequence[str] | None", "Sequence[str] | None"]:
     """Names of the observation's components and of the actions, where they are known."""
-    from oda_rl.agents.config import matching_names
+    from oda_rl.agents.environments.names import matching_names
 
-    interface = agent.interface
-    return matching_names(agent.env_id, interface.n_features, interface.n_actions)
+    return matching_names(agent.env_id, agent.interface)
 
 
 def metric_table(agent: "Agent") -> "Table | None":
@@ -112,7 +111,7 @@ def policy_table(policy: "Overview") -> "Table":
             *(f"{policy.codevectors[i, j]:.3g}" for j in components),
             *(f"{value:.4g}" for value in values),
             f"{policy.margins[i]:.2g}",
-            policy.action_names[policy.actions[i]],
+            policy.labels[i],
         ]
         rows.append(row)
     title = "what the policy does, by cell"

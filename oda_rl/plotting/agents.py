@@ -17,7 +17,7 @@ from oda_rl.metric import directions
 from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint
 
 if TYPE_CHECKING:
-    from oda_rl.agents.base import Agent
+    from oda_rl.agents.engine.agent import Agent
 
 
 _GRID = 500
@@ -212,10 +212,9 @@ def _plane(
     """Cells and actions of a grid of points through ``middle``, both (grid, grid); rows go up."""
     across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
     cells, actions = np.empty((2, _GRID, _GRID), dtype=np.int64)
-    row = np.tile(middle, (_GRID, 1))
+    row, policy = np.tile(middle, (_GRID, 1)), agent.policy
     row[:, dimensions[0]] = across
     for i, height in enumerate(up):
         row[:, dimensions[1]] = height
-        observations = row.reshape(_GRID, *agent.interface.observation_shape)
-        cells[i], actions[i] = agent.cell(observations), agent._greedy_numbers(observations)
+        cells[i], actions[i] = policy.cells(row), policy.choices(row)
     return cells, actions

@@ -6,17 +6,16 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy.typing as npt
 
 from oda_rl import persistence
-from oda_rl.agents.base import Agent
 from oda_rl.agents.engine.format4 import upgraded
-from oda_rl.agents.engine.history import history_from_arrays, history_to_arrays
+from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
-from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.environments.spaces import AnyEnv, Interface
 
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
@@ -24,10 +23,44 @@ MONITOR_FILE = "monitor.csv"
 _FORMAT = 5
 _SB3_VERSION = "_stable_baselines3_version"
 
-AnyAgent = TypeVar("AnyAgent", bound=Agent)
+
+class Savable(Protocol):
+    """What is saved, and made anew: an agent."""
+
+    env: AnyEnv | None
+    env_id: str | None
+    interface: Interface
+    episodes: EpisodeLog
+    training_seconds: float
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps learned from."""
+
+    @property
+    def history(self) -> list[Level]:
+        """The cells at the beginning of each level, or after each fit."""
+
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return metadata and arrays."""
+
+    @classmethod
+    def _from_file(
+        cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], *parts: Any
+    ) -> Self:
+        """Make one without an environment from what :meth:`_to_file` returned."""
+
+    def _adapted(self, env: str | AnyEnv) -> AnyEnv:
+        """Return an environment, or one with that id, with spaces that it works with."""
+
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        """Read the spaces of an environment that :meth:`_adapted` returned."""
 
 
-def save(agent: Agent, path: Path) -> None:
+AnySavable = TypeVar("AnySavable", bound=Savable)
+
+
+def save(agent: Savable, path: Path) -> None:
     """Save an agent to a ``.zip`` file or a run folder."""
     if path.suffix == ".zip":
         save_file(agent, path)
@@ -50,7 +83,7 @@ def save(agent: Agent, path: Path) -> None:
 
 
 def save_file(
-    agent: Agent,
+    agent: Savable,
     path: Path,
     more_metadata: Mapping[str, Any] | None = None,
     more_arrays: Mapping[str, npt.NDArray[Any]] | None = None,
@@ -76,19 +109,19 @@ def save_file(
     return metadata
 
 
-def load(cls: type[AnyAgent], path: Path, env: str | AnyEnv | None, *parts: Any) -> AnyAgent:
+def load(cls: type[AnySavable], path: Path, env: str | AnyEnv | None, *parts: Any) -> AnySavable:
     """Load an agent of a class from a file or a run folder; ``parts`` go to its ``_from_file``."""
     return restored(cls, *read(path), env, *parts)
 
 
 def restored(
-    cls: type[AnyAgent],
+    cls: type[AnySavable],
     file: Path,
     metadata: dict[str, Any],
     arrays: dict[str, npt.NDArray[Any]],
     env: str | AnyEnv | None,
     *parts: Any,
-) -> AnyAgent:
+) -> AnySavable:
     """Make an agent of what :func:`read` returned; ``parts`` go to its ``_from_file``."""
     form = metadata.get("format")
     if metadata.get("kind") != cls.__name__ or form not in (_FORMAT, _FORMAT - 1):

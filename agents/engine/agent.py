@@ -1,71 +1,65 @@
-"""What all agents share: training with progress, evaluation, files."""
+"""What all agents share: training with progress, explanations, files."""
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from itertools import islice
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, SupportsFloat
+from typing import Any, Protocol, Self, SupportsFloat
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl.agents.config import FittedQConfig, TwoTimescaleConfig
+from oda_rl.agents.engine import files
 from oda_rl.agents.engine.history import Level
+from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.loops import (
     Engine,
     Progress,
+    add_to_returns,
     last_episode,
-    play,
+    steps_taken,
     train_fused,
     train_stepwise,
+    update,
 )
-from oda_rl.agents.engine.state import EPISODE_END
+from oda_rl.agents.engine.player import Player, checked_count
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
-from oda_rl.agents.engine.vector import train_vector
-from oda_rl.agents.environments.adaptation import adapted, adapted_vector
-from oda_rl.agents.environments.making import make_env, separate_env
-from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.engine.vector import first_step, train_vector
+from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.environments.validation import action_index
+from oda_rl.agents.policies.contract import Extent
+from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
-
-if TYPE_CHECKING:
-    from oda_rl.agents.policies.alternatives import Alternative
-    from oda_rl.agents.policies.explaining import Explanation
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-class Agent(ABC):
+class Core(Engine, Protocol):
+    """What an agent needs of its core beside what training does."""
+
+    @property
+    def scale(self) -> FloatArray | None:
+        """Inverse standard deviations of the observation's components; None before learning."""
+
+    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all arrays that have to be saved, the history apart."""
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what :meth:`state_arrays` returned."""
+
+
+class Agent(Player):
     """Base of the agents: they differ in how they learn, and in what their policy is made of."""
 
-    env: AnyEnv | None
-    config: FittedQConfig | TwoTimescaleConfig
-    env_id: str | None
-    interface: Interface
     episodes: EpisodeLog
     training_seconds: float
+    solved_return: float | None
+    """Return from which an episode counts as solved; None if nobody said."""
 
-    _cells_act_alone: bool
-    """Whether a state's action is that of its cell, rather than of several cells."""
-
-    _core: Engine
+    _core: Core
     _acted = False
-    _env_rng: np.random.Generator
-    _env_seeded = False
-
-    @property
-    @abstractmethod
-    def n_cells(self) -> int:
-        """Number of cells (aggregate states)."""
-
-    @property
-    @abstractmethod
-    def q_values(self) -> FloatArray:
-        """Value of each action in each cell, shape (n_cells, n_actions)."""
 
     @property
     @abstractmethod
@@ -74,70 +68,51 @@ class Agent(ABC):
 
     @property
     @abstractmethod
-    def codevectors(self) -> FloatArray:
-        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
-
-    @property
-    @abstractmethod
     def metric_(self) -> FloatArray | None:
         """The metric of the partition in the observation's units, shape (d, d), if it has one."""
 
     @property
     @abstractmethod
+    def extent(self) -> Extent:
+        """Where the observations of training were, as far as they are remembered."""
+
+    @abstractmethod
+    def _about(self) -> dict[str, Any]:
+        """Return what :meth:`_rebuild` has to know beside interface and settings."""
+
+    @abstractmethod
+    def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
+        """Do what the constructor does, without an environment, from what a file says."""
+
+    @property
     def scale_(self) -> FloatArray | None:
-        """Inverse standard deviation of each component of the observation, shape (d,)."""
+        """Inverse standard deviation of each component in what is remembered; 0 if constant."""
+        return self._core.scale
 
     @property
-    @abstractmethod
-    def solved_return(self) -> float | None:
-        """Return from which an episode counts as solved, if that is known."""
-
-    @abstractmethod
-    def cell(self, observation: npt.ArrayLike) -> Any:
-        """Return the cell of one observation (int), or those of a batch, shape (n,)."""
-
-    @property
-    @abstractmethod
     def temperature(self) -> float:
-        """Temperature of the current level."""
+        """Temperature of the current level; NaN where annealing begins and ends within a fit."""
+        return float("nan")
 
     @property
     def num_timesteps(self) -> int:
         """Environment steps learned from, random play and restarts included."""
-        return int(self._core.state.steps)
+        return steps_taken(self._core)
 
     @property
     def history(self) -> list[Level]:
         """The cells at the beginning of each temperature level, or after each fit."""
         return self._core.history
 
-    @abstractmethod
-    def predict(
-        self,
-        observation: npt.ArrayLike,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = True,
-    ) -> tuple[Any, Any]:
-        """Return the greedy action for one observation, or the actions for a batch."""
+    @property
+    def epsilon(self) -> float:
+        """Present probability of a random action, or random decision, in training."""
+        return self._core.epsilon
 
-    @abstractmethod
-    def _evaluate_fused(
-        self, env: gym.Env[Any, Any], n_episodes: int, seed: int | None
-    ) -> FloatArray | None:
-        """Return what :meth:`evaluate` does, or None if ``env`` has no compiled dynamics."""
-
-    @abstractmethod
-    def _action_values(self, points: FloatArray) -> FloatArray:
-        """Values of all actions, shape (n, n_actions), of observations, shape (n, d)."""
-
-    @abstractmethod
-    def _at_codevectors(self) -> tuple[FloatArray, IntArray]:
-        """Values of all actions at the codevectors, and the best of the actions, from 0."""
-
-    @abstractmethod
-    def _alternative(self, point: FloatArray, action: int) -> "Alternative":
-        """Find the nearest state that does not do what ``point`` does, ``action`` (from 0)."""
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once; at most 1 along one trajectory."""
+        return self._core.n_lanes
 
     def act(self, observation: npt.ArrayLike) -> Any:
         """Choose an action, exploring as training asks for.
@@ -199,21 +174,46 @@ class Agent(ABC):
             raise RuntimeError("update was called before act: call act(observation) first")
         index = self._number_of(action)
         self._core.leave_lanes()
-        core = self._core
-        events = core.update(
+        ended = update(
+            self._core,
             self.interface.flatten("observation", observation),
             index,
             float(reward),
             self.interface.flatten("next_observation", next_observation),
             bool(terminated),
             bool(truncated),
-            *core.arrays,
         )
-        if events:
-            core.attend(events, "observation, next_observation or reward")
         self._acted = False
-        if events & EPISODE_END:
-            self.episodes.append(last_episode(core, self.training_seconds))
+        if ended:
+            self.episodes.append(last_episode(self._core, self.training_seconds))
+
+    def begin_episode(self) -> None:
+        """Forget episodes that were not finished; what was learned in them stays."""
+        self._core.begin_episode()
+        self._acted = False
+
+    def begin_in_all(self, observations: npt.NDArray[Any]) -> IntArray:
+        """Begin episodes in several environments, and choose an action for each.
+
+        Parameters
+        ----------
+        observations : ndarray
+            Theirs, with one more leading dimension than the observation space.
+        """
+        self._core.set_lanes(len(observations))
+        return self.advance(first_step(observations, self.interface))
+
+    def advance(self, step: VectorStep) -> IntArray:
+        """Learn from a step of several environments, and choose the next action for each."""
+        actions, ended = self._core.advance(step)
+        if len(ended):
+            moments = np.full((len(ended), 1), self.training_seconds)
+            self.episodes.append(np.concatenate([ended, moments], axis=1))
+        return self.interface.first_action + actions
+
+    def add_to_returns(self, gains: FloatArray) -> None:
+        """Add to the returns of running episodes, one each, what rewards to come leave out."""
+        add_to_returns(self._core, gains)
 
     def learn(
         self,
@@ -269,63 +269,19 @@ class Agent(ABC):
         self.training_seconds = before + time.perf_counter() - started
         return self
 
-    def evaluate(
-        self,
-        n_episodes: int = 100,
-        env: gym.Env[Any, Any] | None = None,
-        seed: int | None = None,
-    ) -> FloatArray:
-        """Play greedily and return the returns, shape (n_episodes,); nothing is learned.
-
-        Parameters
-        ----------
-        n_episodes : int
-            At least 1.
-        env : gymnasium.Env, optional
-            Where to play. By default a new environment is made as the agent's own was.
-        seed : int, optional
-            Of the environment's first reset.
-        """
-        count = checked_count("n_episodes", n_episodes)
-        place = self._place(env)
-        fused = self._evaluate_fused(place, count, seed)
-        if fused is not None:
-            return fused
-        returns: list[float] = []
-        total = 0.0
-        for _, reward, done in play(place, self._greedy, seed):
-            total += reward
-            if done:
-                returns.append(total)
-                total = 0.0
-                if len(returns) == count:
-                    break
-        return np.array(returns)
-
-    def visited_states(
-        self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
-    ) -> FloatArray:
-        """Play greedily for ``n_steps`` and return the observations, shape (n_steps, d).
-
-        ``env`` and ``seed`` are as in :meth:`evaluate`.
-        """
-        count = checked_count("n_steps", n_steps)
-        place = self._place(env)
-        steps = islice(play(place, self._greedy, seed), count)
-        return np.array([np.ravel(observation) for observation, _, _ in steps], dtype=np.float64)
-
     def explain(
         self,
         observation: npt.ArrayLike,
         names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
-    ) -> "Explanation":
+    ) -> Explanation:
         """Say what the agent does in a state, why, and what would have it act otherwise.
 
         The smallest change of the state that changes the action is measured in standard deviations
         of the observation's components (``scale_``), Euclidean; components that never varied are
         not changed. It is exact for the online agent; the fitted one, which blends neighbouring
-        cells, finds a state that acts otherwise and bounds the distance from below.
+        cells, finds a state that acts otherwise and bounds the distance from below. Where actions
+        are continuous, to act otherwise is to act by another action codevector.
 
         Parameters
         ----------
@@ -355,8 +311,6 @@ class Agent(ABC):
         >>> bool(agent.predict(explanation.nearest_other)[0] == explanation.action)
         False
         """
-        from oda_rl.agents.policies.explaining import explain
-
         return explain(self, observation, names, action_names)
 
     def save(self, path: str | Path) -> None:
@@ -365,9 +319,7 @@ class Agent(ABC):
         A run folder also holds the configuration (``config.json``) and the log of training
         episodes (``monitor.csv``, as Stable-Baselines3 reads it). Files are replaced as a whole.
         """
-        from oda_rl.agents.files import save
-
-        save(self, Path(path))
+        files.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, env: str | AnyEnv | None = None) -> Self:
@@ -387,23 +339,32 @@ class Agent(ABC):
         ValueError
             If the file is damaged, or not an agent of this class, or ``env`` has other spaces.
         """
-        from oda_rl.agents.files import load
+        return files.load(cls, Path(path), env)
 
-        return load(cls, Path(path), env)
-
-    @abstractmethod
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return metadata and arrays from which :meth:`_from_file` makes the agent anew."""
+        metadata = {
+            **self._about(),
+            "config": dict(vars(self.config)),
+            "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
+        }
+        return metadata, self._core.state_arrays()
 
     @classmethod
-    @abstractmethod
-    def _from_file(cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Self:
+    def _from_file(
+        cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], *parts: Any
+    ) -> Self:
         """Make an agent without an environment from what :meth:`_to_file` returned."""
+        agent = cls.__new__(cls)
+        agent._rebuild(metadata, *parts)
+        agent._core.restore(arrays)
+        for name, rng in agent._rngs.items():
+            rng.bit_generator.state = metadata["rngs"][name]
+        return agent
 
     def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
         """Begin with a reset of the environment and train for ``total`` steps."""
-        self._core.begin_episode()
-        self._acted = False
+        self.begin_episode()
         if isinstance(env, VectorEnv):
             return train_vector(self._core, env, self._reset_env(env), total, interrupt)
         self._core.leave_lanes()
@@ -421,49 +382,6 @@ class Agent(ABC):
         """Return the number, from 0, of an action of the environment, or raise ValueError."""
         return action_index(action, self.interface)
 
-    def _greedy_numbers(self, observations: npt.ArrayLike) -> IntArray:
-        """Greedy actions as numbers from 0, shape (n,), of a batch of observations."""
-        return np.asarray(self.predict(observations)[0] - self.interface.first_action)
-
-    def _interface_of(self, env: AnyEnv) -> Interface:
-        """Read the spaces of an environment that :meth:`_adapted` returned."""
-        return Interface.of(env)
-
-    def _greedy(self, observation: Any) -> Any:
-        return self.predict(observation)[0]
-
-    def _reset_env(self, env: AnyEnv) -> Any:
-        """Reset, with a seed the first time, and return the observation."""
-        seed = None if self._env_seeded else int(self._env_rng.integers(2**31))
-        self._env_seeded = True
-        return env.reset(seed=seed)[0]
-
-    def _require_env(self) -> AnyEnv:
-        if self.env is None:
-            if self.env_id is None:
-                raise ValueError("env is None: load the agent with load(path, env=...)")
-            self.env = self._adapted(self.env_id)
-        return self.env
-
-    def _adapted(self, env: str | AnyEnv) -> AnyEnv:
-        """Return an environment, or one with that id, with spaces that the agent works with."""
-        if isinstance(env, VectorEnv):
-            return adapted_vector(env, self.config.action_bins)
-        made = make_env(env) if isinstance(env, str) else env
-        return adapted(made, self.config.action_bins)
-
-    def _place(self, env: gym.Env[Any, Any] | None) -> gym.Env[Any, Any]:
-        """Return an environment to play in: the given one, or one like the agent's own."""
-        made = separate_env(self._require_env()) if env is None else env
-        if isinstance(made, VectorEnv):
-            raise TypeError(
-                f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "
-                "plays in several"
-            )
-        place = self._adapted(made)
-        assert isinstance(place, gym.Env)
-        return place
-
 
 def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Generator]:
     """Independent generators from one seed; raise ValueError if it is not one."""
@@ -471,10 +389,3 @@ def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Ge
         raise ValueError(f"seed is {seed!r}: it must be an integer of at least 0, or None")
     children = np.random.SeedSequence(seed).spawn(len(names))
     return {name: np.random.default_rng(child) for name, child in zip(names, children, strict=True)}
-
-
-def checked_count(name: str, value: int) -> int:
-    """Return ``value`` as an int; raise ValueError unless it is an integer of at least 1."""
-    if int(value) != value or value < 1:
-        raise ValueError(f"{name} is {value!r}: it must be an integer of at least 1")
-    return int(value)

@@ -1,0 +1,212 @@
+"""Who plays by a policy: answers, returns, and the environment to play in."""
+
+from abc import ABC, abstractmethod
+from itertools import islice
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import VectorEnv
+
+from oda_rl.agents.engine.loop import play_compiled
+from oda_rl.agents.engine.loops import play
+from oda_rl.agents.engine.settings import Settings
+from oda_rl.agents.environments.adaptation import adapted, adapted_vector
+from oda_rl.agents.environments.making import make_env, separate_env
+from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.environments.validation import checked_batch
+from oda_rl.agents.policies.contract import Policy
+from oda_rl.envs.dynamics import compiled_dynamics
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class Player(ABC):
+    """Plays by its policy; what it learns from that is an agent's business."""
+
+    env: AnyEnv | None
+    config: Settings
+    env_id: str | None
+    interface: Interface
+
+    _rngs: dict[str, np.random.Generator]
+    _env_seeded = False
+
+    @property
+    @abstractmethod
+    def policy(self) -> Policy:
+        """What the agent delivers: it decides, and knows of nothing else."""
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells (aggregate states) of the policy."""
+        return self.policy.n_cells
+
+    @property
+    def q_values(self) -> FloatArray:
+        """Value of each action at each codevector, shape (n_cells, n_actions)."""
+        return self.policy.q_values
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
+        return self.policy.codevectors
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """Present probability of a random action, or random decision, in training."""
+
+    def predict(
+        self,
+        observation: npt.ArrayLike,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """Return the policy's action for one observation, or the actions for a batch.
+
+        The signature is that of Stable-Baselines3, whose ``evaluate_policy`` takes this agent.
+
+        Parameters
+        ----------
+        observation : array_like
+            One observation, or a batch with one more leading dimension.
+        state, episode_start
+            Ignored; ``state`` is returned.
+        deterministic : bool
+            False explores as training does at present, but holds no action.
+
+        Returns
+        -------
+        action : numpy.int64, or ndarray where actions are a box; or of a batch, shape (n, ...)
+        state
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        points = checked_batch(observation, self.interface)
+        acts = self.policy.act(points)
+        if not deterministic:
+            explore = self._rngs["predict"].random(len(acts)) < self.epsilon
+            acts = np.where(explore.reshape(-1, *[1] * (acts.ndim - 1)), self._random(acts), acts)
+        actions = self.interface.actions(acts)
+        return (actions[0] if self._is_one(observation) else actions), state
+
+    def cell(self, observation: npt.ArrayLike) -> Any:
+        """Return the (nearest) cell of one observation (int), or those of a batch, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            If the observation has another shape or is not finite.
+        """
+        cells = self.policy.cells(checked_batch(observation, self.interface))
+        return int(cells[0]) if self._is_one(observation) else cells
+
+    def evaluate(
+        self,
+        n_episodes: int = 100,
+        env: gym.Env[Any, Any] | None = None,
+        seed: int | None = None,
+    ) -> FloatArray:
+        """Play greedily and return the returns, shape (n_episodes,); nothing is learned.
+
+        Parameters
+        ----------
+        n_episodes : int
+            At least 1.
+        env : gymnasium.Env, optional
+            Where to play. By default a new environment is made as the agent's own was.
+        seed : int, optional
+            Of the environment's first reset.
+        """
+        count = checked_count("n_episodes", n_episodes)
+        place = self._place(env)
+        compiled, policy = compiled_dynamics(place), self.policy.in_loops
+        if compiled is not None and compiled.time_limit is not None and policy is not None:
+            return play_compiled(compiled, policy, place.reset(seed=seed)[0], count)
+        returns: list[float] = []
+        total = 0.0
+        for _, reward, done in play(place, self._greedy, seed):
+            total += reward
+            if done:
+                returns.append(total)
+                total = 0.0
+                if len(returns) == count:
+                    break
+        return np.array(returns)
+
+    def visited_states(
+        self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
+    ) -> FloatArray:
+        """Play greedily for ``n_steps`` and return the observations, shape (n_steps, d).
+
+        ``env`` and ``seed`` are as in :meth:`evaluate`.
+        """
+        count = checked_count("n_steps", n_steps)
+        place = self._place(env)
+        steps = islice(play(place, self._greedy, seed), count)
+        return np.array([np.ravel(observation) for observation, _, _ in steps], dtype=np.float64)
+
+    def draw_env_seed(self) -> int:
+        """Draw a seed for the environment's reset."""
+        return int(self._rngs["env"].integers(2**31))
+
+    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Draw as many random actions, in the form in which a policy has them."""
+        return self._rngs["predict"].integers(self.interface.n_actions, size=len(acts))
+
+    def _is_one(self, observation: npt.ArrayLike) -> bool:
+        """Whether this is one observation, not a batch."""
+        return np.shape(observation) == self.interface.observation_shape
+
+    def _greedy(self, observation: Any) -> Any:
+        return self.predict(observation)[0]
+
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        """Read the spaces of an environment that :meth:`_adapted` returned."""
+        return Interface.of(env)
+
+    def _reset_env(self, env: AnyEnv) -> Any:
+        """Reset, with a seed the first time, and return the observation."""
+        seed = None if self._env_seeded else self.draw_env_seed()
+        self._env_seeded = True
+        return env.reset(seed=seed)[0]
+
+    def _require_env(self) -> AnyEnv:
+        if self.env is None:
+            if self.env_id is None:
+                raise ValueError("env is None: load the agent with load(path, env=...)")
+            self.env = self._adapted(self.env_id)
+        return self.env
+
+    def _adapted(self, env: str | AnyEnv) -> AnyEnv:
+        """Return an environment, or one with that id, with spaces that the agent works with."""
+        if isinstance(env, VectorEnv):
+            return adapted_vector(env, self.config.action_bins)
+        made = make_env(env) if isinstance(env, str) else env
+        return adapted(made, self.config.action_bins)
+
+    def _place(self, env: gym.Env[Any, Any] | None) -> gym.Env[Any, Any]:
+        """Return an environment to play in: the given one, or one like the agent's own."""
+        made = separate_env(self._require_env()) if env is None else env
+        if isinstance(made, VectorEnv):
+            raise TypeError(
+                f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "
+                "plays in several"
+            )
+        place = self._adapted(made)
+        assert isinstance(place, gym.Env)
+        return place
+
+
+def checked_count(name: str, value: int) -> int:
+    """Return ``value`` as an int; raise ValueError unless it is an integer of at least 1."""
+    if int(value) != value or value < 1:
+        raise ValueError(f"{name} is {value!r}: it must be an integer of at least 1")
+    return int(value)

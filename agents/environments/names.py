@@ -1,0 +1,39 @@
+"""What known environments' observations and actions are called, for people to read."""
+
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+from oda_rl.agents.environments.spaces import Interface
+
+
+@cache
+def _names() -> dict[str, dict[str, list[str]]]:
+    text = files("oda_rl.agents.environments").joinpath("names.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def component_names(env_id: str | None) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Names of a known environment's observation components and actions.
+
+    >>> component_names("MountainCar-v0")[0]
+    ['position', 'velocity']
+    """
+    names = _names().get(env_id or "", {})
+    return names.get("observations"), names.get("actions")
+
+
+def matching_names(
+    env_id: str | None, interface: Interface
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Return the known names, as far as there are so many components and actions.
+
+    There are others if the environment was wrapped.
+    """
+    names, action_names = component_names(env_id)
+    if names is not None and len(names) != interface.n_features:
+        names = None
+    if action_names is not None and len(action_names) != interface.n_actions:
+        action_names = None
+    return names, action_names

@@ -1,0 +1,195 @@
+"""What a policy is: arrays that decide, explain themselves and can be written down.
+
+Points are observations, flattened, in double precision. A policy chooses among A choices, numbered
+from 0: actions, or codevectors of continuous ones. Nothing that uses a policy asks of which kind it
+is; a new kind is a class with the members of :class:`Policy`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl.agents.environments.spaces import AnyEnv, Interface
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+TIE = 1e-9  # relative: values closer than that are equal
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """The nearest state where another choice is made, in the units and the form of points."""
+
+    distance: float
+    at_least: float
+    point: FloatArray | None
+
+
+class CellTables(NamedTuple):
+    """The numbers of a policy of K cells, from which it can be written in another language."""
+
+    origin: FloatArray
+    """Subtracted from observations, shape (d,)."""
+    diagram: FloatArray
+    """Affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)."""
+    values: FloatArray
+    """Value of each choice in each cell, shape (K, A); of a blended policy without what the choices
+    share."""
+    common: FloatArray | None = None
+    """Offset and slope of each cell, shape (K, 1 + d), if the three nearest cells are blended; None
+    if the nearest decides alone."""
+    width: float = 1.0
+    """Of the blending."""
+    parts: FloatArray | None = None
+    """Continuous actions that the choices are in each cell, in units, shape (K, A, p)."""
+
+
+class Rows(NamedTuple):
+    """What a policy does in each of n states."""
+
+    values: FloatArray
+    """Of all choices, as they are compared there, shape (n, A)."""
+    choices: IntArray
+    """The best, shape (n,)."""
+    acts: npt.NDArray[Any]
+    """The actions, as :meth:`Policy.act` returns them."""
+
+
+class InLoops(NamedTuple):
+    """How compiled loops decide by a policy (:mod:`oda_rl.agents.engine.loop`)."""
+
+    kind: str
+    """Name of the kind of policy."""
+    decide: Callable[..., int]
+    """``decide(arrays, observation)``, compiled, returns the choice of greatest value."""
+    arrays: tuple[Any, ...]
+    """Of the policy, and scratch."""
+
+
+class Policy(Protocol):
+    """What an agent delivers."""
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the cells in the observation's units, shape (K, d)."""
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells K."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of choices A."""
+
+    @property
+    def q_values(self) -> FloatArray:
+        """Value of each choice at each codevector, by its cell alone, shape (K, A)."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the distances of :meth:`alternative` are exact."""
+
+    def cells(self, points: npt.NDArray[Any]) -> IntArray:
+        """(Nearest) cells, shape (n,), of points, shape (n, d)."""
+
+    def values(self, points: npt.NDArray[Any]) -> FloatArray:
+        """Values of all choices, shape (n, A)."""
+
+    def choices(self, points: npt.NDArray[Any]) -> IntArray:
+        """Numbers of the choices of greatest value, shape (n,)."""
+
+    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Actions: the choices, or where they are continuous their units, shape (n, p)."""
+
+    def at_codevectors(self) -> Rows:
+        """Values, choices and actions at the codevectors."""
+
+    def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
+        """Find the nearest state where the choice is not that at ``point``.
+
+        Distances are Euclidean in units of 1 / ``scale``, shape (d,), the components' standard
+        deviations; those with a scale of 0 are not moved.
+        """
+
+    @property
+    def parameters(self) -> tuple[FloatArray, ...]:
+        """The arrays that decisions are made by: as many numbers as there are in them."""
+
+    @property
+    def in_loops(self) -> InLoops | None:
+        """How compiled loops decide by it; None if they cannot."""
+
+    @property
+    def tables(self) -> CellTables:
+        """The same as tables, for export."""
+
+    @property
+    def arrays(self) -> dict[str, FloatArray]:
+        """All of it, for a file."""
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, FloatArray]) -> Self:
+        """Make one of what :attr:`arrays` returned."""
+
+
+class Stored:
+    """A policy's way to a file and back, if it is a dataclass of arrays and numbers."""
+
+    @property
+    def arrays(self) -> dict[str, FloatArray]:
+        """All of it, for a file."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, FloatArray]) -> Self:
+        """Make one of what :attr:`arrays` returned."""
+        return cls(**{name: a if a.ndim else float(a) for name, a in arrays.items()})
+
+
+class Extent(NamedTuple):
+    """Where the observations of training were."""
+
+    centre: FloatArray
+    """Mean of the latest, shape (d,)."""
+    reach: FloatArray
+    """Largest distance of any from the centre, shape (d,)."""
+
+
+class Trained(Protocol):
+    """Whoever delivers a policy, and what is known of that: an agent."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy."""
+
+    @property
+    def interface(self) -> Interface:
+        """What its observations and actions are."""
+
+    @property
+    def env(self) -> AnyEnv | None:
+        """Where it was trained, if that is at hand."""
+
+    @property
+    def env_id(self) -> str | None:
+        """Its id, if it has one."""
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps learned from."""
+
+    @property
+    def scale_(self) -> FloatArray | None:
+        """Inverse standard deviations of the observation's components; None before learning."""
+
+    @property
+    def visits(self) -> FloatArray:
+        """How often each choice in each cell has been learned from, shape (K, A)."""
+
+    @property
+    def extent(self) -> Extent:
+        """Where the observations were."""

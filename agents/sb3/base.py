@@ -1,0 +1,478 @@
+"""What the agents share as algorithms of Stable-Baselines3: its loop, loggers and files."""
+
+import io
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from oda_rl.agents.engine import files as saving
+from oda_rl.agents.engine.agent import Agent
+from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.engine.player import checked_count
+from oda_rl.agents.engine.training import deferred_interrupt
+from oda_rl.agents.engine.vector import matrix
+from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.spaces import Interface
+
+try:
+    import torch
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+    from stable_baselines3.common.utils import (
+        check_for_correct_spaces,
+        get_system_info,
+        safe_mean,
+    )
+    from stable_baselines3.common.vec_env import VecEnv
+
+    from oda_rl.agents.sb3.environments import described, inner_env, last_observations
+    from oda_rl.agents.sb3.policy import CellsPolicy
+except ImportError as error:
+    raise ImportError(
+        "oda_rl.agents.sb3 needs Stable-Baselines3: pip install 'oda-rl[sb3]'"
+    ) from error
+
+_Path = str | Path | io.BufferedIOBase
+
+_SETTINGS = {"verbose": 0, "tensorboard_log": None, "stats_window_size": 100}
+
+
+class Algorithm(BaseAlgorithm):
+    """What both algorithms share; ``TwoTimescale``'s docstring describes it."""
+
+    agent: Agent
+    """The plain agent, which does all the learning."""
+    policy: CellsPolicy
+
+    _agent_class: ClassVar[type[Agent]]
+    _load_keywords: ClassVar[tuple[str, ...]] = ()
+    _started = 0.0  # when training would have started, had it been in one go
+    _chosen: npt.NDArray[np.int64] | None = None  # the next actions in several environments
+
+    def __init__(
+        self,
+        env: GymEnv | str,
+        *,
+        seed: int | None = None,
+        verbose: int = 0,
+        tensorboard_log: str | None = None,
+        stats_window_size: int = 100,
+        monitor_wrapper: bool = True,
+        **config: Any,
+    ) -> None:
+        self._set_up(env, seed, verbose, tensorboard_log, stats_window_size, monitor_wrapper)
+        self._config = config
+        self._setup_model()
+
+    def _set_up(
+        self,
+        env: GymEnv | str | None,
+        seed: int | None,
+        verbose: int,
+        tensorboard_log: str | None,
+        stats_window_size: int,
+        monitor_wrapper: bool = True,
+    ) -> None:
+        super().__init__(
+            policy=CellsPolicy,
+            env=make_env(env) if isinstance(env, str) else env,
+            learning_rate=0.0,  # of no network
+            stats_window_size=stats_window_size,
+            tensorboard_log=None if tensorboard_log is None else str(tensorboard_log),
+            verbose=verbose,
+            device="cpu",
+            support_multi_env=True,
+            monitor_wrapper=monitor_wrapper,
+            seed=seed,
+        )
+
+    @staticmethod
+    def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        if isinstance(env, gym.vector.VectorEnv):
+            raise ValueError(
+                "env is a vector environment of Gymnasium: it must be an environment, or a vector "
+                "environment of Stable-Baselines3 (make_vec_env); oda_rl.agents take Gymnasium's"
+            )
+        return BaseAlgorithm._wrap_env(env, verbose, monitor_wrapper)
+
+    def _setup_model(self) -> None:
+        if self.env is None:
+            raise ValueError("env is None: it must be an environment, or the id of one")
+        place = described(self.env)
+        Interface.of(place)  # what the plain agent would wrap, the vector environment would not
+        agent = self._agent_class(place, seed=self.seed, **self._config)  # type: ignore[call-arg]
+        self._take_over(agent)
+
+    def _take_over(self, agent: Agent) -> None:
+        self.agent = agent
+        self.policy = CellsPolicy(self.observation_space, self.action_space, agent)
+        self._enter()
+
+    def _enter(self) -> None:
+        """Let the agent know of the environment, and seed that as its own ``learn`` does."""
+        if self.env is None:
+            return
+        env = inner_env(self.env)
+        self.agent.env = env
+        self.agent.env_id = env.spec.id if env is not None and env.spec is not None else None
+        if self.seed is not None:
+            self.set_random_seed(self.agent.draw_env_seed())
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int | None = 4,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Train for ``total_timesteps`` more environment steps.
+
+        To a callback, a rollout is an episode. It is called when the agent has learned from the
+        step, so what it saves or evaluates is what ``num_timesteps`` says.
+
+        Parameters
+        ----------
+        total_timesteps : int
+            At least 1.
+        callback : callable, BaseCallback or list of BaseCallback, optional
+            Called after each step; ends the training by returning False.
+        log_interval : int or None
+            Episodes between two entries of the log; None writes none.
+        tb_log_name : str, optional
+            Of the run in TensorBoard; by default the name of the class.
+        reset_num_timesteps : bool
+            True counts steps anew and begins with a reset of the environment, False goes on where
+            the last call stopped. What the agent has learned it keeps in any case.
+        progress_bar : bool
+            Show the one of Stable-Baselines3, which needs tqdm and rich.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If ``total_timesteps`` is below 1, or there is no environment, or it returns an
+            observation of another shape, or one or a reward that is not finite.
+        KeyboardInterrupt
+            After Ctrl-C, between two steps: the model is whole, and can be saved or trained on.
+        """
+        checked_count("total_timesteps", total_timesteps)
+        if self.env is None:
+            raise ValueError("env is None: call set_env(env), or load the model with an env")
+        if reset_num_timesteps or self._last_obs is None:
+            self.agent.begin_episode()
+            self._chosen = None
+        total_timesteps, callback = self._setup_learn(
+            total_timesteps,
+            callback,
+            reset_num_timesteps,
+            tb_log_name or type(self).__name__,
+            progress_bar,
+        )
+        self._started = time.perf_counter() - self.agent.training_seconds
+        callback.on_training_start(locals(), globals())
+        with deferred_interrupt() as interrupt:
+            go_on = True
+            while go_on and self.num_timesteps < total_timesteps:
+                callback.on_rollout_start()
+                ended = False
+                before = self._episode_num
+                while go_on and not ended and self.num_timesteps < total_timesteps:
+                    ended, go_on = self._step(self.env, callback)
+                    if interrupt.requested:
+                        raise KeyboardInterrupt
+                callback.on_rollout_end()
+                if log_interval and before // log_interval < self._episode_num // log_interval:
+                    self.dump_logs()
+        self.agent.training_seconds = time.perf_counter() - self._started
+        callback.on_training_end()
+        return self
+
+    def _step(self, env: VecEnv, callback: BaseCallback) -> tuple[bool, bool]:
+        """Act and learn; return whether an episode has ended, and whether to go on."""
+        last_obs = self._last_obs
+        assert isinstance(last_obs, np.ndarray)
+        actions = self._next_actions(env, last_obs)
+        self._last_obs = self._chosen = None  # if the step fails, learning goes on with a reset
+        new_obs, rewards, dones, infos = env.step(actions)
+        assert isinstance(new_obs, np.ndarray)
+        after, truncated = last_observations(new_obs, dones, infos)
+        if dones.any():
+            self.agent.training_seconds = time.perf_counter() - self._started
+        if env.num_envs == 1:
+            self._learn_from(last_obs[0], actions[0], rewards[0], after[0], dones[0], truncated[0])
+        else:
+            self._learn_from_all(rewards, after, new_obs, dones, truncated)
+        self.num_timesteps += env.num_envs
+        self._episode_num += int(dones.sum())
+        self._last_obs, self._last_episode_starts = new_obs, dones
+        self._update_info_buffer(infos, dones)
+        callback.update_locals(locals())
+        return bool(dones.any()), callback.on_step()
+
+    def _next_actions(self, env: VecEnv, observations: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return an action for each environment, as the environments number them."""
+        if env.num_envs == 1:
+            return np.array([self.agent.act(observations[0])])
+        if self._chosen is None or self.agent.n_lanes != env.num_envs:
+            self._chosen = self.agent.begin_in_all(observations)
+        return self._chosen
+
+    def _learn_from(
+        self,
+        observation: npt.NDArray[Any],
+        action: int,
+        reward: np.float32,
+        after: npt.NDArray[Any],
+        ended: bool,
+        truncated: bool,
+    ) -> None:
+        """Learn from a step of the only environment."""
+        self._add_denied(np.array([reward]))
+        terminated = bool(ended and not truncated)
+        self.agent.update(observation, action, float(reward), after, terminated, bool(truncated))
+
+    def _learn_from_all(
+        self,
+        rewards: npt.NDArray[Any],
+        after: npt.NDArray[Any],
+        observations: npt.NDArray[Any],
+        ended: npt.NDArray[Any],
+        truncated: npt.NDArray[np.bool_],
+    ) -> None:
+        """Learn from a step of several environments, and choose the next actions."""
+        interface = self.agent.interface
+        self._add_denied(rewards)
+        made = np.ones(len(rewards), dtype=np.bool_)
+        over = ended.astype(np.bool_)
+        step = VectorStep(
+            matrix(after, interface),
+            matrix(observations, interface),
+            rewards.astype(np.float64),
+            over & ~truncated,
+            truncated,
+            learns=made,
+            acts=made,
+            begins=over,
+        )
+        self._chosen = self.agent.advance(step)
+
+    def _add_denied(self, rewards: npt.NDArray[Any]) -> None:
+        """Let an episode count as it was rewarded, where VecNormalize has changed rewards."""
+        normalize = self._vec_normalize_env
+        if normalize is not None and normalize.norm_reward:
+            gains = normalize.get_original_reward() - rewards
+            self.agent.add_to_returns(np.asarray(gains, dtype=np.float64))
+
+    def dump_logs(self) -> None:
+        """Write an entry of the log."""
+        seconds = max((time.time_ns() - self.start_time) / 1e9, sys.float_info.epsilon)
+        steps = self.num_timesteps - self._num_timesteps_at_start
+        if self.ep_info_buffer:
+            for name, key in (("ep_rew_mean", "r"), ("ep_len_mean", "l")):
+                mean = safe_mean([episode[key] for episode in self.ep_info_buffer])
+                self.logger.record(f"rollout/{name}", mean)
+        if self.ep_success_buffer:
+            self.logger.record("rollout/success_rate", safe_mean(self.ep_success_buffer))
+        self.logger.record("rollout/exploration_rate", self.agent.epsilon)
+        self.logger.record("time/episodes", self._episode_num, exclude="tensorboard")
+        self.logger.record("time/fps", int(steps / seconds))
+        self.logger.record("time/time_elapsed", int(seconds), exclude="tensorboard")
+        self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
+        self.logger.record("train/cells", self.agent.n_cells)
+        if not np.isnan(self.agent.temperature):
+            self.logger.record("train/temperature", self.agent.temperature)
+        self.logger.dump(step=self.num_timesteps)
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        """Go on in another environment.
+
+        Parameters
+        ----------
+        env : gymnasium.Env or VecEnv
+            With the spaces of the present one.
+        force_reset : bool
+            Begin with a reset, whatever :meth:`learn` is told.
+
+        Raises
+        ------
+        ValueError
+            If the spaces are others, or ``env`` has another number of environments.
+        """
+        wrapped = self._wrap_env(env, self.verbose)
+        if wrapped.num_envs != self.n_envs:
+            raise ValueError(
+                f"env has {wrapped.num_envs} environments: it must have as many as the model, "
+                f"{self.n_envs}; {type(self).__name__}.load(path, env=env) takes any number"
+            )
+        super().set_env(wrapped, force_reset)
+        self._enter()
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Seed the environment's next reset and its action space; None does nothing.
+
+        The agent has generators of its own, which only the constructor seeds, and uses none that
+        are global.
+        """
+        if seed is None:
+            return
+        self.action_space.seed(seed)
+        if self.env is not None:
+            self.env.seed(seed)
+
+    def save(
+        self,
+        path: _Path,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """Save the agent and the model's counters: arrays and JSON in a zip, nothing pickled.
+
+        The agent's own class loads the file, too, and so do ``load_agent`` and ``oda-rl``.
+
+        Parameters
+        ----------
+        path : str, Path or file
+            ``.zip`` is added to a name without a suffix.
+        exclude, include
+            Ignored: nothing of what is saved is large or private.
+        """
+        if not isinstance(path, io.BufferedIOBase):
+            file = Path(path)
+            self._write(file if file.suffix else Path(f"{file}.zip"))
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "model.zip")
+            self._write(file)
+            path.write(file.read_bytes())
+
+    def _write(self, file: Path) -> None:
+        fields = {
+            "seed": None if self.seed is None else int(self.seed),
+            "verbose": self.verbose,
+            "tensorboard_log": self.tensorboard_log,
+            "stats_window_size": self._stats_window_size,
+            "num_timesteps": self.num_timesteps,
+            "episodes": self._episode_num,
+        }
+        arrays = {}
+        if isinstance(self.observation_space, spaces.Box):
+            arrays = {
+                "sb3_low": self.observation_space.low,
+                "sb3_high": self.observation_space.high,
+            }
+        saving.save_file(self.agent, file, {"sb3": fields}, arrays)
+
+    @classmethod
+    def load(
+        cls,
+        path: _Path,
+        env: GymEnv | str | None = None,
+        device: torch.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Load from a file, of this class or of the plain agent's.
+
+        Parameters
+        ----------
+        path : str, Path or file
+            What :meth:`save` was given; or a run folder.
+        env : str, gymnasium.Env or VecEnv, optional
+            To learn in; ``predict`` does without.
+        device, custom_objects, force_reset
+            Ignored: there is no network, nothing pickled, and learning begins with a reset.
+        print_system_info : bool
+            Print what the system is like.
+        **kwargs
+            ``verbose``, ``tensorboard_log`` and ``stats_window_size`` take the place of those that
+            were saved. ``partition`` is as in :meth:`oda_rl.agents.TwoTimescaleAgent.load`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is nothing.
+        ValueError
+            If the file is damaged, or not of this algorithm, or ``env`` has other spaces.
+        TypeError
+            For other keywords.
+        """
+        if print_system_info:
+            get_system_info()
+        with _as_file(path) as name:
+            file, metadata, arrays = saving.read(name)
+        saved = metadata.get("sb3", {})
+        unknown = sorted(set(kwargs) - {*_SETTINGS, *cls._load_keywords})
+        if unknown:
+            takes = ", ".join((*_SETTINGS, *cls._load_keywords))
+            raise TypeError(f"load was given {', '.join(unknown)}: beside env it takes {takes}")
+        model = cls.__new__(cls)
+        verbose, log, window = (
+            kwargs.pop(name, saved.get(name, default)) for name, default in _SETTINGS.items()
+        )
+        model._set_up(env, saved.get("seed"), verbose, log, window)
+        place = None if model.env is None else described(model.env)
+        agent = saving.restored(cls._agent_class, file, metadata, arrays, place, *kwargs.values())
+        model._adopt_spaces(agent, arrays)
+        model.num_timesteps = saved.get("num_timesteps", agent.num_timesteps)
+        model._episode_num = saved.get("episodes", len(agent.episodes.rows))
+        model._take_over(agent)
+        return model
+
+    def _adopt_spaces(self, agent: Agent, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """Take over the spaces of a saved model, or raise ValueError if the environment's differ.
+
+        A plain agent has not saved the bounds of observations.
+        """
+        face = agent.interface
+        actions = spaces.Discrete(face.n_actions, start=face.first_action)
+        if "sb3_low" in arrays:
+            low, high = arrays["sb3_low"], arrays["sb3_high"]
+            observations = spaces.Box(low, high, dtype=low.dtype.type)
+            if self.env is not None:
+                check_for_correct_spaces(self.env, observations, actions)
+        else:
+            shape, dtype = face.observation_shape, np.dtype(face.dtype).type
+            observations = spaces.Box(-np.inf, np.inf, shape, dtype)
+        if self.env is None:
+            self.observation_space, self.action_space, self.n_envs = observations, actions, 1
+
+    def set_parameters(
+        self,
+        load_path_or_dict: str | dict[str, Any],
+        exact_match: bool = True,
+        device: torch.device | str = "auto",
+    ) -> NoReturn:
+        """Raise NotImplementedError: there is no network that could be given parameters."""
+        raise NotImplementedError(
+            f"cells have no parameters to set: load the model with {type(self).__name__}.load(path)"
+        )
+
+
+@contextmanager
+def _as_file(path: _Path) -> Iterator[Path]:
+    """Give the name of a file that may have been left without its suffix, or is open already."""
+    if isinstance(path, io.BufferedIOBase):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "model.zip")
+            file.write_bytes(path.read())
+            yield file
+        return
+    file, zipped = Path(path), Path(f"{path}.zip")
+    yield zipped if zipped.exists() and not file.exists() else file

@@ -1,0 +1,155 @@
+"""What rows of results say: choosing and summarizing them, tables, and the axes of figures.
+
+A table is described once, by its columns and the rows that each line stands for, and shown twice:
+by the terminal, and in Markdown on the page that quotes it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import rich.markup
+import rich.table
+
+from oda_rl.results import markdown_table
+from oda_rl.statistics import summarize
+
+Row = dict[str, Any]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Rows(list[Row]):
+    """Rows of results, and how to choose among them."""
+
+    def where(self, **wanted: Any) -> "Rows":
+        """Return the rows that have these values."""
+        return Rows(row for row in self if all(row[key] == wanted[key] for key in wanted))
+
+    def groups(self, *keys: str) -> list["Rows"]:
+        """Return rows that agree in some columns together, in the order of their first ones."""
+        found: dict[tuple[Any, ...], Rows] = {}
+        for row in self:
+            found.setdefault(tuple(row[key] for key in keys), Rows()).append(row)
+        return list(found.values())
+
+    def by_steps(self) -> list["Rows"]:
+        """Return the rows of each number of steps, the least first."""
+        return sorted(self.groups("steps"), key=lambda own: own[0]["steps"])
+
+    def values(self, key: str) -> list[Any]:
+        """Return what a column holds, each once, in the order of the rows."""
+        return list(dict.fromkeys(row[key] for row in self))
+
+    def column(self, key: str) -> FloatArray:
+        """Return one figure of all rows."""
+        return np.array([row[key] for row in self])
+
+
+Text = Callable[[Rows], str]
+
+
+def the(key: str, form: str = "") -> Text:
+    """Make a text of what all rows of a line have in common."""
+    return lambda own: f"{own[0][key]:{form}}"
+
+
+def of(summary: Callable[[FloatArray], Any], key: str, form: str) -> Text:
+    """Make a text of one figure's mean, median or the like."""
+    return lambda own: f"{summary(own.column(key)):{form}}"
+
+
+def among(text: Text, **wanted: Any) -> Text:
+    """Make a text of those rows of a line that have these values, if any have."""
+    return lambda own: text(at) if (at := own.where(**wanted)) else ""
+
+
+def count(own: Rows) -> str:
+    """How many rows a line stands for."""
+    return str(len(own))
+
+
+def interquartile_mean(own: Rows) -> str:
+    """Interquartile mean of the mean returns, and its interval."""
+    found = summarize(own.column("mean"))
+    low, high = found.interval
+    return f"{found.interquartile_mean:.1f} ({low:.1f} to {high:.1f})"
+
+
+@dataclass(frozen=True)
+class Column:
+    """What each line of a table says of the rows it stands for."""
+
+    head: str
+    text: Text
+    once: bool = False
+    """Not said again while the first column stays the same."""
+    printed_only: bool = False
+    """Has no room on a page."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for the terminal, and as ``str`` for a page."""
+
+    title: str
+    columns: Sequence[Column]
+    lines: Sequence[Rows]
+    """What each line stands for."""
+    on_page: Callable[[Rows], bool] = bool
+    """Whether a line is on the page, too."""
+    note: str = ""
+
+    def __str__(self) -> str:
+        """Return it in Markdown."""
+        columns = [one for one in self.columns if not one.printed_only]
+        lines = self._texts(columns, [own for own in self.lines if self.on_page(own)])
+        table = markdown_table([one.head for one in columns], lines)
+        return f"{table}\n\n{self.note}" if self.note else table
+
+    def __rich__(self) -> rich.table.Table:
+        """Return it as the terminal shows it."""
+        shown = rich.table.Table(title=self.title, caption=self.note or None)
+        for i, one in enumerate(self.columns):
+            shown.add_column(_plain(one.head), justify="right" if i else "left")
+        for line in self._texts(self.columns, self.lines):
+            shown.add_row(*map(_plain, line))
+        return shown
+
+    def _texts(self, columns: Sequence[Column], lines: Sequence[Rows]) -> list[list[str]]:
+        texts = [[one.text(own) for one in columns] for own in lines]
+        return [
+            ["" if one.once and i and line[0] == texts[i - 1][0] else text
+             for one, text in zip(columns, line, strict=True)]
+            for i, line in enumerate(texts)
+        ]  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """Return what a page's text says, without Markdown's marks."""
+    return rich.markup.escape(text.replace("`", "").replace("\\*", "*"))
+
+
+def draw_quartiles(ax: Any, rows: Rows, **looks: Any) -> None:
+    """Draw median and quartiles of the mean returns over steps."""
+    if rows:
+        quartiles = [np.percentile(at.column("mean"), (25, 50, 75)) for at in rows.by_steps()]
+        steps = sorted(rows.values("steps"))
+        low, middle, high = np.transpose(quartiles)
+        ax.plot(steps, middle, "o-", markersize=4, **looks)
+        ax.fill_between(steps, low, high, color=looks["color"], alpha=0.2)
+
+
+def mark_steps(ax: Any, steps: Iterable[int]) -> None:
+    """Write numbers of steps below a logarithmic axis."""
+    shown = sorted(steps)
+    ax.set(xscale="log")
+    ax.set_xticks(shown, [f"{n / 1000:g}k" for n in shown])
+    ax.minorticks_off()
+
+
+def open_axes(*axes: Any) -> None:
+    """Leave out the upper and the right side of the frames."""
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
