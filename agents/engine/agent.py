@@ -2,19 +2,19 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, SupportsFloat
+from typing import Any, Self, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
 from oda_rl.agents.engine import files
+from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.loops import (
-    Engine,
     Progress,
     add_to_returns,
     last_episode,
@@ -36,20 +36,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-class Core(Engine, Protocol):
-    """What an agent needs of its core beside what training does."""
-
-    @property
-    def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of the observation's components; None before learning."""
-
-    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart."""
-
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned."""
-
-
 class Agent(Player):
     """Base of the agents: they differ in how they learn, and in what their policy is made of."""
 
@@ -58,7 +44,7 @@ class Agent(Player):
     solved_return: float | None
     """Return from which an episode counts as solved; None if nobody said."""
 
-    _core: Core
+    _core: Engine
     _acted = False
 
     @property

@@ -5,19 +5,17 @@ since the last pair, shape (n, 3), as (return, length, steps since the last pair
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from numba.core.errors import NumbaError
 
-from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.loop import Rule, environment_arrays, train_loop
-from oda_rl.agents.engine.state import EPISODE_END, Lane
+from oda_rl.agents.engine.engine import Engine
+from oda_rl.agents.engine.loop import environment_arrays, train_loop
+from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.engine.training import Interrupt
-from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.envs.dynamics import Compiled, Resets
 
@@ -28,75 +26,6 @@ STEPS_PER_REPORT = 1000
 _FUSED_STEPS = 50_000  # most steps in one call of compiled code
 _FUSED_EPISODES = 1024
 _NO_EPISODE = np.empty((0, 3))
-
-
-class Engine(Protocol):
-    """What agents, and :func:`train_stepwise`, need of an agent's core."""
-
-    interface: Interface
-    state: Any
-    """Named state, which begins with :class:`~oda_rl.agents.engine.state.Counters`."""
-    step: Callable[..., int]
-    """Compiled: (next observation, reward, terminated, truncated, *arrays) to the next action, or
-    minus events to attend to."""
-    update: Callable[..., int]
-    """Compiled: (observation, action, reward, next observation, terminated, truncated, *arrays) to
-    events."""
-    history: list[Level]
-
-    @property
-    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """What the compiled functions take; other arrays may take their place in ``attend``."""
-
-    @property
-    def epsilon(self) -> float:
-        """Present probability of a random action."""
-
-    @property
-    def n_lanes(self) -> int:
-        """Number of environments learned from at once."""
-
-    def leave_lanes(self) -> None:
-        """Go back to learning along one trajectory."""
-
-    @property
-    def lanes(self) -> list[Lane]:
-        """What their running episodes count."""
-
-    @property
-    def episode_length(self) -> int:
-        """Steps of the only environment's running episode."""
-
-    rule: Rule
-    """What it does in a compiled loop."""
-
-    @property
-    def loop_arrays(self) -> tuple[Any, ...]:
-        """The arrays that its rule opens there."""
-
-    def note_episodes(self, episodes: FloatArray) -> None:
-        """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
-
-    def begin_episode(self) -> None:
-        """Forget an episode that was not finished."""
-
-    def act(self, vector: npt.NDArray[Any]) -> int:
-        """Choose an action."""
-
-    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
-        """Attend to a frequent event and choose an action; or return minus the events left."""
-
-    def attend(self, events: int, what: str) -> None:
-        """Attend to events; ``what`` names a value that may be bad."""
-
-    def withdraw_choice(self) -> None:
-        """Take back the last choice of an action."""
-
-    def set_lanes(self, count: int) -> None:
-        """Get ready to learn from so many environments at once."""
-
-    def advance(self, step: VectorStep) -> tuple[npt.NDArray[np.int64], FloatArray]:
-        """Learn from a step of them all; returns actions (from 0) and episodes that have ended."""
 
 
 def train_stepwise(

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.loops import STEPS_PER_REPORT, Engine, Progress
+from oda_rl.agents.engine.loops import STEPS_PER_REPORT, Progress
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.spaces import Interface, flat
 
