@@ -159,11 +159,7 @@ class Core(Engine):
     @property
     def epsilon(self) -> float:
         """Present probability of a random action."""
-        phase = self.state.phase
-        if phase != ql.LEARNING:
-            return 1.0 if phase == ql.WARMUP else 0.0
-        elapsed = float(self.state.steps_since_start)
-        return self.config.exploration / (1.0 + elapsed / self.config.exploration_decay)
+        return float(ql.epsilon_of.py_func(self.state))  # type: ignore[attr-defined]
 
     def start(self) -> None:
         """Learn from nothing: first cells, Q = 0."""

@@ -138,6 +138,17 @@ def choose(agent: Online, lane: Lane) -> int:
 
 
 @spliced
+def epsilon_of(state: OnlineState) -> float:
+    """Return the present probability of a random action."""
+    epsilon = 0.0
+    if state.phase == WARMUP:
+        epsilon = 1.0
+    elif state.phase == LEARNING:
+        epsilon = state.exploration / (1.0 + state.steps_since_start / state.exploration_decay)
+    return epsilon
+
+
+@spliced
 def explore(agent: Online, lane: Lane, best: int) -> int:
     """Choose an action with the random number that is due; ``best`` is the greedy one.
 
@@ -150,10 +161,7 @@ def explore(agent: Online, lane: Lane, best: int) -> int:
         if i == uniforms.shape[0]:
             return -UNIFORMS
         state.next_uniform = i + 1
-        epsilon = 1.0
-        if state.phase == LEARNING:
-            epsilon = state.exploration / (1.0 + state.steps_since_start / state.exploration_decay)
-        uniform = uniforms[i]
+        uniform, epsilon = uniforms[i], epsilon_of(state)
         if uniform < epsilon:
             action = integer(uniform / epsilon * n_actions)
             if action == n_actions:  # rounded up
