@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
@@ -31,9 +32,6 @@ from oda_rl.agents.environments.validation import action_index
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Agent(Player):

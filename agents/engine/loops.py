@@ -9,9 +9,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from numba.core.errors import NumbaError
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.loop import environment_arrays, train_loop
 from oda_rl.agents.engine.state import EPISODE_END
@@ -19,7 +19,6 @@ from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.envs.dynamics import Compiled, Resets
 
-FloatArray = npt.NDArray[np.float64]
 Progress = Iterator[tuple[int, FloatArray]]
 
 STEPS_PER_REPORT = 1000

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.engine.training import Interrupt
@@ -22,8 +23,6 @@ from oda_rl.agents.fitted.codevector_engine import (
 )
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.diagram import assign_batch
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class CodevectorAgent(FittedQAgent):

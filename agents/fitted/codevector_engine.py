@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
@@ -22,9 +23,6 @@ from oda_rl.agents.fitted.engine import FittedCore
 from oda_rl.agents.fitted.fitting import anneal
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.codevectors import CodevectorPolicy, blend
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _SAMPLE = 3000  # actions that codevectors are annealed on
 _LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
@@ -23,9 +24,6 @@ from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _RECENT_RETURNS = 200  # whose spread says how sure a mean is
 _RECENT_LENGTHS = 20

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl._compile import boolean, compiled, integer
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import (
     ACTION,
     CUT,
@@ -41,8 +42,6 @@ from oda_rl.annealing import cells as annealing
 from oda_rl.diagram import Codevectors
 from oda_rl.divergences import quadratic_diagram
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int16]
 
 _SAMPLE = 3000  # states that the partition is annealed on

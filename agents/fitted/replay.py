@@ -7,11 +7,9 @@ the current point and random numbers (:mod:`oda_rl.agents.engine.state`), a memo
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._state import Raw, reader
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import Trajectory, begin, remember
 from oda_rl.agents.engine.state import (
     EPISODE_END,
@@ -26,8 +24,6 @@ from oda_rl.agents.engine.state import (
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.cells import decide
 from oda_rl.diagram import LARGEST
-
-FloatArray = npt.NDArray[np.float64]
 
 # Further events.
 REFIT = 256

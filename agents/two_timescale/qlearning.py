@@ -28,10 +28,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, internal, spliced
 from oda_rl._state import Raw, reader
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import Trajectory, begin, remember
 from oda_rl.agents.engine.state import (
     EPISODE_END,
@@ -45,8 +45,6 @@ from oda_rl.agents.engine.state import (
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.table import greatest
 from oda_rl.diagram import assign
-
-FloatArray = npt.NDArray[np.float64]
 
 # Layers of the table.
 VALUES, VISITS, STEP_SIZES, TRACES = range(4)
