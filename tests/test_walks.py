@@ -12,7 +12,7 @@ CHECKS = {
         import math, numpy as np
         from oda_rl.agents import TwoTimescaleAgent
         agent = TwoTimescaleAgent("CartPole-v1", seed=0, solved_return=1e9).learn(2500)
-        elapsed = agent._core.state.steps_since_start
+        elapsed = agent._engine.state.steps_since_start
         assert 1500 <= elapsed <= 2500
         assert math.isclose(agent.epsilon, 0.5 * math.exp(-elapsed / 1000.0))
         action = [int(agent.act(np.zeros(4, dtype=np.float32))) for _ in range(4000)]

@@ -28,13 +28,13 @@ _NO_EPISODE = np.empty((0, 3))
 
 
 def train_stepwise(
-    core: Engine, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
+    engine: Engine, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
 ) -> Progress:
     """Train on any environment, beginning with the ``observation`` that its reset returned."""
-    vector, first_action = core.interface.vector, core.interface.first_action
-    step, arrays = core.step, core.arrays
+    vector, first_action = engine.interface.vector, engine.interface.first_action
+    step, arrays = engine.step, engine.arrays
     converting = vector(observation) is not observation
-    action = core.act(vector(observation))
+    action = engine.act(vector(observation))
     last = code = 0
     for begin in range(0, total, STEPS_PER_REPORT):
         end = min(begin + STEPS_PER_REPORT, total)
@@ -49,74 +49,74 @@ def train_stepwise(
                 vector(observation)
                 raise
             if code < 0:
-                code = core.attend_quickly(code, observation)
+                code = engine.attend_quickly(code, observation)
             if code >= 0 and not interrupt.requested:
                 action = code
                 continue
             episode = _NO_EPISODE
             if code < 0:
-                core.attend(-code, BAD_STEP)
-                arrays = core.arrays
+                engine.attend(-code, BAD_STEP)
+                arrays = engine.arrays
                 if -code & EPISODE_END:
-                    episode = last_episode(core, steps - last)
+                    episode = last_episode(engine, steps - last)
                     last = steps
                     observation, _ = env.reset()
             if len(episode) or interrupt.requested:
                 yield steps, episode
             if code < 0 and steps < total:
-                action = core.act(vector(observation))
+                action = engine.act(vector(observation))
         yield end, _NO_EPISODE
     if code >= 0:
-        core.withdraw_choice()  # the last step chose an action that nobody will take
+        engine.withdraw_choice()  # the last step chose an action that nobody will take
 
 
-def update(core: Engine, *transition: Any) -> bool:
-    """Learn from one transition, as ``core.update`` takes it; returns whether an episode ended."""
-    events = core.update(*transition, *core.arrays)
+def update(engine: Engine, *transition: Any) -> bool:
+    """Learn from one transition, as ``update`` takes it; returns whether an episode ended."""
+    events = engine.update(*transition, *engine.arrays)
     if events:
-        core.attend(events, "observation, next_observation or reward")
+        engine.attend(events, "observation, next_observation or reward")
     return bool(events & EPISODE_END)
 
 
-def steps_taken(core: Engine) -> int:
+def steps_taken(engine: Engine) -> int:
     """Return how many environment steps have been learned from."""
-    return int(core.state.steps)
+    return int(engine.state.steps)
 
 
-def add_to_returns(core: Engine, gains: FloatArray) -> None:
+def add_to_returns(engine: Engine, gains: FloatArray) -> None:
     """Add to the returns of the running episodes, one for each environment."""
-    for lane, gain in zip(core.lanes, gains.tolist(), strict=True):
+    for lane, gain in zip(engine.lanes, gains.tolist(), strict=True):
         lane.episode_return += gain
 
 
 def train_fused(
-    core: Engine, environment: Compiled, observation: Any, total: int, one_by_one: bool
+    engine: Engine, environment: Compiled, observation: Any, total: int, one_by_one: bool
 ) -> Progress:
     """Train in compiled code on an environment whose reset has returned ``observation``.
 
     ``one_by_one`` yields after each episode.
     """
-    loop, resets = train_loop(core.rule, environment), Resets(environment)
+    loop, resets = train_loop(engine.rule, environment), Resets(environment)
     own = environment_arrays(environment, observation)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
         ahead, budget = resets.starts(len(room)), min(_FUSED_STEPS, total - steps)
         events, taken, written = loop(
-            own, environment.max_episode_steps, ahead, budget, room, core.loop_arrays
+            own, environment.max_episode_steps, ahead, budget, room, engine.loop_arrays
         )
         resets.pass_by(written)
         steps += taken
-        core.note_episodes(room[:written])
+        engine.note_episodes(room[:written])
         if events:
-            core.attend(events, "the environment's state")
-        environment.write_state(own[2], core.episode_length)
+            engine.attend(events, "the environment's state")
+        environment.write_state(own[2], engine.episode_length)
         yield steps, room[:written].copy()
 
 
-def last_episode(core: Engine, moment: float) -> FloatArray:
+def last_episode(engine: Engine, moment: float) -> FloatArray:
     """Return the episode that has just ended, shape (1, 3), with ``moment`` in the last column."""
-    return np.array([[core.state.last_return, float(core.state.last_length), moment]])
+    return np.array([[engine.state.last_return, float(engine.state.last_length), moment]])
 
 
 def play(

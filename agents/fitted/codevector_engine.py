@@ -1,6 +1,6 @@
-"""A fitted agent's core for continuous actions: it chooses among codevectors of them.
+"""A fitted agent's engine for continuous actions: it chooses among codevectors of them.
 
-Compiled code chooses a number j, as among discrete actions; :meth:`CodevectorCore.perform` says
+Compiled code chooses a number j, as among discrete actions; :meth:`CodevectorEngine.perform` says
 what that is in the state: the blended action codevectors, or, while exploring, any action of the
 box. What was performed is remembered, and the next fit places codevectors by it.
 """
@@ -19,7 +19,7 @@ from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import WIDENED, TakenActions
-from oda_rl.agents.fitted.engine import FittedCore
+from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.fitting import anneal
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.codevectors import CodevectorPolicy, blend
@@ -47,8 +47,8 @@ def common_codevectors(n: int, n_components: int, rng: np.random.Generator) -> F
     return np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
 
 
-class CodevectorCore(FittedCore):
-    """A :class:`FittedCore` whose policies act by action codevectors.
+class CodevectorEngine(FittedEngine):
+    """A :class:`FittedEngine` whose policies act by action codevectors.
 
     Parameters
     ----------
@@ -155,15 +155,15 @@ class NumberedCodevectors(gym.ActionWrapper[Any, Any, Any]):
     ----------
     env : gymnasium.Env
         With a box of actions.
-    core : CodevectorCore
+    engine : CodevectorEngine
         Knows what they are in the current state.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], core: CodevectorCore) -> None:
+    def __init__(self, env: gym.Env[Any, Any], engine: CodevectorEngine) -> None:
         super().__init__(env)
-        self.action_space = spaces.Discrete(core.interface.n_actions)
-        self._core = core
+        self.action_space = spaces.Discrete(engine.interface.n_actions)
+        self._engine = engine
 
     def action(self, action: Any) -> npt.NDArray[Any]:
         """Return the action that a number stands for."""
-        return self._core.perform(int(action))
+        return self._engine.perform(int(action))

@@ -37,7 +37,7 @@ _STALE = 10  # fits after which an environment gives up an old policy
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 
 
-class FittedCore(Engine):
+class FittedEngine(Engine):
     """The arrays of a fitted agent, and what is done when compiled code reports an event.
 
     Parameters

@@ -41,7 +41,7 @@ _METRIC_POWER = 0.25
 _TOTAL_VARIANCE = 2.0
 
 
-class Core(Engine):
+class OnlineEngine(Engine):
     """The state of an online agent: the arrays of ``qlearning``, and its cells.
 
     Parameters
