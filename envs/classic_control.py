@@ -19,6 +19,11 @@ from oda_rl._compile import spliced
 from oda_rl._types import Float32Array, FloatArray
 
 
+def in_single_precision(states: FloatArray) -> FloatArray:
+    """Return what resets to states show where these are observed, shape (n, d)."""
+    return states.astype(np.float32).astype(np.float64)
+
+
 class MountainCar(NamedTuple):
     """What is constant in MountainCar."""
 
@@ -121,6 +126,12 @@ def pendulum_resets(rng: np.random.Generator, n: int) -> FloatArray:
     """Return the states that the next n resets lead to, shape (n, 2)."""
     high = np.array([np.pi, 1.0])
     return rng.uniform(-high, high, size=(n, 2))
+
+
+def pendulum_first_observations(states: FloatArray) -> FloatArray:
+    """Return what resets to these states show, shape (n, 3)."""
+    columns = np.cos(states[:, 0]), np.sin(states[:, 0]), states[:, 1]
+    return in_single_precision(np.column_stack(columns))
 
 
 class Acrobot(NamedTuple):

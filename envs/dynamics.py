@@ -44,7 +44,8 @@ class Dynamics:
     parameters: FloatArray
     """Constants, of any shape (n,)."""
     first_observations: Callable[[FloatArray], FloatArray] | None = None
-    """What ``reset()`` returns in such states, shape (n, d); None: what ``look`` writes."""
+    """What ``reset()`` returns in such states, shape (n, d); None: what ``look`` writes,
+    which takes longer."""
 
 
 class CompiledEnv(Protocol):
@@ -75,6 +76,12 @@ class Compiled:
     def max_episode_steps(self) -> int:
         """Steps after which an episode is cut."""
         return self.time_limit._max_episode_steps if self.time_limit else _NEVER
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Components of a state, and of an observation."""
+        seen = int(np.prod(self.env.observation_space.shape or ()))
+        return len(self.dynamics.resets(np.random.default_rng(0), 0).T), seen
 
     def read_state(self) -> FloatArray:
         """Return a copy of the environment's state in double precision, shape (n_state,)."""
@@ -132,7 +139,8 @@ def cartpole_resets(rng: np.random.Generator, n: int) -> FloatArray:
 
 
 def _cartpole(env: Any) -> Dynamics:
-    return Dynamics(cartpole_step, look, cartpole_resets, cartpole_parameters(env))
+    parameters = cartpole_parameters(env)
+    return Dynamics(cartpole_step, look, cartpole_resets, parameters, classic.in_single_precision)
 
 
 def _mountain_car(env: Any) -> Dynamics:
@@ -141,6 +149,7 @@ def _mountain_car(env: Any) -> Dynamics:
         classic.mountain_car_look,
         classic.mountain_car_resets,
         classic.mountain_car_parameters(env),
+        classic.in_single_precision,
     )
 
 
@@ -150,6 +159,7 @@ def _pendulum(env: Any) -> Dynamics:
         classic.pendulum_look,
         classic.pendulum_resets,
         classic.pendulum_parameters(env),
+        classic.pendulum_first_observations,
     )
 
 

@@ -21,6 +21,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.contract import InLoops
+from oda_rl.diagram import LARGEST
 from oda_rl.envs.dynamics import Compiled
 
 
@@ -29,9 +30,7 @@ class Rule(NamedTuple):
 
     name: str
     opened: Callable[..., Any]
-    """(arrays) to a NamedTuple with ``state``, ``to`` and whatever the others need."""
-    see: Callable[..., int]
-    """(agent, observation) to an event if the observation is bad."""
+    """(arrays) to a NamedTuple with ``state``, ``to``, ``room`` and whatever the others need."""
     start: Callable[..., None]
     """(agent, observation): an episode begins there, or goes on."""
     choose: Callable[..., int]
@@ -44,8 +43,9 @@ def _unbound(*arguments: Any) -> Any:
     raise NotImplementedError
 
 
-# Names that stand in the loops.
-opened = see = start = choose = learn = decide = step = look = advance = _unbound
+# Names that stand in the loops, and sizes, which are constants there: loops over them are unrolled.
+n_state = n_features = 0
+opened = start = choose = learn = decide = step = look = advance = _unbound
 
 
 def _train(
@@ -69,7 +69,7 @@ def _train(
     """
     parameters, choices, position, observation = environment
     agent = opened(arrays)
-    state, lane = agent.state, agent.to.lane
+    state, lane, origin, point = agent.state, agent.to.lane, agent.room.origin, agent.room.point
     taken, written = integer(0), integer(0)
     at_start = boolean(True)  # of this call, or of an episode
     reward, terminated = 0.0, boolean(False)
@@ -82,7 +82,13 @@ def _train(
             reward, terminated = advance(parameters, choices, position, action)
             look(parameters, position, observation)
             taken += 1
-        if see(agent, observation):
+        bad = boolean(False)
+        for j in range(n_features):
+            value = observation[j] - origin[j]
+            point[j] = value
+            if not abs(value) <= LARGEST:  # NaN too
+                bad = True
+        if bad:
             events = NOT_FINITE
             break
         if at_start:
@@ -96,11 +102,10 @@ def _train(
             episodes[written, 0] = state.last_return
             episodes[written, 1] = state.last_length
             episodes[written, 2] = taken
-            n = position.shape[0]
-            for j in range(n):
+            for j in range(n_state):
                 position[j] = starts[written, j]
-            for j in range(observation.shape[0]):
-                observation[j] = starts[written, n + j]
+            for j in range(n_features):
+                observation[j] = starts[written, n_state + j]
             written += 1
             at_start = True
         if events or taken == budget or written == starts.shape[0]:
@@ -122,11 +127,10 @@ def _play(
     parameters, choices, position, observation = environment
     for episode in range(returns.shape[0]):
         if episode > 0:
-            n = position.shape[0]
-            for j in range(n):
+            for j in range(n_state):
                 position[j] = starts[episode - 1, j]
-            for j in range(observation.shape[0]):
-                observation[j] = starts[episode - 1, n + j]
+            for j in range(n_features):
+                observation[j] = starts[episode - 1, n_state + j]
         total = 0.0
         length = 0
         terminated = False
@@ -155,17 +159,20 @@ def _chosen(
 
 def train_loop(rule: Rule, environment: Compiled) -> Callable[..., tuple[int, int, int]]:
     """Return the compiled loop that trains an agent with a rule in an environment."""
-    dynamics, boxed = environment.dynamics, environment.choices is not None
-    return _bound(_train, rule.name, dynamics.step, dynamics.look, boxed, rule)
+    return _bound(_train, rule.name, _functions(environment), environment.sizes, rule)
+
+
+def _functions(environment: Compiled) -> tuple[Callable[..., Any], Callable[..., Any], bool]:
+    dynamics = environment.dynamics
+    return dynamics.step, dynamics.look, environment.choices is not None
 
 
 @cache
 def _bound(
     loop: FunctionType,
     name: str,
-    step: Callable[..., Any],
-    look: Callable[..., Any],
-    boxed: bool,
+    functions: tuple[Callable[..., Any], Callable[..., Any], bool],
+    sizes: tuple[int, int],
     hooks: Rule | Callable[..., int],
 ) -> Callable[..., Any]:
     """Compile a loop with functions in place of their names.
@@ -173,11 +180,13 @@ def _bound(
     numba keeps compiled code on disk by the name of a function, and takes it for stale when its
     file has changed: so the name tells the environment's file, as it is.
     """
-    own = hooks._asdict() if isinstance(hooks, Rule) else {"decide": hooks}
+    step, look, boxed = functions
+    own: dict[str, Any] = hooks._asdict() if isinstance(hooks, Rule) else {"decide": hooks}
     advance = spliced(_copy(_chosen if boxed else _numbered, "", step=step))
     file = Path(getfile(getattr(step, "py_func", step)))
     digest = hashlib.sha256(str(file).encode() + file.read_bytes()).hexdigest()[:12]
-    label = f"_{name}_{step.__name__}_{digest}"
+    label = f"_{name}_{step.__name__}_{sizes[0]}_{sizes[1]}_{digest}"
+    own |= {"n_state": sizes[0], "n_features": sizes[1]}
     bound: Callable[..., Any] = compiled(_copy(loop, label, **own, advance=advance, look=look))
     return bound
 
@@ -203,8 +212,7 @@ def play_compiled(
 
     Returns the returns, shape (n_episodes,).
     """
-    dynamics, boxed = environment.dynamics, environment.choices is not None
-    loop = _bound(_play, policy.kind, dynamics.step, dynamics.look, boxed, policy.decide)
+    loop = _bound(_play, policy.kind, _functions(environment), environment.sizes, policy.decide)
     starts = environment.starts(environment.env.np_random, n_episodes - 1)
     own, returns = environment_arrays(environment, observation), np.empty(n_episodes)
     loop(own, environment.max_episode_steps, starts, policy.arrays, returns)

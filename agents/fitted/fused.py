@@ -6,7 +6,7 @@ from oda_rl._compile import spliced
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin
-from oda_rl.agents.engine.state import load_point
+from oda_rl.agents.engine.state import Workspace
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.replay import Fitted, FittedState
@@ -17,6 +17,7 @@ class _Collecting(NamedTuple):
 
     state: FittedState
     to: Trajectory
+    room: Workspace
     fitted: Fitted
 
 
@@ -25,12 +26,7 @@ def _opened(arrays: tuple[Any, ...]) -> _Collecting:
     observations, steps, diagram, models, raw, room = arrays
     fitted = replay.opened(diagram, models, raw, room)
     to = Trajectory(observations, steps, replay.lane_of(raw, 0))
-    return _Collecting(fitted.state, to, fitted)
-
-
-@spliced
-def _see(agent: _Collecting, observation: FloatArray) -> int:
-    return load_point(observation, agent.fitted.room, agent.fitted.diagram.shape[1] - 1)
+    return _Collecting(fitted.state, to, fitted.room, fitted)
 
 
 @spliced
@@ -52,4 +48,4 @@ def _learn(
     return replay.record(agent.state, agent.to, observation, reward, terminated, truncated)
 
 
-RULE = Rule("fitted", _opened, _see, _start, _choose, _learn)
+RULE = Rule("fitted", _opened, _start, _choose, _learn)

@@ -7,7 +7,7 @@ from oda_rl._state import Raw
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin
-from oda_rl.agents.engine.state import load_point
+from oda_rl.agents.engine.state import Workspace
 from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.qlearning import OBSERVE, RESHAPE, Online, OnlineState
@@ -44,6 +44,7 @@ class _Learning(NamedTuple):
 
     state: OnlineState
     to: Trajectory
+    room: Workspace
     online: Online
     arrays: tuple[Any, ...]
 
@@ -53,12 +54,7 @@ def _opened(arrays: tuple[Any, ...]) -> _Learning:
     raw = arrays[6]
     online = ql.opened(arrays[4], arrays[5], raw, arrays[7])
     to = Trajectory(arrays[8], arrays[9], ql.lane_of(raw, 0))
-    return _Learning(online.state, to, online, arrays)
-
-
-@spliced
-def _see(agent: _Learning, observation: FloatArray) -> int:
-    return load_point(observation, agent.online.room, agent.online.diagram.shape[1] - 1)
+    return _Learning(online.state, to, online.room, online, arrays)
 
 
 @spliced
@@ -92,4 +88,4 @@ def _learn(
     return events
 
 
-RULE = Rule("online", _opened, _see, _start, _choose, _learn)
+RULE = Rule("online", _opened, _start, _choose, _learn)
