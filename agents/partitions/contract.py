@@ -30,7 +30,8 @@ class Partition(Protocol):
     """A partition of the observation space that may change while the agent learns.
 
     Points are observations in their own units, flattened, shape (d,), minus a fixed origin that the
-    agent chose.
+    agent chose. A partition may have a method ``prepare(n_features, rng)``, in which it makes its
+    arrays: an agent that is made with it calls that with d and with a generator.
     """
 
     diagram: FloatArray

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl.agents.engine.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     COLUMNS,
@@ -33,23 +35,41 @@ FloatArray = npt.NDArray[np.float64]
 _STAGES = 10  # after each the metric is learned anew
 _LAST_RATE, _LAST_WIDTH = 0.01, 0.5
 
+_SHAPE = Range(
+    "one or two integers of at least 1",
+    lambda shape: isinstance(shape, tuple) and len(shape) <= 2 and are_counts(shape),
+)
+
+
+@dataclass(frozen=True)
+class SOMSettings(Checked):
+    """Settings of :class:`oda_rl.agents.SOMPartition`, each with its default."""
+
+    map_shape: Annotated[tuple[int, ...], _SHAPE] = (5, 5)
+    """Of a self-organising map: codevectors of a chain, or rows and columns of a grid."""
+
+    map_periodic: bool = False
+    """Whether the sides of the map are glued together."""
+
+    map_rate: Annotated[float, within("(0, 1]")] = 0.3
+    """Of a map: first rate, in (0, 1]; it falls to .01."""
+
+    map_samples_per_cell: Annotated[int, at_least(1)] = 50
+    """Of a map: samples for each codevector until it rests."""
+
 
 class SOMPartition:
     """Cells around the codevectors of a self-organising map, which learns along with the agent.
 
     The codevectors start at random, as far apart as the states of the random play. Rate and width
     of the neighbourhood fall exponentially on the slow timescale, while the map follows the states
-    that the policy visits, during ``config.map_samples_per_cell`` samples for each codevector;
+    that the policy visits, during ``map_samples_per_cell`` samples for each codevector;
     then it rests. In ten stages of that time the agent learns its metric anew.
 
     Parameters
     ----------
-    n_features : int
-        Dimension d of the points.
-    config : TwoTimescaleConfig
-        Its settings of the map.
-    rng : numpy.random.Generator
-        Draws the first codevectors.
+    **settings
+        Of :class:`SOMSettings`.
 
     Attributes
     ----------
@@ -65,8 +85,7 @@ class SOMPartition:
 
     Examples
     --------
-    >>> config = TwoTimescaleConfig(map_shape=(3, 3))
-    >>> cells = SOMPartition(2, config, np.random.default_rng(0))
+    >>> cells = SOMPartition(map_shape=(3, 3)).prepare(2, np.random.default_rng(0))
     >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
     >>> cells.n_cells, cells.active
     (9, True)
@@ -74,12 +93,17 @@ class SOMPartition:
 
     temperature = math.nan
 
-    def __init__(
-        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
-    ) -> None:
-        shape = config.map_shape if len(config.map_shape) == 2 else (1, *config.map_shape)
+    def __init__(self, **settings: Any) -> None:
+        self.settings = SOMSettings(**settings)
+
+    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
+        shape = (
+            self.settings.map_shape
+            if len(self.settings.map_shape) == 2
+            else (1, *self.settings.map_shape)
+        )
         self.n_cells = math.prod(shape)
-        self.config = config
         self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
         schedule = new_schedule(MAPPING)
         self._som = schedule[-N_SOM:]
@@ -87,14 +111,15 @@ class SOMPartition:
             np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), schedule, self._som
         )
         self._som[ROWS], self._som[COLUMNS] = shape
-        self._som[PERIODIC] = float(config.map_periodic)
-        self._samples = config.map_samples_per_cell * self.n_cells
+        self._som[PERIODIC] = float(self.settings.map_periodic)
+        self._samples = self.settings.map_samples_per_cell * self.n_cells
         schedule[SAMPLES_NEEDED] = math.ceil(self._samples / _STAGES)
         self._first_width = max(shape) / 2.0
-        self._som[RATE_DECAY] = (_LAST_RATE / config.map_rate) ** (1.0 / self._samples)
+        self._som[RATE_DECAY] = (_LAST_RATE / self.settings.map_rate) ** (1.0 / self._samples)
         self._som[WIDTH_DECAY] = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
         self._rng = rng
         self._room = np.zeros((3, max(self.n_cells, n_features)))
+        return self
 
     @property
     def active(self) -> bool:
@@ -113,7 +138,7 @@ class SOMPartition:
         cells[:, 1:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
         schedule[KIND] = MAPPING
         schedule[SAMPLES] = 0.0
-        self._som[RATE], self._som[WIDTH] = self.config.map_rate, self._first_width
+        self._som[RATE], self._som[WIDTH] = self.settings.map_rate, self._first_width
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:

@@ -406,7 +406,7 @@ class Core:
         if scale is None or never:
             return None
         if not isinstance(self.config.metric, str):
-            return np.array(self.config.metric)
+            return np.array(self.config.metric, dtype=np.float64)
         matrix = np.eye(len(scale)) if self.metric is None else self.metric
         return np.asarray(matrix * np.outer(scale, scale))
 
@@ -415,7 +415,7 @@ class Core:
         mean, covariance = metric.covariance(self._ring()[0])
         scale = metric.scales(mean, covariance)
         if not isinstance(self.config.metric, str):
-            transform = metric.root(np.array(self.config.metric), 0.5, 0.0)
+            transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
         elif self.metric is not None:
             transform = metric.root(self.metric, _METRIC_POWER) * scale
         else:
