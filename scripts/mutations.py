@@ -142,14 +142,14 @@ MUTATIONS = [
         ),
         (
             "the merge distance does not fall with the temperature",
-            "self.settings.merge_threshold * schedule[TEMPERATURE]",
+            "self.settings.merge_threshold * schedule.temperature",
             "self.settings.merge_threshold",
             "test_partitions.py::test_cells_merge_within_a_share_of_the_temperature",
         ),
         (
             "the temperature rises from level to level",
-            "schedule[TEMPERATURE] *= self.settings.cooling",
-            "schedule[TEMPERATURE] /= self.settings.cooling",
+            "schedule.temperature *= self.settings.cooling",
+            "schedule.temperature /= self.settings.cooling",
             "test_partitions.py::test_a_level_of_cells_is_the_papers_recursion_and_children_follow_their_parents",
         ),
         (

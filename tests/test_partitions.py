@@ -152,6 +152,19 @@ def test_a_map_learns_from_its_schedule():
     assert not np.array_equal(partition.codevectors, codevectors)
 
 
+@pytest.mark.parametrize("kind", [ODAPartition, SOMPartition, GMMPartition])
+def test_numbers_of_a_schedule_had_no_names_in_earlier_files(kind):
+    cells, other = made(kind), made(kind, seed=1)
+    for point in np.random.default_rng(0).normal(size=(50, 3)):
+        cells.observe(point)
+    state = cells.state()
+    old = np.zeros(11)
+    numbers = state["schedule"].item()
+    old[: len(numbers)] = numbers
+    other.restore({**state, "schedule": old})
+    assert other.state()["schedule"].item() == pytest.approx(numbers, rel=0, nan_ok=True)
+
+
 @pytest.mark.parametrize(
     ("partition", "config"),
     [

@@ -1,7 +1,7 @@
 """What an agent needs of a partition."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -67,8 +67,8 @@ class Partition(Protocol):
     def rescale(self, scaling: Scaling) -> None:
         """Take over a new scaling; the codevectors stay where they are."""
 
-    def state(self) -> Mapping[str, FloatArray]:
+    def state(self) -> Mapping[str, npt.NDArray[Any]]:
         """Return all that has to be saved, as arrays."""
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what ``state`` returned."""

@@ -12,9 +12,8 @@ from oda_rl.agents.engine.settings import Checked, Range, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     INTERPRETED,
-    KIND,
     RESTING,
-    SAMPLES,
+    Schedule,
     interpreted_learner,
 )
 from oda_rl.divergences import quadratic_diagram
@@ -88,6 +87,7 @@ class GMMPartition:
         n = self.n_cells = self.settings.mixture_components
         self.diagram: FloatArray = np.zeros((n, 1 + n_features))
         self.learner = interpreted_learner(n_features)
+        self._schedule = Schedule(self.learner.schedule)
         self.codevectors: FloatArray = np.zeros((n, n_features))
         self._transform: FloatArray = np.eye(n_features)
         self._inverse: FloatArray = np.eye(n_features)
@@ -111,13 +111,13 @@ class GMMPartition:
     @property
     def active(self) -> bool:
         """Whether the mixture still learns."""
-        return bool(self.learner.schedule[KIND] != RESTING)
+        return self._schedule.kind != RESTING
 
     def start(self, scaling: Scaling) -> None:
         """Begin with means at random, as far apart as the states of the random play."""
         self.codevectors[:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
         self._mixture = self._new_mixture()
-        self.learner.schedule[KIND], self.learner.schedule[SAMPLES] = INTERPRETED, 0.0
+        self._schedule.kind, self._schedule.samples = INTERPRETED, 0
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
@@ -129,10 +129,10 @@ class GMMPartition:
 
     def observe(self, point: FloatArray) -> Lineage | None:
         """Learn from one point; see :class:`oda_rl.agents.Partition`."""
-        progress, schedule = Progress(self._mixture.progress), self.learner.schedule
-        schedule[SAMPLES] += 1.0
-        if schedule[SAMPLES] >= self._samples:
-            schedule[KIND] = RESTING
+        progress, schedule = Progress(self._mixture.progress), self._schedule
+        schedule.samples += 1
+        if schedule.samples >= self._samples:
+            schedule.kind = RESTING
         width, moved = progress.width, progress.moved
         freed, crowded = int(progress.freed), int(progress.crowded)
         order = np.zeros(1, dtype=np.int64)
@@ -151,23 +151,26 @@ class GMMPartition:
         """Reshape nothing: ``observe`` does it."""
         return np.eye(self.n_cells)
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that has to be saved."""
+        return {**self._arrays(), "schedule": self._schedule.record}
+
+    def _arrays(self) -> dict[str, FloatArray]:
         names = ("means", "weights", "grid", "errors", "savings")
         return {
             "codevectors": self.codevectors,
             "diagram": self.diagram,
             "transform": self._transform,
             "inverse": self._inverse,
-            "schedule": self.learner.schedule,
             "control": self._mixture.progress.view(np.float64),
             **{name: getattr(self._mixture, name) for name in names},
         }
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state` returned."""
-        for name, array in self.state().items():
+        for name, array in self._arrays().items():
             array[:] = state[name]
+        self._schedule.restore(state["schedule"])
 
     def _new_mixture(self) -> Mixture:
         width = sum(learning.near_square(self.n_cells)) / 4.0

@@ -131,11 +131,11 @@ class GridPartition:
     def rescale(self, scaling: Scaling) -> None:
         """Leave the cells as they are."""
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that has to be saved."""
         return {"codevectors": self.codevectors, "diagram": self.diagram}
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state` returned."""
         self.codevectors[:] = state["codevectors"]
         self.diagram[:] = state["diagram"]

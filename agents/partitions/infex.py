@@ -163,7 +163,7 @@ class InfexPartition:
         self._draw()
         return lineage
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that has to be saved."""
         return {
             "codevectors": self.codevectors,
@@ -174,7 +174,7 @@ class InfexPartition:
             "counts": self._counts,
         }
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state` returned."""
         self.codevectors = np.array(state["codevectors"])
         self.weights = np.array(state["weights"])

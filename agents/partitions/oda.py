@@ -11,12 +11,9 @@ from oda_rl.agents.engine.settings import NOT_NEGATIVE, POSITIVE, Checked, at_le
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     ANNEALING,
-    KIND,
     RESTING,
-    SAMPLES,
-    SAMPLES_NEEDED,
-    TEMPERATURE,
     Learner,
+    Schedule,
     new_schedule,
     observe_compiled,
 )
@@ -103,12 +100,10 @@ class ODAPartition:
         """Make the arrays; see :class:`oda_rl.agents.Partition`."""
         capacity = 2 * self.settings.max_cells
         self.diagram: FloatArray = np.zeros((capacity, 1 + n_features))
-        self.learner = Learner(
-            np.zeros((capacity, 1 + n_features)),
-            np.eye(n_features),
-            new_schedule(ANNEALING),
-        )
-        self.learner.schedule[TEMPERATURE] = self.settings.initial_temperature
+        cells, schedule = np.zeros((capacity, 1 + n_features)), new_schedule(ANNEALING)
+        self.learner = Learner(cells, np.eye(n_features), schedule)
+        self._schedule = Schedule(schedule)
+        self._schedule.temperature = self.settings.initial_temperature
         self.n_cells = 1
         self._spread: FloatArray = np.eye(n_features)
         self._rng = rng
@@ -118,12 +113,12 @@ class ODAPartition:
     @property
     def active(self) -> bool:
         """Whether annealing goes on."""
-        return bool(self.learner.schedule[KIND] != RESTING)
+        return self._schedule.kind != RESTING
 
     @property
     def temperature(self) -> float:
         """Temperature of the current level."""
-        return float(self.learner.schedule[TEMPERATURE])
+        return self._schedule.temperature
 
     @property
     def codevectors(self) -> FloatArray:
@@ -132,12 +127,12 @@ class ODAPartition:
 
     def start(self, scaling: Scaling) -> None:
         """Begin with a pair of codevectors at the origin, at the initial temperature."""
-        cells, _, schedule, _ = self.learner
+        cells, schedule = self.learner.cells, self._schedule
         self.n_cells = 1
         cells[0] = 0.0
         cells[0, 0] = 1.0
-        schedule[KIND] = ANNEALING
-        schedule[TEMPERATURE] = self.settings.initial_temperature
+        schedule.kind = ANNEALING
+        schedule.temperature = self.settings.initial_temperature
         self.rescale(scaling)
         self._split()
         self._begin_level()
@@ -159,21 +154,21 @@ class ODAPartition:
 
     def reshape(self) -> Lineage:
         """End a temperature level: prune, merge, cool, and split unless annealing is over."""
-        cells, metric, schedule, _ = self.learner
+        cells, metric, schedule = self.learner.cells, self.learner.metric, self._schedule
         lineage = annealing.prune_and_merge(
             cells,
             metric,
             self.n_cells,
             self.settings.min_mass,
-            self.settings.merge_threshold * schedule[TEMPERATURE],
+            self.settings.merge_threshold * schedule.temperature,
         )
         self.n_cells = len(lineage)
-        schedule[TEMPERATURE] *= self.settings.cooling
+        schedule.temperature *= self.settings.cooling
         if (
-            schedule[TEMPERATURE] < self.settings.min_temperature
+            schedule.temperature < self.settings.min_temperature
             or self.n_cells >= self.settings.max_cells
         ):
-            schedule[KIND] = RESTING
+            schedule.kind = RESTING
         else:
             self._split()
             lineage = np.concatenate([lineage, lineage])
@@ -181,22 +176,22 @@ class ODAPartition:
         lineage /= lineage.sum(axis=1, keepdims=True)
         return lineage
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that has to be saved."""
         return {
             "cells": self.learner.cells[: self.n_cells],
             "diagram": self.diagram[: self.n_cells],
             "metric": self.learner.metric,
-            "schedule": self.learner.schedule,
+            "schedule": self._schedule.record,
             "spread": self._spread,
         }
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state` returned."""
         self.n_cells = len(state["cells"])
         self.learner.cells[: self.n_cells] = state["cells"]
         self.learner.metric[:] = state["metric"]
-        self.learner.schedule[:] = state["schedule"]
+        self._schedule.restore(state["schedule"])
         self._spread = np.array(state["spread"])
         self.diagram[: self.n_cells] = state["diagram"]
 
@@ -208,9 +203,8 @@ class ODAPartition:
         self.n_cells *= 2
 
     def _begin_level(self) -> None:
-        schedule = self.learner.schedule
-        schedule[SAMPLES] = 0.0
-        schedule[SAMPLES_NEEDED] = max(
+        self._schedule.samples = 0
+        self._schedule.samples_needed = max(
             self.settings.samples_per_level, self.settings.samples_per_cell * self.n_cells
         )
         self._draw()

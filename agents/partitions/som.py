@@ -11,20 +11,10 @@ import numpy.typing as npt
 from oda_rl.agents.engine.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
-    COLUMNS,
-    KIND,
     MAPPING,
-    N_SOM,
-    PERIODIC,
-    RATE,
-    RATE_DECAY,
     RESTING,
-    ROWS,
-    SAMPLES,
-    SAMPLES_NEEDED,
-    WIDTH,
-    WIDTH_DECAY,
     Learner,
+    MapSchedule,
     new_schedule,
     observe_compiled,
 )
@@ -98,25 +88,21 @@ class SOMPartition:
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
         """Make the arrays; see :class:`oda_rl.agents.Partition`."""
-        shape = (
-            self.settings.map_shape
-            if len(self.settings.map_shape) == 2
-            else (1, *self.settings.map_shape)
-        )
+        shape = (1, *self.settings.map_shape)[-2:]
         self.n_cells = math.prod(shape)
         self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
-        schedule = new_schedule(MAPPING)
-        self._som = schedule[-N_SOM:]
+        raw = new_schedule(MAPPING, MapSchedule)
         self.learner = Learner(
-            np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), schedule, self._som
+            np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), raw, raw
         )
-        self._som[ROWS], self._som[COLUMNS] = shape
-        self._som[PERIODIC] = float(self.settings.map_periodic)
+        schedule = self._schedule = MapSchedule(raw)
+        schedule.rows, schedule.columns = shape
+        schedule.periodic = self.settings.map_periodic
         self._samples = self.settings.map_samples_per_cell * self.n_cells
-        schedule[SAMPLES_NEEDED] = math.ceil(self._samples / _STAGES)
+        schedule.samples_needed = math.ceil(self._samples / _STAGES)
         self._first_width = max(shape) / 2.0
-        self._som[RATE_DECAY] = (_LAST_RATE / self.settings.map_rate) ** (1.0 / self._samples)
-        self._som[WIDTH_DECAY] = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
+        schedule.rate_decay = (_LAST_RATE / self.settings.map_rate) ** (1.0 / self._samples)
+        schedule.width_decay = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
         self._rng = rng
         self._room = np.zeros((3, max(self.n_cells, n_features)))
         return self
@@ -124,7 +110,7 @@ class SOMPartition:
     @property
     def active(self) -> bool:
         """Whether the map still learns."""
-        return bool(self.learner.schedule[KIND] != RESTING)
+        return self._schedule.kind != RESTING
 
     @property
     def codevectors(self) -> FloatArray:
@@ -133,12 +119,11 @@ class SOMPartition:
 
     def start(self, scaling: Scaling) -> None:
         """Begin with codevectors at random."""
-        cells, _, schedule, _ = self.learner
+        cells, schedule = self.learner.cells, self._schedule
         cells[:, 0] = 0.0
         cells[:, 1:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
-        schedule[KIND] = MAPPING
-        schedule[SAMPLES] = 0.0
-        self._som[RATE], self._som[WIDTH] = self.settings.map_rate, self._first_width
+        schedule.kind, schedule.samples = MAPPING, 0
+        schedule.rate, schedule.width = self.settings.map_rate, self._first_width
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
@@ -154,18 +139,21 @@ class SOMPartition:
 
     def reshape(self) -> Lineage:
         """End a stage; the cells remain as they are."""
-        schedule = self.learner.schedule
-        schedule[SAMPLES] = 0.0
-        if self._som[WIDTH] <= _LAST_WIDTH * (1.0 + 1e-6):  # but for rounding
-            schedule[KIND] = RESTING
+        self._schedule.samples = 0
+        if self._schedule.width <= _LAST_WIDTH * (1.0 + 1e-6):  # but for rounding
+            self._schedule.kind = RESTING
         return np.eye(self.n_cells)
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that has to be saved."""
-        cells, metric, schedule, _ = self.learner
-        return {"cells": cells, "diagram": self.diagram, "metric": metric, "schedule": schedule}
+        return {**self._arrays(), "schedule": self._schedule.record}
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state` returned."""
-        for name, array in self.state().items():
+        for name, array in self._arrays().items():
             array[:] = state[name]
+        self._schedule.restore(state["schedule"])
+
+    def _arrays(self) -> dict[str, FloatArray]:
+        cells, metric = self.learner.cells, self.learner.metric
+        return {"cells": cells, "diagram": self.diagram, "metric": metric}

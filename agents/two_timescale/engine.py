@@ -23,7 +23,7 @@ from oda_rl.agents.engine.trials import Trial, Trials
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
-from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
+from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_compiled
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.lanes import step_lanes
@@ -70,6 +70,7 @@ class Core:
         self.interface = interface
         self.config = config
         self.partition = partition
+        self._schedule = Schedule(partition.learner.schedule)
         self.history: list[Level] = []
         self._rng = rng
         d = interface.n_features
@@ -278,7 +279,7 @@ class Core:
         if code != -ql.OBSERVE:
             return code
         cells, matrix, schedule, som = self.partition.learner
-        if schedule[KIND] != INTERPRETED:
+        if self._schedule.kind != INTERPRETED:
             return observe_and_act(vector, cells, matrix, schedule, som, *self.arrays)
         self.attend(ql.OBSERVE, "")
         return ql.act(vector, *self.arrays)
@@ -314,7 +315,7 @@ class Core:
     def _observe(self) -> None:
         """Show the slow timescale the current point."""
         diagram, learner = self.partition.diagram, self.partition.learner
-        if learner.schedule[KIND] == INTERPRETED:
+        if self._schedule.kind == INTERPRETED:
             before = diagram.copy()  # of the cells that the table is about
             lineage = self.partition.observe(self._point)
             if lineage is not None:
