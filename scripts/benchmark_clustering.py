@@ -21,10 +21,11 @@ from datasets import load, sets
 from experiment import ALONE, Experiment, SharedOptions, say, seconds, start
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
-from summaries import Column, FloatArray, Row, Rows, Table, Text, among, of, open_axes
+from summaries import Column, Row, Rows, Table, Text, among, of, open_axes
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
+from oda_rl._types import FloatArray
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
 

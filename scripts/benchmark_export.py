@@ -23,10 +23,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from experiment import ALONE, Experiment, SharedOptions, say, start
 from summaries import Column, Row, Rows, Table, of, the
 
+from oda_rl._types import Float32Array
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
 from oda_rl.experiments import Execution
 
@@ -61,7 +61,7 @@ def program(source: str, folder: Path) -> Path:
     return folder / "program"
 
 
-def decide(folder: Path, observations: npt.NDArray[np.float32]) -> tuple[Any, float]:
+def decide(folder: Path, observations: Float32Array) -> tuple[Any, float]:
     """Return the actions, and nanoseconds a decision."""
     command = [program("decisions.c", folder), str(len(observations))]
     done = subprocess.run(command, input=observations.tobytes(), capture_output=True, check=True)

@@ -22,9 +22,10 @@ import numpy as np
 from experiment import CONSOLE, Experiment, say, seconds, start
 from rich.progress import track
 from sklearn.cluster import MiniBatchKMeans
-from summaries import Column, FloatArray, Row, Rows, Table, Text, open_axes, the
+from summaries import Column, Row, Rows, Table, Text, open_axes, the
 
 from oda_rl import ODAClusterer
+from oda_rl._types import FloatArray
 from oda_rl.annealing import codebook
 from oda_rl.plotting.axes import COLORS, new_axes
 

@@ -10,6 +10,9 @@ in the same environments for the same number of steps: --baselines 3 gives them 
 
 Run: python scripts/benchmark_suite.py [--only CartPole-v1 ...] [--baselines 3]
      [--workers 2 | --backend dask --address tcp://...:8786]
+With --pace 5 it only takes the time a step where dynamics are compiled, beside that of Gymnasium's
+own environments, five times, and writes results/benchmark_suite_pace.csv.
+
 Runs are kept in results/benchmark_suite.jsonl as they end, and not repeated; writes
 results/benchmark_suite.csv and results/benchmark_suite.png.
 """
@@ -17,9 +20,11 @@ results/benchmark_suite.csv and results/benchmark_suite.png.
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
 from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
@@ -39,11 +44,13 @@ from summaries import (
 )
 
 from oda_rl.agents.sb3.settings import settings_for
+from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
 
-EXPERIMENT = Experiment("benchmark_suite")
+EXPERIMENT, PACE = Experiment("benchmark_suite"), Experiment("benchmark_suite_pace")
 EVALUATION_EPISODES = 100
+PACED_STEPS = 20_000
 FITTED, ONLINE = "FittedQAgent", "TwoTimescaleAgent"
 BASELINES = ("DQN", "PPO")
 ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
@@ -80,17 +87,8 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
             "least": float(returns.min()),
             "cells": agent.n_cells,
             "seconds": agent.training_seconds,
-            "bytes": policy_bytes(agent),
+            "bytes": sum(np.asarray(array).nbytes for array in agent.policy.parameters),
         }
-
-
-def policy_bytes(agent: Any) -> int:
-    """Size of the arrays that the delivered policy consists of."""
-    if hasattr(agent, "policy"):
-        policy = agent.policy
-        return int(policy.diagram.nbytes + policy.models.nbytes + policy.origin.nbytes + 8)
-    d, n_actions = agent.interface.n_features, agent.interface.n_actions
-    return int(8 * (agent.n_cells * (1 + d + n_actions) + d))
 
 
 def checkpoints(method: str, task: Task) -> tuple[int, ...]:
@@ -133,6 +131,59 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
         "seconds": taken,
         "bytes": size,
     }
+
+
+class Plain(gym.Wrapper[Any, Any, Any, Any]):
+    """Does nothing, so that an agent takes the Python loop."""
+
+
+def pace(times: int) -> list[Row]:
+    """Microseconds a step of Gymnasium's own environments, and of training on them, in turns."""
+    from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+
+    rows: list[Row] = []
+    for task in (task for task in TASKS if compiled_dynamics(make(task)) is not None):
+        kinds = {ONLINE: TwoTimescaleAgent, FITTED: FittedQAgent}
+        for turn in range(-1, times):  # the first one compiles
+            alone = seconds(partial(walk, make(task)))
+            row: Row = {"task": task.name, "turn": turn, "stepping": alone}
+            for name, kind in kinds.items():
+                for loop, env in (("compiled", make(task)), ("Python", Plain(make(task)))):
+                    agent = kind(env, seed=turn)
+                    row[f"{name}, {loop}"] = seconds(partial(agent.learn, PACED_STEPS))
+            if turn < 0:
+                continue
+            rows.append({
+                key: 1e6 * value / PACED_STEPS if isinstance(value, float) else value
+                for key, value in row.items()
+            })  # fmt: skip
+    return rows
+
+
+def walk(env: gym.Env[Any, Any]) -> None:
+    """Step an environment without an agent."""
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(1000)]
+    for i in range(PACED_STEPS):
+        _, _, terminated, truncated, _ = env.step(actions[i % len(actions)])
+        if terminated or truncated:
+            env.reset()
+
+
+def paces(rows: Rows) -> dict[str, Table]:
+    """Return the times a step beside each other."""
+    columns = [
+        Column("µs a step", the("task"), once=True),
+        Column("Gymnasium alone", of(np.median, "stepping", ".2f")),
+        *(
+            Column(f"`{name}`, {loop} loop", of(np.median, f"{name}, {loop}", ".2f"))
+            for name in (ONLINE, FITTED)
+            for loop in ("compiled", "Python")
+        ),
+    ]
+    lines = [own for task in TASKS if (own := rows.where(task=task.name))]
+    return {"suite pace": Table("stepping, and training", columns, lines)}
 
 
 def planned(options: "Options") -> list[Row]:
@@ -306,12 +357,17 @@ class Options:
     """Most seeds of each; by default 100, or 20 where nothing is aimed at."""
     baselines: int = 0
     """Seeds of DQN and PPO."""
+    pace: int = 0
+    """Only take the time a step of compiled environments, so often."""
     execution: Execution = Execution()  # noqa: RUF009
     """Where to run."""
 
 
 def main(options: Options) -> None:
     """Benchmark both agents on the suite."""
+    if options.pace:
+        say(*paces(PACE.write(pace(options.pace), ("task", "turn"))).values())
+        return
     rows = EXPERIMENT.run(train, planned(options), options.execution)
     say(*tables(rows).values(), *missed(rows))
     EXPERIMENT.save(draw(rows))

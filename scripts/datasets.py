@@ -8,15 +8,15 @@ package.
 import gzip
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from experiment import chosen
 from sklearn.datasets import load_breast_cancer, load_digits
-from summaries import FloatArray, Row
+from summaries import Row
 
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import Array, FloatArray, IntArray
+
 Sample = tuple[FloatArray, IntArray]
 
 _FILES = {
@@ -135,7 +135,7 @@ def images(folder: Path) -> dict[str, tuple[Sample, Sample]]:
     return found
 
 
-def _scaled(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Sample:
+def _scaled(x: Array, y: Array) -> Sample:
     points = x.reshape(len(x), -1).astype(np.float64)
     return points / (255.0 if x.dtype == np.uint8 else 1.0), y.ravel().astype(np.int64)
 

@@ -57,12 +57,6 @@ MUTATIONS = [
             "test_qlearning.py::test_q_lambda_is_watkins",
         ),
         (
-            "the later of equal actions is greedy",
-            "if table[VALUES, cell, action] > table[VALUES, cell, best]:",
-            "if table[VALUES, cell, action] >= table[VALUES, cell, best]:",
-            "test_qlearning.py::test_q_lambda_is_watkins",
-        ),
-        (
             "traces outlive the episode",
             "clear_traces(table, state.n_cells, TRACES + lane.number)",
             "pass",
@@ -215,8 +209,8 @@ MUTATIONS = [
         ),
         (
             "the prior of slopes does not know the dimension",
-            "10.0 * width / d",
-            "10.0 * width",
+            "10.0 * at.width / d",
+            "10.0 * at.width",
             "test_fitting.py::test_each_cells_model_minimises_the_objective",
         ),
         (
@@ -281,6 +275,15 @@ MUTATIONS = [
             "        lane.held = 0\n",
             "",
             "test_fitted.py::test_no_action_is_held_beyond_the_end_of_an_episode",
+        ),
+    ),
+    *_of(
+        "agents/policies/table.py",
+        (
+            "the later of equal actions is greedy",
+            "if values[cell, action] > values[cell, best]:",
+            "if values[cell, action] >= values[cell, best]:",
+            "test_qlearning.py::test_q_lambda_is_watkins",
         ),
     ),
     *_of(

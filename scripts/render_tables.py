@@ -28,6 +28,7 @@ NAMES = (
 )  # fmt: skip
 TABLES: dict[str, str] = {
     **{name: f"{name}.tables" for name in NAMES},
+    "benchmark_suite_pace": "benchmark_suite.paces",
     "benchmark_vector_times": "benchmark_vector.times",
     "figure5": "reproduce_figure5.tables",
     "infex_codebook": "reproduce_infex.margins",

@@ -35,10 +35,11 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.preprocessing import StandardScaler
-from summaries import Column, FloatArray, Row, Rows, Table, of, open_axes, the
+from summaries import Column, Row, Rows, Table, of, open_axes, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
+from oda_rl._types import FloatArray
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing

@@ -34,14 +34,15 @@ from datasets import load, sets
 from experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
-from summaries import Column, FloatArray, Row, Rows, Table, Text, among, of, the
+from summaries import Column, Row, Rows, Table, Text, among, of, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
+from oda_rl._types import FloatArray
 from oda_rl.agents import InfexPartition, Scaling
-from oda_rl.exemplars.estimators import NotConvergedError, rule_of_thumb
+from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
-from oda_rl.exemplars.weights import best_proportions
+from oda_rl.exemplars.weights import NotConvergedError, best_proportions
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.exemplars import plot_density

@@ -31,7 +31,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from datasets import Sample, images
 from experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
 from scipy.spatial.distance import cdist
@@ -40,10 +39,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import davies_bouldin_score
 from sklearn.mixture import GaussianMixture
-from summaries import Column, FloatArray, Row, Rows, Table, among, of, the
+from summaries import Column, Row, Rows, Table, among, of, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.experiments import Execution
 from oda_rl.plotting.mixtures import plot_component_grid, plot_density
 
@@ -52,7 +52,6 @@ K = 64
 EM_PASSES = 30
 STEPS = {"first_step": 0.05, "last_step": 1e-4}
 N_STATES = 40_000
-Array = npt.NDArray[Any]
 
 
 def load(data: str, folder: str | None, seed: int) -> tuple[Sample, Sample]:
@@ -79,7 +78,7 @@ def estimator(method: str, seed: int, n: int = K, **more: Any) -> Any:
     )
 
 
-def dunn_index(points: FloatArray, labels: npt.NDArray[np.int64]) -> float:
+def dunn_index(points: FloatArray, labels: IntArray) -> float:
     """Least distance between clusters by the largest within one; of 2000 points at most."""
     points, labels = points[:2000], labels[:2000]
     distances = cdist(points, points)

@@ -23,9 +23,10 @@ from experiment import CONSOLE, RESULTS, Experiment, SharedOptions, say, start
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.datasets import make_circles, make_moons
-from summaries import Column, FloatArray, Row, Rows, Table, of, the
+from summaries import Column, Row, Rows, Table, of, the
 
 from oda_rl import ODAClassifier
+from oda_rl._types import FloatArray
 from oda_rl.experiments import Run
 from oda_rl.plotting.annealing import animate_annealing, plot_decision_regions
 from oda_rl.quantization.estimators import LVQ

@@ -1,7 +1,7 @@
 """The environments of the suite, as agents are given them.
 
 Published returns are those of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo), benchmark.md
-at commit 0088472b. Hyper-parameters of the baselines are in oda_rl/agents/sb3_settings.py.
+at commit 0088472b. Hyper-parameters of the baselines are in agents/sb3/settings.py.
 """
 
 from dataclasses import dataclass, field
@@ -9,9 +9,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import TransformAction
 
-import oda_rl.envs  # noqa: F401  (registers BartoCartPole)
+from oda_rl.envs.wrappers import ActionChoices  # importing oda_rl.envs registers BartoCartPole
 
 N_TORQUES = 5
 
@@ -76,5 +75,5 @@ def make(task: Task) -> gym.Env[Any, Any]:
     if isinstance(env.action_space, gym.spaces.Box):
         space = env.action_space
         choices = np.linspace(space.low, space.high, N_TORQUES).astype(np.float32)
-        env = TransformAction(env, choices.__getitem__, gym.spaces.Discrete(N_TORQUES))
+        env = ActionChoices(env, choices)
     return env

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import rich.markup
 import rich.table
 
+from oda_rl._types import FloatArray
 from oda_rl.results import markdown_table
 from oda_rl.statistics import summarize
 
 Row = dict[str, Any]
-FloatArray = npt.NDArray[np.float64]
 
 
 class Rows(list[Row]):

@@ -151,7 +151,7 @@ def play(agent, env, n_steps, seed=77):
 
 def live(agent, env, steps):
     """Let an agent learn in a loop of one's own."""
-    agent._core.begin_episode()
+    agent._engine.begin_episode()
     observation, _ = env.reset(seed=77)
     for _ in range(steps):
         action = agent.act(observation)

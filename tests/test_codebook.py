@@ -46,7 +46,7 @@ class Arrays:
         potentials = divergence.potential(points[:, : self.d])
         if divergence.kernel == 0:
             potentials = np.zeros(len(points))
-        samples = codebook.Samples(self.d, points, classes, weights, potentials)
+        samples = codebook.Block(self.d, points, classes, weights, potentials)
         layout = codebook.Layout(
             self.columns, self.gradients, self.offsets, self.masses, self.starts, self.owners
         )

@@ -13,7 +13,7 @@ from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.fitted.action_codevectors import WIDENED, TakenActions, label, place
 from oda_rl.agents.fitted.codevector_engine import (
-    CodevectorCore,
+    CodevectorEngine,
     common_codevectors,
     random_actions,
 )
@@ -226,8 +226,8 @@ def play(agent, n_steps):
 
 
 def same(one, other):
-    for name, array in one._core.state_arrays().items():
-        np.testing.assert_array_equal(array, other._core.state_arrays()[name], err_msg=name)
+    for name, array in one._engine.state_arrays().items():
+        np.testing.assert_array_equal(array, other._engine.state_arrays()[name], err_msg=name)
 
 
 def test_ones_own_loop_gives_the_same_bits():
@@ -238,7 +238,7 @@ def test_ones_own_loop_gives_the_same_bits():
         for name, array in policy.arrays.items():
             np.testing.assert_array_equal(array, twin.arrays[name])
     np.testing.assert_array_equal(
-        one._core.memory.steps[:1500, COMPONENTS:], other._core.memory.steps[:1500, COMPONENTS:]
+        one._engine.memory.steps[:1500, COMPONENTS:], other._engine.memory.steps[:1500, COMPONENTS:]
     )
 
 
@@ -269,7 +269,7 @@ def test_it_goes_on_from_a_file_as_if_nothing_had_been(tmp_path, max_transitions
 def test_what_was_done_is_remembered_with_what_it_led_to(max_transitions):
     env = Aim([[0.5]], -2.0, 2.0, length=7)
     agent = CodevectorAgent(env, seed=0, max_transitions=max_transitions).learn(1000)
-    core = agent._core
+    core = agent._engine
     n = core.memory.rows(core.lane)
     steps, observations = core.memory.steps[:n], core.memory.observations[:n, 0]
     goes_on = steps[:, MARK] == GOES_ON
@@ -297,7 +297,7 @@ def test_an_action_of_ones_own_is_remembered():
     with pytest.raises(RuntimeError, match="update was called before act"):
         agent.update(after, np.array([-2.0]), 0.0, observation, True, False)
     assert agent.num_timesteps == 2
-    np.testing.assert_allclose(agent._core.memory.steps[:2, COMPONENTS], [0.75, -1.0])
+    np.testing.assert_allclose(agent._engine.memory.steps[:2, COMPONENTS], [0.75, -1.0])
 
 
 def test_exploration_is_uniform_in_the_box_and_held():
@@ -386,7 +386,7 @@ def test_the_command_refuses_what_cannot_be(arguments, tmp_path, capsys):
 def test_before_the_first_fit_codevectors_are_the_common_ones():
     interface = Interface.of(gym.make("Pendulum-v1"), 4)
     rngs = [np.random.default_rng(i) for i in range(3)]
-    core = CodevectorCore(interface, FittedQConfig(), *rngs)
+    core = CodevectorEngine(interface, FittedQConfig(), *rngs)
     assert core.policy.parts.shape == (1, 4, 1)
     middles = [-0.94, -0.31, 0.31, 0.94]  # of four parts of the widened box
     np.testing.assert_allclose(core.policy.parts.ravel(), middles, atol=0.1)

@@ -29,7 +29,7 @@ from oda_rl.envs.dynamics import compiled_dynamics
 
 def rows(agent):
     """Observations and steps that an agent remembers."""
-    core = agent._core
+    core = agent._engine
     n = core.memory.rows(core.lane)
     return core.memory.observations[:n], core.memory.steps[:n]
 
@@ -50,7 +50,7 @@ def same(first, second):
     assert [level.step for level in first.history] == [level.step for level in second.history]
     for one, other in zip(first.history, second.history, strict=True):
         np.testing.assert_array_equal(one.codevectors, other.codevectors)
-    played = [[(r.n, r.mean) for r in agent._core.records] for agent in (first, second)]
+    played = [[(r.n, r.mean) for r in agent._engine.records] for agent in (first, second)]
     assert played[0] == played[1]
 
 
@@ -190,7 +190,7 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
         if epsilon < 1:  # random play says nothing about a policy
             played[id(in_force)].append(agent.episodes.rows[-1, 0])
             policies[id(in_force)] = in_force  # keeps the identity from being used again
-        core = agent._core
+        core = agent._engine
         in_force = core._confirming.policy if core._confirming else agent.newest
         epsilon = core.epsilon
         delivered.append(agent.policy)
@@ -208,10 +208,10 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
     agent.learn(6000, callback=callback)
     ends = np.cumsum(agent.episodes.rows[:, 1])
     assert {level.step for level in agent.history} <= set(ends)
-    for record in agent._core.records:
+    for record in agent._engine.records:
         returns = played[id(record.policy)]
         assert (record.n, record.mean) == (len(returns), pytest.approx(np.mean(returns)))
-    assert len(agent._core.records) > 10
+    assert len(agent._engine.records) > 10
     assert len({id(policy) for policy in delivered}) > 3
     assert any(len(returns) > 5 for returns in played.values())
     points = rows(agent)[0].astype(float)
@@ -227,7 +227,7 @@ def test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_error
     agent = FittedQAgent("CartPole-v1")
     policies = [replace(agent.newest) for _ in range(2)]
     # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4 and of 20.
-    agent._core.records = [
+    agent._engine.records = [
         Record(policies[0], n=25, mean=95.0, m2=27.0 * 20.0**2),
         Record(policies[1], n=1, mean=mean),
     ]
@@ -238,14 +238,14 @@ def test_an_episode_into_which_a_refit_fell_is_nobodys():
     options = {"least_refit": 10, "refit_every": 0.01, "confirm_episodes": 0}
     agent = FittedQAgent("CartPole-v1", seed=0, kept_policies=1000, **options)
     epsilons = [1.0]
-    agent.learn(3000, callback=lambda agent: epsilons.append(agent._core.epsilon))
+    agent.learn(3000, callback=lambda agent: epsilons.append(agent._engine.epsilon))
     ends = np.cumsum(agent.episodes.rows[:, 1])
     fits = np.array([level.step for level in agent.history])
     whole = [
         not ((fits > begin) & (fits < end)).any() and epsilon < 1
         for begin, end, epsilon in zip([0, *ends], ends, epsilons, strict=False)
     ]
-    counted = np.array([(record.n, record.n * record.mean) for record in agent._core.records])
+    counted = np.array([(record.n, record.n * record.mean) for record in agent._engine.records])
     returns = agent.episodes.rows[whole, 0]
     np.testing.assert_allclose(counted.sum(axis=0), [len(returns), returns.sum()])
     assert 5 < sum(whole) < len(whole) - 5
@@ -253,7 +253,7 @@ def test_an_episode_into_which_a_refit_fell_is_nobodys():
 
 def test_it_trains_on_with_the_newest_policy():
     agent = FittedQAgent(BARTO, seed=1, exploration=0.0, confirm_episodes=0).learn(2000)
-    assert agent._core.epsilon == 0
+    assert agent._engine.epsilon == 0
     points = rows(agent)[0][-500:].astype(float)
     newest, delivered = (one.evaluate(points)[1] for one in (agent.newest, agent.policy))
     assert [agent.act(x) for x in points] == newest.tolist()
@@ -264,19 +264,19 @@ def test_a_doubtful_policy_is_played_again_without_exploration():
     found = []
 
     def callback(agent):
-        found.append(agent._core._confirming)
+        found.append(agent._engine._confirming)
         return found[-1] is None or agent.num_timesteps < 1500
 
     agent = FittedQAgent("CartPole-v1", seed=0).learn(20_000, callback=callback)
     record = found[-1]
     assert record is not None
-    assert agent._core.epsilon == 0
+    assert agent._engine.epsilon == 0
     assert record.n < agent.config.confirm_episodes
     assert record.policy is not agent.newest
     points = rows(agent)[0].astype(float)
     assert [agent.act(x) for x in points] == record.policy.evaluate(points)[1].tolist()
     before, fits = record.n, len(agent.history)
-    agent._core.begin_episode()
+    agent._engine.begin_episode()
     play(agent, gym.make("CartPole-v1"), 1500)
     assert record.n > before
     assert len(agent.history) > fits
@@ -287,7 +287,7 @@ def test_no_more_policies_compete_than_are_wanted(kept_policies):
     counts = []
 
     def callback(agent):
-        counts.append(len(agent._core.records))
+        counts.append(len(agent._engine.records))
 
     agent = FittedQAgent(Varied(), seed=0, kept_policies=kept_policies)
     agent.learn(4000, callback=callback)
@@ -317,11 +317,11 @@ def test_without_an_end_it_plays_at_random_until_rewards_differ():
     env = Toy(length=None)
     agent = FittedQAgent(env, seed=0).learn(1500)
     assert len(agent.history) == 1
-    assert agent._core.epsilon == 1
+    assert agent._engine.epsilon == 1
     env.reward = 2.0
     agent.learn(1000)
     assert len(agent.history) == 2
-    assert agent._core.epsilon == pytest.approx(0.4 * (1 - 0.99) / 10)  # in ten horizons
+    assert agent._engine.epsilon == pytest.approx(0.4 * (1 - 0.99) / 10)  # in ten horizons
 
 
 def test_random_actions_are_held_for_one_over_a_uniform_number_of_steps():
@@ -358,10 +358,10 @@ def test_so_many_random_decisions_an_episode():
     epsilons = []
 
     def callback(agent):
-        epsilons.append(agent._core.epsilon)
+        epsilons.append(agent._engine.epsilon)
         if agent.history and agent.history[-1].step == agent.num_timesteps:
             expected = min(1.0, 0.4 / agent.episodes.rows[-20:, 1].mean())
-            assert agent._core.epsilon == pytest.approx(expected)
+            assert agent._engine.epsilon == pytest.approx(expected)
 
     agent.learn(4000, callback=callback)
     assert epsilons[0] == 1
@@ -371,7 +371,7 @@ def test_so_many_random_decisions_an_episode():
 def test_while_all_returns_are_equal_it_plays_at_random():
     agent = FittedQAgent(Toy(), seed=0).learn(1000)
     assert len(agent.history) > 3
-    assert agent._core.epsilon == 1
+    assert agent._engine.epsilon == 1
     draws = [agent.predict(np.zeros(2), deterministic=False)[0] for _ in range(1000)]
     assert np.mean(draws) == pytest.approx(0.5, abs=0.06)
 
@@ -409,7 +409,7 @@ def test_it_learns_the_metric_and_scale_of_what_it_visits():
 
 def test_a_refit_measures_cells_by_the_metric_that_was_learned_before():
     agent = FittedQAgent("CartPole-v1", seed=0).learn(2000)
-    core = agent._core
+    core = agent._engine
     before = core.metric.copy()
     core.refit()
     matrix = (before + 0.02 * np.eye(4)) * np.outer(core.scale, core.scale)
@@ -457,7 +457,8 @@ def test_a_fit_begins_with_the_values_of_the_last_one(monkeypatch, max_transitio
     known, policies, shared = [], [], []
     fit = fitted_core.fit
 
-    def watched(observations, steps, values, *others):
+    def watched(seen, values, *others):
+        observations = seen.observations
         if known:
             old = np.array([tuple(x) in known[-1] for x in observations])
             expected = policies[-1].evaluate(observations)[2]
@@ -466,7 +467,7 @@ def test_a_fit_begins_with_the_values_of_the_last_one(monkeypatch, max_transitio
             shared.append(old.mean())
         else:
             assert values is None
-        found = fit(observations, steps, values, *others)
+        found = fit(seen, values, *others)
         keys = map(tuple, observations)
         known.append(dict(zip(keys, found.values.tolist(), strict=True)))
         policies.append(found.policy)
@@ -511,7 +512,7 @@ def test_predict_and_cell_take_one_or_a_batch(trained):
 
 def test_predict_explores_as_training_would():
     agent = FittedQAgent(BARTO, seed=0, exploration=10.0, confirm_episodes=0).learn(600)
-    epsilon = agent._core.epsilon
+    epsilon = agent._engine.epsilon
     assert 0.1 < epsilon < 0.8
     draws = np.array([agent.predict(np.zeros(4), deterministic=False)[0] for _ in range(4000)])
     greedy = agent.predict(np.zeros(4))[0]
@@ -558,7 +559,7 @@ def test_a_loaded_agent_learns_on_in_the_same_way(tmp_path, steps, config):
     agent = FittedQAgent(BARTO, seed=1, **config).learn(steps)
     other = loaded(agent, tmp_path / "a.zip", env=BARTO)
     for one in (agent, other):
-        one._core.begin_episode()
+        one._engine.begin_episode()
         play(one, gym.make(BARTO), 2000)
     same(agent, other)
 
@@ -566,7 +567,7 @@ def test_a_loaded_agent_learns_on_in_the_same_way(tmp_path, steps, config):
 @pytest.mark.parametrize("seed", range(3))
 def test_it_can_be_saved_while_it_confirms(tmp_path, seed):
     def callback(agent):
-        return agent._core._confirming is None or agent.num_timesteps < 800
+        return agent._engine._confirming is None or agent.num_timesteps < 800
 
     agent = FittedQAgent("CartPole-v1", seed=seed).learn(20_000, callback=callback)
     assert agent.num_timesteps < 20_000
@@ -619,7 +620,7 @@ def test_odd_environments_train(env):
             assert np.isfinite(array).all(), name
         assert np.isfinite(policy.q_values).all()
     assert np.isfinite(agent.metric_).all()
-    assert np.isfinite(agent._core._values).all()
+    assert np.isfinite(agent._engine._values).all()
     agent.evaluate(1, env=env) if env.length else agent.visited_states(20, env=env)
 
 
@@ -795,6 +796,6 @@ def test_bad_arguments():
 
 def test_settings_reach_compiled_code():
     agent = FittedQAgent(BARTO, seed=0, longest_hold=7, least_refit=33)
-    assert agent._core.state.longest_hold == 7
-    assert agent._core.state.needed == 33
+    assert agent._engine.state.longest_hold == 7
+    assert agent._engine.state.needed == 33
     assert 33 <= agent.learn(1000).history[0].step < 100

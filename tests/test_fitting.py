@@ -38,7 +38,8 @@ def best_value(x):
 def fit(observations, steps, values=None, learned=None, n_actions=2, seed=0, **config):
     settings = FittedQConfig(**{"discount": DISCOUNT, **config})
     rng = np.random.default_rng(seed)
-    return fitting.fit(observations, steps, values, learned, n_actions, settings, rng)
+    seen = fitting.Experience(observations, steps, n_actions)
+    return fitting.fit(seen, values, learned, settings, rng)
 
 
 def small_problem(seed=0, n=300, d=3, n_actions=3, n_cells=6):
@@ -82,7 +83,8 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
     points, cells, weights, labels, steps = rows
     optimism, optimum, width = 0.4, 5.0, 0.8
     config = FittedQConfig(optimism=optimism)
-    solver = fitting._Regression(*rows, codevectors, width, n_actions, config, optimum)
+    at = fitting.Cells(np.zeros(d), np.ones(d), np.eye(d), codevectors, width)
+    solver = fitting._Regression(fitting.Assigned(*rows), at, n_actions, config, optimum)
     sums, targets = np.zeros_like(theta), np.full(len(points), np.nan, dtype=np.float32)
     values = rng.normal(size=len(points))
     fitting.sweep(

@@ -276,7 +276,7 @@ def test_observations_of_any_shape_and_actions_from_any_start():
 @pytest.mark.parametrize("metric", ["learned", "std"])
 def test_the_first_scale_is_that_of_random_play(metric):
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric=metric, warmup_steps=1000)
-    core = agent._core
+    core = agent._engine
     agent.learn(999)
     assert core.state.phase == ql.WARMUP
     assert core.epsilon == 1
@@ -298,7 +298,7 @@ def test_the_first_scale_is_that_of_random_play(metric):
 def test_cells_are_scaled_to_a_total_variance_of_2_in_every_metric():
     for metric in ("learned", "std", MATRIX):
         agent = TwoTimescaleAgent(BARTO, seed=0, metric=metric).learn(501)
-        points, _ = agent._core._ring()
+        points, _ = agent._engine._ring()
         total = np.trace(agent.partition.learner.metric @ np.cov(points.T, bias=True))
         assert total == pytest.approx(2, rel=0.02)  # one step later
 
@@ -308,18 +308,18 @@ def test_the_latest_2000_transitions_are_remembered():
     agent = TwoTimescaleAgent(seen, seed=0)
     for steps in (200, 500, 3300):  # before and after the random play
         agent.learn(steps)
-        points, _ = agent._core._ring()
+        points, _ = agent._engine._ring()
         played = np.array(seen.observations, dtype=float)
-        if agent._core.episode_length == 0:
+        if agent._engine.episode_length == 0:
             played = played[:-1]  # an episode has begun, but no step was taken
         assert len(points) == min(2000, len(played))
-        np.testing.assert_allclose(points + agent._core.origin, played[-2000:], atol=1e-12)
+        np.testing.assert_allclose(points + agent._engine.origin, played[-2000:], atol=1e-12)
 
 
 def test_the_metric_is_learned_in_standard_deviations():
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0).learn(4000)
     assert len(agent.history) > 2
-    points, _ = agent._core._ring()
+    points, _ = agent._engine._ring()
     np.testing.assert_allclose(agent.scale_, 1 / points.std(axis=0))
     matrix = agent.metric_ / np.outer(agent.scale_, agent.scale_)
     assert matrix.trace() == pytest.approx(4)
@@ -355,7 +355,7 @@ def test_cells_are_measured_by_the_fourth_root_of_the_learned_metric():
 
 def test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions():
     agent = at_the_end_of_a_level(2)
-    core, before = agent._core, agent._core.metric.copy()
+    core, before = agent._engine, agent._engine.metric.copy()
     core._learn_metric(agent.partition.diagram)
     points, steps = core._ring()
     cells, q = agent.cell((points + core.origin).astype(np.float32)), agent.q_values
@@ -373,7 +373,7 @@ def test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions():
 def test_std_stays_std():
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric="std").learn(4000)
     np.testing.assert_allclose(agent.metric_, np.diag(agent.scale_**2))
-    assert agent._core.metric is None
+    assert agent._engine.metric is None
 
 
 def test_a_matrix_gives_the_cells_their_distances():

@@ -86,12 +86,12 @@ def test_every_step_is_learned_from_once(kind, mode):
     assert sorted(map(tuple, agent.episodes.rows[:, :2].tolist())) == episodes
     assert len(episodes) > 50
     if kind is FittedQAgent:
-        agent._core.leave_lanes()  # the running trajectories are taken over
-        memory, n = agent._core.memory, agent._core.memory.rows(agent._core.lane)
+        agent._engine.leave_lanes()  # the running trajectories are taken over
+        memory, n = agent._engine.memory, agent._engine.memory.rows(agent._engine.lane)
         observations, rows = memory.observations[:n], memory.steps[:n]
     else:
-        observations, rows = agent._core._ring()
-        observations = observations + agent._core.origin
+        observations, rows = agent._engine._ring()
+        observations = observations + agent._engine.origin
     taken = np.flatnonzero(rows[:, MARK] == GOES_ON)
     ended = rows[taken + 1, MARK] == TERMINAL
     remembered = np.column_stack(

@@ -2,19 +2,20 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, SupportsFloat
+from typing import Any, Self, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine import files
+from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.loops import (
-    Engine,
     Progress,
     add_to_returns,
     last_episode,
@@ -32,23 +33,6 @@ from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-
-class Core(Engine, Protocol):
-    """What an agent needs of its core beside what training does."""
-
-    @property
-    def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of the observation's components; None before learning."""
-
-    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart."""
-
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned."""
-
 
 class Agent(Player):
     """Base of the agents: they differ in how they learn, and in what their policy is made of."""
@@ -58,7 +42,7 @@ class Agent(Player):
     solved_return: float | None
     """Return from which an episode counts as solved; None if nobody said."""
 
-    _core: Core
+    _engine: Engine
     _acted = False
 
     @property
@@ -91,7 +75,7 @@ class Agent(Player):
     @property
     def scale_(self) -> FloatArray | None:
         """Inverse standard deviation of each component in what is remembered; 0 if constant."""
-        return self._core.scale
+        return self._engine.scale
 
     @property
     def temperature(self) -> float:
@@ -101,22 +85,22 @@ class Agent(Player):
     @property
     def num_timesteps(self) -> int:
         """Environment steps learned from, random play and restarts included."""
-        return steps_taken(self._core)
+        return steps_taken(self._engine)
 
     @property
     def history(self) -> list[Level]:
         """The cells at the beginning of each temperature level, or after each fit."""
-        return self._core.history
+        return self._engine.history
 
     @property
     def epsilon(self) -> float:
         """Present probability of a random action, or random decision, in training."""
-        return self._core.epsilon
+        return self._engine.epsilon
 
     @property
     def n_lanes(self) -> int:
         """Number of environments learned from at once; at most 1 along one trajectory."""
-        return self._core.n_lanes
+        return self._engine.n_lanes
 
     def act(self, observation: npt.ArrayLike) -> Any:
         """Choose an action, exploring as training asks for.
@@ -136,8 +120,8 @@ class Agent(Player):
         ValueError
             If the observation has another shape or is not finite.
         """
-        self._core.leave_lanes()
-        action = self._core.act(self.interface.flatten("observation", observation))
+        self._engine.leave_lanes()
+        action = self._engine.act(self.interface.flatten("observation", observation))
         self._acted = True
         return self._performed(action)
 
@@ -177,9 +161,9 @@ class Agent(Player):
         if not self._acted:
             raise RuntimeError("update was called before act: call act(observation) first")
         index = self._number_of(action)
-        self._core.leave_lanes()
+        self._engine.leave_lanes()
         ended = update(
-            self._core,
+            self._engine,
             self.interface.flatten("observation", observation),
             index,
             float(reward),
@@ -189,11 +173,11 @@ class Agent(Player):
         )
         self._acted = False
         if ended:
-            self.episodes.append(last_episode(self._core, self.training_seconds))
+            self.episodes.append(last_episode(self._engine, self.training_seconds))
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; what was learned in them stays."""
-        self._core.begin_episode()
+        self._engine.begin_episode()
         self._acted = False
 
     def begin_in_all(self, observations: npt.NDArray[Any]) -> IntArray:
@@ -204,12 +188,12 @@ class Agent(Player):
         observations : ndarray
             Theirs, with one more leading dimension than the observation space.
         """
-        self._core.set_lanes(len(observations))
+        self._engine.set_lanes(len(observations))
         return self.advance(first_step(observations, self.interface))
 
     def advance(self, step: VectorStep) -> IntArray:
         """Learn from a step of several environments, and choose the next action for each."""
-        actions, ended = self._core.advance(step)
+        actions, ended = self._engine.advance(step)
         if len(ended):
             moments = np.full((len(ended), 1), self.training_seconds)
             self.episodes.append(np.concatenate([ended, moments], axis=1))
@@ -217,7 +201,7 @@ class Agent(Player):
 
     def add_to_returns(self, gains: FloatArray) -> None:
         """Add to the returns of running episodes, one each, what rewards to come leave out."""
-        add_to_returns(self._core, gains)
+        add_to_returns(self._engine, gains)
 
     def learn(
         self,
@@ -228,9 +212,11 @@ class Agent(Player):
         """Train for ``total_timesteps`` more environment steps.
 
         The environment is reset first, so an episode that an earlier call left unfinished stays
-        so. BartoCartPole and Gymnasium's CartPole, as ``gymnasium.make`` returns them, are trained
-        in one compiled loop; all others, step by step. The results are the same. In a vector
-        environment training ends with a step of all its environments, so there may be a few more.
+        so. BartoCartPole, Gymnasium's CartPole, MountainCar, Pendulum and Acrobot, as
+        ``gymnasium.make`` returns them, and whatever offers its dynamics
+        (:class:`oda_rl.envs.CompiledEnv`) are trained in one compiled loop; all others, step by
+        step. The results are the same. In a vector environment training ends with a step of all
+        its environments, so there may be a few more.
 
         Parameters
         ----------
@@ -352,7 +338,7 @@ class Agent(Player):
             "config": self._settings(),
             "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
         }
-        return metadata, self._core.state_arrays()
+        return metadata, self._engine.state_arrays()
 
     @classmethod
     def _from_file(
@@ -361,7 +347,7 @@ class Agent(Player):
         """Make an agent without an environment from what :meth:`_to_file` returned."""
         agent = cls.__new__(cls)
         agent._rebuild(metadata, *parts)
-        agent._core.restore(arrays)
+        agent._engine.restore(arrays)
         for name, rng in agent._rngs.items():
             rng.bit_generator.state = metadata["rngs"][name]
         return agent
@@ -370,13 +356,13 @@ class Agent(Player):
         """Begin with a reset of the environment and train for ``total`` steps."""
         self.begin_episode()
         if isinstance(env, VectorEnv):
-            return train_vector(self._core, env, self._reset_env(env), total, interrupt)
-        self._core.leave_lanes()
+            return train_vector(self._engine, env, self._reset_env(env), total, interrupt)
+        self._engine.leave_lanes()
         dynamics = compiled_dynamics(env)
         observation = self._reset_env(env)
         if dynamics is None:
-            return train_stepwise(self._core, env, observation, total, interrupt)
-        return train_fused(self._core, dynamics, observation, total, one_by_one)
+            return train_stepwise(self._engine, env, observation, total, interrupt)
+        return train_fused(self._engine, dynamics, observation, total, one_by_one)
 
     def _performed(self, number: int) -> Any:
         """Return the environment's action for the one that was chosen, from 0."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from oda_rl._types import FloatArray
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from oda_rl._types import BoolArray, FloatArray
 
 
 class VectorStep(NamedTuple):

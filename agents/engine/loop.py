@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import boolean, compiled, integer, spliced
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.envs.dynamics import Compiled
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Rule(NamedTuple):

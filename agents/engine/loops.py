@@ -5,23 +5,20 @@ since the last pair, shape (n, 3), as (return, length, steps since the last pair
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from numba.core.errors import NumbaError
 
-from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.loop import Rule, environment_arrays, train_loop
-from oda_rl.agents.engine.state import EPISODE_END, Lane
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.engine import Engine
+from oda_rl.agents.engine.loop import environment_arrays, train_loop
+from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.engine.training import Interrupt
-from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.envs.dynamics import Compiled, Resets
 
-FloatArray = npt.NDArray[np.float64]
 Progress = Iterator[tuple[int, FloatArray]]
 
 STEPS_PER_REPORT = 1000
@@ -30,83 +27,14 @@ _FUSED_EPISODES = 1024
 _NO_EPISODE = np.empty((0, 3))
 
 
-class Engine(Protocol):
-    """What agents, and :func:`train_stepwise`, need of an agent's core."""
-
-    interface: Interface
-    state: Any
-    """Named state, which begins with :class:`~oda_rl.agents.engine.state.Counters`."""
-    step: Callable[..., int]
-    """Compiled: (next observation, reward, terminated, truncated, *arrays) to the next action, or
-    minus events to attend to."""
-    update: Callable[..., int]
-    """Compiled: (observation, action, reward, next observation, terminated, truncated, *arrays) to
-    events."""
-    history: list[Level]
-
-    @property
-    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """What the compiled functions take; other arrays may take their place in ``attend``."""
-
-    @property
-    def epsilon(self) -> float:
-        """Present probability of a random action."""
-
-    @property
-    def n_lanes(self) -> int:
-        """Number of environments learned from at once."""
-
-    def leave_lanes(self) -> None:
-        """Go back to learning along one trajectory."""
-
-    @property
-    def lanes(self) -> list[Lane]:
-        """What their running episodes count."""
-
-    @property
-    def episode_length(self) -> int:
-        """Steps of the only environment's running episode."""
-
-    rule: Rule
-    """What it does in a compiled loop."""
-
-    @property
-    def loop_arrays(self) -> tuple[Any, ...]:
-        """The arrays that its rule opens there."""
-
-    def note_episodes(self, episodes: FloatArray) -> None:
-        """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
-
-    def begin_episode(self) -> None:
-        """Forget an episode that was not finished."""
-
-    def act(self, vector: npt.NDArray[Any]) -> int:
-        """Choose an action."""
-
-    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
-        """Attend to a frequent event and choose an action; or return minus the events left."""
-
-    def attend(self, events: int, what: str) -> None:
-        """Attend to events; ``what`` names a value that may be bad."""
-
-    def withdraw_choice(self) -> None:
-        """Take back the last choice of an action."""
-
-    def set_lanes(self, count: int) -> None:
-        """Get ready to learn from so many environments at once."""
-
-    def advance(self, step: VectorStep) -> tuple[npt.NDArray[np.int64], FloatArray]:
-        """Learn from a step of them all; returns actions (from 0) and episodes that have ended."""
-
-
 def train_stepwise(
-    core: Engine, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
+    engine: Engine, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
 ) -> Progress:
     """Train on any environment, beginning with the ``observation`` that its reset returned."""
-    vector, first_action = core.interface.vector, core.interface.first_action
-    step, arrays = core.step, core.arrays
+    vector, first_action = engine.interface.vector, engine.interface.first_action
+    step, arrays = engine.step, engine.arrays
     converting = vector(observation) is not observation
-    action = core.act(vector(observation))
+    action = engine.act(vector(observation))
     last = code = 0
     for begin in range(0, total, STEPS_PER_REPORT):
         end = min(begin + STEPS_PER_REPORT, total)
@@ -121,74 +49,74 @@ def train_stepwise(
                 vector(observation)
                 raise
             if code < 0:
-                code = core.attend_quickly(code, observation)
+                code = engine.attend_quickly(code, observation)
             if code >= 0 and not interrupt.requested:
                 action = code
                 continue
             episode = _NO_EPISODE
             if code < 0:
-                core.attend(-code, BAD_STEP)
-                arrays = core.arrays
+                engine.attend(-code, BAD_STEP)
+                arrays = engine.arrays
                 if -code & EPISODE_END:
-                    episode = last_episode(core, steps - last)
+                    episode = last_episode(engine, steps - last)
                     last = steps
                     observation, _ = env.reset()
             if len(episode) or interrupt.requested:
                 yield steps, episode
             if code < 0 and steps < total:
-                action = core.act(vector(observation))
+                action = engine.act(vector(observation))
         yield end, _NO_EPISODE
     if code >= 0:
-        core.withdraw_choice()  # the last step chose an action that nobody will take
+        engine.withdraw_choice()  # the last step chose an action that nobody will take
 
 
-def update(core: Engine, *transition: Any) -> bool:
-    """Learn from one transition, as ``core.update`` takes it; returns whether an episode ended."""
-    events = core.update(*transition, *core.arrays)
+def update(engine: Engine, *transition: Any) -> bool:
+    """Learn from one transition, as ``update`` takes it; returns whether an episode ended."""
+    events = engine.update(*transition, *engine.arrays)
     if events:
-        core.attend(events, "observation, next_observation or reward")
+        engine.attend(events, "observation, next_observation or reward")
     return bool(events & EPISODE_END)
 
 
-def steps_taken(core: Engine) -> int:
+def steps_taken(engine: Engine) -> int:
     """Return how many environment steps have been learned from."""
-    return int(core.state.steps)
+    return int(engine.state.steps)
 
 
-def add_to_returns(core: Engine, gains: FloatArray) -> None:
+def add_to_returns(engine: Engine, gains: FloatArray) -> None:
     """Add to the returns of the running episodes, one for each environment."""
-    for lane, gain in zip(core.lanes, gains.tolist(), strict=True):
+    for lane, gain in zip(engine.lanes, gains.tolist(), strict=True):
         lane.episode_return += gain
 
 
 def train_fused(
-    core: Engine, environment: Compiled, observation: Any, total: int, one_by_one: bool
+    engine: Engine, environment: Compiled, observation: Any, total: int, one_by_one: bool
 ) -> Progress:
     """Train in compiled code on an environment whose reset has returned ``observation``.
 
     ``one_by_one`` yields after each episode.
     """
-    loop, resets = train_loop(core.rule, environment), Resets(environment)
+    loop, resets = train_loop(engine.rule, environment), Resets(environment)
     own = environment_arrays(environment, observation)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
     steps = 0
     while steps < total:
         ahead, budget = resets.starts(len(room)), min(_FUSED_STEPS, total - steps)
         events, taken, written = loop(
-            own, environment.max_episode_steps, ahead, budget, room, core.loop_arrays
+            own, environment.max_episode_steps, ahead, budget, room, engine.loop_arrays
         )
         resets.pass_by(written)
         steps += taken
-        core.note_episodes(room[:written])
+        engine.note_episodes(room[:written])
         if events:
-            core.attend(events, "the environment's state")
-        environment.write_state(own[2], core.episode_length)
+            engine.attend(events, "the environment's state")
+        environment.write_state(own[2], engine.episode_length)
         yield steps, room[:written].copy()
 
 
-def last_episode(core: Engine, moment: float) -> FloatArray:
+def last_episode(engine: Engine, moment: float) -> FloatArray:
     """Return the episode that has just ended, shape (1, 3), with ``moment`` in the last column."""
-    return np.array([[core.state.last_return, float(core.state.last_length), moment]])
+    return np.array([[engine.state.last_return, float(engine.state.last_length), moment]])
 
 
 def play(

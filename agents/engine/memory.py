@@ -18,11 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, spliced
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.state import Lane, Observations
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 ACTION, REWARD, MARK, COMPONENTS = range(4)
 UNUSED, GOES_ON, TERMINAL, CUT = 0.0, 1.0, 2.0, 3.0

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import play_compiled
 from oda_rl.agents.engine.loops import play
 from oda_rl.agents.engine.settings import Settings
@@ -18,9 +19,6 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.envs.dynamics import compiled_dynamics
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class Player(ABC):

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
 from oda_rl._state import Raw, State
+from oda_rl._types import FloatArray
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.diagram import LARGEST
 
-FloatArray = npt.NDArray[np.float64]
 Observations = npt.NDArray[Any]
 """Of float32 or float64."""
 

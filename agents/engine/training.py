@@ -11,9 +11,8 @@ from types import FrameType
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from oda_rl._types import FloatArray
 
 _RECENT = 20
 _REDRAW_SECONDS = 0.1

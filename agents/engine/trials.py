@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import FloatArray, IntArray
 
 LONGEST_TRIAL = 10_000  # steps, after which the table is played: the episode may never end
 _TOLERATED = 0.05  # share of a kept policy's episodes that may fail

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.loops import STEPS_PER_REPORT, Engine, Progress
+from oda_rl.agents.engine.loops import STEPS_PER_REPORT, Progress
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.spaces import Interface, flat
 
@@ -85,7 +86,7 @@ def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
 
 
 def train_vector(
-    core: Engine,
+    engine: Engine,
     env: VectorEnv[Any, Any, Any],
     observations: Any,
     total: int,
@@ -95,16 +96,16 @@ def train_vector(
 
     In whole steps of them all, so that there may be some more than ``total``; a reset is no step.
     """
-    resets, begun = Resets(env, core.interface), core.state.steps
-    core.set_lanes(env.num_envs)
-    actions, _ = core.advance(first_step(observations, core.interface))
+    resets, begun = Resets(env, engine.interface), engine.state.steps
+    engine.set_lanes(env.num_envs)
+    actions, _ = engine.advance(first_step(observations, engine.interface))
     steps = last = 0
     while steps < total:
-        step = resets.step(*env.step(core.interface.first_action + actions))
+        step = resets.step(*env.step(engine.interface.first_action + actions))
         if steps + step.learns.sum() >= total:
             step.acts[:] = False
-        actions, ended = core.advance(step)
-        steps = core.state.steps - begun
+        actions, ended = engine.advance(step)
+        steps = engine.state.steps - begun
         if len(ended) or interrupt.requested or steps - last >= STEPS_PER_REPORT or steps >= total:
             moments = np.full((len(ended), 1), steps - last)
             yield steps, np.concatenate([ended, moments], axis=1)

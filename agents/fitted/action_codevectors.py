@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 
-FloatArray = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.uint16]
 Labels = npt.NDArray[np.int16]
 Weights = npt.NDArray[np.float32]

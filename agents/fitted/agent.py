@@ -10,7 +10,7 @@ from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.fitted.engine import FittedCore
+from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
@@ -92,8 +92,8 @@ class FittedQAgent(Agent):
     """
 
     config: FittedQConfig
-    _core: FittedCore
-    _core_class: type[FittedCore] = FittedCore
+    _engine: FittedEngine
+    _engine_class: type[FittedEngine] = FittedEngine
 
     def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
         self.config = FittedQConfig(**config)
@@ -110,17 +110,17 @@ class FittedQAgent(Agent):
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
-        self._core = self._core_class(interface, config, *rngs)
+        self._engine = self._engine_class(interface, config, *rngs)
 
     @property
     def policy(self) -> CellPolicy:
         """The delivered policy."""
-        return self._core.policy
+        return self._engine.policy
 
     @property
     def newest(self) -> CellPolicy:
         """The policy of the latest fit."""
-        return self._core.newest
+        return self._engine.newest
 
     @property
     def visits(self) -> FloatArray:
@@ -128,8 +128,8 @@ class FittedQAgent(Agent):
 
         Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
         """
-        memory, policy, n_actions = self._core.memory, self.policy, self.interface.n_actions
-        n = memory.rows(self._core.lane)
+        memory, policy, n_actions = self._engine.memory, self.policy, self.interface.n_actions
+        n = memory.rows(self._engine.lane)
         steps = memory.steps[:n][memory.steps[:n, MARK] == GOES_ON]
         points = memory.observations[:n][memory.steps[:n, MARK] == GOES_ON] - policy.origin
         cells = np.empty(len(points), dtype=np.int64)
@@ -145,7 +145,7 @@ class FittedQAgent(Agent):
         A Mahalanobis matrix, of trace d in standard deviations of the observation: the next fit
         places cells by its square root.
         """
-        metric, scale = self._core.metric, self.scale_
+        metric, scale = self._engine.metric, self.scale_
         if scale is None:
             return None
         matrix = np.eye(len(scale)) if metric is None else metric
@@ -154,7 +154,7 @@ class FittedQAgent(Agent):
     @property
     def extent(self) -> Extent:
         """Where the observations that are remembered were."""
-        seen = self._core.memory.observations[: self._core.memory.rows(self._core.lane)]
+        seen = self._engine.memory.observations[: self._engine.memory.rows(self._engine.lane)]
         centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
         return Extent(centre, np.abs(seen - centre).max(axis=0))
 

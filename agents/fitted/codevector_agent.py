@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.engine.training import Interrupt
@@ -16,14 +17,12 @@ from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
 from oda_rl.agents.fitted.action_codevectors import label
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_engine import (
-    CodevectorCore,
+    CodevectorEngine,
     NumberedCodevectors,
     random_actions,
 )
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.diagram import assign_batch
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class CodevectorAgent(FittedQAgent):
@@ -72,8 +71,8 @@ class CodevectorAgent(FittedQAgent):
     True
     """
 
-    _core: CodevectorCore
-    _core_class = CodevectorCore
+    _engine: CodevectorEngine
+    _engine_class = CodevectorEngine
 
     @property
     def policy(self) -> CodevectorPolicy:
@@ -95,8 +94,8 @@ class CodevectorAgent(FittedQAgent):
 
         Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
         """
-        memory, policy = self._core.memory, self.policy
-        n = memory.rows(self._core.lane)
+        memory, policy = self._engine.memory, self.policy
+        n = memory.rows(self._engine.lane)
         taken = memory.steps[:n, MARK] == GOES_ON
         points = memory.observations[:n][taken] - policy.origin
         cells = np.empty(len(points), dtype=np.int64)
@@ -110,13 +109,13 @@ class CodevectorAgent(FittedQAgent):
 
     @property
     def _box(self) -> ActionBox:
-        return self._core.box
+        return self._engine.box
 
     def _performed(self, number: int) -> Any:
-        return self._core.perform(number)
+        return self._engine.perform(number)
 
     def _number_of(self, action: Any) -> int:
-        self._core.replace(action)
+        self._engine.replace(action)
         return 0  # it is remembered by its components
 
     def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -124,7 +123,7 @@ class CodevectorAgent(FittedQAgent):
 
     def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
         assert isinstance(env, gym.Env)
-        return super()._train(NumberedCodevectors(env, self._core), total, one_by_one, interrupt)
+        return super()._train(NumberedCodevectors(env, self._engine), total, one_by_one, interrupt)
 
     def _adapted(self, env: str | AnyEnv) -> gym.Env[Any, Any]:
         if isinstance(env, VectorEnv):

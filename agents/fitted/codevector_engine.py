@@ -1,6 +1,6 @@
-"""A fitted agent's core for continuous actions: it chooses among codevectors of them.
+"""A fitted agent's engine for continuous actions: it chooses among codevectors of them.
 
-Compiled code chooses a number j, as among discrete actions; :meth:`CodevectorCore.perform` says
+Compiled code chooses a number j, as among discrete actions; :meth:`CodevectorEngine.perform` says
 what that is in the state: the blended action codevectors, or, while exploring, any action of the
 box. What was performed is remembered, and the next fit places codevectors by it.
 """
@@ -13,18 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import WIDENED, TakenActions
-from oda_rl.agents.fitted.engine import FittedCore
+from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.fitting import anneal
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.codevectors import CodevectorPolicy, blend
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _SAMPLE = 3000  # actions that codevectors are annealed on
 _LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest
@@ -49,8 +47,8 @@ def common_codevectors(n: int, n_components: int, rng: np.random.Generator) -> F
     return np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
 
 
-class CodevectorCore(FittedCore):
-    """A :class:`FittedCore` whose policies act by action codevectors.
+class CodevectorEngine(FittedEngine):
+    """A :class:`FittedEngine` whose policies act by action codevectors.
 
     Parameters
     ----------
@@ -93,10 +91,9 @@ class CodevectorCore(FittedCore):
             An action of the environment.
         """
         state, lane = self.state, self.lane
-        uniform = self._workspace.uniforms[state.next_uniform - 1]
         if not state.drew:
             pass  # an action is held
-        elif uniform < self.epsilon:
+        elif state.explored:
             self._performed = random_actions(1, self.interface.n_components, self._explore)
         else:
             point, numbers = self._workspace.point[None], np.array([number])
@@ -158,15 +155,15 @@ class NumberedCodevectors(gym.ActionWrapper[Any, Any, Any]):
     ----------
     env : gymnasium.Env
         With a box of actions.
-    core : CodevectorCore
+    engine : CodevectorEngine
         Knows what they are in the current state.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], core: CodevectorCore) -> None:
+    def __init__(self, env: gym.Env[Any, Any], engine: CodevectorEngine) -> None:
         super().__init__(env)
-        self.action_space = spaces.Discrete(core.interface.n_actions)
-        self._core = core
+        self.action_space = spaces.Discrete(engine.interface.n_actions)
+        self._engine = engine
 
     def action(self, action: Any) -> npt.NDArray[Any]:
         """Return the action that a number stands for."""
-        return self._core.perform(int(action))
+        return self._engine.perform(int(action))

@@ -8,25 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
 from oda_rl.agents.engine.records import Record
-from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS, Lane, Workspace, with_lanes
+from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import TakenActions
-from oda_rl.agents.fitted.fitting import fit
+from oda_rl.agents.fitted.fitting import Experience, fit
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-_BLOCK = 500  # random numbers drawn at a time
 _RECENT_RETURNS = 200  # whose spread says how sure a mean is
 _RECENT_LENGTHS = 20
 _PRIOR_WEIGHT = 3.0  # degrees of freedom
@@ -39,7 +37,7 @@ _STALE = 10  # fits after which an environment gives up an old policy
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 
 
-class FittedCore:
+class FittedEngine(Engine):
     """The arrays of a fitted agent, and what is done when compiled code reports an event.
 
     Parameters
@@ -52,7 +50,10 @@ class FittedCore:
         Decide on exploration, on samples that are fitted to, on episodes that are kept.
     """
 
+    state: replay.FittedState
+    scale: FloatArray | None = None
     rule = RULE
+    choose = staticmethod(replay.act)
     step = staticmethod(replay.step)
     update = staticmethod(replay.update)
 
@@ -64,21 +65,16 @@ class FittedCore:
         fitting: np.random.Generator,
         reservoir: np.random.Generator,
     ) -> None:
-        self.interface, self.config = interface, config
-        self.history: list[Level] = []
+        super().__init__(interface, max(interface.n_features, interface.n_actions), explore)
+        self.config = config
         self.metric: FloatArray | None = None
-        self.scale: FloatArray | None = None
         self.newest = self._blank()
         self.records: list[Record] = []
         self._latest = Record(self.newest)
-        self._explore, self._fitting = explore, fitting
-        d, n_actions = interface.n_features, interface.n_actions
+        self._fitting, d = fitting, interface.n_features
         self.memory = Memory(
             d, interface.dtype, config.max_transitions, reservoir, interface.n_components
         )
-        self.room: FloatArray = np.zeros((len(Workspace._fields), max(d, n_actions, _BLOCK)))
-        self._workspace = Workspace(*self.room)
-        explore.random(out=self._workspace.uniforms)
         self.raw, (self.lane,) = with_lanes(replay.FittedState, 1)
         self.state = replay.FittedState(self.raw)
         self.state.longest_hold = config.longest_hold
@@ -110,18 +106,6 @@ class FittedCore:
         self._whole = True
         self.leave_lanes()
 
-    def act(self, vector: npt.NDArray[Any]) -> int:
-        """Choose an action (from 0) for a flattened observation."""
-        while True:
-            code = replay.act(vector, *self.arrays)
-            if code >= 0:
-                return code
-            self.attend(-code, "observation")
-
-    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
-        """Return ``code``: no event is frequent."""
-        return code
-
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice, or the step that it held an action."""
         if self.state.drew:
@@ -131,35 +115,13 @@ class FittedCore:
             self.lane.held += 1
         self.state.drew = False
 
-    def attend(self, events: int, what: str) -> None:
-        """Do what compiled code could not.
-
-        Parameters
-        ----------
-        events : int
-            Bits of ``two_timescale.qlearning`` and ``fitted.replay``.
-        what : str
-            What to name in the error if a value was bad.
-
-        Raises
-        ------
-        ValueError
-            If the shape of an observation was wrong, or it or the reward was not finite.
-        """
-        refuse(events, what, self.interface)
-        if events & UNIFORMS:
-            self._draw()
+    def _attend(self, events: int) -> None:
         if events & EPISODE_END:
             self._note_episode(self.state.last_return, self.state.last_length)
         if events & replay.REFIT:
             self._refit_or_confirm()
         if self.memory.make_room(self.lane):
             self._open()
-
-    def _draw(self) -> None:
-        """Draw random numbers for exploration."""
-        self._explore.random(out=self._workspace.uniforms)
-        self.state.next_uniform = 0
 
     @property
     def n_lanes(self) -> int:
@@ -261,11 +223,6 @@ class FittedCore:
             self._confirm(doubtful)
 
     @property
-    def episode_length(self) -> int:
-        """Steps of the only environment's running episode."""
-        return self.lane.episode_length
-
-    @property
     def loop_arrays(self) -> tuple[Any, ...]:
         """The arrays that the rule opens in a compiled loop."""
         return self.arrays
@@ -346,17 +303,14 @@ class FittedCore:
         if values is not None and rows > n:
             later = self.newest.evaluate(self.memory.observations[n:rows])[2]
             values = np.concatenate([values, later])
-        found = fit(
+        seen = Experience(
             self.memory.observations[:rows],
             self.memory.steps[:rows],
-            values,
-            self.metric,
             self.interface.n_actions,
-            self.config,
-            self._fitting,
             self.interface.n_values > 0,
             self._taken(rows),
         )
+        found = fit(seen, values, self.metric, self.config, self._fitting)
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._values = found.values[:n]
         self._latest = Record(self.newest)

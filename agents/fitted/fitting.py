@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl._compile import boolean, compiled, integer
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import (
     ACTION,
     CUT,
@@ -41,8 +42,6 @@ from oda_rl.annealing import cells as annealing
 from oda_rl.diagram import Codevectors
 from oda_rl.divergences import quadratic_diagram
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Labels = npt.NDArray[np.int16]
 
 _SAMPLE = 3000  # states that the partition is annealed on
@@ -222,6 +221,22 @@ def sweep(
     return change
 
 
+class Experience(NamedTuple):
+    """What a fit is made to."""
+
+    observations: Observations
+    """Rows of a :class:`oda_rl.agents.engine.memory.Memory`, shape (n, d)."""
+    steps: FloatArray
+    """Their steps, shape (n, 3 or more)."""
+    n_actions: int
+    """Number of actions, or of codevectors of actions in each cell."""
+    numbered: bool = False
+    """Whether every value of the observation, a number, is a cell of its own."""
+    taken: TakenActions | None = None
+    """Continuous actions, of which codevectors are placed in each cell; the policy is a
+    :class:`oda_rl.agents.policies.codevectors.CodevectorPolicy` then."""
+
+
 class Fit(NamedTuple):
     """What a fit leaves behind."""
 
@@ -234,112 +249,158 @@ class Fit(NamedTuple):
     """Inverse standard deviations, shape (d,)."""
 
 
+class Cells(NamedTuple):
+    """Where the cells of a fit lie."""
+
+    origin: FloatArray
+    """Subtracted from observations, shape (d,)."""
+    scale: FloatArray
+    """Inverse standard deviations, shape (d,)."""
+    transform: FloatArray
+    """Distances are Euclidean in ``transform @ point``; shape (d, d)."""
+    codevectors: FloatArray
+    """There, shape (K, d)."""
+    width: float
+    """Within which cells are blended."""
+
+
+class Assigned(NamedTuple):
+    """Rows by their three nearest cells, as compiled code takes them."""
+
+    points: npt.NDArray[np.float32]
+    """Transformed, shape (n, d)."""
+    cells: npt.NDArray[np.uint16]
+    """Shape (n, 3)."""
+    weights: npt.NDArray[np.float32]
+    """Shape (n, 3)."""
+    labels: Labels
+    """Which action the step's is in each of them, shape (n, 3)."""
+    steps: FloatArray
+    """Shape (n, 3 or more)."""
+
+
 def fit(
-    observations: Observations,
-    steps: FloatArray,
+    seen: Experience,
     values: FloatArray | None,
     learned: FloatArray | None,
-    n_actions: int,
     config: FittedQConfig,
     rng: np.random.Generator,
-    numbered: bool = False,
-    taken: TakenActions | None = None,
 ) -> Fit:
     """Fit cells and their models to trajectories.
 
     Parameters
     ----------
-    observations, steps : ndarray, shape (n, d) and (n, 3 or more)
-        Rows of a :class:`oda_rl.agents.engine.memory.Memory`.
+    seen : Experience
+        The trajectories.
     values : ndarray, shape (n,), or None
         Values to begin with; changed. None for the first fit.
     learned : ndarray, shape (d, d), or None
         The metric of earlier fits.
-    n_actions : int
-        Number of actions.
     config : FittedQConfig
         Settings.
     rng : numpy.random.Generator
         Draws the states that the partition is annealed on.
-    numbered : bool
-        Whether every value of the observation, a number, is a cell of its own.
-    taken : TakenActions, optional
-        Continuous actions, of which codevectors are placed in each cell; the policy is a
-        :class:`oda_rl.agents.policies.codevectors.CodevectorPolicy` then.
     """
-    n, d = observations.shape
-    sample = np.unique(observations, axis=0) if numbered else _sample(observations, steps, rng)
+    at = _place_cells(seen, learned, config, rng)
+    rows, parts = _assign(seen, at)
+    values, targets, solver = _iterate(rows, at, values, seen.n_actions, config)
+    policy = _policy(at, solver, seen.n_actions)
+    if parts is not None:
+        policy = CodevectorPolicy(**vars(policy), parts=parts)
+    n = len(values)
+    drawn = rng.integers(n, size=_METRIC_SAMPLE) if n > _METRIC_SAMPLE else np.arange(n)
+    groups = rows.cells[drawn, 0].astype(np.int64) * seen.n_actions + rows.labels[drawn, 0]
+    groups[seen.steps[drawn, MARK] != GOES_ON] = -1
+    outer = metric.gradient_outer_product(
+        seen.observations[drawn] - at.origin,
+        at.scale,
+        groups,
+        targets[drawn].astype(np.float64),
+        len(at.codevectors) * seen.n_actions,
+    )
+    return Fit(policy, values, metric.average(learned, outer), at.scale)
+
+
+def _place_cells(
+    seen: Experience, learned: FloatArray | None, config: FittedQConfig, rng: np.random.Generator
+) -> Cells:
+    """Anneal cells among states from which steps were taken, in the learned metric."""
+    observations = seen.observations
+    sample = np.unique(observations, axis=0) if seen.numbered else _sample(seen, rng)
     origin, covariance = metric.covariance(sample)
     scale = metric.scales(origin, covariance)
     transform = np.diag(scale)
     if learned is not None and config.metric == "learned":
         transform = metric.root(learned, _METRIC_POWER) * scale
     codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
-    if not numbered:
-        codevectors = anneal(codevectors, n_cells(n, config), rng)
+    if not seen.numbered:
+        codevectors = anneal(codevectors, n_cells(len(observations), config), rng)
     width = _width((sample[:_WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
+    return Cells(origin, scale, transform, codevectors, width)
 
+
+def _assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
+    """Return the rows by their cells, and where codevectors of actions lie, if there are any."""
+    n, d = seen.observations.shape
     points = np.empty((n, d), dtype=np.float32)
     cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
-    columns = _columns(codevectors)
+    columns = _columns(at.codevectors)
     scratch = np.empty(columns.shape[1])
     for begin in range(0, n, _CHUNK):
         rows = slice(begin, begin + _CHUNK)
-        embedded = (observations[rows] - origin) @ transform.T
+        embedded = (seen.observations[rows] - at.origin) @ at.transform.T
         points[rows] = embedded
-        assign_three(embedded, columns, width, scratch, cells[rows], weights[rows])
+        assign_three(embedded, columns, at.width, scratch, cells[rows], weights[rows])
+    if seen.taken is None:
+        numbers = seen.steps[:, ACTION, None].astype(np.int16)
+        labels = np.broadcast_to(numbers, (n, 3))  # saves memory
+        return Assigned(points, cells, weights, labels, seen.steps), None
+    parts, labels = place(seen.taken, cells, weights, seen.steps, len(at.codevectors))
+    return Assigned(points, cells, weights, labels, seen.steps), parts
 
-    if taken is None:
-        labels = np.broadcast_to(steps[:, ACTION, None].astype(np.int16), (n, 3))  # saves memory
-    else:
-        parts, labels = place(taken, cells, weights, steps, len(codevectors))
 
-    most, least = discounted_returns(steps, config.discount)
-    lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.discount)
+def _iterate(
+    rows: Assigned, at: Cells, values: FloatArray | None, n_actions: int, config: FittedQConfig
+) -> tuple[FloatArray, npt.NDArray[np.float32], "_Regression"]:
+    """Repeat sweeps of fitted Q-iteration; returns values and targets of the rows, and models."""
+    n = len(rows.points)
+    most, least = discounted_returns(rows.steps, config.discount)
+    lowest = min(0.0, float(rows.steps[:, REWARD].min())) / (1.0 - config.discount)
     low = max(lowest, least - 0.25 * (most - least))
     rounds = config.sweeps
     if values is None:
         values, rounds = np.full(n, most), config.first_sweeps
-    rows_of_fit = points, cells, weights, labels, steps
-    solver = _Regression(*rows_of_fit, codevectors, width, n_actions, config, most)
+    solver = _Regression(rows, at, n_actions, config, most)
     targets = np.zeros(n, dtype=np.float32)
     tolerance = config.tolerance * (most - low) * (1.0 - config.discount) * n
     decay = config.discount, config.trace_decay
     for i in range(rounds):
         sums = np.zeros_like(solver.theta)
-        change = sweep(
-            *rows_of_fit, solver.theta, solver.offsets, i == 0,
-            *decay, low, most, values, targets, sums,
-        )  # fmt: skip
+        models = solver.theta, solver.offsets
+        change = sweep(*rows, *models, i == 0, *decay, low, most, values, targets, sums)
         solver.solve(sums)
         if i > 0 and change <= tolerance:
             break
+    return values, targets, solver
 
-    theta, offsets = solver.theta, solver.offsets
+
+def _policy(at: Cells, solver: "_Regression", n_actions: int) -> CellPolicy:
+    """Return cells and models in the observation's units."""
+    transform, codevectors, theta = at.transform, at.codevectors, solver.theta
     diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
-    models = np.column_stack([offsets, theta[:, n_actions:] @ transform, theta[:, :n_actions]])
-    restored = np.linalg.pinv(transform) @ codevectors.T
-    policy = CellPolicy(
-        origin, np.ascontiguousarray(diagram), np.ascontiguousarray(models), width,
-        restored.T + origin,
-    )  # fmt: skip
-    if taken is not None:
-        policy = CodevectorPolicy(**vars(policy), parts=parts)
-    drawn = rng.integers(n, size=_METRIC_SAMPLE) if n > _METRIC_SAMPLE else np.arange(n)
-    groups = cells[drawn, 0].astype(np.int64) * n_actions + labels[drawn, 0]
-    groups[steps[drawn, MARK] != GOES_ON] = -1
-    outer = metric.gradient_outer_product(
-        observations[drawn] - origin,
-        scale,
-        groups,
-        targets[drawn].astype(np.float64),
-        len(codevectors) * n_actions,
+    shared = solver.offsets, theta[:, n_actions:] @ transform
+    return CellPolicy(
+        at.origin,
+        np.ascontiguousarray(diagram),
+        np.ascontiguousarray(np.column_stack([*shared, theta[:, :n_actions]])),
+        at.width,
+        (np.linalg.pinv(transform) @ codevectors.T).T + at.origin,
     )
-    return Fit(policy, values, metric.average(learned, outer), scale)
 
 
-def _sample(observations: Observations, steps: FloatArray, rng: np.random.Generator) -> FloatArray:
+def _sample(seen: Experience, rng: np.random.Generator) -> FloatArray:
     """Draw states from which a step was taken."""
+    observations, steps = seen.observations, seen.steps
     drawn = rng.integers(len(observations), size=min(len(observations), _SAMPLE))
     taken = drawn[steps[drawn, MARK] == GOES_ON]
     if len(taken) == 0:  # of very short trajectories
@@ -405,29 +466,19 @@ class _Regression:
     """The regressions of all cells, whose matrices stay the same from sweep to sweep."""
 
     def __init__(
-        self,
-        points: npt.NDArray[np.float32],
-        cells: npt.NDArray[np.uint16],
-        weights: npt.NDArray[np.float32],
-        labels: Labels,
-        steps: FloatArray,
-        codevectors: FloatArray,
-        width: float,
-        n_actions: int,
-        config: FittedQConfig,
-        optimum: float,
+        self, rows: Assigned, at: Cells, n_actions: int, config: FittedQConfig, optimum: float
     ) -> None:
-        n, d = codevectors.shape
+        n, d = at.codevectors.shape
         size = n_actions + d
         moments = np.zeros((n, size, size))
-        add_moments(points, cells, weights, labels, steps, codevectors, moments, np.empty(d))
+        add_moments(*rows, at.codevectors, moments, np.empty(d))
         diagonal = np.einsum("kii->ki", moments)
         slopes = diagonal[:, n_actions:]
-        slopes += 10.0 * width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6
+        slopes += 10.0 * at.width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6
         diagonal[:, :n_actions] += config.optimism
         whole = np.triu(moments) + np.triu(moments, 1).transpose(0, 2, 1)
         self._inverse = np.linalg.inv(whole)
-        self._codevectors = codevectors
+        self._codevectors = at.codevectors
         self._n_actions = n_actions
         self._prior = config.optimism * optimum
         self.theta = np.zeros((n, size))

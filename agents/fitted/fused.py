@@ -2,18 +2,14 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from oda_rl._compile import spliced
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin
 from oda_rl.agents.engine.state import load_point
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.replay import Fitted, FittedState
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class _Collecting(NamedTuple):

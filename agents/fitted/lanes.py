@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled
 from oda_rl._state import Raw, reader
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import Trajectory, begin
 from oda_rl.agents.engine.records import Record
@@ -20,10 +20,6 @@ from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, Workspac
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 _FIRST_ROWS = 256
 

@@ -7,11 +7,9 @@ the current point and random numbers (:mod:`oda_rl.agents.engine.state`), a memo
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._state import Raw, reader
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import Trajectory, begin, remember
 from oda_rl.agents.engine.state import (
     EPISODE_END,
@@ -27,8 +25,6 @@ from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.cells import decide
 from oda_rl.diagram import LARGEST
 
-FloatArray = npt.NDArray[np.float64]
-
 # Further events.
 REFIT = 256
 ROOM = 512  # the memory is nearly full
@@ -42,7 +38,9 @@ class FittedState(Counters):
     longest_hold: int
     """Most steps for which a random action is held."""
     drew: bool
-    """Whether the last choice used a random number."""
+    """Whether the last choice used a random number,"""
+    explored: bool
+    """and whether that made it a random one."""
     new_steps: int
     """Steps since the last fit."""
     needed: int
@@ -105,6 +103,7 @@ def choose(agent: Fitted, lane: Lane) -> int:
     state.drew = True
     n_actions = agent.models.shape[1] - agent.diagram.shape[1]
     uniform, epsilon = uniforms[i], state.epsilon
+    state.explored = uniform < epsilon
     if uniform < epsilon:
         scaled = uniform / epsilon * n_actions
         action = integer(scaled)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.boundaries import (
     NOWHERE,
     Nearest,
@@ -31,9 +32,6 @@ from oda_rl.agents.policies.boundaries import (
     nearest_member,
 )
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, Policy
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _ALONG = 32  # points looked at along a line
 _HALVINGS = 24

@@ -12,10 +12,8 @@ programming by non-negative least squares.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from oda_rl._types import FloatArray, IntArray
 
 _NOTHING = 1e-12  # relative: what is left by rounding
 _MARGIN = 1e-6  # of the distance by which a witness lies beyond the boundary

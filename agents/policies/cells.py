@@ -22,11 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, internal, spliced
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Rows, Stored
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @spliced

@@ -13,11 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.cells import CellPolicy, three_nearest
 from oda_rl.agents.policies.contract import CellTables, InLoops
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @compiled

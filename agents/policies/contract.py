@@ -12,10 +12,8 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 TIE = 1e-9  # relative: values closer than that are equal
 

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.names import matching_names
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.policies.contract import Trained
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _COMPONENTS = 12  # of an observation that are printed
 

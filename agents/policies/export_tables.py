@@ -22,11 +22,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.environments.names import matching_names
 from oda_rl.agents.environments.spaces import ActionBox
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Trained
-
-FloatArray = npt.NDArray[np.float64]
 
 _LARGEST_INT = 2**31 - 1
 _INT16 = 32_767

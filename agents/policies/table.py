@@ -7,12 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_cells
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
 from oda_rl.diagram import assign, assign_batch
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @spliced

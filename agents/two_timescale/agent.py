@@ -22,7 +22,7 @@ from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.engine import Core
+from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
 FloatArray = npt.NDArray[np.float64]
@@ -101,7 +101,7 @@ class TwoTimescaleAgent(Agent):
     """
 
     config: TwoTimescaleConfig
-    _core: Core
+    _engine: OnlineEngine
 
     def __init__(
         self,
@@ -149,19 +149,19 @@ class TwoTimescaleAgent(Agent):
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
         self.solved_return = config.solved_return
-        self._core = Core(interface, config, partition, self._rngs["explore"])
+        self._engine = OnlineEngine(interface, config, partition, self._rngs["explore"])
 
     @property
     def policy(self) -> TablePolicy:
         """The policy as it is at present: a view of the Q-table and the cells."""
-        core, n = self._core, self._core.n_cells
-        q_values = core.table[ql.VALUES, :n]
-        return TablePolicy(core.origin, self.partition.diagram[:n], q_values, core.codevectors)
+        engine, n = self._engine, self._engine.n_cells
+        q_values = engine.table[ql.VALUES, :n]
+        return TablePolicy(engine.origin, self.partition.diagram[:n], q_values, engine.codevectors)
 
     @property
     def visits(self) -> FloatArray:
         """Updates of each entry of the Q-table since its cell was born, same shape; a view."""
-        return self._core.table[ql.VISITS, : self._core.n_cells]
+        return self._engine.table[ql.VISITS, : self._engine.n_cells]
 
     @property
     def metric_(self) -> FloatArray | None:
@@ -169,14 +169,14 @@ class TwoTimescaleAgent(Agent):
 
         A Mahalanobis matrix, up to a factor: distances of the cells are (x - y)ᵀ M (x - y).
         """
-        return self._core.mahalanobis
+        return self._engine.mahalanobis
 
     @property
     def extent(self) -> Extent:
         """Where the latest observations were."""
-        seen = self._core._ring()[0]
+        seen = self._engine._ring()[0]
         centre = seen.mean(axis=0)
-        return Extent(self._core.origin + centre, np.abs(seen - centre).max(axis=0))
+        return Extent(self._engine.origin + centre, np.abs(seen - centre).max(axis=0))
 
     @property
     def temperature(self) -> float:
@@ -186,7 +186,7 @@ class TwoTimescaleAgent(Agent):
     @property
     def frozen(self) -> bool:
         """Whether the last episodes were solved and the agent therefore rests."""
-        return self._core.state.phase == ql.FROZEN
+        return self._engine.state.phase == ql.FROZEN
 
     def _about(self) -> dict[str, Any]:
         names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
+from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import (
@@ -18,10 +19,10 @@ from oda_rl.agents.engine.memory import (
     in_order,
     watkins_targets,
 )
-from oda_rl.agents.engine.state import UNIFORMS, Workspace, with_lanes
+from oda_rl.agents.engine.state import Lane, with_lanes
 from oda_rl.agents.engine.trials import Trial, Trials
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import BAD_STEP, refuse
+from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
 from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_compiled
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -38,10 +39,9 @@ _LEAST_ROWS = 100  # of that for each of several environments
 _METRIC_TRACE_DECAY = 0.9
 _METRIC_POWER = 0.25
 _TOTAL_VARIANCE = 2.0
-_BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart share cache lines
 
 
-class Core:
+class OnlineEngine(Engine):
     """The state of an online agent: the arrays of ``qlearning``, and its cells.
 
     Parameters
@@ -56,7 +56,9 @@ class Core:
         Decides on exploration.
     """
 
+    state: ql.OnlineState
     rule = RULE
+    choose = staticmethod(ql.act)
     step = staticmethod(ql.step)
     update = staticmethod(ql.update)
 
@@ -67,18 +69,12 @@ class Core:
         partition: Partition,
         rng: np.random.Generator,
     ) -> None:
-        self.interface = interface
+        d, capacity = interface.n_features, partition.diagram.shape[0]
+        super().__init__(interface, max(capacity, d), rng)
         self.config = config
         self.partition = partition
         self._schedule = Schedule(partition.learner.schedule)
-        self.history: list[Level] = []
-        self._rng = rng
-        d = interface.n_features
-        capacity = partition.diagram.shape[0]
         self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
-        self.room: FloatArray = np.zeros((len(Workspace._fields), max(capacity, d, _BLOCK)))
-        self._workspace = Workspace(*self.room)
-        rng.random(out=self._workspace.uniforms)
         self.origin, self._point = self._workspace.origin[:d], self._workspace.point[:d]
         self.metric: FloatArray | None = None
         self.observations: FloatArray = np.zeros((1, _RING, d))
@@ -89,7 +85,7 @@ class Core:
 
     def _make_state(self, count: int) -> None:
         """Make named state for so many environments, in none of which anything has happened."""
-        self.raw, self.lanes = with_lanes(ql.OnlineState, count)
+        self.raw, self._lanes = with_lanes(ql.OnlineState, count)
         self.state = ql.OnlineState(self.raw)
 
     def _open(self) -> None:
@@ -108,6 +104,11 @@ class Core:
         """Whether policies are tried: of several environments, if one can tell who succeeds."""
         known = self.config.solved_return is not None and self.config.solved_episodes > 0
         return known and self.n_lanes > 1
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """What belongs to each environment."""
+        return self._lanes
 
     @property
     def n_lanes(self) -> int:
@@ -159,11 +160,7 @@ class Core:
     @property
     def epsilon(self) -> float:
         """Present probability of a random action."""
-        phase = self.state.phase
-        if phase != ql.LEARNING:
-            return 1.0 if phase == ql.WARMUP else 0.0
-        elapsed = float(self.state.steps_since_start)
-        return self.config.exploration / (1.0 + elapsed / self.config.exploration_decay)
+        return float(ql.epsilon_of.py_func(self.state))  # type: ignore[attr-defined]
 
     def start(self) -> None:
         """Learn from nothing: first cells, Q = 0."""
@@ -179,14 +176,6 @@ class Core:
         for lane in self.lanes:
             lane.episode_return, lane.episode_length = 0.0, 0
         self.table[ql.TRACES :] = 0.0
-
-    def act(self, vector: npt.NDArray[Any]) -> int:
-        """Choose an action (from 0) for a flattened observation."""
-        while True:
-            code = ql.act(vector, *self.arrays)
-            if code >= 0:
-                return code
-            self.attend(-code, "observation")
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         """Learn from a step of all environments and choose the next actions.
@@ -254,17 +243,9 @@ class Core:
             self._take_over(None)
 
     @property
-    def episode_length(self) -> int:
-        """Steps of the only environment's running episode."""
-        return self.lanes[0].episode_length
-
-    @property
     def loop_arrays(self) -> tuple[Any, ...]:
         """The arrays that the rule opens in a compiled loop."""
         return (*self.partition.learner, *self.arrays)
-
-    def note_episodes(self, episodes: FloatArray) -> None:
-        """Nothing: compiled code has noted what there is to note."""
 
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice."""
@@ -284,25 +265,7 @@ class Core:
         self.attend(ql.OBSERVE, "")
         return ql.act(vector, *self.arrays)
 
-    def attend(self, events: int, what: str) -> None:
-        """Do what compiled code could not.
-
-        Parameters
-        ----------
-        events : int
-            Bits of :mod:`oda_rl.agents.two_timescale.qlearning`.
-        what : str
-            What to name in the error if a value was bad.
-
-        Raises
-        ------
-        ValueError
-            If the shape of an observation was wrong, or it or the reward was not finite.
-        """
-        refuse(events, what, self.interface)
-        if events & UNIFORMS:
-            self._rng.random(out=self._workspace.uniforms)
-            self.state.next_uniform = 0
+    def _attend(self, events: int) -> None:
         if events & ql.WARM:
             self._centre()
         if events & (ql.WARM | ql.RESTART):

@@ -2,11 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from oda_rl._compile import compiled, spliced
 from oda_rl._state import Raw
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin
 from oda_rl.agents.engine.state import load_point
@@ -14,8 +12,6 @@ from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, sch
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.qlearning import OBSERVE, RESHAPE, Online, OnlineState
 from oda_rl.diagram import assign
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @compiled

@@ -3,11 +3,9 @@
 Each environment has a trajectory, traces and a part of the ring of its own.
 """
 
-import numpy as np
-import numpy.typing as npt
-
 from oda_rl._compile import compiled, inlined
 from oda_rl._state import Raw
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.memory import Trajectory
 from oda_rl.agents.engine.state import EPISODE_END, load_point
 from oda_rl.agents.engine.trials import LONGEST_TRIAL
@@ -23,10 +21,6 @@ from oda_rl.agents.two_timescale.qlearning import (
     opened,
 )
 from oda_rl.diagram import assign
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @inlined

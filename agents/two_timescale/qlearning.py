@@ -28,10 +28,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, internal, spliced
 from oda_rl._state import Raw, reader
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import Trajectory, begin, remember
 from oda_rl.agents.engine.state import (
     EPISODE_END,
@@ -45,8 +45,6 @@ from oda_rl.agents.engine.state import (
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.table import greatest
 from oda_rl.diagram import assign
-
-FloatArray = npt.NDArray[np.float64]
 
 # Layers of the table.
 VALUES, VISITS, STEP_SIZES, TRACES = range(4)
@@ -138,6 +136,17 @@ def choose(agent: Online, lane: Lane) -> int:
 
 
 @spliced
+def epsilon_of(state: OnlineState) -> float:
+    """Return the present probability of a random action."""
+    epsilon = 0.0
+    if state.phase == WARMUP:
+        epsilon = 1.0
+    elif state.phase == LEARNING:
+        epsilon = state.exploration / (1.0 + state.steps_since_start / state.exploration_decay)
+    return epsilon
+
+
+@spliced
 def explore(agent: Online, lane: Lane, best: int) -> int:
     """Choose an action with the random number that is due; ``best`` is the greedy one.
 
@@ -150,10 +159,7 @@ def explore(agent: Online, lane: Lane, best: int) -> int:
         if i == uniforms.shape[0]:
             return -UNIFORMS
         state.next_uniform = i + 1
-        epsilon = 1.0
-        if state.phase == LEARNING:
-            epsilon = state.exploration / (1.0 + state.steps_since_start / state.exploration_decay)
-        uniform = uniforms[i]
+        uniform, epsilon = uniforms[i], epsilon_of(state)
         if uniform < epsilon:
             action = integer(uniform / epsilon * n_actions)
             if action == n_actions:  # rounded up

@@ -15,8 +15,8 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.codebook import (
     Balls,
+    Block,
     Layout,
-    Samples,
     Scratch,
     Seen,
     Stage,
@@ -275,7 +275,7 @@ class Annealer:
             potentials = np.zeros(len(points))
         else:
             potentials = divergence.potential(points[:, :d])
-        samples = Samples(d, points, classes, weights, potentials)
+        samples = Block(d, points, classes, weights, potentials)
         heat = self.temperature, self.schedule.forgetting
         stage = Stage(*heat, self._scales, self._clocks, self._seen)
         if divergence.kernel == CALLED:

@@ -31,7 +31,7 @@ GROUPED = 256  # codevectors from which on segments pay
 _LLOYD = 5
 
 
-class Samples(NamedTuple):
+class Block(NamedTuple):
     """A block of samples of d features."""
 
     n_features: int
@@ -203,7 +203,7 @@ def _redraw(
 
 @internal
 def _measure(
-    samples: Samples, i: int, layout: Layout, kernel: int | None, s: int, out: FloatArray
+    samples: Block, i: int, layout: Layout, kernel: int | None, s: int, out: FloatArray
 ) -> float:
     """Write divergences from the codevectors of a segment, but for φ(x); return the smallest."""
     first, last = layout.starts[s], layout.starts[s + 1]
@@ -214,7 +214,7 @@ def _measure(
 
 @internal
 def _visit(
-    samples: Samples,
+    samples: Block,
     i: int,
     layout: Layout,
     kernel: int | None,
@@ -294,7 +294,7 @@ def _step(stage: Stage, c: int, size: int, weight: float) -> float:
 
 @internal
 def _attract(
-    samples: Samples,
+    samples: Block,
     i: int,
     layout: Layout,
     kernel: int | None,
@@ -320,7 +320,7 @@ def _attract(
 
 @compiled
 def learn(
-    samples: Samples,
+    samples: Block,
     layout: Layout,
     kernel: int | None,
     balls: Balls | None,
@@ -388,7 +388,7 @@ def segments(codevectors: FloatArray) -> IntArray:
     return np.unique(nearest, return_inverse=True)[1]
 
 
-def learn_called(divergence: Divergence, samples: Samples, layout: Layout, stage: Stage) -> None:
+def learn_called(divergence: Divergence, samples: Block, layout: Layout, stage: Stage) -> None:
     """Do what :func:`learn` does through Python; classes have a segment each."""
     d, masses, scales, clocks = samples.n_features, layout.masses, stage.scales, stage.clocks
     offsets, gradients, columns = layout.offsets, layout.gradients, layout.columns

@@ -15,7 +15,8 @@ from rich.progress import track
 from oda_rl._types import FloatArray
 
 _DIVERGENCES = "squared_euclidean", "i_divergence", "itakura_saito"
-_STEPPED = "MountainCar-v0", "FrozenLake-v1"  # which have no compiled dynamics
+_COMPILED = "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # cart-poles share their dynamics
+_STEPPED = "MountainCarContinuous-v0", "FrozenLake-v1"  # which have no compiled dynamics
 
 
 def _samples(d: int = 3, n: int = 300) -> FloatArray:
@@ -62,6 +63,14 @@ def _fitted_in_a_loop() -> None:
 
     for env_id in _STEPPED:
         _used(FittedQAgent(env_id, seed=0, max_transitions=1_000), 1_500)
+
+
+def _compiled_dynamics() -> None:
+    from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+
+    for env_id in _COMPILED:
+        for kind in (TwoTimescaleAgent, FittedQAgent):
+            kind(env_id, seed=0).learn(1_500).evaluate(2, seed=0)
 
 
 def _codevectors() -> None:
@@ -174,6 +183,7 @@ def _comparators() -> None:
 WORK: dict[str, Callable[[], None]] = {
     "TwoTimescaleAgent": _online,
     "FittedQAgent": _fitted,
+    "compiled dynamics": _compiled_dynamics,
     "TwoTimescaleAgent in a Python loop": _online_in_a_loop,
     "FittedQAgent in a Python loop": _fitted_in_a_loop,
     "CodevectorAgent": _codevectors,
