@@ -1,14 +1,10 @@
 """What an agent needs of a partition."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.partitions.schedule import Learner
-
-FloatArray = npt.NDArray[np.float64]
 
 Lineage = FloatArray
 """Shape (new cells, old cells): row k says with which weights (summing to 1) new cell k comes from
@@ -67,8 +63,8 @@ class Partition(Protocol):
     def rescale(self, scaling: Scaling) -> None:
         """Take over a new scaling; the codevectors stay where they are."""
 
-    def state(self) -> Mapping[str, npt.NDArray[Any]]:
+    def state(self) -> Mapping[str, Array]:
         """Return all that has to be saved, as arrays."""
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what ``state`` returned."""

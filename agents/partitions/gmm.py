@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import Checked, Range, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
@@ -19,8 +19,6 @@ from oda_rl.agents.partitions.schedule import (
 from oda_rl.divergences import quadratic_diagram
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Progress, Rules
-
-FloatArray = npt.NDArray[np.float64]
 
 _RATE = 0.5
 _MAX_PRECISION = 1e12  # of no effect: only distances count
@@ -151,7 +149,7 @@ class GMMPartition:
         """Reshape nothing: ``observe`` does it."""
         return np.eye(self.n_cells)
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
         return {**self._arrays(), "schedule": self._schedule.record}
 
@@ -166,7 +164,7 @@ class GMMPartition:
             **{name: getattr(self._mixture, name) for name in names},
         }
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
         for name, array in self._arrays().items():
             array[:] = state[name]

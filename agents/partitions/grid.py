@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import POSITIVE, Checked, Range, are_counts, or_none
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.divergences import quadratic_diagram
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_CELLS = 65_536
 
@@ -131,11 +129,11 @@ class GridPartition:
     def rescale(self, scaling: Scaling) -> None:
         """Leave the cells as they are."""
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
         return {"codevectors": self.codevectors, "diagram": self.diagram}
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
         self.codevectors[:] = state["codevectors"]
         self.diagram[:] = state["diagram"]

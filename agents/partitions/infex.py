@@ -8,12 +8,11 @@ from typing import Annotated, Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.divergences import quadratic_diagram
-
-FloatArray = npt.NDArray[np.float64]
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next
 _REFITS = 8  # then the cells rest
@@ -163,7 +162,7 @@ class InfexPartition:
         self._draw()
         return lineage
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
         return {
             "codevectors": self.codevectors,
@@ -174,7 +173,7 @@ class InfexPartition:
             "counts": self._counts,
         }
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
         self.codevectors = np.array(state["codevectors"])
         self.weights = np.array(state["weights"])

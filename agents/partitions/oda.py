@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
@@ -19,8 +19,6 @@ from oda_rl.agents.partitions.schedule import (
 )
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ class ODAPartition:
         lineage /= lineage.sum(axis=1, keepdims=True)
         return lineage
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
         return {
             "cells": self.learner.cells[: self.n_cells],
@@ -186,7 +184,7 @@ class ODAPartition:
             "spread": self._spread,
         }
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
         self.n_cells = len(state["cells"])
         self.learner.cells[: self.n_cells] = state["cells"]

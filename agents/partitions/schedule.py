@@ -1,17 +1,15 @@
 """Learners that compiled loops run themselves: their arrays, and one function for all of them."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled
 from oda_rl._state import Raw, State, reader
+from oda_rl._types import Array, FloatArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.diagram import Codevectors
 from oda_rl.quantization import neighbourhood
-
-FloatArray = npt.NDArray[np.float64]
 
 RESTING, INTERPRETED, ANNEALING, MAPPING = range(4)  # kinds of learner
 
@@ -28,7 +26,7 @@ class Schedule(State):
     samples_needed: float
     """So many until it is over."""
 
-    def restore(self, record: npt.NDArray[Any]) -> None:
+    def restore(self, record: Array) -> None:
         """Take over what a file has; in those of earlier versions the numbers have no names."""
         if record.dtype.names is None:
             record = record.view([(name, np.float64) for name in MapSchedule.dtype.names or ()])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
@@ -19,8 +19,6 @@ from oda_rl.agents.partitions.schedule import (
     observe_compiled,
 )
 from oda_rl.divergences import quadratic_diagram
-
-FloatArray = npt.NDArray[np.float64]
 
 _STAGES = 10  # after each the metric is learned anew
 _LAST_RATE, _LAST_WIDTH = 0.01, 0.5
@@ -144,11 +142,11 @@ class SOMPartition:
             self._schedule.kind = RESTING
         return np.eye(self.n_cells)
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
         return {**self._arrays(), "schedule": self._schedule.record}
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
         for name, array in self._arrays().items():
             array[:] = state[name]
