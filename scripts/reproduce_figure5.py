@@ -51,7 +51,7 @@ STOPS = {
               (0.0075, 0.5), (0.024, 0.6)),
 }  # fmt: skip
 MAP_SIDES = (4, 6, 8, 10, 12, 16)
-COMMON = {"solved_episodes": 0, "restart_after": 0, "max_cells": 300}
+COMMON = {"solved_episodes": 0, "restart_after": 0}
 SPACE: dict[str, tuple[Any, ...]] = {
     "discount": (0.85, 0.9, 0.95, 0.98, 0.99, 0.995),
     "step_exponent": (0.1, 0.2, 0.3, 0.5, 0.7),
@@ -87,7 +87,7 @@ def points() -> list[Point]:
     for traces in (False, True):
         for scaling, metric in METRICS.items():
             for temperature, cooling in STOPS[scaling]:
-                stop = {"min_temperature": temperature, "cooling": cooling}
+                stop = {"min_temperature": temperature, "cooling": cooling, "max_cells": 300}
                 config = {"metric": metric, **stop}
                 own = ("samples_per_level", (150, 200, 300))
                 size = f"T ≥ {temperature}"

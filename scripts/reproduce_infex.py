@@ -39,7 +39,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl._types import FloatArray
-from oda_rl.agents import InfexPartition, Scaling, TwoTimescaleConfig
+from oda_rl.agents import InfexPartition, Scaling
 from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
 from oda_rl.exemplars.weights import NotConvergedError, best_proportions
@@ -242,7 +242,7 @@ def density(seed: int, d: int, factor: float, budget: int | None) -> Row:
 def refit(seed: int) -> Row:
     """Seconds of the partition's refits: the first to 2000 states, and after every 200 others."""
     rng = np.random.default_rng(seed)
-    cells = InfexPartition(4, TwoTimescaleConfig(infex_first_refit=10**6), rng)
+    cells = InfexPartition(infex_first_refit=10**6).prepare(4, rng)
     cells.start(Scaling(np.eye(4) / np.sqrt(2.0), np.zeros(4), np.ones(4)))
     centres = 1.5 * rng.normal(size=(6, 4))
     times = []

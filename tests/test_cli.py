@@ -177,6 +177,10 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--seed", "-1"], "seed is -1"),
         (["train", "--algo", "two-timescale", "--partition", "cubes"], "partition is 'cubes'"),
         (["train", "--partition", "oda"], "partition"),
+        (
+            ["train", "--algo", "two-timescale", "--partition", "grid", "--max-cells", "3"],
+            "max_cells is a setting of partition='oda'",
+        ),
         (["train", "--algo", "two-timescale", "--optimism", "1"], "optimism"),
         (["train", "--algo", "sarsa"], "sarsa"),
         (["train", "--algo"], "algo"),

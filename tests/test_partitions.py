@@ -15,7 +15,6 @@ from oda_rl.agents import (
     Scaling,
     SOMPartition,
     TwoTimescaleAgent,
-    TwoTimescaleConfig,
     load_agent,
 )
 from oda_rl.agents.partitions.infex import match
@@ -34,7 +33,7 @@ def cells_of(partition, points):
 
 def made(kind, scaling=SCALED, seed=0, **config):
     d = len(scaling.origin)
-    partition = kind(d, TwoTimescaleConfig(**config), np.random.default_rng(seed))
+    partition = kind(**config).prepare(d, np.random.default_rng(seed))
     partition.start(scaling)
     return partition
 
@@ -151,6 +150,19 @@ def test_a_map_learns_from_its_schedule():
     partition.start(SCALED)
     assert partition.active
     assert not np.array_equal(partition.codevectors, codevectors)
+
+
+@pytest.mark.parametrize("kind", [ODAPartition, SOMPartition, GMMPartition])
+def test_numbers_of_a_schedule_had_no_names_in_earlier_files(kind):
+    cells, other = made(kind), made(kind, seed=1)
+    for point in np.random.default_rng(0).normal(size=(50, 3)):
+        cells.observe(point)
+    state = cells.state()
+    old = np.zeros(11)
+    numbers = state["schedule"].item()
+    old[: len(numbers)] = numbers
+    other.restore({**state, "schedule": old})
+    assert other.state()["schedule"].item() == pytest.approx(numbers, rel=0, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -350,25 +362,33 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("partition", "config", "message"),
     [
-        ({"bins": 0}, "bins is 0: it must be an integer of at least 1"),
-        ({"bins": (2, 2)}, "bins is (2, 2): it must have 4 entries"),
-        ({"bins": 17}, "bins is 17, which makes 83,521 cells of 4 components: there may be 65,536"),
-        ({"bins": 2.5}, "bins is 2.5"),
-        ({"ranges": ((0, 1),)}, "it must have 4 entries"),
-        ({"ranges": ((1, 0),) * 4}, "pairs of finite numbers, the lower first"),
-        ({"ranges": ((0, np.inf),) * 4}, "pairs of finite numbers, the lower first"),
-        ({"spread": 0.0}, "spread is 0.0: it must be positive"),
-        ({"map_shape": (2, 2, 2)}, "map_shape is (2, 2, 2): it must be one or two integers"),
-        ({"map_shape": ()}, "map_shape is ()"),
-        ({"map_rate": 0.0}, "map_rate is 0.0: it must be in (0, 1]"),
-        ({"mixture_components": 5000}, "mixture_components is 5000: it must be at most 4096"),
-        ({"mixture_forgetting": 0.0}, "mixture_forgetting is 0.0: it must be in (0, 1)"),
-        ({"map_samples_per_cell": 0}, "map_samples_per_cell is 0: it must be at least 1"),
+        ("grid", {"bins": 0}, "bins is 0: it must be an integer of at least 1"),
+        ("grid", {"bins": (2, 2)}, "bins is (2, 2): it must have 4 entries"),
+        (
+            "grid",
+            {"bins": 17},
+            "bins is 17, which makes 83,521 cells of 4 components: there may be 65,536",
+        ),
+        ("grid", {"bins": 2.5}, "bins is 2.5"),
+        ("grid", {"ranges": ((0, 1),)}, "it must have 4 entries"),
+        ("grid", {"ranges": ((1, 0),) * 4}, "pairs of finite numbers, the lower first"),
+        ("grid", {"ranges": ((0, np.inf),) * 4}, "pairs of finite numbers, the lower first"),
+        ("grid", {"spread": 0.0}, "spread is 0.0: it must be positive"),
+        ("som", {"map_shape": (2, 2, 2)}, "map_shape is (2, 2, 2): it must be one or two integers"),
+        ("som", {"map_shape": ()}, "map_shape is ()"),
+        ("som", {"map_rate": 0.0}, "map_rate is 0.0: it must be in (0, 1]"),
+        (
+            "gmm",
+            {"mixture_components": 5000},
+            "mixture_components is 5000: it must be at most 4096",
+        ),
+        ("gmm", {"mixture_forgetting": 0.0}, "mixture_forgetting is 0.0: it must be in (0, 1)"),
+        ("som", {"map_samples_per_cell": 0}, "map_samples_per_cell is 0: it must be at least 1"),
     ],
 )
-def test_bad_settings(config, message):
+def test_bad_settings(partition, config, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is looked at below
-        TwoTimescaleAgent(BARTO, partition="grid", **config)
+        TwoTimescaleAgent(BARTO, partition=partition, **config)
     assert message in str(caught.value)

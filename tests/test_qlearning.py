@@ -14,8 +14,8 @@ from oda_rl.agents.two_timescale.engine import OnlineEngine
 
 def make_core(n_actions=3, n_cells=5, **settings):
     """Cells at 0, 1, 2, ... on a line, which do not move."""
-    config = TwoTimescaleConfig(max_cells=n_cells, metric="std", **settings)
-    partition = ODAPartition(1, config, np.random.default_rng(0))
+    config = TwoTimescaleConfig(metric="std", **settings)
+    partition = ODAPartition(max_cells=n_cells).prepare(1, np.random.default_rng(0))
     core = OnlineEngine(Interface((1,), n_actions, 0), config, partition, np.random.default_rng(1))
     core.observations[0, :2, 0] = -1.0, 1.0  # as if random play had seen them
     core.lanes[0].last_row = 1

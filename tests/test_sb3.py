@@ -555,7 +555,7 @@ def test_partitions(tmp_path):
     grid = TwoTimescale.load(tmp_path / "grid", env="CartPole-v1")
     assert type(grid.agent.partition).__name__ == "GridPartition"
     own = test_two_timescale.OwnLearner
-    first, second = (own(4, grid.agent.config, np.random.default_rng(8)) for _ in range(2))
+    first, second = own(), own()
     model = TwoTimescale("CartPole-v1", seed=0, partition=first).learn(800)
     model.save(tmp_path / "own")
     loaded = TwoTimescale.load(tmp_path / "own", partition=second)

@@ -1,5 +1,6 @@
 """The online agent: both loops give the same bits, and it learns."""
 
+import json
 from dataclasses import asdict
 
 import gymnasium as gym
@@ -8,7 +9,7 @@ import oracles
 import pytest
 from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Recording, Toy
 
-from oda_rl.agents import ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
+from oda_rl.agents import GridPartition, ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -144,8 +145,7 @@ def test_the_environment_is_left_where_training_took_it():
 
 
 def test_interpreted_learner_equals_the_compiled_one():
-    config = TwoTimescaleAgent(BARTO).config
-    partitions = [kind(4, config, np.random.default_rng(8)) for kind in (ODAPartition, OwnLearner)]
+    partitions = ODAPartition(), OwnLearner()
     compiled, interpreted = (
         TwoTimescaleAgent(BARTO, partition=partition, metric="std", seed=4).learn(6000)
         for partition in partitions
@@ -157,8 +157,7 @@ def test_interpreted_learner_equals_the_compiled_one():
 
 def test_interpreted_learner_gives_the_same_bits_in_both_loops():
     def agent(kind, env):
-        partition = kind(4, TwoTimescaleConfig(), np.random.default_rng(8))
-        return TwoTimescaleAgent(env, partition=partition, seed=4)
+        return TwoTimescaleAgent(env, partition=kind(), seed=4)
 
     fused, stepwise = (agent(OwnLearner, wrap(gym.make(BARTO))) for wrap in (lambda e: e, Plain))
     same(fused.learn(6000), stepwise.learn(6000))
@@ -173,8 +172,8 @@ def test_interpreted_learner_gives_the_same_bits_in_both_loops():
 class OwnLearner:
     """Annealing behind a partition of one's own, with an interpreted learner."""
 
-    def __init__(self, n_features, config, rng):
-        self.inner = ODAPartition(n_features, config, rng)
+    def __init__(self, n_features=4):
+        self.inner = ODAPartition()
         self.learner = interpreted_learner(n_features)
         self.shown = 0
 
@@ -435,6 +434,29 @@ def test_config_is_checked_and_defaults_know_no_environment():
         TwoTimescaleConfig().discount = 0.5
     with pytest.raises(TypeError, match="gamma"):
         TwoTimescaleAgent(BARTO, gamma=0.9)
+
+
+def test_settings_of_a_partition_are_its_own(tmp_path):
+    named = TwoTimescaleAgent(BARTO, partition="grid", bins=[2, 2, 4, 2], discount=0.9)
+    given = TwoTimescaleAgent(BARTO, partition=GridPartition(bins=(2, 2, 4, 2)), discount=0.9)
+    for agent in (named, given):
+        assert (agent.config.discount, agent.partition.settings.bins) == (0.9, (2, 2, 4, 2))
+        agent.save(tmp_path)
+        known = json.loads((tmp_path / "config.json").read_text())
+        assert known["partition"] == "grid"
+        settings = asdict(agent.config) | asdict(agent.partition.settings)
+        assert known["config"] == json.loads(json.dumps(settings))
+        loaded = TwoTimescaleAgent.load(tmp_path)
+        assert loaded.config == agent.config
+        assert loaded.partition.settings == agent.partition.settings
+    with pytest.raises(TypeError, match="max_cells is a setting of partition='oda'"):
+        TwoTimescaleAgent(BARTO, partition="grid", max_cells=6)
+    with pytest.raises(TypeError, match="bins is a setting of partition='grid'"):
+        TwoTimescaleAgent(BARTO, partition=ODAPartition(max_cells=6), bins=3)
+    with pytest.raises(TypeError, match="gamma"):
+        ODAPartition(gamma=0.9)
+    with pytest.raises(ValueError, match="max_cells is 0"):
+        ODAPartition(max_cells=0)
 
 
 def test_wrapped_environments_train():

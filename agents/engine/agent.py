@@ -68,6 +68,10 @@ class Agent(Player):
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         """Do what the constructor does, without an environment, from what a file says."""
 
+    def _settings(self) -> dict[str, Any]:
+        """Return all settings, as files have them."""
+        return dict(vars(self.config))
+
     @property
     def scale_(self) -> FloatArray | None:
         """Inverse standard deviation of each component in what is remembered; 0 if constant."""
@@ -331,7 +335,7 @@ class Agent(Player):
         """Return metadata and arrays from which :meth:`_from_file` makes the agent anew."""
         metadata = {
             **self._about(),
-            "config": dict(vars(self.config)),
+            "config": self._settings(),
             "rngs": {name: rng.bit_generator.state for name, rng in self._rngs.items()},
         }
         return metadata, self._engine.state_arrays()

@@ -9,7 +9,7 @@ it, too, until too many of them fail; then the next one that was solved takes it
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ class Played(NamedTuple):
 class Trial:
     """A policy as it was, and how it did."""
 
-    partition: Mapping[str, npt.NDArray[np.float64]]
+    partition: Mapping[str, npt.NDArray[Any]]
     """State of the partition."""
     table: FloatArray
     """Layers of the table without the traces, shape (3, cells, actions)."""

@@ -12,12 +12,17 @@ if TYPE_CHECKING:
     from oda_rl.agents.partitions.contract import Partition as Partition
     from oda_rl.agents.partitions.contract import Scaling as Scaling
     from oda_rl.agents.partitions.gmm import GMMPartition as GMMPartition
+    from oda_rl.agents.partitions.gmm import GMMSettings as GMMSettings
     from oda_rl.agents.partitions.grid import GridPartition as GridPartition
+    from oda_rl.agents.partitions.grid import GridSettings as GridSettings
     from oda_rl.agents.partitions.infex import InfexPartition as InfexPartition
+    from oda_rl.agents.partitions.infex import InfexSettings as InfexSettings
     from oda_rl.agents.partitions.oda import ODAPartition as ODAPartition
+    from oda_rl.agents.partitions.oda import ODASettings as ODASettings
     from oda_rl.agents.partitions.schedule import Learner as Learner
     from oda_rl.agents.partitions.schedule import interpreted_learner as interpreted_learner
     from oda_rl.agents.partitions.som import SOMPartition as SOMPartition
+    from oda_rl.agents.partitions.som import SOMSettings as SOMSettings
 
 __getattr__, __dir__ = offer(
     __name__,
@@ -26,11 +31,16 @@ __getattr__, __dir__ = offer(
         "Partition": "contract",
         "Scaling": "contract",
         "GMMPartition": "gmm",
+        "GMMSettings": "gmm",
         "GridPartition": "grid",
+        "GridSettings": "grid",
         "InfexPartition": "infex",
+        "InfexSettings": "infex",
         "ODAPartition": "oda",
+        "ODASettings": "oda",
         "Learner": "schedule",
         "interpreted_learner": "schedule",
         "SOMPartition": "som",
+        "SOMSettings": "som",
     },
 )

@@ -3,12 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.partitions.schedule import Learner
-
-FloatArray = npt.NDArray[np.float64]
 
 Lineage = FloatArray
 """Shape (new cells, old cells): row k says with which weights (summing to 1) new cell k comes from
@@ -30,7 +26,8 @@ class Partition(Protocol):
     """A partition of the observation space that may change while the agent learns.
 
     Points are observations in their own units, flattened, shape (d,), minus a fixed origin that the
-    agent chose.
+    agent chose. A partition may have a method ``prepare(n_features, rng)``, in which it makes its
+    arrays: an agent that is made with it calls that with d and with a generator.
     """
 
     diagram: FloatArray
@@ -66,8 +63,8 @@ class Partition(Protocol):
     def rescale(self, scaling: Scaling) -> None:
         """Take over a new scaling; the codevectors stay where they are."""
 
-    def state(self) -> Mapping[str, FloatArray]:
+    def state(self) -> Mapping[str, Array]:
         """Return all that has to be saved, as arrays."""
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what ``state`` returned."""

@@ -2,27 +2,42 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl._types import Array, FloatArray
+from oda_rl.agents.engine.settings import Checked, Range, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     INTERPRETED,
-    KIND,
     RESTING,
-    SAMPLES,
+    Schedule,
     interpreted_learner,
 )
 from oda_rl.divergences import quadratic_diagram
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Progress, Rules
 
-FloatArray = npt.NDArray[np.float64]
-
 _RATE = 0.5
 _MAX_PRECISION = 1e12  # of no effect: only distances count
+
+_FEW = Range("at most 4096", lambda n_components: n_components <= 4096)
+
+
+@dataclass(frozen=True)
+class GMMSettings(Checked):
+    """Settings of :class:`oda_rl.agents.GMMPartition`, each with its default."""
+
+    mixture_components: Annotated[int, at_least(1), _FEW] = 16
+    """Of a Gaussian mixture: components, on the grid nearest to a square; at most 4096."""
+
+    mixture_forgetting: Annotated[float, within("(0, 1)")] = 0.005
+    """Of a mixture: least rate at which a component follows its states, in (0, 1)."""
+
+    mixture_samples_per_cell: Annotated[int, at_least(1)] = 50
+    """Of a mixture: samples for each component until it rests."""
 
 
 class GMMPartition:
@@ -33,16 +48,12 @@ class GMMPartition:
     are correlated and drift: first with their neighbours, then alone. They keep their numbers,
     except that the one that is needed least is moved now and then to where states are far from
     theirs; its Q-values are those of the cell that it comes to divide. After
-    ``config.mixture_samples_per_cell`` samples for each component the mixture rests.
+    ``mixture_samples_per_cell`` samples for each component the mixture rests.
 
     Parameters
     ----------
-    n_features : int
-        Dimension d of the points.
-    config : TwoTimescaleConfig
-        Its settings of the mixture.
-    rng : numpy.random.Generator
-        Draws the first means.
+    **settings
+        Of :class:`GMMSettings`.
 
     Attributes
     ----------
@@ -58,8 +69,7 @@ class GMMPartition:
 
     Examples
     --------
-    >>> config = TwoTimescaleConfig(mixture_components=9)
-    >>> cells = GMMPartition(2, config, np.random.default_rng(0))
+    >>> cells = GMMPartition(mixture_components=9).prepare(2, np.random.default_rng(0))
     >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
     >>> cells.n_cells, cells.active
     (9, True)
@@ -67,17 +77,20 @@ class GMMPartition:
 
     temperature = math.nan
 
-    def __init__(
-        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
-    ) -> None:
-        n = self.n_cells = config.mixture_components
+    def __init__(self, **settings: Any) -> None:
+        self.settings = GMMSettings(**settings)
+
+    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
+        n = self.n_cells = self.settings.mixture_components
         self.diagram: FloatArray = np.zeros((n, 1 + n_features))
         self.learner = interpreted_learner(n_features)
+        self._schedule = Schedule(self.learner.schedule)
         self.codevectors: FloatArray = np.zeros((n, n_features))
         self._transform: FloatArray = np.eye(n_features)
         self._inverse: FloatArray = np.eye(n_features)
-        self._samples = config.mixture_samples_per_cell * n
-        forgetting = min(config.mixture_forgetting, _RATE)
+        self._samples = self.settings.mixture_samples_per_cell * n
+        forgetting = min(self.settings.mixture_forgetting, _RATE)
         self._rules = Rules(
             rate=_RATE,
             least_rate=forgetting,
@@ -91,17 +104,18 @@ class GMMPartition:
         )
         self._mixture = self._new_mixture()
         self._rng = rng
+        return self
 
     @property
     def active(self) -> bool:
         """Whether the mixture still learns."""
-        return bool(self.learner.schedule[KIND] != RESTING)
+        return self._schedule.kind != RESTING
 
     def start(self, scaling: Scaling) -> None:
         """Begin with means at random, as far apart as the states of the random play."""
         self.codevectors[:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
         self._mixture = self._new_mixture()
-        self.learner.schedule[KIND], self.learner.schedule[SAMPLES] = INTERPRETED, 0.0
+        self._schedule.kind, self._schedule.samples = INTERPRETED, 0
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
@@ -113,10 +127,10 @@ class GMMPartition:
 
     def observe(self, point: FloatArray) -> Lineage | None:
         """Learn from one point; see :class:`oda_rl.agents.Partition`."""
-        progress, schedule = Progress(self._mixture.progress), self.learner.schedule
-        schedule[SAMPLES] += 1.0
-        if schedule[SAMPLES] >= self._samples:
-            schedule[KIND] = RESTING
+        progress, schedule = Progress(self._mixture.progress), self._schedule
+        schedule.samples += 1
+        if schedule.samples >= self._samples:
+            schedule.kind = RESTING
         width, moved = progress.width, progress.moved
         freed, crowded = int(progress.freed), int(progress.crowded)
         order = np.zeros(1, dtype=np.int64)
@@ -135,23 +149,26 @@ class GMMPartition:
         """Reshape nothing: ``observe`` does it."""
         return np.eye(self.n_cells)
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
+        return {**self._arrays(), "schedule": self._schedule.record}
+
+    def _arrays(self) -> dict[str, FloatArray]:
         names = ("means", "weights", "grid", "errors", "savings")
         return {
             "codevectors": self.codevectors,
             "diagram": self.diagram,
             "transform": self._transform,
             "inverse": self._inverse,
-            "schedule": self.learner.schedule,
             "control": self._mixture.progress.view(np.float64),
             **{name: getattr(self._mixture, name) for name in names},
         }
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
-        for name, array in self.state().items():
+        for name, array in self._arrays().items():
             array[:] = state[name]
+        self._schedule.restore(state["schedule"])
 
     def _new_mixture(self) -> Mixture:
         width = sum(learning.near_square(self.n_cells)) / 4.0

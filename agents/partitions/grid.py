@@ -2,35 +2,54 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl._types import Array, FloatArray
+from oda_rl.agents.engine.settings import POSITIVE, Checked, Range, are_counts, or_none
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.divergences import quadratic_diagram
 
-FloatArray = npt.NDArray[np.float64]
-
 _MOST_CELLS = 65_536
+
+_BINS = Range("an integer of at least 1, or a list of one for each component", are_counts)
+_INTERVALS = Range(
+    "pairs of finite numbers, the lower first",
+    lambda pairs: all(
+        len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf for pair in pairs
+    ),
+)
+
+
+@dataclass(frozen=True)
+class GridSettings(Checked):
+    """Settings of :class:`oda_rl.agents.GridPartition`, each with its default."""
+
+    bins: Annotated[int | tuple[int, ...], _BINS] = 3
+    """Of a grid: bins of every component of the observation, or of each."""
+
+    ranges: Annotated[tuple[tuple[float, float], ...] | None, or_none(_INTERVALS)] = None
+    """Of a grid: low and high of each component, in its units. None: by ``spread``."""
+
+    spread: Annotated[float, POSITIVE] = 2.0
+    """Without ranges a grid reaches so many standard deviations of random play to either side of
+    its mean; positive."""
 
 
 class GridPartition:
-    """A uniform grid of ``config.bins`` bins a component, within ``config.ranges``.
+    """A uniform grid of ``bins`` bins a component, within ``ranges``.
 
-    Without ranges, ``config.spread`` standard deviations of the random play to either side of its
+    Without ranges, ``spread`` standard deviations of the random play to either side of its
     mean. A cell is what is nearest to its centre, bin widths being the unit: inside the ranges that
     is its box, and the outer boxes reach to infinity. It never changes, whatever the metric.
 
     Parameters
     ----------
-    n_features : int
-        Dimension d of the points.
-    config : TwoTimescaleConfig
-        Its settings of the grid.
-    rng : numpy.random.Generator
-        Not used.
+    **settings
+        Of :class:`GridSettings`.
 
     Attributes
     ----------
@@ -46,8 +65,7 @@ class GridPartition:
 
     Examples
     --------
-    >>> config = TwoTimescaleConfig(bins=2, ranges=((0.0, 4.0),))
-    >>> grid = GridPartition(1, config, np.random.default_rng(0))
+    >>> grid = GridPartition(bins=2, ranges=((0.0, 4.0),)).prepare(1, np.random.default_rng(0))
     >>> grid.start(Scaling(np.eye(1), origin=np.zeros(1), deviations=np.ones(1)))
     >>> grid.codevectors
     array([[1.],
@@ -57,35 +75,38 @@ class GridPartition:
     active = False
     temperature = math.nan
 
-    def __init__(
-        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
-    ) -> None:
-        bins = config.bins if isinstance(config.bins, tuple) else (config.bins,) * n_features
-        for name, given in (("bins", bins), ("ranges", config.ranges)):
+    def __init__(self, **settings: Any) -> None:
+        self.settings = GridSettings(**settings)
+
+    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
+        settings = self.settings
+        bins = settings.bins if isinstance(settings.bins, tuple) else (settings.bins,) * n_features
+        for name, given in (("bins", bins), ("ranges", settings.ranges)):
             if given is not None and len(given) != n_features:
                 raise ValueError(
-                    f"{name} is {getattr(config, name)!r}: it must have {n_features} entries, one "
-                    "for each component of the observation"
+                    f"{name} is {getattr(settings, name)!r}: it must have {n_features} entries, "
+                    "one for each component of the observation"
                 )
         self.n_cells = math.prod(bins)
         if self.n_cells > _MOST_CELLS:
             raise ValueError(
-                f"bins is {config.bins!r}, which makes {self.n_cells:,} cells of {n_features} "
+                f"bins is {settings.bins!r}, which makes {self.n_cells:,} cells of {n_features} "
                 f"components: there may be {_MOST_CELLS:,}"
             )
         self.bins = bins
-        self.config = config
         self.codevectors: FloatArray = np.zeros((self.n_cells, n_features))
         self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
         self.learner = interpreted_learner(n_features)
+        return self
 
     def start(self, scaling: Scaling) -> None:
         """Place the cells."""
-        if self.config.ranges is None:
-            reach = self.config.spread * scaling.deviations
+        if self.settings.ranges is None:
+            reach = self.settings.spread * scaling.deviations
             low, high = -reach, reach
         else:
-            low, high = np.array(self.config.ranges).T - scaling.origin
+            low, high = np.array(self.settings.ranges).T - scaling.origin
         widths = (high - low) / np.array(self.bins)
         axes = [
             start + width * (np.arange(n) + 0.5)
@@ -108,11 +129,11 @@ class GridPartition:
     def rescale(self, scaling: Scaling) -> None:
         """Leave the cells as they are."""
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
         return {"codevectors": self.codevectors, "diagram": self.diagram}
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
         self.codevectors[:] = state["codevectors"]
         self.diagram[:] = state["diagram"]

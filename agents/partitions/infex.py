@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from typing import cast
+from dataclasses import dataclass
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl._types import Array, FloatArray
+from oda_rl.agents.engine.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.divergences import quadratic_diagram
-
-FloatArray = npt.NDArray[np.float64]
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next
 _REFITS = 8  # then the cells rest
@@ -21,11 +21,30 @@ _TOLERANCE = 1e-2  # of the log-likelihood
 _SEEN, _NEXT, _MADE = range(3)
 
 
+@dataclass(frozen=True)
+class InfexSettings(Checked):
+    """Settings of :class:`oda_rl.agents.InfexPartition`, each with its default."""
+
+    infex_bandwidth: Annotated[float, POSITIVE] = 0.7
+    """Of exemplars of the visited states: bandwidth, in units of the scaled observation;
+    positive."""
+
+    infex_reservoir: Annotated[int, at_least(1)] = 2000
+    """Of exemplars: visited states that are remembered."""
+
+    infex_first_refit: Annotated[int, at_least(1)] = 100
+    """Of exemplars: states seen before the first fit; each later one waits for half as many
+    again."""
+
+    infex_max_cells: Annotated[int, at_least(1)] = 64
+    """Of exemplars: at most so many are cells, those of the largest weights."""
+
+
 class InfexPartition:
     """Cells of the exemplars of a mixture density that is refitted to the states visited.
 
     A reservoir holds a fair sample of the states seen. Each time that they have grown by half, at
-    first after ``config.infex_first_refit`` samples, the mixture of the highest likelihood is
+    first after ``infex_first_refit`` samples, the mixture of the highest likelihood is
     fitted to it by two rounds of column generation (``oda_rl.exemplars``)
     that begin with the exemplars there are. After eight refits the cells rest. A state belongs to
     the exemplar with the highest weighted response. Exemplars keep the numbers of those they are
@@ -33,12 +52,8 @@ class InfexPartition:
 
     Parameters
     ----------
-    n_features : int
-        Dimension d of the points.
-    config : TwoTimescaleConfig
-        Its settings of the mixture.
-    rng : numpy.random.Generator
-        Draws the reservoir, and the states from which pricing climbs.
+    **settings
+        Of :class:`InfexSettings`.
 
     Attributes
     ----------
@@ -57,8 +72,7 @@ class InfexPartition:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> config = TwoTimescaleConfig(infex_first_refit=50)
-    >>> cells = InfexPartition(2, config, rng)
+    >>> cells = InfexPartition(infex_first_refit=50).prepare(2, rng)
     >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
     >>> while cells.active:
     ...     lineage = cells.observe(rng.choice([-2.0, 2.0]) + rng.normal(0.0, 0.3, size=2))
@@ -68,19 +82,21 @@ class InfexPartition:
 
     temperature = math.nan
 
-    def __init__(
-        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
-    ) -> None:
-        self.config = config
+    def __init__(self, **settings: Any) -> None:
+        self.settings = InfexSettings(**settings)
+
+    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
         self.n_cells = 1
-        self.diagram: FloatArray = np.zeros((config.infex_max_cells, 1 + n_features))
+        self.diagram: FloatArray = np.zeros((self.settings.infex_max_cells, 1 + n_features))
         self.learner = interpreted_learner(n_features)
         self.codevectors: FloatArray = np.zeros((1, n_features))
         self.weights: FloatArray = np.ones(1)
         self._transform: FloatArray = np.eye(n_features)
-        self._reservoir: FloatArray = np.zeros((config.infex_reservoir, n_features))
+        self._reservoir: FloatArray = np.zeros((self.settings.infex_reservoir, n_features))
         self._counts: FloatArray = np.zeros(3)
         self._rng = rng
+        return self
 
     @property
     def active(self) -> bool:
@@ -93,7 +109,7 @@ class InfexPartition:
         self.codevectors = np.zeros((1, self.diagram.shape[1] - 1))
         self.weights = np.ones(1)
         self._counts[:] = 0.0
-        self._counts[_NEXT] = self.config.infex_first_refit
+        self._counts[_NEXT] = self.settings.infex_first_refit
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
@@ -119,7 +135,7 @@ class InfexPartition:
         self._counts[_NEXT] = math.ceil(_GROWTH * self._counts[_SEEN])
         self._counts[_MADE] += 1.0
         n_points = min(int(self._counts[_SEEN]), len(self._reservoir))
-        to_units = self._transform.T / self.config.infex_bandwidth
+        to_units = self._transform.T / self.settings.infex_bandwidth
         points = self._reservoir[:n_points] @ to_units
         before = self.codevectors @ to_units
         try:
@@ -146,7 +162,7 @@ class InfexPartition:
         self._draw()
         return lineage
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
         return {
             "codevectors": self.codevectors,
@@ -157,7 +173,7 @@ class InfexPartition:
             "counts": self._counts,
         }
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
         self.codevectors = np.array(state["codevectors"])
         self.weights = np.array(state["weights"])
@@ -174,7 +190,7 @@ class InfexPartition:
         """Write the diagram: a power diagram, by the weighted responses of a common bandwidth."""
         metric = self._transform.T @ self._transform
         self.diagram[: self.n_cells] = quadratic_diagram(metric, self.codevectors)
-        offsets = 2.0 * self.config.infex_bandwidth**2 * np.log(self.weights)
+        offsets = 2.0 * self.settings.infex_bandwidth**2 * np.log(self.weights)
         self.diagram[: self.n_cells, 0] -= offsets
 
 

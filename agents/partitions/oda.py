@@ -1,44 +1,72 @@
 """Cells around codevectors that online deterministic annealing places."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl._types import Array, FloatArray
+from oda_rl.agents.engine.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     ANNEALING,
-    KIND,
     RESTING,
-    SAMPLES,
-    SAMPLES_NEEDED,
-    TEMPERATURE,
     Learner,
+    Schedule,
     new_schedule,
     observe_compiled,
 )
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
 
-FloatArray = npt.NDArray[np.float64]
+
+@dataclass(frozen=True)
+class ODASettings(Checked):
+    """Settings of :class:`oda_rl.agents.ODAPartition`, each with its default.
+
+    Temperatures and distances are in units of the scaled observation, whose total variance is 2.
+    """
+
+    max_cells: Annotated[int, at_least(1)] = 8
+    """Annealing stops once there are so many cells (there may be up to twice as many)."""
+
+    initial_temperature: Annotated[float, POSITIVE] = 4.0
+    """Temperature of the first level; positive."""
+
+    cooling: Annotated[float, within("(0, 1)")] = 0.2
+    """Factor from one temperature level to the next, in (0, 1)."""
+
+    min_temperature: Annotated[float, POSITIVE] = 0.03
+    """Annealing stops below this temperature; positive."""
+
+    samples_per_level: Annotated[int, at_least(1)] = 200
+    """Least number of samples seen at a temperature level."""
+
+    samples_per_cell: Annotated[float, NOT_NEGATIVE] = 10.0
+    """Least number of samples for each cell at a temperature level."""
+
+    perturbation: Annotated[float, POSITIVE] = 0.05
+    """Standard deviation of the shifts by which a codevector is split; positive."""
+
+    merge_threshold: Annotated[float, NOT_NEGATIVE] = 0.001
+    """Codevectors merge if their squared distance is below merge_threshold times temperature."""
+
+    min_mass: Annotated[float, within("[0, 1)")] = 1e-4
+    """Cells with a smaller share of the samples are dropped; in [0, 1)."""
 
 
 class ODAPartition:
     """Cells around codevectors that online deterministic annealing places.
 
     Two codevectors start at the origin; after each temperature level they are pruned, merged,
-    cooled and split, until there are ``config.max_cells`` or the temperature is below
-    ``config.min_temperature``.
+    cooled and split, until there are ``max_cells`` or the temperature is below
+    ``min_temperature``.
 
     Parameters
     ----------
-    n_features : int
-        Dimension d of the points.
-    config : TwoTimescaleConfig
-        Its annealing settings.
-    rng : numpy.random.Generator
-        Draws the shifts by which cells are split.
+    **settings
+        Of :class:`ODASettings`.
 
     Attributes
     ----------
@@ -55,7 +83,7 @@ class ODAPartition:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> cells = ODAPartition(2, TwoTimescaleConfig(max_cells=4), rng)
+    >>> cells = ODAPartition(max_cells=4).prepare(2, rng)
     >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
     >>> while cells.active:
     ...     lineage = cells.observe(rng.uniform(-1.0, 1.0, size=2))
@@ -63,32 +91,32 @@ class ODAPartition:
     4
     """
 
-    def __init__(
-        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
-    ) -> None:
-        capacity = 2 * config.max_cells
-        self.config = config
+    def __init__(self, **settings: Any) -> None:
+        self.settings = ODASettings(**settings)
+
+    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
+        capacity = 2 * self.settings.max_cells
         self.diagram: FloatArray = np.zeros((capacity, 1 + n_features))
-        self.learner = Learner(
-            np.zeros((capacity, 1 + n_features)),
-            np.eye(n_features),
-            new_schedule(ANNEALING),
-        )
-        self.learner.schedule[TEMPERATURE] = config.initial_temperature
+        cells, schedule = np.zeros((capacity, 1 + n_features)), new_schedule(ANNEALING)
+        self.learner = Learner(cells, np.eye(n_features), schedule)
+        self._schedule = Schedule(schedule)
+        self._schedule.temperature = self.settings.initial_temperature
         self.n_cells = 1
         self._spread: FloatArray = np.eye(n_features)
         self._rng = rng
         self._room = np.zeros((3, max(capacity, n_features)))
+        return self
 
     @property
     def active(self) -> bool:
         """Whether annealing goes on."""
-        return bool(self.learner.schedule[KIND] != RESTING)
+        return self._schedule.kind != RESTING
 
     @property
     def temperature(self) -> float:
         """Temperature of the current level."""
-        return float(self.learner.schedule[TEMPERATURE])
+        return self._schedule.temperature
 
     @property
     def codevectors(self) -> FloatArray:
@@ -97,12 +125,12 @@ class ODAPartition:
 
     def start(self, scaling: Scaling) -> None:
         """Begin with a pair of codevectors at the origin, at the initial temperature."""
-        cells, _, schedule, _ = self.learner
+        cells, schedule = self.learner.cells, self._schedule
         self.n_cells = 1
         cells[0] = 0.0
         cells[0, 0] = 1.0
-        schedule[KIND] = ANNEALING
-        schedule[TEMPERATURE] = self.config.initial_temperature
+        schedule.kind = ANNEALING
+        schedule.temperature = self.settings.initial_temperature
         self.rescale(scaling)
         self._split()
         self._begin_level()
@@ -124,21 +152,21 @@ class ODAPartition:
 
     def reshape(self) -> Lineage:
         """End a temperature level: prune, merge, cool, and split unless annealing is over."""
-        cells, metric, schedule, _ = self.learner
+        cells, metric, schedule = self.learner.cells, self.learner.metric, self._schedule
         lineage = annealing.prune_and_merge(
             cells,
             metric,
             self.n_cells,
-            self.config.min_mass,
-            self.config.merge_threshold * schedule[TEMPERATURE],
+            self.settings.min_mass,
+            self.settings.merge_threshold * schedule.temperature,
         )
         self.n_cells = len(lineage)
-        schedule[TEMPERATURE] *= self.config.cooling
+        schedule.temperature *= self.settings.cooling
         if (
-            schedule[TEMPERATURE] < self.config.min_temperature
-            or self.n_cells >= self.config.max_cells
+            schedule.temperature < self.settings.min_temperature
+            or self.n_cells >= self.settings.max_cells
         ):
-            schedule[KIND] = RESTING
+            schedule.kind = RESTING
         else:
             self._split()
             lineage = np.concatenate([lineage, lineage])
@@ -146,37 +174,36 @@ class ODAPartition:
         lineage /= lineage.sum(axis=1, keepdims=True)
         return lineage
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
         return {
             "cells": self.learner.cells[: self.n_cells],
             "diagram": self.diagram[: self.n_cells],
             "metric": self.learner.metric,
-            "schedule": self.learner.schedule,
+            "schedule": self._schedule.record,
             "spread": self._spread,
         }
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
         self.n_cells = len(state["cells"])
         self.learner.cells[: self.n_cells] = state["cells"]
         self.learner.metric[:] = state["metric"]
-        self.learner.schedule[:] = state["schedule"]
+        self._schedule.restore(state["schedule"])
         self._spread = np.array(state["spread"])
         self.diagram[: self.n_cells] = state["diagram"]
 
     def _split(self) -> None:
         cells = self.learner.cells
         shape = (self.n_cells, cells.shape[1] - 1)
-        noise = self._rng.normal(scale=self.config.perturbation, size=shape)
+        noise = self._rng.normal(scale=self.settings.perturbation, size=shape)
         annealing.split(cells, self.n_cells, noise @ self._spread.T)
         self.n_cells *= 2
 
     def _begin_level(self) -> None:
-        schedule = self.learner.schedule
-        schedule[SAMPLES] = 0.0
-        schedule[SAMPLES_NEEDED] = max(
-            self.config.samples_per_level, self.config.samples_per_cell * self.n_cells
+        self._schedule.samples = 0
+        self._schedule.samples_needed = max(
+            self.settings.samples_per_level, self.settings.samples_per_cell * self.n_cells
         )
         self._draw()
 

@@ -3,23 +3,56 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled
+from oda_rl._state import Raw, State, reader
+from oda_rl._types import Array, FloatArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.diagram import Codevectors
 from oda_rl.quantization import neighbourhood
 
-FloatArray = npt.NDArray[np.float64]
+RESTING, INTERPRETED, ANNEALING, MAPPING = range(4)  # kinds of learner
 
-# Slots of a learner's schedule, and the kinds of learner.
-KIND, TEMPERATURE, SAMPLES, SAMPLES_NEEDED = range(4)
-N_SCHEDULE = 11
-RESTING, INTERPRETED, ANNEALING, MAPPING = 0.0, 1.0, 2.0, 3.0
 
-# Slots of a map, which are the schedule's last ones.
-ROWS, COLUMNS, PERIODIC, RATE, WIDTH, RATE_DECAY, WIDTH_DECAY = range(7)
-N_SOM = 7
+class Schedule(State):
+    """What kind of learner it is, and how far it has got."""
+
+    kind: int
+    """``RESTING``, ``INTERPRETED``, ``ANNEALING`` or ``MAPPING``."""
+    temperature: float
+    """Of the current level; NaN where there are none."""
+    samples: int
+    """Samples seen at this level or stage."""
+    samples_needed: float
+    """So many until it is over."""
+
+    def restore(self, record: Array) -> None:
+        """Take over what a file has; in those of earlier versions the numbers have no names."""
+        if record.dtype.names is None:
+            record = record.view([(name, np.float64) for name in MapSchedule.dtype.names or ()])
+        super().restore(record)
+
+
+class MapSchedule(Schedule):
+    """That of a self-organising map."""
+
+    rows: int
+    """Of the map."""
+    columns: int
+    """Of the map."""
+    periodic: bool
+    """Whether its sides are glued together."""
+    rate: float
+    """Of the next step."""
+    width: float
+    """Of the neighbourhood in the next step."""
+    rate_decay: float
+    """Factor from one step to the next."""
+    width_decay: float
+    """Factor from one step to the next."""
+
+
+schedule_of, map_of = reader(Schedule), reader(MapSchedule)
 
 
 class Learner(NamedTuple):
@@ -27,16 +60,17 @@ class Learner(NamedTuple):
 
     cells: FloatArray
     metric: FloatArray
-    schedule: FloatArray
-    som: FloatArray | None = None
-    """Slots of a self-organising map; where there is none, its branch is not compiled."""
+    schedule: Raw
+    """A :class:`Schedule`."""
+    som: Raw | None = None
+    """The same bytes, if they are a :class:`MapSchedule`; else its branch is not compiled."""
 
 
-def new_schedule(kind: float) -> FloatArray:
+def new_schedule(kind: int, declaration: type[Schedule] = Schedule) -> Raw:
     """Return a schedule of a kind, without a temperature."""
-    schedule = np.zeros(N_SCHEDULE)
-    schedule[KIND], schedule[TEMPERATURE] = kind, np.nan
-    return schedule
+    raw = np.zeros(declaration.size, dtype=np.uint8)
+    Schedule(raw).assign({"kind": kind, "temperature": np.nan})
+    return raw
 
 
 def interpreted_learner(n_features: int) -> Learner:
@@ -49,8 +83,8 @@ def observe_compiled(
     diagram: FloatArray,
     cells: FloatArray,
     metric: FloatArray,
-    schedule: FloatArray,
-    som: FloatArray | None,
+    schedule: Raw,
+    som: Raw | None,
     n_cells: int,
     room: FloatArray,
 ) -> bool:
@@ -62,16 +96,17 @@ def observe_compiled(
     At a temperature level of annealing the m-th sample has step size 1/(m + 1).
     """
     point, weights, gradient = room[0], room[1], room[2]
-    samples = schedule[SAMPLES] + 1.0
-    schedule[SAMPLES] = samples
+    own = schedule_of(schedule, 0)
+    samples = own.samples + 1
+    own.samples = samples
     codevectors = Codevectors(diagram, cells, metric, weights, gradient)
     if som is None:
         step = 1.0 / (samples + 1.0)
-        temperature = schedule[TEMPERATURE]
-        annealing.observe(codevectors, n_cells, point, temperature, step)
+        annealing.observe(codevectors, n_cells, point, own.temperature, step)
     else:
-        grid = neighbourhood.Grid(int(som[ROWS]), int(som[COLUMNS]), som[PERIODIC] > 0.0)
-        neighbourhood.observe(codevectors, grid, point, som[RATE], som[WIDTH])
-        som[RATE] *= som[RATE_DECAY]
-        som[WIDTH] *= som[WIDTH_DECAY]
-    return bool(samples >= schedule[SAMPLES_NEEDED])
+        on = map_of(som, 0)
+        grid = neighbourhood.Grid(on.rows, on.columns, on.periodic > 0)
+        neighbourhood.observe(codevectors, grid, point, on.rate, on.width)
+        on.rate *= on.rate_decay
+        on.width *= on.width_decay
+    return bool(samples >= own.samples_needed)

@@ -2,36 +2,48 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl.agents.config import TwoTimescaleConfig
+from oda_rl._types import Array, FloatArray
+from oda_rl.agents.engine.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
-    COLUMNS,
-    KIND,
     MAPPING,
-    N_SOM,
-    PERIODIC,
-    RATE,
-    RATE_DECAY,
     RESTING,
-    ROWS,
-    SAMPLES,
-    SAMPLES_NEEDED,
-    WIDTH,
-    WIDTH_DECAY,
     Learner,
+    MapSchedule,
     new_schedule,
     observe_compiled,
 )
 from oda_rl.divergences import quadratic_diagram
 
-FloatArray = npt.NDArray[np.float64]
-
 _STAGES = 10  # after each the metric is learned anew
 _LAST_RATE, _LAST_WIDTH = 0.01, 0.5
+
+_SHAPE = Range(
+    "one or two integers of at least 1",
+    lambda shape: isinstance(shape, tuple) and len(shape) <= 2 and are_counts(shape),
+)
+
+
+@dataclass(frozen=True)
+class SOMSettings(Checked):
+    """Settings of :class:`oda_rl.agents.SOMPartition`, each with its default."""
+
+    map_shape: Annotated[tuple[int, ...], _SHAPE] = (5, 5)
+    """Of a self-organising map: codevectors of a chain, or rows and columns of a grid."""
+
+    map_periodic: bool = False
+    """Whether the sides of the map are glued together."""
+
+    map_rate: Annotated[float, within("(0, 1]")] = 0.3
+    """Of a map: first rate, in (0, 1]; it falls to .01."""
+
+    map_samples_per_cell: Annotated[int, at_least(1)] = 50
+    """Of a map: samples for each codevector until it rests."""
 
 
 class SOMPartition:
@@ -39,17 +51,13 @@ class SOMPartition:
 
     The codevectors start at random, as far apart as the states of the random play. Rate and width
     of the neighbourhood fall exponentially on the slow timescale, while the map follows the states
-    that the policy visits, during ``config.map_samples_per_cell`` samples for each codevector;
+    that the policy visits, during ``map_samples_per_cell`` samples for each codevector;
     then it rests. In ten stages of that time the agent learns its metric anew.
 
     Parameters
     ----------
-    n_features : int
-        Dimension d of the points.
-    config : TwoTimescaleConfig
-        Its settings of the map.
-    rng : numpy.random.Generator
-        Draws the first codevectors.
+    **settings
+        Of :class:`SOMSettings`.
 
     Attributes
     ----------
@@ -65,8 +73,7 @@ class SOMPartition:
 
     Examples
     --------
-    >>> config = TwoTimescaleConfig(map_shape=(3, 3))
-    >>> cells = SOMPartition(2, config, np.random.default_rng(0))
+    >>> cells = SOMPartition(map_shape=(3, 3)).prepare(2, np.random.default_rng(0))
     >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
     >>> cells.n_cells, cells.active
     (9, True)
@@ -74,32 +81,34 @@ class SOMPartition:
 
     temperature = math.nan
 
-    def __init__(
-        self, n_features: int, config: TwoTimescaleConfig, rng: np.random.Generator
-    ) -> None:
-        shape = config.map_shape if len(config.map_shape) == 2 else (1, *config.map_shape)
+    def __init__(self, **settings: Any) -> None:
+        self.settings = SOMSettings(**settings)
+
+    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
+        shape = (1, *self.settings.map_shape)[-2:]
         self.n_cells = math.prod(shape)
-        self.config = config
         self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
-        schedule = new_schedule(MAPPING)
-        self._som = schedule[-N_SOM:]
+        raw = new_schedule(MAPPING, MapSchedule)
         self.learner = Learner(
-            np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), schedule, self._som
+            np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), raw, raw
         )
-        self._som[ROWS], self._som[COLUMNS] = shape
-        self._som[PERIODIC] = float(config.map_periodic)
-        self._samples = config.map_samples_per_cell * self.n_cells
-        schedule[SAMPLES_NEEDED] = math.ceil(self._samples / _STAGES)
+        schedule = self._schedule = MapSchedule(raw)
+        schedule.rows, schedule.columns = shape
+        schedule.periodic = self.settings.map_periodic
+        self._samples = self.settings.map_samples_per_cell * self.n_cells
+        schedule.samples_needed = math.ceil(self._samples / _STAGES)
         self._first_width = max(shape) / 2.0
-        self._som[RATE_DECAY] = (_LAST_RATE / config.map_rate) ** (1.0 / self._samples)
-        self._som[WIDTH_DECAY] = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
+        schedule.rate_decay = (_LAST_RATE / self.settings.map_rate) ** (1.0 / self._samples)
+        schedule.width_decay = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
         self._rng = rng
         self._room = np.zeros((3, max(self.n_cells, n_features)))
+        return self
 
     @property
     def active(self) -> bool:
         """Whether the map still learns."""
-        return bool(self.learner.schedule[KIND] != RESTING)
+        return self._schedule.kind != RESTING
 
     @property
     def codevectors(self) -> FloatArray:
@@ -108,12 +117,11 @@ class SOMPartition:
 
     def start(self, scaling: Scaling) -> None:
         """Begin with codevectors at random."""
-        cells, _, schedule, _ = self.learner
+        cells, schedule = self.learner.cells, self._schedule
         cells[:, 0] = 0.0
         cells[:, 1:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
-        schedule[KIND] = MAPPING
-        schedule[SAMPLES] = 0.0
-        self._som[RATE], self._som[WIDTH] = self.config.map_rate, self._first_width
+        schedule.kind, schedule.samples = MAPPING, 0
+        schedule.rate, schedule.width = self.settings.map_rate, self._first_width
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
@@ -129,18 +137,21 @@ class SOMPartition:
 
     def reshape(self) -> Lineage:
         """End a stage; the cells remain as they are."""
-        schedule = self.learner.schedule
-        schedule[SAMPLES] = 0.0
-        if self._som[WIDTH] <= _LAST_WIDTH * (1.0 + 1e-6):  # but for rounding
-            schedule[KIND] = RESTING
+        self._schedule.samples = 0
+        if self._schedule.width <= _LAST_WIDTH * (1.0 + 1e-6):  # but for rounding
+            self._schedule.kind = RESTING
         return np.eye(self.n_cells)
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
-        cells, metric, schedule, _ = self.learner
-        return {"cells": cells, "diagram": self.diagram, "metric": metric, "schedule": schedule}
+        return {**self._arrays(), "schedule": self._schedule.record}
 
-    def restore(self, state: Mapping[str, FloatArray]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned."""
-        for name, array in self.state().items():
+        for name, array in self._arrays().items():
             array[:] = state[name]
+        self._schedule.restore(state["schedule"])
+
+    def _arrays(self) -> dict[str, FloatArray]:
+        cells, metric = self.learner.cells, self.learner.metric
+        return {"cells": cells, "diagram": self.diagram, "metric": metric}

@@ -31,7 +31,7 @@ class TwoTimescale(Algorithm):
     monitor_wrapper : bool
         Wrap an environment that is no vector environment in a ``Monitor``.
     **config
-        Settings of :class:`oda_rl.agents.TwoTimescaleConfig`, and ``partition``.
+        ``partition`` and settings, as of :class:`oda_rl.agents.TwoTimescaleAgent`.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """The online agent: fast Q-learning over a few cells, slow annealing that places them."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -27,13 +27,16 @@ from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
 FloatArray = npt.NDArray[np.float64]
 
-PARTITIONS: dict[str, Callable[[int, TwoTimescaleConfig, np.random.Generator], Partition]] = {
+BuiltIn = GMMPartition | GridPartition | InfexPartition | ODAPartition | SOMPartition
+PARTITIONS: dict[str, type[BuiltIn]] = {
     "gmm": GMMPartition,
     "grid": GridPartition,
     "infex": InfexPartition,
     "oda": ODAPartition,
     "som": SOMPartition,
 }
+_OF_AGENT = vars(TwoTimescaleConfig()).keys()
+_OF_PARTITION = {name: vars(kind().settings).keys() for name, kind in PARTITIONS.items()}
 
 
 class TwoTimescaleAgent(Agent):
@@ -61,14 +64,15 @@ class TwoTimescaleAgent(Agent):
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config
-        Settings of :class:`oda_rl.agents.TwoTimescaleConfig`.
+        Settings of :class:`oda_rl.agents.TwoTimescaleConfig`, and of a partition that is named:
+        ``partition="grid", bins=4`` is ``partition=GridPartition(bins=4)``.
 
     Attributes
     ----------
     env : gymnasium.Env, gymnasium.vector.VectorEnv or None
         None for a loaded agent until its environment is needed.
     config : TwoTimescaleConfig
-        The settings in force.
+        The agent's settings in force; those of its partition are ``agent.partition.settings``.
     episodes : EpisodeLog
         Return, length and time of every training episode.
     training_seconds : float
@@ -107,7 +111,9 @@ class TwoTimescaleAgent(Agent):
         seed: int | None = None,
         **config: Any,
     ) -> None:
-        self.config = TwoTimescaleConfig(**config)
+        own = {name: config.pop(name) for name in _OF_AGENT & config.keys()}
+        self.config = TwoTimescaleConfig(**own)
+        cells = _made(partition, config)
         made = self._adapted(env)
         spec = spec_of(made)
         if self.config.solved_return is None and spec is not None:
@@ -116,9 +122,8 @@ class TwoTimescaleAgent(Agent):
         if interface.n_values > 0 and partition == "oda":  # a cell for each value
             first = float(spaces_of(made)[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
-            self.config = replace(self.config, bins=interface.n_values, ranges=ranges)
-            partition = "grid"
-        self._build(interface, self.config, partition, seed)
+            cells = GridPartition(bins=interface.n_values, ranges=ranges)
+        self._build(interface, self.config, cells, seed)
         self.env = made
         self.env_id = None if spec is None else spec.id
 
@@ -126,7 +131,7 @@ class TwoTimescaleAgent(Agent):
         self,
         interface: Interface,
         config: TwoTimescaleConfig,
-        partition: str | Partition,
+        partition: Partition,
         seed: int | None,
     ) -> None:
         d = interface.n_features
@@ -136,16 +141,11 @@ class TwoTimescaleAgent(Agent):
                 f"{d} rows, one for each component of the observation"
             )
         self._rngs = spawn_rngs(seed, ("explore", "partition", "env", "predict"))
-        if isinstance(partition, str):
-            if partition not in PARTITIONS:
-                raise ValueError(
-                    f"partition is {partition!r}: it must be one of {sorted(PARTITIONS)}, or an "
-                    "object with the methods of oda_rl.agents.Partition"
-                )
-            partition = PARTITIONS[partition](d, config, self._rngs["partition"])
+        if hasattr(partition, "prepare"):
+            partition.prepare(d, self._rngs["partition"])
         self.interface = interface
         self.config = config
-        self.partition: Partition = partition
+        self.partition = partition
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
         self.solved_return = config.solved_return
@@ -192,6 +192,11 @@ class TwoTimescaleAgent(Agent):
         names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]
         return {"partition": names[0] if names else type(self.partition).__name__}
 
+    def _settings(self) -> dict[str, Any]:
+        partition = self.partition
+        own = vars(partition.settings) if isinstance(partition, BuiltIn) else {}
+        return {**super()._settings(), **own}
+
     @classmethod
     def load(
         cls,
@@ -223,6 +228,25 @@ class TwoTimescaleAgent(Agent):
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         (partition,) = parts or (None,)
+        name, settings = metadata["partition"], metadata["config"]
+        own = {key: settings[key] for key in _OF_AGENT & settings.keys()}
+        if partition is None:
+            of_partition = _OF_PARTITION.get(name, set()) & settings.keys()
+            partition = _made(name, {key: settings[key] for key in of_partition})
         interface = Interface.from_json(metadata["interface"])
-        config = TwoTimescaleConfig(**metadata["config"])
-        self._build(interface, config, partition or metadata["partition"], None)
+        self._build(interface, TwoTimescaleConfig(**own), partition, None)
+
+
+def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition:
+    """Return the partition of a name with settings of its own, or the one that it is already."""
+    if isinstance(partition, str) and partition not in PARTITIONS:
+        raise ValueError(
+            f"partition is {partition!r}: it must be one of {sorted(PARTITIONS)}, or an "
+            "object with the methods of oda_rl.agents.Partition"
+        )
+    known = _OF_PARTITION[partition] if isinstance(partition, str) else set()
+    for name in [name for name in settings if name not in known]:
+        owners = [other for other, names in _OF_PARTITION.items() if name in names]
+        whose = f"a setting of partition={owners[0]!r}" if owners else "no setting"
+        raise TypeError(f"{name} is {whose}: it must be one of the agent or its named partition")
+    return PARTITIONS[partition](**settings) if isinstance(partition, str) else partition

@@ -24,7 +24,7 @@ from oda_rl.agents.engine.trials import Trial, Trials
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
-from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
+from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_compiled
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.lanes import step_lanes
@@ -73,6 +73,7 @@ class OnlineEngine(Engine):
         super().__init__(interface, max(capacity, d), rng)
         self.config = config
         self.partition = partition
+        self._schedule = Schedule(partition.learner.schedule)
         self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
         self.origin, self._point = self._workspace.origin[:d], self._workspace.point[:d]
         self.metric: FloatArray | None = None
@@ -259,7 +260,7 @@ class OnlineEngine(Engine):
         if code != -ql.OBSERVE:
             return code
         cells, matrix, schedule, som = self.partition.learner
-        if schedule[KIND] != INTERPRETED:
+        if self._schedule.kind != INTERPRETED:
             return observe_and_act(vector, cells, matrix, schedule, som, *self.arrays)
         self.attend(ql.OBSERVE, "")
         return ql.act(vector, *self.arrays)
@@ -277,7 +278,7 @@ class OnlineEngine(Engine):
     def _observe(self) -> None:
         """Show the slow timescale the current point."""
         diagram, learner = self.partition.diagram, self.partition.learner
-        if learner.schedule[KIND] == INTERPRETED:
+        if self._schedule.kind == INTERPRETED:
             before = diagram.copy()  # of the cells that the table is about
             lineage = self.partition.observe(self._point)
             if lineage is not None:
@@ -369,7 +370,7 @@ class OnlineEngine(Engine):
         if scale is None or never:
             return None
         if not isinstance(self.config.metric, str):
-            return np.array(self.config.metric)
+            return np.array(self.config.metric, dtype=np.float64)
         matrix = np.eye(len(scale)) if self.metric is None else self.metric
         return np.asarray(matrix * np.outer(scale, scale))
 
@@ -378,7 +379,7 @@ class OnlineEngine(Engine):
         mean, covariance = metric.covariance(self._ring()[0])
         scale = metric.scales(mean, covariance)
         if not isinstance(self.config.metric, str):
-            transform = metric.root(np.array(self.config.metric), 0.5, 0.0)
+            transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
         elif self.metric is not None:
             transform = metric.root(self.metric, _METRIC_POWER) * scale
         else:

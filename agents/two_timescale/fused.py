@@ -8,7 +8,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin
 from oda_rl.agents.engine.state import Workspace
-from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
+from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, schedule_of
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.qlearning import OBSERVE, RESHAPE, Online, OnlineState
 from oda_rl.diagram import assign
@@ -19,8 +19,8 @@ def observe_and_act(
     observation: FloatArray,
     cells: FloatArray,
     metric: FloatArray,
-    schedule: FloatArray,
-    som: FloatArray | None,
+    schedule: Raw,
+    som: Raw | None,
     diagram: FloatArray,
     table: FloatArray,
     raw: Raw,
@@ -79,7 +79,7 @@ def _learn(
 ) -> int:
     online, arrays = agent.online, agent.arrays
     events = ql.learn_from(online, agent.to, _cell(online), reward, terminated, truncated)
-    if events & OBSERVE and arrays[2][KIND] != INTERPRETED:
+    if events & OBSERVE and schedule_of(arrays[2], 0).kind != INTERPRETED:
         events -= OBSERVE
         if observe_compiled(
             arrays[4], arrays[0], arrays[1], arrays[2], arrays[3], agent.state.n_cells, arrays[7]

@@ -9,7 +9,7 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.memory import Trajectory
 from oda_rl.agents.engine.state import EPISODE_END, load_point
 from oda_rl.agents.engine.trials import LONGEST_TRIAL
-from oda_rl.agents.partitions.schedule import INTERPRETED, KIND, observe_compiled
+from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, schedule_of
 from oda_rl.agents.two_timescale.qlearning import (
     OBSERVE,
     RESHAPE,
@@ -57,8 +57,8 @@ def step_lanes(
     greedy: IntArray,
     cells: FloatArray,
     metric: FloatArray,
-    schedule: FloatArray,
-    som: FloatArray | None,
+    schedule: Raw,
+    som: Raw | None,
     diagram: FloatArray,
     table: FloatArray,
     raw: Raw,
@@ -101,7 +101,7 @@ def step_lanes(
                 state.undecided = ends and outlasted(raw, i, n)
                 next_cell = assign(diagram, state.n_cells, point)
                 events = learn_from(agent, to, next_cell, rewards[i], terminated[i], truncated[i])
-            if events & OBSERVE and schedule[KIND] != INTERPRETED:
+            if events & OBSERVE and schedule_of(schedule, 0).kind != INTERPRETED:
                 events -= OBSERVE
                 if observe_compiled(diagram, cells, metric, schedule, som, state.n_cells, room):
                     events |= RESHAPE

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -25,6 +25,11 @@ from oda_rl.agents import (
     export_policy,
     load_agent,
 )
+from oda_rl.agents.partitions.gmm import GMMSettings
+from oda_rl.agents.partitions.grid import GridSettings
+from oda_rl.agents.partitions.infex import InfexSettings
+from oda_rl.agents.partitions.oda import ODASettings
+from oda_rl.agents.partitions.som import SOMSettings
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
 from oda_rl.command.report import (
@@ -93,10 +98,32 @@ class TrainTwoTimescale(TrainFitted):
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""
 
+    oda: ODASettings = field(default_factory=ODASettings)
+    """Settings of annealed cells."""
+
+    gmm: GMMSettings = field(default_factory=GMMSettings)
+    """Settings of the components of a Gaussian mixture."""
+
+    grid: GridSettings = field(default_factory=GridSettings)
+    """Settings of uniform cells."""
+
+    infex: InfexSettings = field(default_factory=InfexSettings)
+    """Settings of the exemplars of a mixture density."""
+
+    som: SOMSettings = field(default_factory=SOMSettings)
+    """Settings of a self-organising map."""
+
     def agent(self) -> Agent:
-        """Make the agent."""
+        """Make the agent; a setting of a partition that is not the agent's is refused."""
+        cells = (self.oda, self.gmm, self.grid, self.infex, self.som)
+        given = {
+            setting.name: value
+            for settings in cells
+            for setting in fields(settings)
+            if (value := getattr(settings, setting.name)) != setting.default
+        }
         return TwoTimescaleAgent(
-            self.env_id, partition=self.partition, seed=self.seed, **vars(self.config)
+            self.env_id, partition=self.partition, seed=self.seed, **vars(self.config), **given
         )
 
 
