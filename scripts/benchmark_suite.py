@@ -149,7 +149,7 @@ def pace(times: int) -> list[Row]:
             row: Row = {"task": task.name, "turn": turn, "stepping": alone}
             for name, kind in kinds.items():
                 for loop, env in (("compiled", make(task)), ("Python", Plain(make(task)))):
-                    agent = kind(env, seed=turn)
+                    agent = kind(env, seed=abs(turn))
                     row[f"{name}, {loop}"] = seconds(partial(agent.learn, PACED_STEPS))
             if turn < 0:
                 continue
