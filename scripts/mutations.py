@@ -219,6 +219,9 @@ MUTATIONS = [
             "self._prior = 0.0",
             "test_fitting.py::test_actions_that_were_not_tried_are_worth_the_best_return",
         ),
+    ),
+    *_of(
+        "oda_rl/annealing/placing.py",
         (
             "split cells stand twice as far apart",
             "_SHIFT = 0.05",

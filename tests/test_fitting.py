@@ -8,6 +8,7 @@ from oda_rl.agents import FittedQConfig
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
 from oda_rl.agents.fitted import fitting
 from oda_rl.annealing import cells as annealing
+from oda_rl.annealing import placing
 
 DISCOUNT = 0.8
 LEFT, RIGHT = 0, 1
@@ -262,7 +263,7 @@ def test_annealing_finds_separate_clusters():
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
     points = rng.normal(size=(2000, 2)) * 0.2 + centres[rng.integers(4, size=2000)]
-    codevectors = fitting.anneal(points, 4, rng)
+    codevectors = placing.anneal(points, 4, rng)
     assert len(codevectors) == 4
     for centre in centres:  # it ends with four cells at hand, and they are still soft
         assert np.linalg.norm(codevectors - centre, axis=1).min() < 1.0
@@ -278,7 +279,7 @@ def test_split_cells_stand_apart_in_units_of_what_is_left_of_the_variance(monkey
 
     monkeypatch.setattr(annealing, "split", record)
     points = 3.0 * np.random.default_rng(0).normal(size=(1000, d))
-    fitting.anneal(points, 4, np.random.default_rng(1))
+    placing.anneal(points, 4, np.random.default_rng(1))
     variance = points.var(axis=0).sum()
     temperatures = 2.0 * variance * 0.4 ** np.arange(4)
     for (one, other), temperature in zip(halves[:4], temperatures, strict=True):

@@ -358,7 +358,7 @@ class Agent(Player):
         if isinstance(env, VectorEnv):
             return train_vector(self._engine, env, self._reset_env(env), total, interrupt)
         self._engine.leave_lanes()
-        dynamics = compiled_dynamics(env)
+        dynamics = None if self._engine.rule is None else compiled_dynamics(env)
         observation = self._reset_env(env)
         if dynamics is None:
             return train_stepwise(self._engine, env, observation, total, interrupt)

@@ -31,8 +31,8 @@ class Engine(ABC):
         Decides on exploration.
     """
 
-    rule: ClassVar[Rule]
-    """What it does in a compiled loop."""
+    rule: ClassVar[Rule | None]
+    """What it does in a compiled loop; None if it does not run in one."""
     choose: ClassVar[Callable[..., int]]
     """Compiled: (observation, *arrays) to an action, or minus events to attend to."""
     step: ClassVar[Callable[..., int]]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import boolean, compiled, integer, spliced
+from oda_rl._compile import boolean, bound_copy, compiled, integer, spliced
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.environments.validation import NOT_FINITE
@@ -182,20 +182,13 @@ def _bound(
     """
     step, look, boxed = functions
     own: dict[str, Any] = hooks._asdict() if isinstance(hooks, Rule) else {"decide": hooks}
-    advance = spliced(_copy(_chosen if boxed else _numbered, "", step=step))
+    advance = spliced(bound_copy(_chosen if boxed else _numbered, "", step=step))
     file = Path(getfile(getattr(step, "py_func", step)))
     digest = hashlib.sha256(str(file).encode() + file.read_bytes()).hexdigest()[:12]
     label = f"_{name}_{step.__name__}_{sizes[0]}_{sizes[1]}_{digest}"
     own |= {"n_state": sizes[0], "n_features": sizes[1]}
-    bound: Callable[..., Any] = compiled(_copy(loop, label, **own, advance=advance, look=look))
+    bound: Callable[..., Any] = compiled(bound_copy(loop, label, **own, advance=advance, look=look))
     return bound
-
-
-def _copy(function: Any, label: str, **names: Any) -> Any:
-    known = {**function.__globals__, **names}
-    copy = FunctionType(function.__code__, known, function.__name__ + label)
-    copy.__qualname__ = copy.__name__
-    return copy
 
 
 def environment_arrays(environment: Compiled, observation: FloatArray) -> tuple[Any, ...]:

@@ -38,9 +38,7 @@ from oda_rl.agents.fitted.action_codevectors import TakenActions, place
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
-from oda_rl.annealing import cells as annealing
-from oda_rl.diagram import Codevectors
-from oda_rl.divergences import quadratic_diagram
+from oda_rl.annealing.placing import anneal
 
 Labels = npt.NDArray[np.int16]
 
@@ -49,12 +47,6 @@ _WIDTH_SAMPLE = 1000
 _METRIC_SAMPLE = 20_000  # steps that the metric is learned from
 _LEAST_CELLS = 4
 _METRIC_POWER = 0.5
-_COOLING = 0.4
-_LEAST_TEMPERATURE = 1e-5
-_SAMPLES_PER_CELL, _SAMPLES_PER_LEVEL = 20, 400
-_SHIFT = 0.05  # of the standard deviation
-_LEAST_MASS = 1e-4
-_MERGE_BELOW = 1e-3  # of the temperature
 _LEAST_WEIGHT = 1e-4
 _CHUNK = 16_384
 
@@ -411,38 +403,6 @@ def _sample(seen: Experience, rng: np.random.Generator) -> FloatArray:
 def n_cells(n_rows: int, config: FittedQConfig) -> int:
     """How many cells there may be: .4 √n, but at least 4."""
     return min(max(int(config.cells_per_root * math.sqrt(n_rows)), _LEAST_CELLS), config.max_cells)
-
-
-def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> FloatArray:
-    """Place at most so many codevectors among points, shape (n, d), from one on.
-
-    The temperature falls until there are as many, or it is negligible beside the variance; of too
-    many the lightest are dropped.
-    """
-    n, d = points.shape
-    mean, covariance = metric.covariance(points)
-    variance = float(covariance.trace())
-    temperature, coldest = 2.0 * variance, 2.0 * variance * _LEAST_TEMPERATURE
-    cells, diagram = np.zeros((2 * most_cells, 1 + d)), np.zeros((2 * most_cells, 1 + d))
-    identity = np.eye(d)
-    codevectors = Codevectors(diagram, cells, identity, np.zeros(2 * most_cells), np.zeros(d))
-    cells[0, 0], cells[0, 1:] = 1.0, mean
-    n_cells = 1
-    while n_cells < most_cells and temperature > coldest:
-        shift = _SHIFT * math.sqrt(min(variance, 0.5 * temperature) / d)
-        annealing.split(cells, n_cells, rng.normal(scale=shift, size=(n_cells, d)))
-        n_cells *= 2
-        diagram[:n_cells] = quadratic_diagram(identity, cells[:n_cells, 1:])
-        order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
-        annealing.settle(codevectors, n_cells, points, order, temperature)
-        n_cells = len(
-            annealing.prune_and_merge(
-                cells, identity, n_cells, _LEAST_MASS, _MERGE_BELOW * temperature
-            )
-        )
-        temperature *= _COOLING
-    heaviest = np.argsort(-cells[:n_cells, 0], kind="stable")[:most_cells]
-    return cells[np.sort(heaviest), 1:]
 
 
 def _columns(codevectors: FloatArray) -> FloatArray:

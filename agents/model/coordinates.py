@@ -1,0 +1,138 @@
+"""What observations are made of: scales, angles, bounds, components with few values."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._types import BoolArray, FloatArray, IntArray
+
+_ON_CIRCLE = 1e-3  # greatest deviation of cos² + sin² from 1
+_LEAST_SCALE = 1e-12  # relative to a component's greatest value: below, it is constant
+_FEW_LEVELS = 8
+_AT_BOUND = 3  # times that a component's extreme has to be repeated to be a bound
+_MARGIN = 1.0  # spans beyond all that was seen, to which predictions are held
+_UNTURNED = 1.5  # radians a step that are surely no more than half a turn
+_ROUNDS = 4
+
+
+class Coordinates(NamedTuple):
+    """How components of observations are measured."""
+
+    mean: FloatArray
+    """Shape (d,); 0 on a circle."""
+    scale: FloatArray
+    """Standard deviations, shape (d,); 1 of what is constant."""
+    low: FloatArray
+    high: FloatArray
+    """Bounds of what may be predicted, shape (d,)."""
+    circles: IntArray
+    """Pairs (cosine, sine) of components, shape (m, 2)."""
+    levels: FloatArray
+    """Values of components that have only a few, shape (d, L); NaN beyond them."""
+
+    @property
+    def frame(self) -> FloatArray:
+        """All of it but the circles, as compiled code takes it, shape (4 + L, d)."""
+        return np.concatenate([[self.mean, self.scale, self.low, self.high], self.levels.T])
+
+    def standardised(self, observations: npt.NDArray[np.floating]) -> FloatArray:
+        """Return observations in standard deviations from the mean."""
+        return np.asarray((observations - self.mean) / self.scale, dtype=np.float64)
+
+    def on_circles(self, observations: FloatArray) -> FloatArray:
+        """Return observations with cosines and sines of an angle again, where they were those."""
+        out = observations.copy()
+        for i, k in self.circles:
+            norm = np.hypot(out[:, i], out[:, k])
+            out[:, [i, k]] /= np.where(norm > 0.0, norm, 1.0)[:, None]
+        return out
+
+
+def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]:
+    """Return coordinates, and which steps, shape (n,), ended where a component is cut off.
+
+    Parameters
+    ----------
+    before, after : ndarray, shape (n, d)
+        Observations before and after each step.
+
+    Examples
+    --------
+    >>> angle = np.linspace(0.0, 3.0, 50)
+    >>> seen = np.column_stack([np.cos(angle), angle, np.sin(angle)])
+    >>> read(seen[:-1], seen[1:])[0].circles
+    array([[0, 2]])
+    """
+    mean, scale = before.mean(axis=0), before.std(axis=0)
+    most = np.abs(before).max(axis=0)
+    scale = np.where(scale > _LEAST_SCALE * most, scale, 1.0)
+    circles = _circles(before)
+    mean[circles.ravel()] = 0.0
+    low, high = after.min(axis=0), after.max(axis=0)
+    span = high - low
+    bounds = low - _MARGIN * span, high + _MARGIN * span
+    d = before.shape[1]
+    cut = np.zeros(len(before), dtype=np.bool_)
+    levels = np.full((d, 0), np.nan)
+    for j in range(d):
+        values = np.unique(after[:, j])
+        if len(values) <= _FEW_LEVELS:
+            bounds[0][j], bounds[1][j] = low[j], high[j]
+            if span[j] > 0.0:
+                levels = _with_levels(levels, j, values)
+            continue
+        for edge, bound in ((low[j], bounds[0]), (high[j], bounds[1])):
+            at = after[:, j] == edge
+            if at.sum() >= _AT_BOUND:
+                cut |= at
+                bound[j] = edge
+    for pair in circles:
+        bounds[0][pair], bounds[1][pair] = -1.0, 1.0
+    return Coordinates(mean, scale, *bounds, circles, levels), cut
+
+
+def _with_levels(levels: FloatArray, j: int, values: FloatArray) -> FloatArray:
+    wider = np.full((len(levels), max(levels.shape[1], len(values))), np.nan)
+    wider[:, : levels.shape[1]] = levels
+    wider[j, : len(values)] = values
+    return wider
+
+
+def _circles(observations: FloatArray) -> IntArray:
+    found: list[tuple[int, int]] = []
+    used: set[int] = set()
+    d = observations.shape[1]
+    squares = observations**2
+    for i in range(d):
+        for k in range(i + 1, d):
+            if used & {i, k} or np.abs(squares[:, i] + squares[:, k] - 1.0).max() > _ON_CIRCLE:
+                continue
+            if np.ptp(squares[:, i]) > _ON_CIRCLE:  # not a constant beside another
+                found.append((i, k))
+                used |= {i, k}
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def changes(at: Coordinates, before: FloatArray, after: FloatArray) -> FloatArray:
+    """Return the change of each step in standard deviations, shape (n, d).
+
+    Of cosine and sine the first is the angle's, in radians, and the second 0. Turns of more than
+    half a circle are told by what an affine law of the slower ones expects.
+    """
+    change = np.asarray((after - before) / at.scale, dtype=np.float64)
+    points = np.column_stack([np.ones(len(before)), at.standardised(before)])
+    for i, k in at.circles:
+        sine = before[:, i] * after[:, k] - before[:, k] * after[:, i]
+        cosine = before[:, i] * after[:, i] + before[:, k] * after[:, k]
+        angle = np.arctan2(sine, cosine)
+        near = np.abs(angle) < _UNTURNED
+        for _ in range(_ROUNDS):
+            if near.sum() < 2 * points.shape[1]:
+                break
+            weights = np.linalg.lstsq(points[near], angle[near], rcond=None)[0]
+            expected = points @ weights
+            angle += 2.0 * np.pi * np.round((expected - angle) / (2.0 * np.pi))
+            near = np.abs(angle - expected) < _UNTURNED
+        change[:, i], change[:, k] = angle, 0.0
+    return change

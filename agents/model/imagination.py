@@ -1,0 +1,410 @@
+"""Steps that are only imagined, compiled: what a world model says comes next, and what it is worth.
+
+A world is a few arrays (:class:`WorldArrays`), in which all that is learned of it stands: the
+laws of motion, the rewards, the ends. In the functions below ``n_features`` is the number of
+components of an observation, a constant: copies are made for each, so that short loops are
+unrolled.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._compile import bound_copy, integer, reordered, reordering
+from oda_rl._types import FloatArray, IntArray
+
+n_features = 0
+_NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
+_LONGEST_GAP = 4.0  # times ``far``: what novelty counts at most
+_NOVELTY_DISCOUNT = 0.99
+_MULTIPLIER, _INCREMENT = np.uint64(6364136223846793005), np.uint64(1442695040888963407)  # Knuth
+_HIGH_BITS = np.uint64(33)
+
+Single = npt.NDArray[np.float32]
+
+
+class WorldArrays(NamedTuple):
+    """A world for compiled code: E laws of equal right, d components, C codes of an action.
+
+    Actions have codes: a discrete one is a one among zeros; a continuous one is (1, its units). An
+    affine function of an action is then a linear one of its code.
+    """
+
+    boxed: bool
+    """Whether actions are continuous."""
+    frame: FloatArray
+    """Rows that say for each component its mean (0 on a circle), standard deviation, least and
+    greatest value that may be predicted, and then, of those that have only a few values, these
+    (NaN beyond them), shape (4 + L, d)."""
+    circles: IntArray
+    """Pairs of components that are cosine and sine of an angle, shape (m, 2)."""
+    laws: FloatArray
+    """Global laws on (1, x, x xᵀ) or (1, x), shape (E, C, F, d)."""
+    waves: Single
+    """Sinusoids that all actions share: d frequencies, a phase, and d shares in the change of each,
+    shape (E, 2 d + 1, S)."""
+    codevectors: FloatArray
+    """Cells of the states seen, shape (E, d, K)."""
+    locals: FloatArray
+    """What laws of the cells add, on (1, x − codevector), shape (E, K or 0, C, 1 + d, d)."""
+    widths: FloatArray
+    """Of the blending of cells, shape (E,)."""
+    residuals: FloatArray
+    """What the laws left unexplained, to be drawn from, shape (n or 0, d)."""
+    rewards: FloatArray
+    """Weights of the reward's features, shape (n,)."""
+    bounds: FloatArray
+    """Least and greatest reward seen, the least return seen, and the squared distance from the
+    nearest cell that is too far to be believed, shape (4,)."""
+    walls: FloatArray
+    """Half-spaces in which an episode ends: rows (component, sign, threshold), shape (n, 3)."""
+    terms: IntArray
+    """Products of two components on which an end depends further, 0 standing for 1 and 1 + j for
+    component j, shape (n, 2)."""
+    hazards: FloatArray
+    """Their weights, and the threshold, for each law, shape (E, n + 1)."""
+    last: FloatArray
+    """Remembered ends, standardised, and what was received there, shape (n, d + 1)."""
+
+
+MEAN, SCALE, LOW, HIGH, LEVELS = range(5)  # rows of the frame
+
+
+class Scratch(NamedTuple):
+    """Room of compiled code."""
+
+    s: FloatArray
+    x: FloatArray
+    after: FloatArray
+    gaps: FloatArray
+    code: FloatArray
+    waves: Single
+
+
+def scratch_for(world: WorldArrays) -> Scratch:
+    """Make room for imagining in a world."""
+    d = world.frame.shape[1]
+    rows = (np.zeros(n) for n in (d, d, d, world.codevectors.shape[2], world.laws.shape[1]))
+    return Scratch(*rows, np.empty(world.waves.shape[2], np.float32))
+
+
+def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: FloatArray) -> None:
+    """Write what a global law, shape (C, F, d), says of the change; codes are 0 but in a range."""
+    x, code = room.x, room.code
+    for j in range(n_features):
+        out[j] = 0.0
+    for c in range(first, last):
+        weight = code[c]
+        for j in range(n_features):
+            out[j] += weight * laws[c, 0, j]
+        for i in range(n_features):
+            value = weight * x[i]
+            for j in range(n_features):
+                out[j] += laws[c, 1 + i, j] * value
+        if laws.shape[1] > 1 + n_features:
+            f = 1 + n_features
+            for i in range(n_features):
+                for k in range(i, n_features):
+                    value = weight * x[i] * x[k]
+                    for j in range(n_features):
+                        out[j] += laws[c, f, j] * value
+                    f += 1
+
+
+def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
+    """Add what sinusoids contribute; (frequencies, phases, shares), shape (2 d + 1, S)."""
+    x, heights = room.x, room.waves
+    n_waves = heights.shape[0]
+    for f in range(n_waves):
+        heights[f] = waves[n_features, f] + np.float32(64.5)  # above 0: dropping decimals is floor
+    for j in range(n_features):
+        value = np.float32(x[j])
+        for f in range(n_waves):
+            heights[f] += waves[j, f] * value
+    for f in range(n_waves):
+        turn = heights[f] - np.float32(np.int32(heights[f])) - np.float32(0.5)
+        y = turn * (np.float32(8.0) - np.float32(16.0) * abs(turn))
+        heights[f] = y * (np.float32(0.775) + np.float32(0.225) * abs(y))
+    for j in range(n_features):
+        total = np.float32(0.0)
+        for f in range(n_waves):
+            total += heights[f] * waves[n_features + 1 + j, f]
+        out[j] += total
+
+
+def _locally(
+    codevectors: FloatArray, laws: FloatArray, width: float, first: int, last: int, room: Scratch,
+    out: FloatArray,
+) -> float:  # fmt: skip
+    """Add what the laws of the three nearest cells say, weighted; returns the least squared gap.
+
+    Laws, shape (K or 0, C, 1 + d, d), of cells with codevectors, shape (d, K).
+    """
+    x, gaps, code = room.x, room.gaps, room.code
+    for k in range(gaps.shape[0]):
+        gaps[k] = 0.0
+    for j in range(n_features):
+        for k in range(gaps.shape[0]):
+            gaps[k] += (x[j] - codevectors[j, k]) ** 2
+    gap0 = gap1 = gap2 = np.inf
+    if laws.shape[0] == 0:
+        for k in range(gaps.shape[0]):
+            gap0 = min(gap0, gaps[k])
+        return gap0
+    near0, near1, near2 = integer(0), integer(0), integer(0)
+    for k in range(gaps.shape[0]):
+        gap = gaps[k]
+        if gap < gap2:
+            if gap < gap1:
+                near2, gap2 = near1, gap1
+                if gap < gap0:
+                    near1, gap1 = near0, gap0
+                    near0, gap0 = k, gap
+                else:
+                    near1, gap1 = k, gap
+            else:
+                near2, gap2 = k, gap
+    share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
+    total = 1.0 + share1 + share2
+    for rank in range(3):
+        k = near0 if rank == 0 else (near1 if rank == 1 else near2)
+        share = (1.0 if rank == 0 else (share1 if rank == 1 else share2)) / total
+        if share < _NEGLIGIBLE:
+            continue
+        for c in range(first, last):
+            weight = share * code[c]
+            for j in range(n_features):
+                out[j] += weight * laws[k, c, 0, j]
+            for i in range(n_features):
+                value = weight * (x[i] - codevectors[i, k])
+                for j in range(n_features):
+                    out[j] += laws[k, c, 1 + i, j] * value
+    return gap0
+
+
+def _move(
+    s: FloatArray, frame: FloatArray, circles: IntArray, room: Scratch, after: FloatArray
+) -> None:
+    """Turn the change of a state into the state after it, within bounds."""
+    x = room.x
+    for j in range(n_features):
+        x[j] = after[j]
+        after[j] = s[j] + x[j] * frame[SCALE, j]
+    for q in range(circles.shape[0]):
+        i, k = circles[q, 0], circles[q, 1]
+        cosine, sine = math.cos(x[i]), math.sin(x[i])
+        after[i] = s[i] * cosine - s[k] * sine
+        after[k] = s[i] * sine + s[k] * cosine
+    for j in range(n_features):
+        value = min(max(after[j], frame[LOW, j]), frame[HIGH, j])
+        if frame.shape[0] > LEVELS:
+            nearest, found = np.inf, value
+            for q in range(LEVELS, frame.shape[0]):
+                gap = abs(frame[q, j] - value)
+                if gap < nearest:
+                    nearest, found = gap, frame[q, j]
+            value = found
+        after[j] = value
+    for j in range(n_features):
+        x[j] = (after[j] - frame[MEAN, j]) / frame[SCALE, j]
+
+
+def _reward(
+    weights: FloatArray, scale: FloatArray, circles: IntArray, code: FloatArray, boxed: bool,
+    s: FloatArray, after: FloatArray,
+) -> float:  # fmt: skip
+    """Return the reward of a step (:func:`oda_rl.agents.model.rewards.features`)."""
+    total = 0.0
+    f = code.shape[0]
+    for c in range(f):
+        total += weights[c] * code[c]
+    if weights.shape[0] == f:
+        return total
+    if boxed:
+        for c in range(1, code.shape[0]):
+            total += weights[f] * code[c] ** 2
+            f += 1
+    for half in range(2):
+        y = s if half == 0 else after
+        for j in range(n_features):
+            value = y[j] / scale[j]
+            total += weights[f] * value + weights[f + 1] * abs(value)
+            f += 2
+            for k in range(j, n_features):
+                total += weights[f] * value * (y[k] / scale[k])
+                f += 1
+        for q in range(circles.shape[0]):
+            angle = math.atan2(y[circles[q, 1]], y[circles[q, 0]])
+            total += weights[f] * angle * angle
+            f += 1
+    return total
+
+
+def _ends(walls: FloatArray, terms: IntArray, hazards: FloatArray, x: FloatArray) -> bool:
+    """Whether an episode ends at a standardised observation."""
+    for q in range(walls.shape[0]):
+        if walls[q, 1] * (x[integer(walls[q, 0])] - walls[q, 2]) > 0.0:
+            return True
+    if terms.shape[0] == 0:
+        return False
+    total = -hazards[terms.shape[0]]
+    for t in range(terms.shape[0]):
+        value = hazards[t]
+        if terms[t, 0] > 0:
+            value *= x[terms[t, 0] - 1]
+        if terms[t, 1] > 0:
+            value *= x[terms[t, 1] - 1]
+        total += value
+    return total > 0.0
+
+
+def _last_reward(remembered: FloatArray, x: FloatArray) -> float:
+    """Return the reward at the remembered end, a row of ``remembered``, that is nearest."""
+    nearest, reward = np.inf, 0.0
+    for k in range(remembered.shape[0]):
+        gap = 0.0
+        for j in range(n_features):
+            gap += (x[j] - remembered[k, j]) ** 2
+        if gap < nearest:
+            nearest, reward = gap, remembered[k, n_features]
+    return reward
+
+
+def _decide(scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray) -> int:
+    """Write the code of the action by a rule (:mod:`oda_rl.agents.policies.rules`); its cell.
+
+    ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d).
+    """
+    cell = integer(0)
+    greatest = -np.inf
+    for k in range(scores.shape[0]):
+        score = scores[k, 0]
+        for j in range(n_features):
+            score += scores[k, 1 + j] * s[j]
+        if score > greatest:
+            greatest = score
+            cell = k
+    if outputs.shape[2] == 1:
+        for c in range(outputs.shape[1]):
+            code[c] = outputs[cell, c, 0]
+    else:
+        code[0] = 1.0
+        for c in range(outputs.shape[1]):
+            value = outputs[cell, c, 0]
+            for j in range(n_features):
+                value += outputs[cell, c, 1 + j] * s[j]
+            code[1 + c] = min(max(value, -1.0), 1.0)
+    return cell
+
+
+def _imagine(
+    world: WorldArrays, scores: FloatArray, outputs: FloatArray, codes: FloatArray,
+    starts: FloatArray, horizon: int, explore: bool, room: Scratch, returns: FloatArray,
+    reached: FloatArray,
+) -> int:  # fmt: skip
+    """Write the return of each of P rules from each of n starts, shape (P, n).
+
+    Start i is played in law i modulo E; all rules meet the same noise there. Where a state is too
+    far from all that was seen, the model is not asked any further, and the return is no better than
+    the least real one. With ``explore`` how far it gets from what was seen takes the place of the
+    return. ``codes``, shape (n or 0, C), are those of the first actions, where they are given.
+    ``reached``, shape (n or 0, d + 3), takes the last observation, whether the episode ended there,
+    the squared gap from where the last step began, and the step's reward. Returns the steps taken.
+    """
+    n_laws, n_codes = world.laws.shape[0], world.laws.shape[1]
+    least, most, worst, far = world.bounds[0], world.bounds[1], world.bounds[2], world.bounds[3]
+    frame, x = world.frame, room.x
+    taken = integer(0)
+    s, after, code = room.s, room.after, room.code
+    for p in range(scores.shape[0]):
+        for i in range(starts.shape[0]):
+            for j in range(n_features):
+                s[j] = starts[i, j]
+            e = i % n_laws
+            total, novelty, weight = 0.0, 0.0, 1.0
+            noise = np.uint64(i + 1)
+            for t in range(horizon):
+                if t == 0 and codes.shape[0] > 0:
+                    for c in range(n_codes):
+                        code[c] = codes[i, c]
+                else:
+                    decide(scores[p], outputs[p], s, code)
+                first, last = integer(0), n_codes
+                if not world.boxed:
+                    while code[first] == 0.0:
+                        first += 1
+                    last = first + 1
+                for j in range(n_features):
+                    x[j] = (s[j] - frame[MEAN, j]) / frame[SCALE, j]
+                globally(world.laws[e], first, last, room, after)
+                if world.waves.shape[2] > 0:
+                    in_waves(world.waves[e], room, after)
+                gap = locally(
+                    world.codevectors[e], world.locals[e], world.widths[e], first, last, room, after
+                )
+                if world.residuals.shape[0] > 0:
+                    noise = noise * _MULTIPLIER + _INCREMENT
+                    drawn = integer(noise >> _HIGH_BITS) % world.residuals.shape[0]
+                    for j in range(n_features):
+                        after[j] += world.residuals[drawn, j]
+                move(s, frame, world.circles, room, after)
+                taken += 1
+                if explore:
+                    novelty += weight * min(gap, _LONGEST_GAP * far)
+                    weight *= _NOVELTY_DISCOUNT
+                elif gap > far and t > 0:
+                    total = max(total + min(least, 0.0) * (horizon - t), min(worst, total))
+                    break
+                over = ends(world.walls, world.terms, world.hazards[e], x)
+                if over:
+                    gain = last_reward(world.last, x)
+                else:
+                    gain = reward(
+                        world.rewards, frame[SCALE], world.circles, code, world.boxed, s, after
+                    )
+                    gain = min(max(gain, least), most)
+                total += gain
+                if reached.shape[0] > 0:
+                    for j in range(n_features):
+                        reached[i, j] = after[j]
+                    reached[i, n_features] = over
+                    reached[i, n_features + 1] = gap
+                    reached[i, n_features + 2] = gain
+                if over:
+                    break
+                for j in range(n_features):
+                    s[j] = after[j]
+            returns[p, i] = novelty if explore else total
+    return taken
+
+
+def _unbound(*arguments: Any) -> Any:
+    raise NotImplementedError
+
+
+globally = in_waves = locally = move = reward = ends = last_reward = decide = _unbound
+_PARTS = {
+    "globally": _globally,
+    "in_waves": _in_waves,
+    "locally": _locally,
+    "move": _move,
+    "reward": _reward,
+    "ends": _ends,
+    "last_reward": _last_reward,
+    "decide": _decide,
+}
+
+
+@cache
+def imagining(d: int) -> Callable[..., int]:
+    """Compile :func:`_imagine` for observations of d components."""
+    label, size = f"_{d}", {"n_features": d}
+    parts = {
+        name: reordered(bound_copy(part, label, **size)) for name, part in _PARTS.items()
+    }
+    found: Callable[..., int] = reordering(bound_copy(_imagine, label, **size, **parts))
+    return found

@@ -1,0 +1,261 @@
+"""Laws of motion: how an observation changes by a step, given the action.
+
+A global law for each code of an action (:class:`~oda_rl.agents.model.imagination.WorldArrays`), on
+(1, x) or on (1, x, x xᵀ), by ridge regression; and beside it
+
+- *cells*: laws of annealed cells for what the global one leaves, blended over the three nearest;
+- *waves*: random sinusoids that all actions share, fitted jointly with the global one.
+
+Which of them, held-out stretches decide.
+
+References
+----------
+A. Rahimi, B. Recht, "Random features for large-scale kernel machines", NeurIPS 2007.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.model.imagination import Single
+from oda_rl.annealing.placing import anneal
+
+_POOLED = 0.02  # weight of the prior: all actions' moments
+_RIDGE = 1e-8
+_INTERCEPT_PENALTY = 0.01
+_LEAST_WEIGHT = 1e-4  # of a point in a cell's law
+_CELL_SAMPLE = 3000
+_LEAST_CELLS, _POINTS_PER_CELL = 3, 10
+_FEW_CELLS = 32  # where they only say how far a state is from what was seen
+_N_WAVES = 400
+_WAVE_LENGTH = 3.0  # standard deviations, on average
+_SHARED_PENALTY = 1e-6
+_FAR_QUANTILE = 0.999
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of laws."""
+
+    name: str
+    quadratic: bool = False
+    cells: bool = False
+    own_slopes: bool = False
+    """Laws of cells have slopes of their own for each action."""
+    penalty: float = 0.0
+    """Of waves, if there are any."""
+
+
+FORMS = (
+    Form("affine"),
+    Form("quadratic", quadratic=True),
+    Form("affine, cells", cells=True),
+    Form("quadratic, cells", quadratic=True, cells=True),
+    Form("quadratic, cells with own slopes", quadratic=True, cells=True, own_slopes=True),
+    Form("waves, smooth", quadratic=True, penalty=1e-3),
+    Form("waves", quadratic=True, penalty=1e-5),
+    Form("waves, rough", quadratic=True, penalty=1e-7),
+)
+
+
+class Law(NamedTuple):
+    """A law as :class:`~oda_rl.agents.model.imagination.WorldArrays` has E of them."""
+
+    weights: FloatArray
+    waves: Single
+    codevectors: FloatArray
+    locals: FloatArray
+    width: float
+    far: float
+    """Squared distance from the nearest cell that hardly any state has."""
+
+
+def monomials(points: FloatArray, quadratic: bool) -> FloatArray:
+    """Return (1, x), or (1, x, x xᵀ) with each product once, shape (n, F).
+
+    >>> monomials(np.array([[2.0, 3.0]]), quadratic=True)
+    array([[1., 2., 3., 4., 6., 9.]])
+    """
+    ones = np.ones((len(points), 1))
+    if not quadratic:
+        return np.concatenate([ones, points], axis=1)
+    i, k = np.triu_indices(points.shape[1])
+    return np.concatenate([ones, points, points[:, i] * points[:, k]], axis=1)
+
+
+def fit_law(
+    form: Form,
+    points: FloatArray,
+    codes: FloatArray,
+    change: FloatArray,
+    most_cells: int,
+    rng: np.random.Generator,
+) -> Law:
+    """Fit a law to steps.
+
+    Parameters
+    ----------
+    form : Form
+    points : ndarray, shape (n, d)
+        Standardised observations.
+    codes : ndarray, shape (n, C)
+        Of the actions.
+    change : ndarray, shape (n, d)
+        See :func:`oda_rl.agents.model.coordinates.changes`.
+    most_cells : int
+    rng : numpy.random.Generator
+    """
+    d = points.shape[1]
+    features = monomials(points, form.quadratic)
+    if form.penalty > 0.0:
+        weights, waves = _with_waves(form.penalty, points, features, codes, change, rng)
+    else:
+        weights = _global(features, codes, change)
+        waves = np.zeros((2 * d + 1, 0), np.float32)
+    sample = points[rng.integers(len(points), size=min(len(points), _CELL_SAMPLE))]
+    wanted = most_cells if form.cells else min(most_cells, _FEW_CELLS)
+    count = max(min(wanted, len(points) // _POINTS_PER_CELL), _LEAST_CELLS)
+    codevectors = anneal(np.ascontiguousarray(sample), count, rng)
+    gaps = squared_gaps(points, codevectors)
+    least = gaps.min(axis=1)
+    width = max(float(least.mean()), 1e-9)
+    own = np.zeros((0, codes.shape[1], 1 + d, d))
+    if form.cells and len(codevectors) >= 3:
+        rest = change - global_change(weights, features, codes)
+        own = _locals(form, points, codes, rest, codevectors, gaps, width)
+    far = float(np.quantile(least, _FAR_QUANTILE))
+    return Law(weights, waves, np.ascontiguousarray(codevectors.T), own, width, far)
+
+
+def global_change(weights: FloatArray, features: FloatArray, codes: FloatArray) -> FloatArray:
+    """Return what global laws, shape (C, F, d), say, shape (n, d)."""
+    total = np.zeros((len(features), weights.shape[2]))
+    for c in range(len(weights)):
+        total += codes[:, c : c + 1] * (features @ weights[c])
+    return total
+
+
+def squared_gaps(points: FloatArray, codevectors: FloatArray) -> FloatArray:
+    """Return |x − μ|² of points and codevectors, shape (n, K)."""
+    squares = (points**2).sum(axis=1)[:, None] + (codevectors**2).sum(axis=1)
+    return np.asarray(np.maximum(squares - 2.0 * points @ codevectors.T, 0.0))
+
+
+def solve(gram: FloatArray, right: FloatArray, ridge: float) -> FloatArray:
+    """Solve (gram + ridge · its mean diagonal) w = right."""
+    diagonal = ridge * np.trace(gram) / len(gram) + 1e-300
+    return np.linalg.solve(gram + diagonal * np.eye(len(gram)), right)
+
+
+def _global(features: FloatArray, codes: FloatArray, change: FloatArray) -> FloatArray:
+    """Ridge regression; of each discrete action towards what all have in common."""
+    n, (n_codes, n_features) = len(features), (codes.shape[1], features.shape[1])
+    gram, right = features.T @ features / n, features.T @ change / n
+    if _one_hot(codes):
+        weights = []
+        for c in range(n_codes):
+            own = codes[:, c] > 0.0
+            f = features[own]
+            weights.append(
+                solve(f.T @ f + _POOLED * gram, f.T @ change[own] + _POOLED * right, _RIDGE)
+            )
+        return np.array(weights)
+    joint = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
+    found = solve(joint.T @ joint / n, joint.T @ change / n, _RIDGE)
+    return found.reshape(n_codes, n_features, -1)
+
+
+def _one_hot(codes: FloatArray) -> bool:
+    return bool((codes.sum(axis=1) == 1.0).all() and ((codes == 0.0) | (codes == 1.0)).all())
+
+
+def _with_waves(
+    penalty: float,
+    points: FloatArray,
+    features: FloatArray,
+    codes: FloatArray,
+    change: FloatArray,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, Single]:
+    """One ridge regression on features, features times codes, and shared sinusoids."""
+    n, m, d, n_codes = len(features), features.shape[1], points.shape[1], codes.shape[1]
+    lengths = _WAVE_LENGTH * np.exp(0.5 * rng.normal(size=_N_WAVES))
+    frequencies = rng.normal(size=(d, _N_WAVES)) / lengths / (2.0 * np.pi)
+    phases = rng.random(_N_WAVES)
+    waves = sinusoids(points @ frequencies + phases)
+    columns = np.empty((n, m * (1 + n_codes) + _N_WAVES))
+    columns[:, :m] = features
+    columns[:, m : m * (1 + n_codes)] = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
+    columns[:, m * (1 + n_codes) :] = waves
+    penalties = np.full(columns.shape[1], penalty)
+    penalties[:m] = _SHARED_PENALTY
+    found = np.linalg.solve(
+        columns.T @ columns / n + np.diag(penalties), columns.T @ change / n
+    )
+    own = found[m : m * (1 + n_codes)].reshape(n_codes, m, d)
+    if _one_hot(codes):
+        own = own + found[:m]
+    else:
+        own[0] += found[:m]
+    shares = found[m * (1 + n_codes) :].T
+    return own, np.concatenate([frequencies, phases[None], shares]).astype(np.float32)
+
+
+def sinusoids(turns: FloatArray) -> FloatArray:
+    """Return sin(2π turns) to .001, as compiled code has it: a parabola, corrected by its square.
+
+    >>> sinusoids(np.array([0.0, 0.25, 0.5, 1.125])).round(3)
+    array([0.   , 1.   , 0.   , 0.708])
+    """
+    part = turns - np.floor(turns + 0.5)
+    y = 8.0 * part - 16.0 * part * np.abs(part)
+    return np.asarray(y * (0.775 + 0.225 * np.abs(y)))
+
+
+def _locals(
+    form: Form,
+    points: FloatArray,
+    codes: FloatArray,
+    rest: FloatArray,
+    codevectors: FloatArray,
+    gaps: FloatArray,
+    width: float,
+) -> FloatArray:
+    """Ridge regression in each cell, of points weighted as they are blended."""
+    n_codes, d = codes.shape[1], points.shape[1]
+    near = np.argpartition(gaps, 2, axis=1)[:, :3]
+    weights = blending_weights(np.take_along_axis(gaps, near, axis=1), width)
+    found = np.zeros((len(codevectors), n_codes, 1 + d, d))
+    one_hot = _one_hot(codes)
+    for k in range(len(codevectors)):
+        rows, ranks = np.nonzero((near == k) & (weights > _LEAST_WEIGHT))
+        weight, own = weights[rows, ranks][:, None], codes[rows]
+        offsets = points[rows] - codevectors[k]
+        if form.own_slopes:
+            with_one = np.column_stack([np.ones(len(rows)), offsets])
+            columns = (own[:, :, None] * with_one[:, None, :]).reshape(len(rows), -1)
+            penalties = np.tile([_INTERCEPT_PENALTY, *[width / d] * d], n_codes)
+        else:
+            columns = np.column_stack([own, offsets])
+            penalties = np.array([_INTERCEPT_PENALTY] * n_codes + [width / d] * d)
+        gram = (columns * weight).T @ columns + np.diag(penalties)
+        law = np.linalg.solve(gram, (columns * weight).T @ rest[rows])
+        if form.own_slopes:
+            found[k] = law.reshape(n_codes, 1 + d, d)
+        else:
+            found[k, :, 0] = law[:n_codes]
+            found[k, slice(None) if one_hot else 0, 1:] = law[n_codes:]
+    return found
+
+
+def blending_weights(gaps: FloatArray, width: float) -> FloatArray:
+    """Return the weights of the nearest cells by their squared distances, shape (n, 3)."""
+    weights = np.exp(-(gaps - gaps.min(axis=1, keepdims=True)) / width)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def codes_of(actions: IntArray, n_actions: int) -> FloatArray:
+    """Return the codes of discrete actions, shape (n, A)."""
+    return np.eye(n_actions)[actions]

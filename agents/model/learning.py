@@ -1,0 +1,198 @@
+"""A world learned from transitions: coordinates, laws, rewards, ends, and how well they hold."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.model.coordinates import Coordinates, changes, read
+from oda_rl.agents.model.ends import REMEMBERED, fit_ends
+from oda_rl.agents.model.imagination import WorldArrays, imagining, scratch_for
+from oda_rl.agents.model.laws import FORMS, Form, Law, fit_law
+from oda_rl.agents.model.rewards import fit_rewards
+
+_STRETCH = 25  # steps in a row that are held out together
+_HELD_OUT = 5  # one stretch of so many
+_ANEW = 1.5  # times as many steps, and the form is chosen anew
+_SHARE = 0.8  # of the stretches, for each law of the ensemble
+_MOST_FITTED = 20_000
+_FEWEST_CELLS, _MOST_CELLS, _STEPS_PER_CELL = 16, 160, 60
+_FAR = 1.5
+_MOST_CUT = 0.5
+_LEAST_ERROR = 1e-7  # squared; below, the simplest form will do
+_NO_LARGE_ERROR = 1e-3  # squared, in standard deviations, of what counts as noise
+_AS_GOOD = 0.1  # difference of mean logarithms that counts as none
+_RESIDUALS = 1024
+
+
+class Transitions(NamedTuple):
+    """Steps that were taken, the oldest first, n of them."""
+
+    before: FloatArray
+    """Observations, shape (n, d)."""
+    codes: FloatArray
+    """Of the actions, shape (n, C); see :class:`~oda_rl.agents.model.imagination.WorldArrays`."""
+    rewards: FloatArray
+    """Shape (n,)."""
+    after: FloatArray
+    """Observations that they led to, shape (n, d)."""
+    ended: BoolArray
+    """Whether the episode terminated there, shape (n,)."""
+
+
+class Chosen(NamedTuple):
+    """What is not chosen anew at each fit."""
+
+    form: Form
+    n: int
+    """Number of steps when the form was chosen."""
+    errors: dict[str, float]
+    """Mean logarithm of the squared error of each form on held-out stretches."""
+    terms: IntArray
+    """Of the ends."""
+    residuals: FloatArray
+    """What the form left unexplained there, shape (m, d)."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A world, and how it was learned."""
+
+    arrays: WorldArrays
+    at: Coordinates
+    chosen: Chosen
+
+
+def learn_world(
+    seen: Transitions,
+    worst: float,
+    boxed: bool,
+    n_laws: int,
+    before: Chosen | None,
+    rng: np.random.Generator,
+) -> Learned:
+    """Learn a world.
+
+    Parameters
+    ----------
+    seen : Transitions
+    worst : float
+        Least return of an episode; minus infinity if none has ended.
+    boxed : bool
+        Whether actions are continuous.
+    n_laws : int
+        Members of the ensemble: each is fitted to other stretches.
+    before : Chosen, optional
+        Of the fit before.
+    rng : numpy.random.Generator
+    """
+    at, cut = read(seen.before, seen.after)
+    points, change = at.standardised(seen.before), changes(at, seen.before, seen.after)
+    usable = np.flatnonzero(~cut) if cut.mean() < _MOST_CUT else np.arange(len(cut))
+    goes_on = ~seen.ended
+    rewards = fit_rewards(
+        at, seen.before[goes_on], seen.codes[goes_on], seen.after[goes_on],
+        seen.rewards[goes_on], boxed, rng,
+    )  # fmt: skip
+    known = None if before is None else before.terms
+    arrived = at.standardised(seen.after)
+    ends = fit_ends(arrived, seen.ended, _margin(seen), n_laws, known, rng)
+    last = np.flatnonzero(seen.ended)[-REMEMBERED:]
+    reach = float(seen.rewards.min()), float(seen.rewards.max()), worst, np.inf
+
+    def world(laws: list[Law], residuals: FloatArray) -> WorldArrays:
+        bounds = np.array([*reach[:3], _FAR * max(law.far for law in laws)])
+        return WorldArrays(
+            boxed, at.frame, at.circles, *_stacked(laws), residuals, rewards, bounds, *ends,
+            np.column_stack([arrived[last], seen.rewards[last]]),
+        )  # fmt: skip
+
+    def fitted(rows: IntArray, form: Form) -> Law:
+        if len(rows) > _MOST_FITTED:
+            rows = rng.choice(rows, _MOST_FITTED, replace=False)
+        cells = min(_MOST_CELLS, _FEWEST_CELLS + len(rows) // _STEPS_PER_CELL)
+        return fit_law(form, points[rows], seen.codes[rows], change[rows], cells, rng)
+
+    nothing = np.zeros((0, len(at.mean)))
+    if before is None or len(seen.before) > _ANEW * before.n:
+        held = usable // _STRETCH % _HELD_OUT == 0
+        errors, left = {}, {}
+        for form in FORMS:
+            one = world([fitted(usable[~held], form)], nothing)
+            left[form.name] = residuals_of(one, at, seen, usable[held])
+            squares = (left[form.name] ** 2).sum(axis=1)
+            errors[form.name] = float(np.log(squares + _LEAST_ERROR).mean())
+        good = min(errors.values()) + _AS_GOOD
+        form = next(form for form in FORMS if errors[form.name] <= good)
+        chosen = Chosen(form, len(seen.before), errors, ends.terms,
+                        _noise(left[form.name], rng))  # fmt: skip
+    else:
+        chosen = before._replace(terms=ends.terms)
+    laws = []
+    for _ in range(n_laws):
+        stretches = rng.random(int(usable.max()) // _STRETCH + 1) < _SHARE
+        rows = usable[stretches[usable // _STRETCH]]
+        laws.append(fitted(rows if len(rows) else usable, chosen.form))
+    return Learned(world(laws, chosen.residuals), at, chosen)
+
+
+def _margin(seen: Transitions) -> float:
+    """Where the threshold of an end lies: late if ends pay, early if they cost."""
+    rewards = seen.rewards[~seen.ended]
+    if len(rewards) == 0:
+        return 0.5
+    if rewards.max() <= 0.0:
+        return 0.8
+    return 0.2 if rewards.min() >= 0.0 else 0.5
+
+
+def _stacked(laws: list[Law]) -> tuple[FloatArray, ...]:
+    """Return laws as one array each; cells that some lack are far from everything."""
+    n_cells = max(law.codevectors.shape[1] for law in laws)
+    d = len(laws[0].codevectors)
+    codevectors = np.full((len(laws), d, n_cells), 1e6)
+    with_locals = any(len(law.locals) for law in laws)
+    own = np.zeros((len(laws), n_cells if with_locals else 0, *laws[0].locals.shape[1:]))
+    for e, law in enumerate(laws):
+        codevectors[e, :, : law.codevectors.shape[1]] = law.codevectors
+        own[e, : len(law.locals)] = law.locals
+    weights, waves = (np.array([law[i] for law in laws]) for i in range(2))
+    widths = np.array([law.width for law in laws])
+    return weights, waves, codevectors, own, widths
+
+
+def predict(
+    world: WorldArrays, observations: FloatArray, codes: FloatArray
+) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
+    """Return what the laws, one after the other, say of steps: observations, rewards, ends,
+    and squared gaps."""
+    n, d = observations.shape
+    reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
+    rule = np.zeros((1, 1, 1 + d)), np.zeros((1, 1, codes.shape[1], 1))
+    imagining(d)(world, *rule, np.ascontiguousarray(codes), starts, 1, False, scratch_for(world),
+                 np.empty((1, n)), reached)  # fmt: skip
+    return reached[:, :d], reached[:, d + 2], reached[:, d] > 0.0, reached[:, d + 1]
+
+
+def residuals_of(
+    world: WorldArrays, at: Coordinates, seen: Transitions, rows: IntArray
+) -> FloatArray:
+    """Return what the first law does not explain of steps, as changes, shape (n, d)."""
+    expected = predict(world, seen.before[rows], seen.codes[rows])[0]
+    left = (seen.after[rows] - expected) / at.scale
+    for i, k in at.circles:
+        seen_i, seen_k = seen.after[rows, i], seen.after[rows, k]
+        sine = expected[:, i] * seen_k - expected[:, k] * seen_i
+        cosine = expected[:, i] * seen_i + expected[:, k] * seen_k
+        left[:, i], left[:, k] = np.arctan2(sine, cosine), 0.0
+    return np.asarray(left)
+
+
+def _noise(left: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Return residuals to draw from, or none where they are small."""
+    if len(left) == 0 or np.median((left**2).sum(axis=1)) < _NO_LARGE_ERROR:
+        return np.zeros((0, left.shape[1]))
+    return left[rng.integers(len(left), size=_RESIDUALS)]
+
+

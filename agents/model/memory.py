@@ -1,0 +1,68 @@
+"""All steps that were taken, as arrays that grow."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._types import BoolArray, FloatArray
+from oda_rl.agents.model.learning import Transitions
+
+_FIRST_CAPACITY = 256
+_FIELDS = ("before", "codes", "rewards", "after", "ended", "first")
+
+
+class Memory:
+    """Transitions, the oldest first.
+
+    Parameters
+    ----------
+    n_features, n_codes : int
+        Components of an observation, and codes of an action.
+    """
+
+    def __init__(self, n_features: int, n_codes: int) -> None:
+        self.before: FloatArray = np.zeros((_FIRST_CAPACITY, n_features))
+        self.codes: FloatArray = np.zeros((_FIRST_CAPACITY, n_codes))
+        self.rewards: FloatArray = np.zeros(_FIRST_CAPACITY)
+        self.after: FloatArray = np.zeros((_FIRST_CAPACITY, n_features))
+        self.ended: BoolArray = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
+        self.first: BoolArray = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
+        self.n = 0
+
+    def append(
+        self, before: Any, code: Any, reward: float, after: Any, ended: bool, first: bool
+    ) -> None:
+        """Remember a step, and whether it was the first one of an episode."""
+        n = self.n
+        if n == len(self.rewards):
+            for name in _FIELDS:
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+        self.before[n], self.codes[n], self.after[n] = before, code, after
+        self.rewards[n], self.ended[n], self.first[n] = reward, ended, first
+        self.n += 1
+
+    @property
+    def transitions(self) -> Transitions:
+        """All of them."""
+        return Transitions(*(getattr(self, name)[: self.n] for name in _FIELDS[:-1]))
+
+    @property
+    def starts(self) -> FloatArray:
+        """Observations in which episodes began, shape (m, d)."""
+        return self.before[: self.n][self.first[: self.n]]
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all that has to be saved."""
+        return {name: getattr(self, name)[: self.n] for name in _FIELDS}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what :meth:`state` returned."""
+        self.n = len(state["rewards"])
+        for name in _FIELDS:
+            array = np.zeros((max(self.n, _FIRST_CAPACITY), *state[name].shape[1:]),
+                             state[name].dtype)  # fmt: skip
+            array[: self.n] = state[name]
+            setattr(self, name, array)

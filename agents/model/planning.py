@@ -1,0 +1,167 @@
+"""What is done between episodes: learn the world, search a rule in it, say which one is best."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from oda_rl._types import FloatArray
+from oda_rl.agents.model.learning import Learned, learn_world
+from oda_rl.agents.model.memory import Memory
+from oda_rl.agents.model.rewards import is_constant
+from oda_rl.agents.model.search import Effort, Imagination, Shape, search
+from oda_rl.agents.model.selection import Candidate, values
+from oda_rl.agents.model.settings import ModelConfig
+
+_LAWS = 4
+_PROMISE_STARTS = 48
+_FINAL_STARTS, _FINALISTS = 200, 6
+_KNOWN = 3  # best rules that a search begins with
+_FRESH = 3  # every so many searches begin from new rules alone
+_KEPT_BEST, _KEPT_LATEST = 10, 20
+_SURE = 10  # episodes after which a rule that cannot be bettered is left alone
+_TOLERANCE = 1e-6
+
+
+@dataclass
+class Planner:
+    """The model, the rules found in it, and which of them is best.
+
+    Parameters
+    ----------
+    memory : Memory
+        What has been seen.
+    shape : Shape
+        Of the rules.
+    horizon : int
+        Steps of an episode, at most.
+    config : ModelConfig
+        Settings of the agent.
+    rng : numpy.random.Generator
+        Of fits and searches.
+    """
+
+    memory: Memory
+    shape: Shape
+    horizon: int
+    config: ModelConfig
+    rng: np.random.Generator
+    candidates: list[Candidate] = field(default_factory=list)
+    learned: Learned | None = None
+    searches: int = 0
+    imagined_steps: int = 0
+
+    def plan(self, returns: Sequence[float]) -> Candidate:
+        """Learn the world anew, and search for a rule to play next.
+
+        Parameters
+        ----------
+        returns : sequence of float
+            Of all episodes so far.
+        """
+        seen = self.memory.transitions
+        before = None if self.learned is None else self.learned.chosen
+        worst = min(returns, default=-math.inf)
+        self.learned = learn_world(seen, worst, self.shape.boxed, _LAWS, before, self.rng)
+        explore = is_constant(seen.rewards) and (len(returns) == 0 or np.ptp(returns) == 0.0)
+        self._judge()
+        if self.candidates and not explore:
+            best = self.best()
+            if self._cannot_be_bettered(best):
+                return best
+        known = sorted(self.candidates, key=self._value_of, reverse=True)[:_KNOWN]
+        self.searches += 1
+        fresh = self.searches % _FRESH == 0
+        where = self._imagination()
+        effort = Effort(
+            generations=self.config.generations, population=self.config.population,
+            starts=self.config.starts,
+        )  # fmt: skip
+        scores, outputs, promised = search(
+            where, [(one.scores, one.outputs) for one in known], explore, fresh, effort, self.rng
+        )
+        self.imagined_steps += where.steps
+        for one in known:
+            if one.scores is scores:
+                return one
+        found = Candidate(scores, outputs, promised=promised)
+        return found
+
+    def note(self, candidate: Candidate, start: FloatArray, episode_return: float) -> None:
+        """Note a real episode that was played with a rule from its start to its end."""
+        if not any(candidate is one for one in self.candidates):
+            self.candidates.append(candidate)
+            self._drop_worst()
+        candidate.starts.append(start.copy())
+        candidate.returns.append(episode_return)
+        candidate.imagined.append(self._imagined_from(candidate, start[None])[0])
+
+    def best(self) -> Candidate:
+        """Return the rule of greatest value."""
+        return self.candidates[int(np.argmax(values(self.candidates)))]
+
+    def draw_starts(self, n: int) -> FloatArray:
+        """Draw states between those in which episodes have begun, shape (n, d)."""
+        assert self.learned is not None
+        seen, at = self.memory.starts, self.learned.at
+        i, k = self.rng.integers(len(seen), size=(2, n))
+        share = self.rng.random((n, 1))
+        between = seen[i] + share * (seen[k] - seen[i])
+        few = ~np.isnan(at.levels).all(axis=1)
+        between[:, few] = seen[i][:, few]
+        return np.ascontiguousarray(at.on_circles(between))
+
+    def _imagination(self) -> Imagination:
+        assert self.learned is not None
+        return Imagination(
+            self.learned.arrays, self.learned.at, self.shape, self.horizon, self.draw_starts
+        )
+
+    def _judge(self) -> None:
+        """Imagine all candidates anew in the present model."""
+        if not self.candidates:
+            return
+        starts = self.draw_starts(_PROMISE_STARTS)
+        where = self._imagination()
+        for one in self.candidates:
+            rule = one.scores[None], one.outputs[None]
+            one.promised = float(where.returns(*rule, starts).mean())
+            one.imagined = self._imagined_from(one, np.array(one.starts)).tolist()
+        finalists = np.argsort(-values(self.candidates), kind="stable")[:_FINALISTS]
+        more = self.draw_starts(_FINAL_STARTS)
+        for k in finalists.tolist():
+            one = self.candidates[k]
+            rule = one.scores[None], one.outputs[None]
+            total = _FINAL_STARTS * float(where.returns(*rule, more).mean())
+            one.promised = (_PROMISE_STARTS * one.promised + total) / (
+                _PROMISE_STARTS + _FINAL_STARTS
+            )
+        self.imagined_steps += where.steps
+
+    def _imagined_from(self, candidate: Candidate, starts: FloatArray) -> FloatArray:
+        """Return the mean of what all laws imagine from each start, shape (n,)."""
+        where = self._imagination()
+        repeated = np.repeat(starts, _LAWS, axis=0)
+        returns = where.returns(candidate.scores[None], candidate.outputs[None], repeated)
+        self.imagined_steps += where.steps
+        return np.asarray(returns.reshape(-1, _LAWS).mean(axis=1))
+
+    def _cannot_be_bettered(self, best: Candidate) -> bool:
+        """Whether a rule has the greatest return there can be, in the model and really."""
+        assert self.learned is not None
+        most = float(self.learned.arrays.bounds[1]) * self.horizon
+        if most <= 0.0 or not best.returns:
+            return False
+        least = (1.0 - _TOLERANCE) * most
+        return best.promised >= least and min(best.returns[-_SURE:]) >= least
+
+    def _value_of(self, candidate: Candidate) -> float:
+        at = next(k for k, one in enumerate(self.candidates) if one is candidate)
+        return float(values(self.candidates)[at])
+
+    def _drop_worst(self) -> None:
+        if len(self.candidates) > _KEPT_BEST + _KEPT_LATEST:
+            older, latest = self.candidates[:-_KEPT_LATEST], self.candidates[-_KEPT_LATEST:]
+            kept = np.sort(np.argsort(-values(older), kind="stable")[:_KEPT_BEST])
+            self.candidates = [*(older[k] for k in kept.tolist()), *latest]

@@ -1,0 +1,172 @@
+"""A rule found in imagination: random ones and the best known, then CMA-ES from the best.
+
+A rule of K cells is a vector of numbers: for each cell offset and slopes of its score, in
+standardised components, and where actions are continuous those of each component of its action.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oda_rl._types import FloatArray
+from oda_rl.agents.model.climbing import Climber
+from oda_rl.agents.model.coordinates import Coordinates
+from oda_rl.agents.model.imagination import WorldArrays, imagining, scratch_for
+
+_MOST_CELLS = 16
+_CONTINUOUS_CELLS = 4
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the rules that are searched."""
+
+    n_cells: int
+    n_features: int
+    n_outputs: int
+    """Actions, or components of a continuous one."""
+    boxed: bool
+
+    @classmethod
+    def of(cls, n_features: int, n_outputs: int, boxed: bool) -> "Shape":
+        """Return the default: two cells for each action, if these are few."""
+        if boxed:
+            return cls(_CONTINUOUS_CELLS, n_features, n_outputs, boxed)
+        n_cells = 2 * n_outputs if 2 * n_outputs <= _MOST_CELLS else n_outputs
+        return cls(n_cells, n_features, n_outputs, boxed)
+
+    @property
+    def size(self) -> int:
+        """Numbers of a rule."""
+        rows = self.n_cells * (1 + self.n_outputs * self.boxed)
+        return rows * (1 + self.n_features)
+
+    def decoded(self, vectors: FloatArray, at: Coordinates) -> tuple[FloatArray, FloatArray]:
+        """Return scores and outputs of rules, as :class:`RulePolicy` has them, of P vectors."""
+        rows = vectors.reshape(len(vectors), -1, 1 + self.n_features)
+        raw = rows.copy()
+        raw[..., 1:] /= at.scale
+        raw[..., 0] -= raw[..., 1:] @ at.mean
+        scores, rest = raw[:, : self.n_cells], raw[:, self.n_cells :]
+        if self.boxed:
+            outputs = rest.reshape(len(rows), self.n_cells, self.n_outputs, 1 + self.n_features)
+        else:
+            actions = np.arange(self.n_cells) % self.n_outputs
+            one = np.eye(self.n_outputs)[actions][:, :, None]
+            outputs = np.broadcast_to(one, (len(rows), *one.shape))
+        return np.ascontiguousarray(scores), np.ascontiguousarray(outputs)
+
+    def encoded(self, scores: FloatArray, outputs: FloatArray, at: Coordinates) -> FloatArray:
+        """Return the vector of a rule, its scores scaled to a mean square of 1."""
+
+        def standardised(raw: FloatArray) -> FloatArray:
+            rows = raw.reshape(-1, 1 + self.n_features).copy()
+            rows[:, 0] += rows[:, 1:] @ at.mean
+            rows[:, 1:] *= at.scale
+            return rows
+
+        own = standardised(scores)
+        own -= own.mean(axis=0)
+        own /= np.sqrt((own**2).mean()) + 1e-300
+        return np.concatenate([own.ravel(), standardised(outputs).ravel() if self.boxed else []])
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to search."""
+
+    random: int = 150
+    """Random rules to begin with."""
+    population: int = 24
+    generations: int = 25
+    starts: int = 12
+    sigma: float = 0.4
+
+
+@dataclass
+class Imagination:
+    """Plays rules in a world."""
+
+    world: WorldArrays
+    at: Coordinates
+    shape: Shape
+    horizon: int
+    draw_starts: Callable[[int], FloatArray]
+    """Returns so many states in which an episode may begin."""
+    steps: int = 0
+    """Imagined so far."""
+
+    def returns(
+        self, scores: FloatArray, outputs: FloatArray, starts: FloatArray, explore: bool = False
+    ) -> FloatArray:
+        """Return the returns of P rules from n starts, shape (P, n)."""
+        found = np.empty((len(scores), len(starts)))
+        d, n_codes = self.shape.n_features, self.world.laws.shape[1]
+        self.steps += imagining(d)(
+            self.world, scores, outputs, np.zeros((0, n_codes)), starts, self.horizon, explore,
+            scratch_for(self.world), found, np.zeros((0, d + 3)),
+        )  # fmt: skip
+        return found
+
+    def means(self, vectors: FloatArray, n_starts: int, explore: bool) -> FloatArray:
+        """Return the mean returns of rules, given as vectors, from common starts."""
+        starts = self.draw_starts(n_starts)
+        return np.asarray(
+            self.returns(*self.shape.decoded(vectors, self.at), starts, explore).mean(axis=1)
+        )
+
+
+def search(
+    where: Imagination,
+    known: Sequence[tuple[FloatArray, FloatArray]],
+    explore: bool,
+    fresh: bool,
+    effort: Effort,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray, float]:
+    """Search for the best rule.
+
+    Parameters
+    ----------
+    where : Imagination
+    known : sequence of (scores, outputs)
+        The best rules so far.
+    explore : bool
+        Look for what is unlike all that was seen instead of for returns.
+    fresh : bool
+        Climb from a new rule, not from a known one, to leave a local optimum.
+    effort : Effort
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    scores, outputs, and the mean return that is promised
+    """
+    shape = where.shape
+    old = np.array([shape.encoded(*rule, where.at) for rule in known]).reshape(-1, shape.size)
+    new = rng.normal(size=(effort.random, shape.size))
+    new[:, :: 1 + shape.n_features] *= 0.5
+    vectors = np.concatenate([old, new])
+    first = where.means(vectors, max(effort.starts // 3, 3), explore)
+    top = np.argsort(-first, kind="stable")[: 8 + len(old)]
+    second = where.means(vectors[top], effort.starts, explore)
+    if fresh and (top >= len(old)).any():
+        second = np.where(top >= len(old), second, -np.inf)
+    begin = vectors[top[np.argmax(second)]]
+    climber = Climber(begin, effort.sigma, effort.population, rng)
+    for _ in range(effort.generations):
+        asked = climber.ask()
+        found = where.means(asked, effort.starts, explore)
+        if np.ptp(found) <= _SAME * np.abs(found).max():
+            break
+        climber.tell(found)
+    last = np.concatenate([[climber.mean], old])
+    final = where.means(last, 3 * effort.starts, explore)
+    final[0] += 1e-6 * abs(final[0])
+    best = int(np.argmax(final))
+    scores, outputs = shape.decoded(last[best : best + 1], where.at)
+    if best > 0:
+        return *known[best - 1], float(final[best])
+    return scores[0], outputs[0], float(final[0])

@@ -1,0 +1,41 @@
+"""What can be set about the model agent."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from oda_rl.agents.engine.settings import POSITIVE, Checked, at_least, within
+
+
+@dataclass(frozen=True)
+class ModelConfig(Checked):
+    """Settings of :class:`oda_rl.agents.ModelAgent`, each with its default."""
+
+    random_steps: Annotated[int, at_least(1)] = 200
+    """Steps with random actions, before the world is learned for the first time."""
+
+    plan_every: Annotated[float, POSITIVE] = 0.15
+    """The world is learned anew when steps have grown by this share; positive."""
+
+    least_steps: Annotated[int, at_least(1)] = 100
+    """But not before so many new steps."""
+
+    generations: Annotated[int, at_least(1)] = 25
+    """Of a search."""
+
+    population: Annotated[int, at_least(4)] = 24
+    """Rules in each generation; at least 4."""
+
+    starts: Annotated[int, at_least(1)] = 12
+    """Imagined episodes of each rule in each generation."""
+
+    confirm_share: Annotated[float, within("[0, 1]")] = 0.15
+    """Most of the steps that go into playing the best rule again, in [0, 1]."""
+
+    confirm_episodes: Annotated[int, at_least(0)] = 10
+    """A rule that has been played in so many episodes is not confirmed any further."""
+
+    horizon: Annotated[int, at_least(1)] = 1000
+    """Steps to imagine where the environment has no time limit."""
+
+    action_bins: Annotated[int, at_least(2)] = 5
+    """Values of each component of a continuous action, least to greatest; at least 2."""

@@ -1,0 +1,50 @@
+"""Cells placed among points that are all there: annealing from one on, without a schedule."""
+
+import math
+
+import numpy as np
+
+from oda_rl import metric
+from oda_rl._types import FloatArray
+from oda_rl.annealing import cells as annealing
+from oda_rl.diagram import Codevectors
+from oda_rl.divergences import quadratic_diagram
+
+_COOLING = 0.4
+_LEAST_TEMPERATURE = 1e-5
+_SAMPLES_PER_CELL, _SAMPLES_PER_LEVEL = 20, 400
+_SHIFT = 0.05  # of the standard deviation
+_LEAST_MASS = 1e-4
+_MERGE_BELOW = 1e-3  # of the temperature
+
+
+def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> FloatArray:
+    """Place at most so many codevectors among points, shape (n, d), from one on.
+
+    The temperature falls until there are as many, or it is negligible beside the variance; of too
+    many the lightest are dropped.
+    """
+    n, d = points.shape
+    mean, covariance = metric.covariance(points)
+    variance = float(covariance.trace())
+    temperature, coldest = 2.0 * variance, 2.0 * variance * _LEAST_TEMPERATURE
+    cells, diagram = np.zeros((2 * most_cells, 1 + d)), np.zeros((2 * most_cells, 1 + d))
+    identity = np.eye(d)
+    codevectors = Codevectors(diagram, cells, identity, np.zeros(2 * most_cells), np.zeros(d))
+    cells[0, 0], cells[0, 1:] = 1.0, mean
+    n_cells = 1
+    while n_cells < most_cells and temperature > coldest:
+        shift = _SHIFT * math.sqrt(min(variance, 0.5 * temperature) / d)
+        annealing.split(cells, n_cells, rng.normal(scale=shift, size=(n_cells, d)))
+        n_cells *= 2
+        diagram[:n_cells] = quadratic_diagram(identity, cells[:n_cells, 1:])
+        order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
+        annealing.settle(codevectors, n_cells, points, order, temperature)
+        n_cells = len(
+            annealing.prune_and_merge(
+                cells, identity, n_cells, _LEAST_MASS, _MERGE_BELOW * temperature
+            )
+        )
+        temperature *= _COOLING
+    heaviest = np.argsort(-cells[:n_cells, 0], kind="stable")[:most_cells]
+    return cells[np.sort(heaviest), 1:]
