@@ -10,17 +10,14 @@ from gymnasium.vector import VectorEnv
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK
+from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
 from oda_rl.agents.fitted.action_codevectors import label
 from oda_rl.agents.fitted.agent import FittedQAgent
-from oda_rl.agents.fitted.codevector_engine import (
-    CodevectorEngine,
-    NumberedCodevectors,
-    random_actions,
-)
+from oda_rl.agents.fitted.codevector_engine import CodevectorEngine, random_actions
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.diagram import assign_batch
 
@@ -123,7 +120,7 @@ class CodevectorAgent(FittedQAgent):
 
     def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
         assert isinstance(env, gym.Env)
-        return super()._train(NumberedCodevectors(env, self._engine), total, one_by_one, interrupt)
+        return super()._train(Performed(env, self._engine), total, one_by_one, interrupt)
 
     def _adapted(self, env: str | AnyEnv) -> gym.Env[Any, Any]:
         if isinstance(env, VectorEnv):

@@ -8,10 +8,8 @@ box. What was performed is remembered, and the next fit places codevectors by it
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import COMPONENTS
@@ -146,24 +144,3 @@ class CodevectorEngine(FittedEngine):
         """Take over what :meth:`state_arrays` returned."""
         self._common, self._performed = arrays["common_codevectors"], arrays["performed"].copy()
         super().restore(arrays)
-
-
-class NumberedCodevectors(gym.ActionWrapper[Any, Any, Any]):
-    """An environment as training sees it: its actions are numbers of action codevectors.
-
-    Parameters
-    ----------
-    env : gymnasium.Env
-        With a box of actions.
-    engine : CodevectorEngine
-        Knows what they are in the current state.
-    """
-
-    def __init__(self, env: gym.Env[Any, Any], engine: CodevectorEngine) -> None:
-        super().__init__(env)
-        self.action_space = spaces.Discrete(engine.interface.n_actions)
-        self._engine = engine
-
-    def action(self, action: Any) -> npt.NDArray[Any]:
-        """Return the action that a number stands for."""
-        return self._engine.perform(int(action))

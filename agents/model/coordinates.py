@@ -36,6 +36,11 @@ class Coordinates(NamedTuple):
         """All of it but the circles, as compiled code takes it, shape (4 + L, d)."""
         return np.concatenate([[self.mean, self.scale, self.low, self.high], self.levels.T])
 
+    @classmethod
+    def of_frame(cls, frame: FloatArray, circles: IntArray) -> "Coordinates":
+        """Make coordinates of what :attr:`frame` was, and of circles."""
+        return cls(*frame[:4], circles, frame[4:].T)
+
     def standardised(self, observations: npt.NDArray[np.floating]) -> FloatArray:
         """Return observations in standard deviations from the mean."""
         return np.asarray((observations - self.mean) / self.scale, dtype=np.float64)

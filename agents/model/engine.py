@@ -1,6 +1,7 @@
 """The state of a model agent: what it has seen, what it plays, and when it plans."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,13 +11,14 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, with_lanes
-from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
+from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
+from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.environments.validation import BAD_SHAPE, BAD_STEP, NOT_FINITE, refuse
+from oda_rl.agents.model import candidates, files
+from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.planning import Planner
 from oda_rl.agents.model.search import Shape
-from oda_rl.agents.model.selection import Candidate
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.diagram import LARGEST
@@ -25,10 +27,30 @@ _PLAN = 1024  # event: it is time to learn the world anew
 _LONGEST_HOLD = 100
 _AT_ONCE = 4  # episodes of the best rule, at most, before another is played
 _PATIENCE = 10  # times as many steps as planning needs, without an episode's end
+_LATEST = 2000  # states that say where a rule's cells are
+
+
+@dataclass(eq=False)
+class Running:
+    """An episode that is being played."""
+
+    lane: Lane
+    code: FloatArray
+    """Of the last action."""
+    before: FloatArray
+    """What it was chosen for."""
+    start: FloatArray
+    """The episode's first observation."""
+    played: Candidate | None = None
+    """None: random actions."""
+    whole: bool = True
+    """Whether that alone has been played in it."""
+    drawn: Any = None
+    """State of the generator before the last choice, if that drew from it."""
 
 
 class ModelEngine(Engine):
-    """What a model agent has seen and does, in Python: planning takes far longer than its steps.
+    """What a model agent has seen and does; in Python, for planning takes longer than its steps.
 
     Parameters
     ----------
@@ -43,9 +65,9 @@ class ModelEngine(Engine):
     """
 
     rule = None
-    choose: ClassVar[Any] = staticmethod(lambda vector, own: own._choose(vector))
-    step: ClassVar[Any] = staticmethod(lambda *arguments: arguments[-1]._step(*arguments[:-1]))
-    update: Any = staticmethod(lambda *arguments: arguments[-1]._update(*arguments[:-1]))
+    choose: ClassVar[Any] = staticmethod(lambda vector, own: own.choose_in(own.single, vector))
+    step: ClassVar[Any] = staticmethod(lambda *transition: transition[-1]._step(*transition[:-1]))
+    update: Any = staticmethod(lambda *transition: transition[-1]._update(*transition[:-1]))
 
     def __init__(
         self,
@@ -56,24 +78,34 @@ class ModelEngine(Engine):
         planning: np.random.Generator,
     ) -> None:
         super().__init__(interface, 1, explore)
-        self.config = config
-        d, n = interface.n_features, interface.n_actions
-        self.raw, (self.lane,) = with_lanes(Counters, 1)
+        d = interface.n_features
+        boxed = interface.box is not None
+        self._n_codes = 1 + interface.n_components if boxed else interface.n_actions
+        self.raw, (lane,) = with_lanes(Counters, 1)
         self.state = Counters(self.raw)
-        self.memory = Memory(d, n)
-        shape = Shape.of(d, n, boxed=False)
+        self.memory = Memory(d, self._n_codes)
+        n_outputs = interface.n_components if boxed else interface.n_actions
+        shape = Shape.of(d, n_outputs, interface.n_actions, boxed)
         self.planner = Planner(self.memory, shape, horizon, config, planning)
+        self.single = self._begun(lane)
         self.arrays = (self,)  # type: ignore[assignment]
+        self._running: list[Running] | None = None  # of several environments
         self._returns: list[float] = []
-        self._before = np.zeros(d)
-        self._start = np.zeros(d)
-        self._played: Candidate | None = None  # at random
         self._newest: Candidate | None = None
-        self._whole = True
+        self._next: Candidate | None = None  # what the next episode is played with
         self._confirming = 0  # episodes in a row
         self._confirmed = 0  # steps
-        self._new_steps, self._needed = 0, config.random_steps
-        self._drawn: Any = None
+        self._new_steps, self._needed = 0, self.planner.wait(0)
+
+    def _begun(self, lane: Lane) -> Running:
+        d = self.interface.n_features
+        return Running(lane, np.zeros(self._n_codes), np.zeros(d), np.zeros(d))
+
+    @property
+    def box(self) -> ActionBox:
+        """The box of continuous actions."""
+        assert self.interface.box is not None
+        return self.interface.box
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
@@ -83,69 +115,98 @@ class ModelEngine(Engine):
     @property
     def epsilon(self) -> float:
         """Present probability of a random action."""
-        return float(self._played is None)
+        return float(self._next is None)
 
     @property
     def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of the observation's components; None before learning."""
+        """Inverse standard deviations of the observation's components; None before learning.
+
+        0 of what never varied.
+        """
         if self.planner.learned is None:
             return None
         at = self.planner.learned.at
-        return np.asarray(1.0 / at.scale)
+        varies = np.ptp(self.memory.transitions.before, axis=0) > 0.0
+        return np.asarray(varies / at.scale)
 
     @property
     def policy(self) -> RulePolicy:
         """The best rule."""
-        planner = self.planner
-        best = planner.best() if planner.candidates else self._newest
-        if best is None:
-            d, shape = self.interface.n_features, planner.shape
-            outputs = np.zeros((1, shape.n_outputs, 1))
-            outputs[0, 0] = 1.0
-            return RulePolicy(np.zeros((1, 1 + d)), outputs, np.zeros((1, d)))
-        return self._delivered(best)
+        best = self.planner.best() if self.planner.candidates else self._newest
+        if best is not None:
+            return self._delivered(best)
+        shape = self.planner.shape
+        nothing = np.zeros((1, shape.n_outputs, 1 + shape.n_features * shape.boxed))
+        if not shape.boxed:
+            nothing[0, 0] = 1.0
+        return RulePolicy(
+            np.zeros((1, 1 + shape.n_features)), nothing, np.zeros((1, shape.n_features))
+        )
 
     def _delivered(self, candidate: Candidate) -> RulePolicy:
         """Return a rule with the means of the states seen in its cells, without idle cells."""
-        points = self.memory.transitions.before[-2000:]
-        d = points.shape[1]
-        rule = RulePolicy(candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), d)))
+        points = self.memory.transitions.before[-_LATEST:]
+        rule = RulePolicy(
+            candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), points.shape[1]))
+        )
         cells = rule.cells(points)
-        counts = np.bincount(cells, minlength=rule.n_cells)
         for k in range(rule.n_cells):
-            own = points[cells == k] if counts[k] else points
-            rule.codevectors[k] = own.mean(axis=0)
+            own = points[cells == k]
+            rule.codevectors[k] = (own if len(own) else points).mean(axis=0)
         return rule
 
-    def _choose(self, vector: npt.NDArray[Any]) -> int:
+    def choose_in(self, running: Running, vector: npt.NDArray[Any]) -> int:
+        """Choose what is done in an environment; or return minus the event that prevents it."""
         event = self._bad(vector)
         if event:
             return -event
-        self._before = np.array(vector, dtype=np.float64)
-        if self.lane.episode_length == 0:
-            self._start = self._before
-        lane = self.lane
-        if self._played is not None:
-            self._drawn = None
-            scores = self._played.scores
-            cell = int(np.argmax(scores[:, 0] + scores[:, 1:] @ self._before))
-            lane.action = int(self._played.outputs[cell, :, 0].argmax())
-            return lane.action
-        self._drawn = None if lane.held > 0 else self._explore.bit_generator.state
-        if lane.held > 0:
+        lane = running.lane
+        running.before = np.array(vector, dtype=np.float64)
+        if lane.episode_length == 0:
+            running.start = running.before
+        running.drawn = None
+        if running.played is not None:
+            lane.action, running.code = running.played.decide(running.before)
+        elif lane.held > 0:
             lane.held -= 1
-            return lane.action
-        lane.action = int(self._explore.integers(self.interface.n_actions))
-        lane.held = int(1.0 / max(self._explore.random(), 1.0 / _LONGEST_HOLD)) - 1
+        else:
+            running.drawn = self._explore.bit_generator.state
+            lane.action, running.code = self._random()
+            share = max(self._explore.random(), 1.0 / _LONGEST_HOLD)
+            lane.held = int(1.0 / share) - 1
         return lane.action
+
+    def _random(self) -> tuple[int, FloatArray]:
+        if self.interface.box is not None:
+            units = self._explore.uniform(-1.0, 1.0, self.interface.n_components)
+            return 0, np.concatenate([[1.0], units])
+        action = int(self._explore.integers(self.interface.n_actions))
+        return action, np.eye(self._n_codes)[action]
+
+    def perform(self, number: int) -> npt.NDArray[Any]:
+        """Return the continuous action that was chosen last."""
+        return np.asarray(self.box.actions(self.single.code[None, 1:])[0])
+
+    def replace(self, action: Any) -> None:
+        """Take note that another action is done than was chosen: a number, or one of the box."""
+        running = self.single
+        if self.interface.box is None:
+            if action == running.lane.action:
+                return
+            running.lane.action, running.code = action, np.eye(self._n_codes)[action]
+        else:
+            if np.array_equal(self.perform(0), action):
+                return
+            running.code = np.concatenate([[1.0], self.box.units(action)])
+        running.whole = False
 
     def _step(
         self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
     ) -> int:
-        events = self._bad(vector) | (NOT_FINITE if reward - reward != 0.0 else 0)
+        events = self._bad(vector, reward)
         if events == 0:
-            events = self._record(vector, reward, bool(terminated), bool(truncated))
-        return -events if events else self._choose(vector)
+            events = self._record(self.single, vector, reward, bool(terminated), bool(truncated))
+        return -events if events else self.choose_in(self.single, vector)
 
     def _update(
         self,
@@ -156,27 +217,28 @@ class ModelEngine(Engine):
         terminated: bool,
         truncated: bool,
     ) -> int:
-        events = self._bad(observation) | self._bad(vector)
-        if reward - reward != 0.0:
-            events |= NOT_FINITE
+        events = self._bad(observation) | self._bad(vector, reward)
         if events:
             return events
-        self._before = np.array(observation, dtype=np.float64)
-        if self.lane.episode_length == 0:
-            self._start = self._before
-        if action != self.lane.action:
-            self._whole = False
-            self.lane.action = action
-        return self._record(vector, reward, terminated, truncated)
+        running = self.single
+        running.before = np.array(observation, dtype=np.float64)
+        if running.lane.episode_length == 0:
+            running.start = running.before
+        if self.interface.box is None:
+            self.replace(action)
+        return self._record(running, vector, reward, terminated, truncated)
 
     def _record(
-        self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
+        self,
+        running: Running,
+        vector: npt.NDArray[Any],
+        reward: float,
+        terminated: bool,
+        truncated: bool,
     ) -> int:
-        lane, state = self.lane, self.state
-        code = np.zeros(self.interface.n_actions)
-        code[lane.action] = 1.0
+        lane, state = running.lane, self.state
         first = lane.episode_length == 0
-        self.memory.append(self._before, code, reward, vector, terminated, first)
+        self.memory.append(running.before, running.code, reward, vector, terminated, first)
         state.steps += 1
         self._new_steps += 1
         lane.episode_length += 1
@@ -187,95 +249,169 @@ class ModelEngine(Engine):
             return EPISODE_END
         return _PLAN if self._new_steps >= _PATIENCE * self._needed else 0
 
-    def _bad(self, vector: npt.NDArray[Any]) -> int:
+    def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
         if vector.shape != (self.interface.n_features,):
             return BAD_SHAPE
-        return 0 if (np.abs(vector.astype(np.float64)) <= LARGEST).all() else NOT_FINITE
+        fine = np.abs(vector.astype(np.float64)) <= LARGEST
+        return 0 if fine.all() and abs(reward) <= LARGEST else NOT_FINITE
 
     def _attend(self, events: int) -> None:
         if events & EPISODE_END:
-            self._end_episode(self.state.last_return, self.state.last_length)
+            self._end_episode(self.single)
         elif events & _PLAN:
             self._plan()
+            self._replace_all()
 
-    def _end_episode(self, episode_return: float, length: int) -> None:
-        """Note an episode, and decide what is played next."""
+    def _end_episode(self, running: Running) -> None:
+        """Note the last episode, and decide what the next one is played with."""
+        episode_return, length = self.state.last_return, self.state.last_length
         self._returns.append(episode_return)
-        if self._played is not None and self._whole:
-            self.planner.note(self._played, self._start, episode_return)
-        self._whole = True
-        if self._played is not self._newest:
+        played, whole = running.played, running.whole
+        if played is not None and whole:
+            self.planner.note(played, running.start, episode_return)
+        if played is not self._newest:
             self._confirmed += length
             self._confirming += 1
-            if not self._confirms():
-                self._played = self._newest
-                self._new_steps = 0
-        elif self._new_steps >= self._needed:
+        if self._new_steps >= self._needed and (played is self._newest or not self._confirms()):
             self._plan()
+        elif not self._confirms():
+            self._next = self._newest
+        running.played, running.whole = self._next, True
 
     def _plan(self) -> None:
+        """Learn the world anew, and say what is played next: the new rule, or first the best."""
         self._newest = self.planner.plan(self._returns)
-        self._needed = max(
-            self.config.least_steps, int(self.config.plan_every * self.state.steps)
-        )
+        self._needed = self.planner.wait(self.state.steps)
         self._new_steps = self._confirming = 0
-        self._whole = self.lane.episode_length == 0
-        self._played = self._newest
-        self.lane.held = 0
-        if self._confirms():
-            self._played = self.planner.best()
-        learned = self.planner.learned
-        assert learned is not None
-        codevectors = learned.arrays.codevectors[0].T.copy()
-        self.history.append(Level(self.state.steps, np.nan, codevectors, None))
+        self._next = self.planner.best() if self._confirms() else self._newest
+        self.history.append(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
     def _confirms(self) -> bool:
         """Whether the best rule is to be played again before the newest one."""
+        config = self.planner.config
         if not self.planner.candidates or self._confirming >= _AT_ONCE:
             return False
-        spent = self._confirmed >= self.config.confirm_share * self.state.steps
+        if self._confirmed >= config.confirm_share * self.state.steps:
+            return False
         best = self.planner.best()
-        enough = len(best.returns) >= self.config.confirm_episodes
-        return not (spent or enough or best is self._newest)
+        return best is not self._newest and len(best.returns) < config.confirm_episodes
+
+    def _replace_all(self) -> None:
+        """Play on with what is next in the midst of episodes."""
+        for running in [self.single] if self._running is None else self._running:
+            running.played, running.lane.held = self._next, 0
+            running.whole = running.lane.episode_length == 0
 
     @property
     def n_lanes(self) -> int:
         """Number of environments learned from at once; 0 along one trajectory."""
-        return 0
+        return 0 if self._running is None else len(self._running)
 
     @property
     def lanes(self) -> list[Lane]:
         """What the running episodes count."""
-        return [self.lane]
+        return [one.lane for one in self._running or [self.single]]
 
     def set_lanes(self, count: int) -> None:
         """Get ready to learn from so many environments at once, none of which has begun yet."""
-        raise NotImplementedError
+        lanes = new_lanes(np.zeros(count * Lane.size, dtype=np.uint8))
+        self._running = [self._begun(lane) for lane in lanes]
+        for running in self._running:
+            running.played = self._next
 
     def leave_lanes(self) -> None:
         """Go back to learning along one trajectory."""
+        if self._running is not None:
+            self._running = None
+            self.begin_episode()
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        """Learn from a step of all environments and choose the next actions."""
-        raise NotImplementedError
+        """Learn from a step of all environments and choose the next actions.
+
+        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
+        (return, length).
+        """
+        assert self._running is not None
+        for lane in step.learns.nonzero()[0].tolist():
+            refuse(self._bad(step.after[lane], step.rewards[lane]), BAD_STEP, self.interface)
+        ended = []
+        for lane in step.learns.nonzero()[0].tolist():
+            running = self._running[lane]
+            event = self._record(
+                running, step.after[lane], float(step.rewards[lane]), bool(step.terminated[lane]),
+                bool(step.truncated[lane]),
+            )  # fmt: skip
+            if event & EPISODE_END:
+                ended.append((self.state.last_return, float(self.state.last_length)))
+                self._end_episode(running)
+            elif event & _PLAN:
+                self._plan()
+                self._replace_all()
+        actions = np.zeros(self.n_lanes, dtype=np.int64)
+        for lane in step.acts.nonzero()[0].tolist():
+            code = self.choose_in(self._running[lane], step.observations[lane])
+            refuse(max(-code, 0), BAD_STEP, self.interface)
+            actions[lane] = code
+        return actions, np.array(ended).reshape(-1, 2)
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; their steps are remembered."""
-        self.lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
-        self._whole = True
+        self.leave_lanes()
+        self.single.lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
+        self.single.played, self.single.whole = self._next, True
 
     def withdraw_choice(self) -> None:
         """Take back the last choice of an action."""
-        if self._drawn is not None:
-            self._explore.bit_generator.state = self._drawn
-            self.lane.held = 0
-        elif self._played is None:
-            self.lane.held += 1
+        if self.single.drawn is not None:
+            self._explore.bit_generator.state = self.single.drawn
+            self.single.lane.held = 0
+        elif self.single.played is None:
+            self.single.lane.held += 1
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""
-        raise NotImplementedError
+        single = self.single
+        known = [*self.planner.candidates]
+        if self._newest is not None and not any(self._newest is one for one in known):
+            known.append(self._newest)
+
+        def place(candidate: Candidate | None) -> int:
+            return next((k for k, one in enumerate(known) if one is candidate), -1)
+
+        places = [place(one) for one in (self._newest, self._next, single.played)]
+        counts = [len(self.planner.candidates), self._confirming, self._confirmed,
+                  self._new_steps, self._needed, single.whole, *places]  # fmt: skip
+        return {
+            "state": self.state.record,
+            "lane": single.lane.record,
+            "counts": np.array(counts, dtype=np.int64),
+            "running": np.array([single.before, single.start]),
+            "code": single.code,
+            "returns": np.array(self._returns),
+            **files.prefixed("memory", self.memory.state()),
+            **files.prefixed("candidates", candidates.to_arrays(known)),
+            **files.prefixed("planner", self.planner.state()),
+        }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state_arrays` returned."""
-        raise NotImplementedError
+        single = self.single
+        self.state.restore(arrays["state"])
+        single.lane.restore(arrays["lane"])
+        (
+            n_known,
+            self._confirming,
+            self._confirmed,
+            self._new_steps,
+            self._needed,
+            whole,
+            *places,
+        ) = arrays["counts"].tolist()
+        known = candidates.from_arrays(files.part(arrays, "candidates"))
+        self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
+        single.whole = bool(whole)
+        single.before, single.start = np.array(arrays["running"])
+        single.code = np.array(arrays["code"])
+        self._returns = arrays["returns"].tolist()
+        self.memory.restore(files.part(arrays, "memory"))
+        self.planner.restore(files.part(arrays, "planner"), known[:n_known])

@@ -403,8 +403,6 @@ _PARTS = {
 def imagining(d: int) -> Callable[..., int]:
     """Compile :func:`_imagine` for observations of d components."""
     label, size = f"_{d}", {"n_features": d}
-    parts = {
-        name: reordered(bound_copy(part, label, **size)) for name, part in _PARTS.items()
-    }
+    parts = {name: reordered(bound_copy(part, label, **size)) for name, part in _PARTS.items()}
     found: Callable[..., int] = reordering(bound_copy(_imagine, label, **size, **parts))
     return found

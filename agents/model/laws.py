@@ -191,9 +191,7 @@ def _with_waves(
     columns[:, m * (1 + n_codes) :] = waves
     penalties = np.full(columns.shape[1], penalty)
     penalties[:m] = _SHARED_PENALTY
-    found = np.linalg.solve(
-        columns.T @ columns / n + np.diag(penalties), columns.T @ change / n
-    )
+    found = np.linalg.solve(columns.T @ columns / n + np.diag(penalties), columns.T @ change / n)
     own = found[m : m * (1 + n_codes)].reshape(n_codes, m, d)
     if _one_hot(codes):
         own = own + found[:m]

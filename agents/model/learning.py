@@ -194,5 +194,3 @@ def _noise(left: FloatArray, rng: np.random.Generator) -> FloatArray:
     if len(left) == 0 or np.median((left**2).sum(axis=1)) < _NO_LARGE_ERROR:
         return np.zeros((0, left.shape[1]))
     return left[rng.integers(len(left), size=_RESIDUALS)]
-
-

@@ -3,15 +3,19 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.model import files
+from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.learning import Learned, learn_world
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.rewards import is_constant
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
-from oda_rl.agents.model.selection import Candidate, values
+from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
 
 _LAWS = 4
@@ -51,6 +55,12 @@ class Planner:
     learned: Learned | None = None
     searches: int = 0
     imagined_steps: int = 0
+
+    def wait(self, steps: int) -> int:
+        """Return how many new steps there should be, after so many, before the next plan."""
+        if self.learned is None:
+            return self.config.random_steps
+        return max(self.config.least_steps, int(self.config.plan_every * steps))
 
     def plan(self, returns: Sequence[float]) -> Candidate:
         """Learn the world anew, and search for a rule to play next.
@@ -100,6 +110,24 @@ class Planner:
     def best(self) -> Candidate:
         """Return the rule of greatest value."""
         return self.candidates[int(np.argmax(values(self.candidates)))]
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the first law's cells, in the observation's units, shape (K, d)."""
+        assert self.learned is not None
+        at, points = self.learned.at, self.learned.arrays.codevectors[0].T
+        return np.asarray(points * at.scale + at.mean)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all that has to be saved, the candidates apart."""
+        counts = {"searches": np.array([self.searches, self.imagined_steps])}
+        return counts if self.learned is None else {**counts, **files.to_arrays(self.learned)}
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], known: list[Candidate]) -> None:
+        """Take over what :meth:`state` returned, and candidates."""
+        self.searches, self.imagined_steps = arrays["searches"].tolist()
+        self.candidates = known
+        self.learned = files.from_arrays(arrays) if len(arrays) > 1 else None
 
     def draw_starts(self, n: int) -> FloatArray:
         """Draw states between those in which episodes have begun, shape (n, d)."""

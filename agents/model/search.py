@@ -15,7 +15,6 @@ from oda_rl.agents.model.coordinates import Coordinates
 from oda_rl.agents.model.imagination import WorldArrays, imagining, scratch_for
 
 _MOST_CELLS = 16
-_CONTINUOUS_CELLS = 4
 _SAME = 1e-9
 
 
@@ -30,10 +29,10 @@ class Shape:
     boxed: bool
 
     @classmethod
-    def of(cls, n_features: int, n_outputs: int, boxed: bool) -> "Shape":
-        """Return the default: two cells for each action, if these are few."""
+    def of(cls, n_features: int, n_outputs: int, n_choices: int, boxed: bool) -> "Shape":
+        """Return the default: two cells for each action, if these are few; or all choices."""
         if boxed:
-            return cls(_CONTINUOUS_CELLS, n_features, n_outputs, boxed)
+            return cls(n_choices, n_features, n_outputs, boxed)
         n_cells = 2 * n_outputs if 2 * n_outputs <= _MOST_CELLS else n_outputs
         return cls(n_cells, n_features, n_outputs, boxed)
 

@@ -6,37 +6,14 @@ rules, minus a standard error. Imagined returns alone never decide.
 """
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.model.candidates import Candidate
 
 _PRIOR_EPISODES = 2.0
 _PRIOR_FREEDOM = 3.0
-_LATEST = 20  # episodes of a rule that count
-
-
-@dataclass(eq=False)
-class Candidate:
-    """A rule and its real episodes."""
-
-    scores: FloatArray
-    outputs: FloatArray
-    starts: list[FloatArray] = field(default_factory=list)
-    """First observations of the episodes that were played with it,"""
-    returns: list[float] = field(default_factory=list)
-    """and their returns."""
-    promised: float = -math.inf
-    """Mean return in the present model."""
-    imagined: list[float] = field(default_factory=list)
-    """Returns there from the episodes' starts."""
-
-    @property
-    def surprises(self) -> FloatArray:
-        """Real minus imagined returns of the latest episodes."""
-        n = min(len(self.returns), _LATEST)
-        return np.subtract(self.returns[len(self.returns) - n :], self.imagined[-n:] if n else [])
 
 
 def values(candidates: list[Candidate]) -> FloatArray:
@@ -53,9 +30,7 @@ def values(candidates: list[Candidate]) -> FloatArray:
     """
     surprises = [candidate.surprises for candidate in candidates]
     everything = np.concatenate([np.zeros(0), *surprises])
-    within = np.concatenate(
-        [np.zeros(0), *(own - own.mean() for own in surprises if len(own) > 1)]
-    )
+    within = np.concatenate([np.zeros(0), *(own - own.mean() for own in surprises if len(own) > 1)])
     prior = float(everything.var()) if len(everything) else 0.0
     freedom = len(within) + _PRIOR_FREEDOM
     deviation = math.sqrt((float(within @ within) + _PRIOR_FREEDOM * prior) / freedom)

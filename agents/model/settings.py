@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from oda_rl.agents.engine.settings import POSITIVE, Checked, at_least, within
+from oda_rl.agents.engine.settings import POSITIVE, Checked, at_least, or_none, within
 
 
 @dataclass(frozen=True)
@@ -37,5 +37,9 @@ class ModelConfig(Checked):
     horizon: Annotated[int, at_least(1)] = 1000
     """Steps to imagine where the environment has no time limit."""
 
-    action_bins: Annotated[int, at_least(2)] = 5
-    """Values of each component of a continuous action, least to greatest; at least 2."""
+    continuous_cells: Annotated[int, at_least(1)] = 4
+    """Cells of a rule for each component of a continuous action, which is affine in each."""
+
+    action_bins: Annotated[int | None, or_none(at_least(2))] = None
+    """Offer so many values of each component of a continuous action, least to greatest, instead of
+    all of them; at least 2, or None."""
