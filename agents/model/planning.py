@@ -17,6 +17,7 @@ from oda_rl.agents.model.rewards import is_constant
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.model.simplifying import Rule, simplified
 
 _LAWS = 4
 _PROMISE_STARTS = 48
@@ -26,6 +27,8 @@ _FRESH = 3  # every so many searches begin from new rules alone
 _KEPT_BEST, _KEPT_LATEST = 10, 20
 _SURE = 10  # episodes after which a rule that cannot be bettered is left alone
 _TOLERANCE = 1e-6
+_SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
+_TOLERATED = 0.5  # standard errors that a simpler rule may lose
 
 
 @dataclass
@@ -95,8 +98,24 @@ class Planner:
         for one in known:
             if one.scores is scores:
                 return one
-        found = Candidate(scores, outputs, promised=promised)
-        return found
+        if not explore and self.config.simplify:
+            scores, outputs = self._simplified(where, (scores, outputs))
+        return Candidate(scores, outputs, promised=promised)
+
+    def _simplified(self, where: Imagination, rule: Rule) -> Rule:
+        """Drop what the model says does not matter."""
+        seen = self.memory.transitions.before
+        half = seen[self.rng.integers(len(seen), size=_SIMPLIFYING_STARTS)]
+        starts = np.concatenate([self.draw_starts(_SIMPLIFYING_STARTS), half])
+        before = where.returns(*_alone(rule), starts)[0]
+        rows = self.rng.integers(len(seen), size=_SIMPLIFYING_STATES)
+
+        def as_good(other: Rule) -> bool:
+            change = where.returns(*_alone(other), starts)[0] - before
+            least = -_TOLERATED * float(before.std()) / math.sqrt(len(starts))
+            return bool(change.mean() >= least - _TOLERANCE * abs(float(before.mean())))
+
+        return simplified(rule, seen[rows], as_good)
 
     def note(self, candidate: Candidate, start: FloatArray, episode_return: float) -> None:
         """Note a real episode that was played with a rule from its start to its end."""
@@ -193,3 +212,7 @@ class Planner:
             older, latest = self.candidates[:-_KEPT_LATEST], self.candidates[-_KEPT_LATEST:]
             kept = np.sort(np.argsort(-values(older), kind="stable")[:_KEPT_BEST])
             self.candidates = [*(older[k] for k in kept.tolist()), *latest]
+
+
+def _alone(rule: Rule) -> Rule:
+    return rule[0][None], rule[1][None]

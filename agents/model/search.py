@@ -66,10 +66,26 @@ class Shape:
             rows[:, 1:] *= at.scale
             return rows
 
+        scores, outputs = self._filled(scores, outputs)
         own = standardised(scores)
         own -= own.mean(axis=0)
         own /= np.sqrt((own**2).mean()) + 1e-300
         return np.concatenate([own.ravel(), standardised(outputs).ravel() if self.boxed else []])
+
+
+    def _filled(self, scores: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return a rule of all cells that decides like one of fewer."""
+        if len(scores) == self.n_cells:
+            return scores, outputs
+        if self.boxed:
+            rows = np.arange(self.n_cells) % len(scores)
+            return scores[rows], outputs[rows]
+        filled = np.zeros((self.n_cells, 1 + self.n_features))
+        lowest = scores.min(axis=0) - np.eye(1, 1 + self.n_features)[0] * np.ptp(scores[:, 0])
+        for k in range(self.n_cells):
+            own = scores[outputs[:, k % self.n_outputs, 0] > 0.0]
+            filled[k] = own[k // self.n_outputs % len(own)] if len(own) else lowest
+        return filled, outputs
 
 
 @dataclass(frozen=True)

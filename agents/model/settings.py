@@ -34,6 +34,10 @@ class ModelConfig(Checked):
     confirm_episodes: Annotated[int, at_least(0)] = 10
     """A rule that has been played in so many episodes is not confirmed any further."""
 
+    simplify: bool = True
+    """Drop cells, numbers and digits of a rule that do not matter in imagination, before it is
+    played."""
+
     horizon: Annotated[int, at_least(1)] = 1000
     """Steps to imagine where the environment has no time limit."""
 
