@@ -9,6 +9,8 @@ from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
 from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.model.agent import ModelAgent
+from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.partitions.contract import Partition, Scaling
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition
@@ -18,6 +20,7 @@ from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import Explanation
 from oda_rl.agents.policies.export import export_policy
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
@@ -31,8 +34,11 @@ __all__ = [
     "GMMPartition",
     "GridPartition",
     "InfexPartition",
+    "ModelAgent",
+    "ModelConfig",
     "ODAPartition",
     "Partition",
+    "RulePolicy",
     "SOMPartition",
     "Scaling",
     "TwoTimescaleAgent",
@@ -70,7 +76,10 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     """
     from oda_rl.agents.engine.files import kind_of
 
-    kinds = {kind.__name__: kind for kind in (FittedQAgent, CodevectorAgent, TwoTimescaleAgent)}
+    kinds = {
+        kind.__name__: kind
+        for kind in (FittedQAgent, CodevectorAgent, ModelAgent, TwoTimescaleAgent)
+    }
     found = kind_of(Path(path))
     if found not in kinds:
         raise ValueError(f"path is {str(path)!r}, which holds {found!r}: it must hold an agent")

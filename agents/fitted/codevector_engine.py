@@ -18,9 +18,9 @@ from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import WIDENED, TakenActions
 from oda_rl.agents.fitted.engine import FittedEngine
-from oda_rl.annealing.placing import anneal
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.codevectors import CodevectorPolicy, blend
+from oda_rl.annealing.placing import anneal
 
 _SAMPLE = 3000  # actions that codevectors are annealed on
 _LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest

@@ -44,14 +44,15 @@ class Candidate:
 
 
 def to_arrays(candidates: list[Candidate]) -> dict[str, npt.NDArray[Any]]:
-    """Return candidates of one shape as arrays, for a file."""
+    """Return candidates as arrays, for a file."""
     if not candidates:
         return {}
     starts = [start for one in candidates for start in one.starts]
     d = candidates[0].scores.shape[1] - 1
     return {
-        "scores": np.array([one.scores for one in candidates]),
-        "outputs": np.array([one.outputs for one in candidates]),
+        "scores": np.concatenate([one.scores for one in candidates]),
+        "outputs": np.concatenate([one.outputs for one in candidates]),
+        "cells": np.array([len(one.scores) for one in candidates]),
         "counts": np.array([len(one.returns) for one in candidates]),
         "starts": np.array(starts).reshape(-1, d),
         "returns": np.concatenate([one.returns for one in candidates] + [[]]),
@@ -68,10 +69,12 @@ def from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> list[Candidate]:
     starts, returns, imagined = (
         np.split(arrays[name], ends) for name in ("starts", "returns", "imagined")
     )
+    cells = np.cumsum(arrays["cells"])[:-1]
+    scores, outputs = (np.split(arrays[name], cells) for name in ("scores", "outputs"))
     return [
         Candidate(
-            arrays["scores"][k].copy(), arrays["outputs"][k].copy(), list(starts[k]),
+            scores[k].copy(), outputs[k].copy(), list(starts[k]),
             returns[k].tolist(), float(arrays["promised"][k]), imagined[k].tolist(),
         )
-        for k in range(len(arrays["scores"]))
+        for k in range(len(scores))
     ]  # fmt: skip

@@ -166,7 +166,8 @@ def predict(
     world: WorldArrays, observations: FloatArray, codes: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
     """Return what the laws, one after the other, say of steps: observations, rewards, ends,
-    and squared gaps."""
+    and squared gaps.
+    """
     n, d = observations.shape
     reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
     rule = np.zeros((1, 1, 1 + d)), np.zeros((1, 1, codes.shape[1], 1))

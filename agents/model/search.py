@@ -72,7 +72,6 @@ class Shape:
         own /= np.sqrt((own**2).mean()) + 1e-300
         return np.concatenate([own.ravel(), standardised(outputs).ravel() if self.boxed else []])
 
-
     def _filled(self, scores: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a rule of all cells that decides like one of fewer."""
         if len(scores) == self.n_cells:

@@ -1,6 +1,7 @@
 """The agents as algorithms of Stable-Baselines3, for its callbacks, loggers and environments."""
 
 from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.sb3.base import Algorithm
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 
@@ -106,3 +107,37 @@ class FittedQ(Algorithm):
     agent: FittedQAgent
 
     _agent_class = FittedQAgent
+
+
+class ModelSearch(Algorithm):
+    """:class:`oda_rl.agents.ModelAgent` as an algorithm of Stable-Baselines3.
+
+    As :class:`TwoTimescale`, whose parameters and errors it has.
+
+    Parameters
+    ----------
+    env : str, gymnasium.Env or VecEnv
+        An environment, the id of one, or a vector environment. Observations: Box of any shape;
+        actions: Discrete.
+    seed, verbose, tensorboard_log, stats_window_size, monitor_wrapper
+        As of :class:`TwoTimescale`.
+    **config
+        Settings of :class:`oda_rl.agents.ModelConfig`.
+
+    Attributes
+    ----------
+    agent : ModelAgent
+        The plain agent.
+
+    Examples
+    --------
+    >>> from stable_baselines3.common.evaluation import evaluate_policy
+    >>> model = ModelSearch("CartPole-v1", seed=0).learn(500)
+    >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=5)
+    >>> bool(mean > 400)
+    True
+    """
+
+    agent: ModelAgent
+
+    _agent_class = ModelAgent

@@ -20,6 +20,8 @@ from oda_rl.agents import (
     CodevectorAgent,
     FittedQAgent,
     FittedQConfig,
+    ModelAgent,
+    ModelConfig,
     TwoTimescaleAgent,
     TwoTimescaleConfig,
     export_policy,
@@ -43,6 +45,7 @@ from oda_rl.command.report import (
 )
 
 _EVALUATION_EPISODES = 100
+_GRID = 5  # values of a component of a continuous action
 _INTERRUPTED = 130  # what shells report for Ctrl-C
 
 
@@ -53,10 +56,11 @@ class TrainFitted:
     env_id: str = "CartPole-v1"
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
-    algo: Literal["fitted", "two-timescale"] = "fitted"
-    """fitted: refits cells and values to all transitions, and solves most. two-timescale: learns
-    online, with a handful of cells, in microseconds a step. Each has settings of its own: ask
-    'oda-rl train --algo two-timescale --help'."""
+    algo: Literal["fitted", "two-timescale", "model"] = "fitted"
+    """fitted: refits cells and values to all transitions. two-timescale: learns online, with a
+    handful of cells, in microseconds a step. model: learns the world, and searches a rule in
+    imagination, with the fewest steps. Each has settings of its own: ask 'oda-rl train --algo model
+    --help'."""
 
     seed: int = 0
     """Of all randomness."""
@@ -81,10 +85,35 @@ class TrainFitted:
 
 
 @dataclass(frozen=True)
+class TrainModel(TrainFitted):
+    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
+
+    algo: Literal["fitted", "two-timescale", "model"] = "model"
+    """See 'oda-rl train --help'."""
+
+    total_timesteps: int = 5_000
+    """Environment steps to train for."""
+
+    actions: Literal["grid", "affine"] = "affine"  # type: ignore[assignment]
+    """Of continuous actions. affine: each cell's is an affine function of the observation. grid:
+    the values of a grid are offered."""
+
+    config: ModelConfig = field(default_factory=ModelConfig)  # type: ignore[assignment]
+    """Settings of the agent."""
+
+    def agent(self) -> Agent:
+        """Make the agent."""
+        settings = dict(vars(self.config))
+        if self.actions == "grid":
+            settings["action_bins"] = settings["action_bins"] or _GRID
+        return ModelAgent(self.env_id, seed=self.seed, **settings)
+
+
+@dataclass(frozen=True)
 class TrainTwoTimescale(TrainFitted):
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Literal["fitted", "two-timescale"] = "two-timescale"
+    algo: Literal["fitted", "two-timescale", "model"] = "two-timescale"
     """See 'oda-rl train --help'."""
 
     actions: Literal["grid"] = "grid"
@@ -249,6 +278,8 @@ def train(options: TrainFitted, console: Console) -> int:
     console.print(summary(agent, returns))
     if (table := metric_table(agent)) is not None:
         console.print(table)
+    if isinstance(agent, ModelAgent):
+        console.print(f"the rule: {agent.rules()}")
     console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     return 0 if returns is not None else _INTERRUPTED
 
@@ -337,8 +368,8 @@ def parse(arguments: Sequence[str]) -> Options:
     ValueError
         If it can't be understood.
     """
-    online = _value(arguments, "--algo") == "two-timescale"
-    defaults = TrainTwoTimescale() if online else TrainFitted()
+    kinds = {"two-timescale": TrainTwoTimescale, "model": TrainModel}
+    defaults = kinds.get(_value(arguments, "--algo") or "", TrainFitted)()
     commands: Any = (
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]

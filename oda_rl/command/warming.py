@@ -16,6 +16,7 @@ from oda_rl._types import FloatArray
 
 _DIVERGENCES = "squared_euclidean", "i_divergence", "itakura_saito"
 _COMPILED = "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # cart-poles share their dynamics
+_MODELLED = "CartPole-v1", "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # of 4, 2, 3, 6 features
 _STEPPED = "MountainCarContinuous-v0", "FrozenLake-v1"  # which have no compiled dynamics
 
 
@@ -71,6 +72,15 @@ def _compiled_dynamics() -> None:
     for env_id in _COMPILED:
         for kind in (TwoTimescaleAgent, FittedQAgent):
             kind(env_id, seed=0).learn(1_500).evaluate(2, seed=0)
+
+
+def _model() -> None:
+    from oda_rl.agents import ModelAgent
+
+    for env_id in _MODELLED:
+        agent = ModelAgent(env_id, seed=0, generations=1)
+        _used(agent, 250)
+        agent.explain(agent.env.reset(seed=0)[0])
 
 
 def _codevectors() -> None:
@@ -185,6 +195,7 @@ WORK: dict[str, Callable[[], None]] = {
     "FittedQAgent": _fitted,
     "compiled dynamics": _compiled_dynamics,
     "TwoTimescaleAgent in a Python loop": _online_in_a_loop,
+    "ModelAgent": _model,
     "FittedQAgent in a Python loop": _fitted_in_a_loop,
     "CodevectorAgent": _codevectors,
     "vector environments": _copies,
