@@ -385,7 +385,7 @@ class ModelEngine(Engine):
             "state": self.state.record,
             "lane": single.lane.record,
             "counts": np.array(counts, dtype=np.int64),
-            "running": np.array([single.before, single.start]),
+            "start": single.start,
             "code": single.code,
             "returns": np.array(self._returns),
             **files.prefixed("memory", self.memory.state()),
@@ -410,7 +410,7 @@ class ModelEngine(Engine):
         known = candidates.from_arrays(files.part(arrays, "candidates"))
         self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
         single.whole = bool(whole)
-        single.before, single.start = np.array(arrays["running"])
+        single.start = np.array(arrays["start"])
         single.code = np.array(arrays["code"])
         self._returns = arrays["returns"].tolist()
         self.memory.restore(files.part(arrays, "memory"))

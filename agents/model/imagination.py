@@ -50,7 +50,7 @@ class WorldArrays(NamedTuple):
     codevectors: FloatArray
     """Cells of the states seen, shape (E, d, K)."""
     locals: FloatArray
-    """What laws of the cells add, on (1, x − codevector), shape (E, K or 0, C, 1 + d, d)."""
+    """What laws of the cells add, on (1, x - codevector), shape (E, K or 0, C, 1 + d, d)."""
     widths: FloatArray
     """Of the blending of cells, shape (E,)."""
     residuals: FloatArray

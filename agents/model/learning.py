@@ -165,8 +165,9 @@ def _stacked(laws: list[Law]) -> tuple[FloatArray, ...]:
 def predict(
     world: WorldArrays, observations: FloatArray, codes: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
-    """Return what the laws, one after the other, say of steps: observations, rewards, ends,
-    and squared gaps.
+    """Return what the laws, one after the other, say of steps.
+
+    Observations, rewards, ends, and squared gaps from what was seen.
     """
     n, d = observations.shape
     reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
