@@ -16,6 +16,8 @@ from oda_rl.agents.model.imagination import WorldArrays, imagining, scratch_for
 
 _MOST_CELLS = 16
 _SAME = 1e-9
+_LONGEST = 4  # times as many generations, while returns grow
+_WINDOW, _PROGRESS = 8, 0.01  # by that share from so many generations to the next
 
 
 @dataclass(frozen=True)
@@ -170,12 +172,14 @@ def search(
         second = np.where(top >= len(old), second, -np.inf)
     begin = vectors[top[np.argmax(second)]]
     climber = Climber(begin, effort.sigma, effort.population, rng)
-    for _ in range(effort.generations):
+    means: list[float] = []
+    while not _settled(means, effort.generations):
         asked = climber.ask()
         found = where.means(asked, effort.starts, explore)
         if np.ptp(found) <= _SAME * np.abs(found).max():
             break
         climber.tell(found)
+        means.append(float(found.mean()))
     last = np.concatenate([[climber.mean], old])
     final = where.means(last, 3 * effort.starts, explore)
     final[0] += 1e-6 * abs(final[0])
@@ -184,3 +188,12 @@ def search(
     if best > 0:
         return *known[best - 1], float(final[best])
     return scores[0], outputs[0], float(final[0])
+
+
+def _settled(means: Sequence[float], least: int) -> bool:
+    """Whether generations with such mean returns, at least so many, go on no more."""
+    n = len(means)
+    if n < least or n >= _LONGEST * least:
+        return n >= least
+    before, after = np.mean(means[-2 * _WINDOW : -_WINDOW]), np.mean(means[-_WINDOW:])
+    return bool(after - before < _PROGRESS * abs(before))
