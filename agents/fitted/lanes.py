@@ -13,9 +13,9 @@ import numpy as np
 from oda_rl._compile import compiled
 from oda_rl._state import Raw, reader
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import Trajectory, begin
-from oda_rl.agents.engine.records import Record
 from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, new_lanes, workspace
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
