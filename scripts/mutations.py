@@ -236,12 +236,18 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/engine/records.py",
+        "agents/engine/contests.py",
         (
             "the policy with the best mean is delivered, however few its episodes",
             "self.mean - spread / math.sqrt(self.n)",
             "self.mean",
             "test_fitted.py::test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_errors",
+        ),
+        (
+            "running episodes say nothing about a policy",
+            "trial.solved + trial.failed + running",
+            "trial.solved + trial.failed",
+            "test_vector.py::test_the_policy_that_solves_first_is_kept_until_too_many_fail",
         ),
     ),
     *_of(
@@ -327,15 +333,6 @@ MUTATIONS = [
             "lane = lane_of(raw, i)",
             "lane = lane_of(raw, 0)",
             "test_vector.py::test_every_step_is_learned_from_once",
-        ),
-    ),
-    *_of(
-        "agents/engine/trials.py",
-        (
-            "running episodes say nothing about a policy",
-            "trial.solved + trial.failed + running",
-            "trial.solved + trial.failed",
-            "test_vector.py::test_the_policy_that_solves_first_is_kept_until_too_many_fail",
         ),
     ),
     # Annealing.

@@ -61,7 +61,8 @@ class Arrays:
                 np.empty(self.columns.shape[1]), np.empty(n_segments, np.uint64)
             )
             kernel = divergence.kernel or None
-            codebook.learn(samples, layout, kernel, balls if several else None, stage, scratch)
+            balls = balls if several else None
+            codebook.learn(*samples, *layout, *stage, *scratch, kernel, balls)
 
     def true_masses(self):
         return self.masses * np.repeat(self.scales, self.sizes)

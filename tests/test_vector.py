@@ -13,10 +13,10 @@ from test_adaptation import BOX, MIXED, NEAR_SIGHTED, Combined
 from test_qlearning import make_core
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.engine.state import with_lanes
-from oda_rl.agents.engine.trials import Trial, Trials
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.lanes import outlasted
 

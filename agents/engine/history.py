@@ -11,7 +11,12 @@ from oda_rl._types import FloatArray
 
 @dataclass(frozen=True)
 class Level:
-    """The cells as they were when a temperature level began."""
+    """The cells as they were when a temperature level began.
+
+    Not a :class:`oda_rl.annealing.levels.Level`, which an estimator leaves behind when a level has
+    ended, with how it went: of an agent's cells, which need not even anneal, there is only where
+    they are. What both have is drawn as a :class:`oda_rl.plotting.lineage.TemperatureLevel`.
+    """
 
     step: int
     """Environment steps taken before."""

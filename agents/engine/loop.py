@@ -30,7 +30,8 @@ class Rule(NamedTuple):
 
     name: str
     opened: Callable[..., Any]
-    """(arrays) to a NamedTuple with ``state``, ``to``, ``room`` and whatever the others need."""
+    """(arrays) to a NamedTuple with ``state``, ``to``, ``room`` and ``diagram``, and whatever the
+    others need."""
     start: Callable[..., None]
     """(agent, observation): an episode begins there, or goes on."""
     choose: Callable[..., int]
@@ -69,6 +70,9 @@ def _train(
     """
     parameters, choices, position, observation = environment
     agent = opened(arrays)
+    # From here on the compiler knows these widths, and unrolls loops over them.
+    assert agent.to.observations.shape[1] == n_features
+    assert agent.diagram.shape[1] == 1 + n_features
     state, lane, origin, point = agent.state, agent.to.lane, agent.room.origin, agent.room.point
     taken, written = integer(0), integer(0)
     at_start = boolean(True)  # of this call, or of an episode

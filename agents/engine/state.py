@@ -94,6 +94,12 @@ class Workspace(NamedTuple):
 
 
 @spliced
+def workspace(room: FloatArray) -> Workspace:
+    """Name the rows of the array."""
+    return Workspace(room[0], room[1], room[2], room[3], room[4])
+
+
+@spliced
 def load_point(observation: Observations, room: Workspace, d: int) -> int:
     """Make an observation, minus the origin, the current point; returns an event if it is bad."""
     if observation.shape[0] != d:

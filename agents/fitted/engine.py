@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
-from oda_rl.agents.engine.records import Record
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse

@@ -18,6 +18,7 @@ class _Collecting(NamedTuple):
     state: FittedState
     to: Trajectory
     room: Workspace
+    diagram: FloatArray
     fitted: Fitted
 
 
@@ -26,7 +27,7 @@ def _opened(arrays: tuple[Any, ...]) -> _Collecting:
     observations, steps, diagram, models, raw, room = arrays
     fitted = replay.opened(diagram, models, raw, room)
     to = Trajectory(observations, steps, replay.lane_of(raw, 0))
-    return _Collecting(fitted.state, to, fitted.room, fitted)
+    return _Collecting(fitted.state, to, fitted.room, diagram, fitted)
 
 
 @spliced

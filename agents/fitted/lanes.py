@@ -13,10 +13,10 @@ import numpy as np
 from oda_rl._compile import compiled
 from oda_rl._state import Raw, reader
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import Trajectory, begin
-from oda_rl.agents.engine.records import Record
-from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, Workspace, new_lanes
+from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, new_lanes, workspace
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
@@ -59,7 +59,7 @@ def record_lanes(
     a value is bad.
     """
     state = state_of(raw, 0)
-    space = Workspace(room[0], room[1], room[2], room[3], room[4])
+    space = workspace(room)
     for i in range(rewards.shape[0]):
         if learns[i]:
             event = load(after[i], own[i], space)

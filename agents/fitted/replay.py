@@ -20,6 +20,7 @@ from oda_rl.agents.engine.state import (
     Workspace,
     end_episode,
     load_point,
+    workspace,
 )
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.cells import decide
@@ -69,8 +70,7 @@ lane_of = reader(Lane, FittedState.size)
 @spliced
 def opened(diagram: FloatArray, models: FloatArray, raw: Raw, room: FloatArray) -> Fitted:
     """Name the arrays of an agent."""
-    own = Workspace(room[0], room[1], room[2], room[3], room[4])
-    return Fitted(state_of(raw, 0), diagram, models, own)
+    return Fitted(state_of(raw, 0), diagram, models, workspace(room))
 
 
 @spliced

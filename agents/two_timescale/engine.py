@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
+from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
@@ -20,7 +21,6 @@ from oda_rl.agents.engine.memory import (
     watkins_targets,
 )
 from oda_rl.agents.engine.state import Lane, with_lanes
-from oda_rl.agents.engine.trials import Trial, Trials
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling

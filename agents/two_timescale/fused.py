@@ -45,6 +45,7 @@ class _Learning(NamedTuple):
     state: OnlineState
     to: Trajectory
     room: Workspace
+    diagram: FloatArray
     online: Online
     arrays: tuple[Any, ...]
 
@@ -54,7 +55,7 @@ def _opened(arrays: tuple[Any, ...]) -> _Learning:
     raw = arrays[6]
     online = ql.opened(arrays[4], arrays[5], raw, arrays[7])
     to = Trajectory(arrays[8], arrays[9], ql.lane_of(raw, 0))
-    return _Learning(online.state, to, online.room, online, arrays)
+    return _Learning(online.state, to, online.room, online.diagram, online, arrays)
 
 
 @spliced

@@ -6,9 +6,9 @@ Each environment has a trajectory, traces and a part of the ring of its own.
 from oda_rl._compile import compiled, inlined
 from oda_rl._state import Raw
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.engine.contests import LONGEST_TRIAL
 from oda_rl.agents.engine.memory import Trajectory
 from oda_rl.agents.engine.state import EPISODE_END, load_point
-from oda_rl.agents.engine.trials import LONGEST_TRIAL
 from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, schedule_of
 from oda_rl.agents.two_timescale.qlearning import (
     OBSERVE,
@@ -79,7 +79,7 @@ def step_lanes(
     ended : ndarray, shape (n, 2)
         Return and length of an episode that ends are written here.
     counts, diagrams, greedy
-        Of :class:`oda_rl.agents.engine.trials.Played`.
+        Of :class:`oda_rl.agents.engine.contests.Played`.
     ring, ring_steps : ndarray, shape (n, rows, d) and (n, rows, 3)
         A ring of transitions for each lane.
 

@@ -41,6 +41,7 @@ from oda_rl.agents.engine.state import (
     Workspace,
     end_episode,
     load_point,
+    workspace,
 )
 from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.table import greatest
@@ -119,8 +120,7 @@ lane_of = reader(Lane, OnlineState.size)
 @spliced
 def opened(diagram: FloatArray, table: FloatArray, raw: Raw, room: FloatArray) -> Online:
     """Name the arrays of an agent."""
-    own = Workspace(room[0], room[1], room[2], room[3], room[4])
-    return Online(state_of(raw, 0), table, diagram, own)
+    return Online(state_of(raw, 0), table, diagram, workspace(room))
 
 
 @spliced

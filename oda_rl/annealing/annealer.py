@@ -286,7 +286,8 @@ class Annealer:
             several = n_segments >= len(self._layout.owners)  # for some class
             scratch = Scratch(np.empty(len(self.labels)), np.empty(n_segments, dtype=np.uint64))
             balls = self._balls if several else None
-            learn(samples, self._layout, kernel, balls, stage, scratch)
+            arrays = (*samples, *self._layout, *stage, *scratch)
+            learn(*arrays, kernel, balls)
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
 

@@ -320,12 +320,26 @@ def _attract(
 
 @compiled
 def learn(
-    samples: Block,
-    layout: Layout,
+    n_features: int,
+    points: FloatArray,
+    classes: IntArray,
+    weights: FloatArray,
+    potentials: FloatArray,
+    columns: FloatArray,
+    gradients: FloatArray,
+    offsets: FloatArray,
+    masses: FloatArray,
+    starts: IndexArray,
+    owners: IndexArray,
+    temperature: float,
+    forgetting: float,
+    scales: FloatArray,
+    clocks: FloatArray,
+    raw: Raw,
+    shares: FloatArray,
+    visited: IndexArray,
     kernel: int | None,
     balls: Balls | None,
-    stage: Stage,
-    scratch: Scratch,
 ) -> None:
     """Let samples attract the codevectors of their class.
 
@@ -333,34 +347,39 @@ def learn(
     then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). After n samples of a class with K codevectors at this
     temperature α = 1/(1 + .9 (n + K)), and at least ``forgetting``/K.
 
-    ``kernel`` is None for the quadratic divergence, ``balls`` if no class has several segments.
-    numba compiles what is None apart.
+    The arguments are those of a :class:`Block`, a :class:`Layout`, a :class:`Stage` and a
+    :class:`Scratch`, one by one: Python takes longer to hand over records. ``kernel`` is None for
+    the quadratic divergence, ``balls`` if no class has several segments. numba compiles what is
+    None apart.
     """
-    seen = _seen(stage.seen, 0)
-    shares, starts = scratch.shares, layout.starts
-    reach = FARTHEST * stage.temperature
-    for i in range(samples.points.shape[0]):
-        c, weight = samples.classes[i], samples.weights[i]
+    samples = Block(n_features, points, classes, weights, potentials)
+    layout = Layout(columns, gradients, offsets, masses, starts, owners)
+    stage = Stage(temperature, forgetting, scales, clocks, raw)
+    scratch = Scratch(shares, visited)
+    seen = _seen(raw, 0)
+    reach = FARTHEST * temperature
+    for i in range(points.shape[0]):
+        c, weight = classes[i], weights[i]
         smallest, n_visited = _visit(samples, i, layout, kernel, balls, reach, scratch)
-        divergence = smallest + samples.potentials[i]
+        divergence = smallest + potentials[i]
         if divergence < 0.0:
             divergence = 0.0
         seen.distortion += weight * divergence
         seen.weight += weight
-        total = _weigh(layout, scratch, n_visited, smallest, stage.temperature)
-        first, last = starts[layout.owners[c]], starts[layout.owners[c + 1]]
+        total = _weigh(layout, scratch, n_visited, smallest, temperature)
+        first, last = starts[owners[c]], starts[owners[c + 1]]
         step = _step(stage, c, last - first, weight)
         least = LEAST_SHARE * total
         for t in range(n_visited):
             s = scratch.visited[t]
             for k in range(starts[s], starts[s + 1]):
                 if shares[k] > least:
-                    gain = step * (shares[k] / total) / stage.scales[c]
+                    gain = step * (shares[k] / total) / scales[c]
                     _attract(samples, i, layout, kernel, balls, s, k, gain)
-        if stage.scales[c] < _SMALLEST_SCALE:
+        if scales[c] < _SMALLEST_SCALE:
             for k in range(first, last):
-                layout.masses[k] *= stage.scales[c]
-            stage.scales[c] = 1.0
+                masses[k] *= scales[c]
+            scales[c] = 1.0
 
 
 def segments(codevectors: FloatArray) -> IntArray:

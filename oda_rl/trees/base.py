@@ -39,7 +39,11 @@ from oda_rl.trees.resolutions import Resolution, resolve_all, view
 
 @dataclass(frozen=True)
 class TreeLevel:
-    """The tree as it is when cut at a depth."""
+    """The tree as it is when cut at a depth.
+
+    No :class:`oda_rl.annealing.levels.Level`: each node goes through temperatures of its own, so a
+    depth has none, and nothing is left of it but what the tree itself holds.
+    """
 
     depth: int
     """Codebooks from the root to the deepest leaf."""

@@ -1,4 +1,8 @@
-"""How a tree of annealed codebooks grows: on data that are all there, or on a stream."""
+"""How a tree of annealed codebooks grows: on data that are all there, or on a stream.
+
+There is no loop over temperatures here: each node's codebook goes through them by itself, as an
+:class:`oda_rl.annealing.annealer.Annealer`, and the tree says which samples it gets.
+"""
 
 import copy
 from dataclasses import dataclass
