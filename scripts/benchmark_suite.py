@@ -18,6 +18,7 @@ results/benchmark_suite.csv and results/benchmark_suite.png.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
+from hand_rules import RULES
 from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
 from summaries import (
     Column,
@@ -51,10 +53,12 @@ from oda_rl.plotting.axes import COLORS, new_axes
 EXPERIMENT, PACE = Experiment("benchmark_suite"), Experiment("benchmark_suite_pace")
 EVALUATION_EPISODES = 100
 PACED_STEPS = 20_000
-FITTED, ONLINE = "FittedQAgent", "TwoTimescaleAgent"
+FITTED, ONLINE, MODEL = "FittedQAgent", "TwoTimescaleAgent", "ModelAgent"
+HAND = "rule by hand"
 BASELINES = ("DQN", "PPO")
 ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
 ONLINE_SEEDS = 300  # a training takes milliseconds
+BY_HAND_SEEDS = 20
 ONLINE_TARGETS = {BARTO: {50_000: 0.95, 100_000: 0.99}, CARTPOLE: {50_000: 0.98}}
 
 
@@ -62,7 +66,8 @@ def train(method: str, task: str, seed: int) -> list[Row]:
     """Train once; a row for each checkpoint."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     known = next(one for one in TASKS if one.name == task)
-    learn = run_ours if method in (FITTED, ONLINE) else run_sb3
+    ways = {FITTED: run_ours, ONLINE: run_ours, MODEL: run_ours, HAND: run_by_hand}
+    learn = ways.get(method, run_sb3)
     return [{**row, "solved": solved(known, row["mean"])} for row in learn(method, known, seed)]
 
 
@@ -73,27 +78,47 @@ def solved(task: Task, mean: float) -> int:
 
 def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
     """Train one of our agents, pausing at the checkpoints."""
-    from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+    from oda_rl import agents
 
-    kind = FittedQAgent if method == FITTED else TwoTimescaleAgent
-    agent = kind(make(task), seed=seed)
+    agent = getattr(agents, method)(make(task), seed=seed)
     place = make(task)
+    used = 0.0
     for steps in checkpoints(method, task):
+        begun = time.process_time()
         agent.learn(steps - agent.num_timesteps)
+        used += time.process_time() - begun
         returns = agent.evaluate(EVALUATION_EPISODES, env=place, seed=seed + 10**8)
         yield {
             "steps": steps,
             "mean": float(returns.mean()),
             "least": float(returns.min()),
             "cells": agent.n_cells,
-            "seconds": agent.training_seconds,
+            "seconds": used if method == MODEL else agent.training_seconds,
             "bytes": sum(np.asarray(array).nbytes for array in agent.policy.parameters),
         }
 
 
 def checkpoints(method: str, task: Task) -> tuple[int, ...]:
     """Numbers of steps after which an agent is evaluated."""
-    return ONLINE_CHECKPOINTS if method == ONLINE else task.checkpoints
+    own = {ONLINE: ONLINE_CHECKPOINTS, MODEL: task.model_steps}
+    return own.get(method, task.checkpoints)
+
+
+def run_by_hand(method: str, task: Task, seed: int) -> Iterator[Row]:
+    """Play by the rule that a person wrote."""
+    place, decide = make(task), RULES[task.name]
+    returns = []
+    observation, _ = place.reset(seed=seed + 10**8)
+    while len(returns) < EVALUATION_EPISODES:
+        total, over = 0.0, False
+        while not over:
+            observation, reward, terminated, truncated, _ = place.step(decide(observation))
+            total += float(reward)
+            over = terminated or truncated
+        returns.append(total)
+        observation, _ = place.reset()
+    mean, least = float(np.mean(returns)), float(np.min(returns))
+    yield {"steps": 0, "mean": mean, "least": least, "cells": 0, "seconds": 0.0, "bytes": 0}
 
 
 def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
@@ -192,6 +217,10 @@ def planned(options: "Options") -> list[Row]:
     runs: list[Row] = []
     for task in TASKS:
         methods = {FITTED: task.n_seeds}
+        if task.model_steps:
+            methods[MODEL] = task.model_seeds
+        if task.name in RULES:
+            methods[HAND] = BY_HAND_SEEDS
         if task.env_id in ONLINE_TARGETS:
             methods[ONLINE] = ONLINE_SEEDS
         if task.baseline_steps is not None:
@@ -202,6 +231,30 @@ def planned(options: "Options") -> list[Row]:
                 first = FIRST_SEEDS["baselines" if method in BASELINES else EXPERIMENT.name]
                 runs += [{"method": method, "task": task.name, "seed": first + i} for i in range(n)]
     return runs
+
+
+def rules_found(rows: Rows) -> Table:
+    """Return what the model agent delivers after few steps, beside a rule by hand."""
+
+    def by_hand(own: Rows) -> str:
+        other = rows.where(method=HAND, task=own[0]["task"])
+        return returns(np.mean)(other) if other else "-"
+
+    columns = [
+        Column(f"`{MODEL}`", aim, once=True),
+        Column("rule by hand", by_hand, once=True),
+        Column("seeds", count, once=True),
+        Column("steps", the("steps", ",")),
+        Column("solved", of(np.mean, "solved", ".2f")),
+        Column("mean", returns(np.mean)),
+        Column("median", returns(np.median)),
+        Column("least", returns(np.min)),
+        Column("cells", of(np.mean, "cells", ".1f")),
+        Column("processor s", of(np.median, "seconds", ".2g")),
+    ]
+    of_tasks = [rows.where(method=MODEL, task=task.name) for task in TASKS]
+    return Table("delivered rule, 100 episodes a seed", columns,
+                 [at for own in of_tasks for at in own.by_steps()])  # fmt: skip
 
 
 def of_task(own: Rows) -> Task:
@@ -288,6 +341,7 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {
         "suite fitted": shares(rows, FITTED),
         "suite online": shares(rows, ONLINE),
+        "suite model": rules_found(rows),
         "suite baselines": beside(rows),
     }
 
@@ -297,7 +351,14 @@ def missed(rows: Rows) -> list[str]:
     found = []
     for own in rows.groups("method", "task", "steps"):
         task, method, steps = of_task(own), own[0]["method"], own[0]["steps"]
-        if method in BASELINES:
+        if method in (*BASELINES, HAND):
+            continue
+        if method == MODEL:
+            mean, aimed = np.mean(own.column("mean")), task.model_means.get(steps)
+            if aimed is not None and mean < aimed:
+                found.append(
+                    f"{method}, {task.name}, {steps:,}: the mean is {mean:.1f}, not {aimed}"
+                )
             continue
         goals = task.targets if method == FITTED else ONLINE_TARGETS[task.env_id]
         least = task.least_mean if method == FITTED else None
@@ -326,7 +387,7 @@ def draw(rows: Rows) -> Any:
     shown: dict[str, Any] = {}
     for ax, task in zip(panels, names, strict=False):
         own = rows.where(task=task.name)
-        for color, method in zip(COLORS, (FITTED, ONLINE, *BASELINES), strict=False):
+        for color, method in zip(COLORS, (MODEL, FITTED, ONLINE, *BASELINES), strict=False):
             draw_quartiles(
                 ax, own.where(method=method), color=color, label=method.removesuffix("Agent")
             )

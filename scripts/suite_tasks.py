@@ -35,6 +35,13 @@ class Task:
     digits: int = 1
     """Of returns, behind the point."""
     options: dict[str, Any] = field(default_factory=dict)
+    model_steps: tuple[int, ...] = ()
+    """After how many steps the model agent is evaluated."""
+    model_seeds: int = 20
+    model_means: dict[int, float] = field(default_factory=dict)
+    """Mean returns that are aimed at with it, by steps."""
+    boxed: bool = False
+    """Continuous actions are offered as they are."""
 
 
 BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"
@@ -42,22 +49,26 @@ LONG = (20_000, 50_000, 100_000, 200_000)
 
 TASKS = (
     Task("BartoCartPole", BARTO, 950.0, (2_000, 5_000, 10_000, 20_000, 50_000), 100,
-         targets={20_000: 0.90, 50_000: 0.95}, baseline_steps=50_000, digits=0),
+         targets={20_000: 0.90, 50_000: 0.95}, baseline_steps=50_000, digits=0,
+         model_steps=(250, 500, 1_000), model_seeds=100, model_means={500: 990.0}),
     Task("CartPole-v1", CARTPOLE, 475.0, (2_000, 5_000, 10_000, 20_000, 50_000), 100,
          targets={10_000: 0.93, 20_000: 0.96},
          published="DQN 500 (50k), PPO 500 (100k)", baseline_steps=50_000,
-         digits=0),
+         digits=0, model_steps=(250, 500, 1_000), model_seeds=100, model_means={500: 495.0}),
     Task("MountainCar-v0", "MountainCar-v0", -110.0, LONG, 100,
          targets={200_000: 0.95}, least_mean=(200_000, -103.0),
          published="DQN -100.8 (120k), PPO -110.4 (1M)",
-         baseline_steps=100_000),
+         baseline_steps=100_000, model_steps=(1_000, 5_000, 20_000),
+         model_means={5_000: -105.0, 20_000: -100.0}),
     Task("Pendulum-v1, 5 torques", "Pendulum-v1", -200.0, LONG, 100,
          targets={200_000: 0.95}, least_mean=(200_000, -160.0),
          published="PPO -172.2 (100k), continuous",
-         baseline_steps=100_000),
+         baseline_steps=100_000, model_steps=(1_000, 5_000, 20_000),
+         model_means={5_000: -160.0, 20_000: -145.0}),
     Task("Acrobot-v1", "Acrobot-v1", -100.0, LONG, 100,
          targets={200_000: 0.95},
-         published="DQN -76.6 (100k), PPO -73.5 (1M)", baseline_steps=100_000),
+         published="DQN -76.6 (100k), PPO -73.5 (1M)", baseline_steps=100_000,
+         model_steps=(2_000, 5_000, 20_000), model_means={20_000: -85.0}),
     Task("LunarLander-v3", "LunarLander-v3", 200.0, (50_000, 100_000, 200_000, 300_000), 20,
          least_mean=(300_000, 100.0), published="DQN 154 (100k), PPO 242 (1M), v2",
          baseline_steps=100_000, digits=0),
@@ -66,13 +77,19 @@ TASKS = (
     Task("CliffWalking-v1", "CliffWalking-v1", -13.0, LONG[:3], 20,
          options={"max_episode_steps": 200}, digits=0),
     Task("FrozenLake8x8-v1", "FrozenLake8x8-v1", 0.5, LONG, 20, digits=2),
+    Task("Pendulum-v1", "Pendulum-v1", -200.0, (), 0, published="SAC -156.9 (20k)",
+         model_steps=(1_000, 5_000, 20_000), model_means={5_000: -160.0, 20_000: -145.0},
+         boxed=True),
+    Task("MountainCarContinuous-v0", "MountainCarContinuous-v0", 90.0, (), 0,
+         published="SAC 94.7 (50k)", model_steps=(1_000, 5_000), model_means={5_000: 93.0},
+         boxed=True),
 )  # fmt: skip
 
 
 def make(task: Task) -> gym.Env[Any, Any]:
-    """Make a task's environment, with a grid for a torque, which DQN needs, too."""
+    """Make a task's environment, with a grid for a torque, unless that is offered as it is."""
     env: gym.Env[Any, Any] = gym.make(task.env_id, **task.options)
-    if isinstance(env.action_space, gym.spaces.Box):
+    if isinstance(env.action_space, gym.spaces.Box) and not task.boxed:
         space = env.action_space
         choices = np.linspace(space.low, space.high, N_TORQUES).astype(np.float32)
         env = ActionChoices(env, choices)

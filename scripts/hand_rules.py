@@ -1,0 +1,50 @@
+"""Rules that people write by hand, by the name of the suite's task."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Decide = Callable[[Any], Any]
+
+_GRAVITY = 10.0  # of Gymnasium's pendulum, a rod of length and mass 1
+
+
+def _lean(observation: Any) -> int:
+    """Push to where the pole leans and moves."""
+    x, velocity, angle, turning = observation
+    return int(0.1 * x + 0.3 * velocity + 5.0 * angle + turning > 0.0)
+
+
+def _with_the_velocity(observation: Any) -> int:
+    return 2 if observation[1] > 0.0 else 0
+
+
+def _force_with_the_velocity(observation: Any) -> Any:
+    return np.array([1.0 if observation[1] > 0.0 else -1.0], dtype=np.float32)
+
+
+def _with_the_second_joint(observation: Any) -> int:
+    return 2 if observation[5] > 0.0 else 0
+
+
+def _swing_up(observation: Any) -> Any:
+    """Pump energy until there is enough to stand, then hold by position and velocity."""
+    cosine, sine, turning = map(float, observation)
+    if cosine > 0.85 and abs(turning) < 3.0:
+        torque = -12.0 * math.atan2(sine, cosine) - 3.0 * turning
+    else:
+        missing = _GRAVITY / 2.0 * (1.0 - cosine) - turning * turning / 6.0
+        torque = 2.0 * math.copysign(1.0, missing * turning)
+    return np.array([min(max(torque, -2.0), 2.0)], dtype=np.float32)
+
+
+RULES: dict[str, Decide] = {
+    "BartoCartPole": _lean,
+    "CartPole-v1": _lean,
+    "MountainCar-v0": _with_the_velocity,
+    "Acrobot-v1": _with_the_second_joint,
+    "Pendulum-v1": _swing_up,
+    "MountainCarContinuous-v0": _force_with_the_velocity,
+}
