@@ -7,7 +7,7 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.model.coordinates import Coordinates, changes, read
-from oda_rl.agents.model.ends import REMEMBERED, fit_ends
+from oda_rl.agents.model.ends import REMEMBERED, Ends, fit_ends
 from oda_rl.agents.model.imagination import WorldArrays, imagining, scratch_for
 from oda_rl.agents.model.laws import FORMS, Form, Law, fit_law
 from oda_rl.agents.model.rewards import fit_rewards
@@ -87,54 +87,107 @@ def learn_world(
         Of the fit before.
     rng : numpy.random.Generator
     """
-    at, cut = read(seen.before, seen.after)
-    points, change = at.standardised(seen.before), changes(at, seen.before, seen.after)
-    usable = np.flatnonzero(~cut) if cut.mean() < _MOST_CUT else np.arange(len(cut))
-    goes_on = ~seen.ended
-    rewards = fit_rewards(
-        at, seen.before[goes_on], seen.codes[goes_on], seen.after[goes_on],
-        seen.rewards[goes_on], boxed, rng,
-    )  # fmt: skip
-    known = None if before is None else before.terms
-    arrived = at.standardised(seen.after)
-    ends = fit_ends(arrived, seen.ended, _margin(seen), n_laws, known, rng)
-    last = np.flatnonzero(seen.ended)[-REMEMBERED:]
-    reach = float(seen.rewards.min()), float(seen.rewards.max()), worst, np.inf
-
-    def world(laws: list[Law], residuals: FloatArray) -> WorldArrays:
-        bounds = np.array([*reach[:3], _FAR * max(law.far for law in laws)])
-        return WorldArrays(
-            boxed, at.frame, at.circles, *_stacked(laws), residuals, rewards, bounds, *ends,
-            np.column_stack([arrived[last], seen.rewards[last]]),
-        )  # fmt: skip
-
-    def fitted(rows: IntArray, form: Form) -> Law:
-        if len(rows) > _MOST_FITTED:
-            rows = rng.choice(rows, _MOST_FITTED, replace=False)
-        cells = min(_MOST_CELLS, _FEWEST_CELLS + len(rows) // _STEPS_PER_CELL)
-        return fit_law(form, points[rows], seen.codes[rows], change[rows], cells, rng)
-
-    nothing = np.zeros((0, len(at.mean)))
+    fit = _Fit.of(seen, worst, boxed, n_laws, None if before is None else before.terms, rng)
     if before is None or len(seen.before) > _ANEW * before.n:
-        held = usable // _STRETCH % _HELD_OUT == 0
-        errors, left = {}, {}
-        for form in FORMS:
-            one = world([fitted(usable[~held], form)], nothing)
-            left[form.name] = residuals_of(one, at, seen, usable[held])
-            squares = (left[form.name] ** 2).sum(axis=1)
-            errors[form.name] = float(np.log(squares + _LEAST_ERROR).mean())
-        good = min(errors.values()) + _AS_GOOD
-        form = next(form for form in FORMS if errors[form.name] <= good)
-        chosen = Chosen(form, len(seen.before), errors, ends.terms,
-                        _noise(left[form.name], rng))  # fmt: skip
+        chosen = fit.choose_form()
     else:
-        chosen = before._replace(terms=ends.terms)
+        chosen = before._replace(terms=fit.ends.terms)
     laws = []
     for _ in range(n_laws):
-        stretches = rng.random(int(usable.max()) // _STRETCH + 1) < _SHARE
-        rows = usable[stretches[usable // _STRETCH]]
-        laws.append(fitted(rows if len(rows) else usable, chosen.form))
-    return Learned(world(laws, chosen.residuals), at, chosen)
+        stretches = rng.random(int(fit.usable.max()) // _STRETCH + 1) < _SHARE
+        rows = fit.usable[stretches[fit.usable // _STRETCH]]
+        laws.append(fit.law(rows if len(rows) else fit.usable, chosen.form))
+    return Learned(fit.world(laws, chosen.residuals), fit.at, chosen)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Steps, and all of a world but its laws."""
+
+    seen: Transitions
+    boxed: bool
+    at: Coordinates
+    points: FloatArray
+    """Standardised observations, shape (n, d)."""
+    change: FloatArray
+    usable: IntArray
+    """Steps after which no component was cut off."""
+    rewards: FloatArray
+    ends: Ends
+    last: FloatArray
+    worst: float
+    rng: np.random.Generator
+
+    @classmethod
+    def of(
+        cls,
+        seen: Transitions,
+        worst: float,
+        boxed: bool,
+        n_laws: int,
+        terms: IntArray | None,
+        rng: np.random.Generator,
+    ) -> "_Fit":
+        """Read coordinates, and learn rewards and ends."""
+        at, cut = read(seen.before, seen.after)
+        usable = np.flatnonzero(~cut) if cut.mean() < _MOST_CUT else np.arange(len(cut))
+        on = ~seen.ended
+        steps = seen.before[on], seen.codes[on], seen.after[on], seen.rewards[on]
+        rewards = fit_rewards(at, *steps, boxed, rng)
+        arrived = at.standardised(seen.after)
+        ends = fit_ends(arrived, seen.ended, _margin(seen), n_laws, terms, rng)
+        rows = np.flatnonzero(seen.ended)[-REMEMBERED:]
+        last = np.column_stack([arrived[rows], seen.rewards[rows]])
+        points, change = at.standardised(seen.before), changes(at, seen.before, seen.after)
+        return cls(seen, boxed, at, points, change, usable, rewards, ends, last, worst, rng)
+
+    def world(self, laws: list[Law], residuals: FloatArray) -> WorldArrays:
+        """Put laws into a world."""
+        least, most = float(self.seen.rewards.min()), float(self.seen.rewards.max())
+        bounds = np.array([least, most, self.worst, _FAR * max(law.far for law in laws)])
+        return WorldArrays(
+            self.boxed, self.at.frame, self.at.circles, *_stacked(laws), residuals, self.rewards,
+            bounds, *self.ends, self.last,
+        )  # fmt: skip
+
+    def law(self, rows: IntArray, form: Form) -> Law:
+        """Fit a law to some of the steps."""
+        if len(rows) > _MOST_FITTED:
+            rows = self.rng.choice(rows, _MOST_FITTED, replace=False)
+        cells = min(_MOST_CELLS, _FEWEST_CELLS + len(rows) // _STEPS_PER_CELL)
+        steps = self.points[rows], self.seen.codes[rows], self.change[rows]
+        return fit_law(form, *steps, cells, self.rng)
+
+    def choose_form(self) -> Chosen:
+        """Choose the form that predicts best what it was not fitted to.
+
+        Stretches, and the states that are farthest out: a rule will lead beyond what was seen.
+        """
+        distances = (self.points[self.usable] ** 2).sum(axis=1)
+        stretches = self.usable // _STRETCH % _HELD_OUT == 0
+        outermost = distances > np.quantile(distances, 1.0 - 1.0 / _HELD_OUT)
+        errors, left = {}, {}
+        for form in FORMS:
+            found = [self._left(form, held) for held in (stretches, outermost)]
+            left[form.name] = found[0]
+            errors[form.name] = float(np.mean([_log_error(rest) for rest in found]))
+        good = min(errors.values()) + _AS_GOOD
+        form = next(form for form in FORMS if errors[form.name] <= good)
+        noise = _noise(left[form.name], self.rng)
+        return Chosen(form, len(self.seen.before), errors, self.ends.terms, noise)
+
+    def _left(self, form: Form, held: BoolArray) -> FloatArray:
+        """Return what a law that is fitted to the others does not explain of some usable steps."""
+        if not 0 < held.sum() < len(held):
+            return np.zeros((0, self.points.shape[1]))
+        nothing = np.zeros((0, self.points.shape[1]))
+        one = self.world([self.law(self.usable[~held], form)], nothing)
+        return residuals_of(one, self.at, self.seen, self.usable[held])
+
+
+def _log_error(left: FloatArray) -> float:
+    """Return the mean logarithm of squared errors."""
+    return float(np.log((left**2).sum(axis=1) + _LEAST_ERROR).mean()) if len(left) else 0.0
 
 
 def _margin(seen: Transitions) -> float:

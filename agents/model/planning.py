@@ -149,9 +149,14 @@ class Planner:
         self.learned = files.from_arrays(arrays) if len(arrays) > 1 else None
 
     def draw_starts(self, n: int) -> FloatArray:
-        """Draw states between those in which episodes have begun, shape (n, d)."""
+        """Draw states between those in which episodes have begun, shape (n, d).
+
+        As long as there is but one, between all that were seen.
+        """
         assert self.learned is not None
         seen, at = self.memory.starts, self.learned.at
+        if len(seen) == 1:
+            seen = self.memory.transitions.before
         i, k = self.rng.integers(len(seen), size=(2, n))
         share = self.rng.random((n, 1))
         between = seen[i] + share * (seen[k] - seen[i])

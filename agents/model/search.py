@@ -193,7 +193,8 @@ def search(
 def _settled(means: Sequence[float], least: int) -> bool:
     """Whether generations with such mean returns, at least so many, go on no more."""
     n = len(means)
-    if n < least or n >= _LONGEST * least:
-        return n >= least
-    before, after = np.mean(means[-2 * _WINDOW : -_WINDOW]), np.mean(means[-_WINDOW:])
-    return bool(after - before < _PROGRESS * abs(before))
+    if n < max(least, 2):
+        return False
+    window = min(_WINDOW, n // 2)
+    before, after = np.mean(means[-2 * window : -window]), np.mean(means[-window:])
+    return n >= _LONGEST * least or bool(after - before < _PROGRESS * abs(before))

@@ -1,0 +1,397 @@
+"""The agent that learns the world: search, selection, playing, files."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import oda_rl.envs  # noqa: F401
+from oda_rl.agents import ModelAgent, RulePolicy, load_agent
+from oda_rl.agents.model import candidates, files
+from oda_rl.agents.model.candidates import Candidate
+from oda_rl.agents.model.climbing import Climber
+from oda_rl.agents.model.coordinates import Coordinates
+from oda_rl.agents.model.learning import Transitions, learn_world
+from oda_rl.agents.model.search import Effort, Imagination, Shape, search
+from oda_rl.agents.model.selection import values
+from oda_rl.agents.model.simplifying import grounded, rounded, simplified
+
+QUICK = {"generations": 2, "population": 8, "starts": 4}
+
+
+def arrays_of(agent):
+    return agent._engine.state_arrays()
+
+
+def same(one, other):
+    own, others = arrays_of(one), arrays_of(other)
+    assert own.keys() == others.keys()
+    for name, array in own.items():
+        np.testing.assert_array_equal(array, others[name], err_msg=name)
+
+
+# ---------------------------------------------------------------- climbing and searching
+
+
+@pytest.mark.parametrize("n", [3, 10])
+def test_a_climber_climbs_ill_conditioned_slopes_to_the_top(n):
+    scales = 10.0 ** np.linspace(0.0, 4.0, n)
+    climber = Climber(np.ones(n), 0.5, 12, np.random.default_rng(0))
+    for _ in range(60 * n):
+        asked = climber.ask()
+        climber.tell(-(asked**2 @ scales))
+    assert climber.mean**2 @ scales < 1e-8
+
+
+def test_a_climber_adapts_its_step_size():
+    far = Climber(np.full(4, 1e4), 0.1, 12, np.random.default_rng(1))
+    for _ in range(60):
+        far.tell(-(far.ask() ** 2).sum(axis=1))
+    assert far.sigma > 10.0
+
+
+def slider(n=400, seed=0):
+    """A point on a line that actions push: reward is lost by distance from 0."""
+    rng = np.random.default_rng(seed)
+    before = rng.uniform(-1.0, 1.0, size=(n, 1))
+    actions = rng.integers(2, size=n)
+    after = before + np.where(actions == 1, 0.1, -0.1)[:, None]
+    return Transitions(
+        before, np.eye(2)[actions], -(after[:, 0] ** 2), after, np.zeros(n, dtype=bool)
+    )
+
+
+def imagination(learned, starts, horizon=30, boxed=False):
+    shape = Shape.of(1, 2, 2, boxed)
+    return Imagination(learned.arrays, learned.at, shape, horizon, lambda n: starts[:n])
+
+
+def test_a_search_finds_the_rule_that_a_line_asks_for():
+    rng = np.random.default_rng(0)
+    learned = learn_world(slider(), -np.inf, False, 2, None, rng)
+    starts = rng.uniform(-0.8, 0.8, size=(100, 1))
+    scores, outputs, promised = search(
+        imagination(learned, starts), [], False, False, Effort(generations=15), rng
+    )
+    rule = RulePolicy(scores, outputs, np.zeros((len(scores), 1)))
+    assert rule.act(np.array([[-0.5], [-0.2], [0.2], [0.5]])).tolist() == [1, 1, 0, 0]
+    best = 0.0
+    for start in starts[:36, 0]:
+        x = start
+        for _ in range(30):
+            x += -0.1 if x > 0.0 else 0.1
+            best -= x * x / 36
+    assert promised == pytest.approx(best, abs=0.05)
+
+
+def test_a_search_is_no_worse_than_the_rule_it_begins_with():
+    rng = np.random.default_rng(0)
+    learned = learn_world(slider(), -np.inf, False, 2, None, rng)
+    starts = rng.uniform(-0.8, 0.8, size=(100, 1))
+    known = np.array([[0.0, 1.0], [0.0, -1.0]]), np.eye(2)[:, :, None]
+    effort = Effort(random=4, population=4, generations=1)
+    where = imagination(learned, starts)
+    _, _, promised = search(where, [known], False, False, effort, rng)
+    alone = where.returns(known[0][None], known[1][None], starts[:36]).mean()
+    assert promised >= alone - 1e-9
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+def test_vectors_of_rules_decide_as_the_rules_do(boxed):
+    rng = np.random.default_rng(2)
+    shape = Shape.of(3, 2, 4, boxed)
+    at = Coordinates(
+        rng.normal(size=3), rng.uniform(0.1, 3.0, 3), np.full(3, -9.0), np.full(3, 9.0),
+        np.zeros((0, 2), dtype=np.int64), np.zeros((3, 0)),
+    )  # fmt: skip
+    vectors = rng.normal(size=(5, shape.size))
+    points = rng.normal(size=(200, 3))
+    scores, outputs = shape.decoded(vectors, at)
+    for one, own in zip(scores, outputs, strict=True):
+        again = shape.decoded(shape.encoded(one, own, at)[None], at)
+        before = RulePolicy(one, own, np.zeros((len(one), 3)))
+        after = RulePolicy(again[0][0], again[1][0], np.zeros((len(one), 3)))
+        np.testing.assert_allclose(before.act(points), after.act(points), atol=1e-9)
+
+
+def test_a_rule_of_fewer_cells_fills_a_vector_and_decides_as_before():
+    rng = np.random.default_rng(3)
+    shape = Shape.of(2, 3, 3, False)
+    at = Coordinates(np.zeros(2), np.ones(2), np.full(2, -9.0), np.full(2, 9.0),
+                     np.zeros((0, 2), dtype=np.int64), np.zeros((2, 0)))  # fmt: skip
+    scores, outputs = rng.normal(size=(2, 3)), np.eye(3)[[2, 0]][:, :, None]
+    points = rng.uniform(-1.0, 1.0, size=(500, 2))
+    filled = shape.decoded(shape.encoded(scores, outputs, at)[None], at)
+    before = RulePolicy(scores, outputs, np.zeros((2, 2))).act(points)
+    after = RulePolicy(filled[0][0], filled[1][0], np.zeros((6, 2))).act(points)
+    assert (before == after).mean() > 0.99
+
+
+# ---------------------------------------------------------------- smaller rules, and the best one
+
+
+def test_numbers_that_do_not_matter_are_dropped():
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-1.0, 1.0, size=(400, 3))
+    scores = np.array([[0.0, 0.0, 0.0, 0.0], [0.003, 6.013, 0.004, 0.9981], [-9.0, 0.1, 0.2, 0.1]])
+    outputs = np.eye(2)[[0, 1, 0]][:, :, None]
+
+    def done(rule):
+        return RulePolicy(*rule, np.zeros((len(rule[0]), 3))).act(states)
+
+    wanted = done((scores, outputs))
+    small = simplified((scores, outputs), states, lambda rule: (done(rule) == wanted).mean() > 0.99)
+    assert len(small[0]) == 2
+    assert np.count_nonzero(small[0]) == 2
+    difference = small[0][1] - small[0][0]
+    assert difference[1] / difference[3] == pytest.approx(6.0, rel=0.02)
+
+
+def test_what_all_scores_have_in_common_changes_nothing():
+    rng = np.random.default_rng(0)
+    scores, outputs = rng.normal(size=(4, 3)), np.eye(4)[:, :, None]
+    points = rng.normal(size=(100, 2))
+    own = RulePolicy(scores, outputs, np.zeros((4, 2)))
+    less = RulePolicy(grounded(scores), outputs, np.zeros((4, 2)))
+    np.testing.assert_array_equal(own.act(points), less.act(points))
+    assert (grounded(scores) == 0.0).sum() == 3
+
+
+def test_rounding_keeps_significant_digits():
+    numbers = np.array([0.0, 1234.0, -0.05678, 3e-9])
+    np.testing.assert_allclose(rounded(numbers, 2), [0.0, 1200.0, -0.057, 3e-9])
+
+
+def candidate(promised, returns, imagined):
+    one = Candidate(np.zeros((1, 2)), np.ones((1, 1, 1)), promised=promised)
+    one.returns, one.imagined = list(returns), list(imagined)
+    one.starts = [np.zeros(1)] * len(one.returns)
+    return one
+
+
+def test_promises_that_reality_did_not_keep_do_not_win():
+    kept = candidate(80.0, [80.0, 82.0, 78.0], [80.0, 80.0, 80.0])
+    broken = candidate(120.0, [30.0, 40.0, 20.0], [120.0, 120.0, 120.0])
+    assert values([kept, broken]).argmax() == 0
+
+
+def test_of_equal_promises_the_one_that_was_played_more_wins():
+    returns = [95.0, 105.0, 100.0, 90.0, 110.0]
+    once = candidate(100.0, returns[2:3], [100.0])
+    often = candidate(100.0, returns, [100.0] * 5)
+    assert values([once, often]).argmax() == 1
+
+
+def test_candidates_of_different_sizes_come_back_from_arrays():
+    one = candidate(1.0, [2.0, 3.0], [2.5, 2.5])
+    two = Candidate(np.ones((3, 2)), np.ones((3, 1, 1)))
+    back = candidates.from_arrays(candidates.to_arrays([one, two]))
+    assert [len(other.scores) for other in back] == [1, 3]
+    assert back[0].returns == [2.0, 3.0]
+    assert back[0].imagined == [2.5, 2.5]
+    assert back[1].returns == []
+    assert candidates.from_arrays({}) == []
+
+
+def test_a_learned_world_comes_back_from_arrays():
+    learned = learn_world(slider(), -3.0, False, 2, None, np.random.default_rng(0))
+    back = files.from_arrays(files.to_arrays(learned))
+    for name, array in learned.arrays._asdict().items():
+        np.testing.assert_array_equal(array, getattr(back.arrays, name))
+    for name, array in learned.at._asdict().items():
+        np.testing.assert_array_equal(array, getattr(back.at, name))
+    assert back.chosen.form == learned.chosen.form
+    assert back.chosen.errors == learned.chosen.errors
+
+
+# ---------------------------------------------------------------- the agent
+
+
+@pytest.fixture(scope="module")
+def car():
+    return ModelAgent("MountainCar-v0", seed=3, **QUICK).learn(1500)
+
+
+def test_cartpole_needs_250_steps_and_four_cells():
+    for seed in range(3):
+        agent = ModelAgent("CartPole-v1", seed=400 + seed).learn(250)
+        assert agent.num_timesteps == 250
+        assert agent.n_cells <= 4
+        assert agent.evaluate(20, seed=1).mean() > 490.0
+
+
+def test_the_car_that_never_saw_the_goal_looks_for_what_is_new(car):
+    returns = car.episodes.rows[:, 0]
+    assert returns.max() > -200.0
+    assert car.evaluate(20, seed=1).mean() > -160.0
+
+
+def test_torque_is_an_affine_function_in_each_cell():
+    agent = ModelAgent("Pendulum-v1", seed=0, **QUICK).learn(800)
+    policy = agent.policy
+    assert policy.continuous
+    observation = agent.env.reset(seed=1)[0]
+    action, _ = agent.predict(observation)
+    assert agent.env.action_space.contains(action)
+    cell = int(np.argmax(policy.scores[:, 0] + policy.scores[:, 1:] @ observation))
+    units = policy.outputs[cell, 0, 0] + policy.outputs[cell, 0, 1:] @ observation
+    assert action[0] == pytest.approx(2.0 * np.clip(units, -1.0, 1.0), abs=1e-6)
+
+
+def test_a_few_torques_can_be_offered_instead():
+    agent = ModelAgent("Pendulum-v1", seed=0, action_bins=3, **QUICK).learn(400)
+    assert agent.env.action_space == gym.spaces.Discrete(3)
+    assert not agent.policy.continuous
+
+
+def test_same_seed_same_bits_other_seed_other_bits(car):
+    same(car, ModelAgent("MountainCar-v0", seed=3, **QUICK).learn(1500))
+    other = ModelAgent("MountainCar-v0", seed=4, **QUICK).learn(300)
+    assert not np.array_equal(other._engine.memory.before[:200], car._engine.memory.before[:200])
+
+
+def test_asking_for_the_policy_changes_nothing(car):
+    curious = ModelAgent("MountainCar-v0", seed=3, **QUICK)
+    curious.learn(1500, callback=lambda agent: bool(agent.policy.n_cells + agent.n_cells))
+    same(car, curious)
+
+
+def test_a_loop_of_ones_own_does_the_same(car):
+    agent = ModelAgent("MountainCar-v0", seed=3, **QUICK)
+    env = agent.env
+    observation, _ = env.reset(seed=agent.draw_env_seed())
+    for _ in range(1500):
+        action = agent.act(observation)
+        after, reward, terminated, truncated, _ = env.step(action)
+        agent.update(observation, action, reward, after, terminated, truncated)
+        observation = env.reset()[0] if terminated or truncated else after
+    for name, array in car._engine.memory.state().items():
+        np.testing.assert_array_equal(array, agent._engine.memory.state()[name])
+    np.testing.assert_array_equal(car.policy.scores, agent.policy.scores)
+
+
+@pytest.mark.parametrize("steps", [150, 430, 1000])
+@pytest.mark.parametrize("env_id", ["MountainCar-v0", "Pendulum-v1"])
+def test_a_loaded_agent_learns_on_with_the_same_bits(tmp_path, env_id, steps):
+    agent = ModelAgent(env_id, seed=5, **QUICK).learn(steps)
+    agent.save(tmp_path / "run")
+    loaded = load_agent(tmp_path / "run")
+    assert type(loaded) is ModelAgent
+    assert loaded.horizon == 200
+    same(agent, loaded)
+    for one in (agent, loaded):
+        one.env = one._adapted(env_id)
+        one._env_seeded = False
+        one.learn(500)
+    same(agent, loaded)
+
+
+def test_several_environments_teach_one_agent():
+    agent = ModelAgent(gym.make_vec("MountainCar-v0", 4), seed=0, **QUICK).learn(2000)
+    assert agent.num_timesteps == 2000
+    assert agent._engine.memory.n == 2000
+    seen = agent._engine.memory.transitions
+    moved = seen.after[:, 0] - seen.before[:, 0]
+    free = seen.after[:, 0] > -1.2  # not stopped by the wall
+    np.testing.assert_allclose(moved[free], seen.after[free, 1], atol=1e-6)
+    assert agent.evaluate(10, seed=0).mean() > -200.0
+
+
+def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():
+    agent = ModelAgent("CartPole-v1", seed=0, **QUICK).learn(250)
+    played = [list(one.returns) for one in agent._engine.planner.candidates]
+    env = gym.make("CartPole-v1")
+    observation, _ = env.reset(seed=0)
+    over = False
+    while not over:
+        agent.act(observation)
+        after, reward, over, _, _ = env.step(1)
+        agent.update(observation, 1, reward, after, over, False)
+        observation = after
+    assert [list(one.returns) for one in agent._engine.planner.candidates][: len(played)] == played
+    last = agent._engine.memory.transitions
+    assert last.codes[-1].tolist() == [0.0, 1.0]
+    assert last.ended[-1]
+
+
+class Endless(gym.Env):
+    """A walk that never ends and has no time limit."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = float(self.np_random.normal())
+        return np.array([self.at]), {}
+
+    def step(self, action):
+        self.at += 0.2 if action else -0.2
+        return np.array([self.at]), -abs(self.at), False, False, {}
+
+
+def test_it_plans_where_no_episode_ever_ends():
+    agent = ModelAgent(Endless(), seed=0, random_steps=60, least_steps=60, horizon=40)
+    agent.learn(1500)
+    assert len(agent.history) >= 2
+    assert agent.predict(np.array([1.0]))[0] == 0
+    assert agent.predict(np.array([-1.0]))[0] == 1
+
+
+def test_before_anything_was_learned_it_plays_at_random_and_can_be_asked():
+    agent = ModelAgent("CartPole-v1", seed=0)
+    assert agent.epsilon == 1.0
+    assert agent.predict(np.zeros(4))[0] in (0, 1)
+    assert agent.scale_ is None
+    with pytest.raises(ValueError, match="learned nothing yet"):
+        agent.explain(np.zeros(4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"population": 3}, "population is 3: it must be at least 4"),
+        ({"random_steps": 0}, "random_steps is 0"),
+        ({"confirm_share": 1.5}, "confirm_share is 1.5"),
+        ({"action_bins": 1}, "action_bins is 1"),
+        ({"plan_every": 0.0}, "plan_every is 0.0"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ModelAgent("CartPole-v1", **settings)
+
+
+@pytest.mark.parametrize(
+    ("observation", "reward", "message"),
+    [
+        (np.array([np.nan, 0.0, 0.0, 0.0]), 1.0, "finite"),
+        (np.array([1e300, 0.0, 0.0, 0.0]), 1.0, "finite"),
+        (np.zeros(4), np.inf, "finite"),
+        (np.zeros(3), 1.0, "shape"),
+    ],
+)
+def test_bad_values_are_refused_and_nothing_is_learned(observation, reward, message):
+    agent = ModelAgent("CartPole-v1", seed=0)
+    agent.act(np.zeros(4))
+    with pytest.raises(ValueError, match=message):
+        agent.update(np.zeros(4), 0, reward, observation, False, False)
+    assert agent.num_timesteps == 0
+
+
+def test_continuous_actions_of_several_environments_need_a_grid():
+    with pytest.raises(TypeError, match="action_bins"):
+        ModelAgent(gym.make_vec("Pendulum-v1", 2))
+    agent = ModelAgent(gym.make_vec("Pendulum-v1", 2), seed=0, action_bins=3, **QUICK)
+    assert agent.learn(300).num_timesteps == 300
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_units_and_origins_do_not_matter(scale):
+    def change(observation):
+        return observation.astype(np.float64) * scale + 7.0 * scale
+
+    env = gym.make("CartPole-v1")
+    space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float64)
+    agent = ModelAgent(gym.wrappers.TransformObservation(env, change, space), seed=1).learn(300)
+    twin = gym.wrappers.TransformObservation(gym.make("CartPole-v1"), change, space)
+    assert agent.evaluate(10, env=twin, seed=1).mean() > 480.0
