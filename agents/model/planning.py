@@ -28,7 +28,7 @@ _KEPT_BEST, _KEPT_LATEST = 10, 20
 _SURE = 10  # episodes after which a rule that cannot be bettered is left alone
 _TOLERANCE = 1e-6
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
-_TOLERATED = 0.5  # standard errors that a simpler rule may lose
+_TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # of the return, that a simpler rule may lose
 
 
 @dataclass
@@ -112,8 +112,9 @@ class Planner:
 
         def as_good(other: Rule) -> bool:
             change = where.returns(*_alone(other), starts)[0] - before
-            least = -_TOLERATED * float(before.std()) / math.sqrt(len(starts))
-            return bool(change.mean() >= least - _TOLERANCE * abs(float(before.mean())))
+            error = float(change.std()) / math.sqrt(len(starts))
+            lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * abs(float(before.mean())))
+            return bool(change.mean() >= -lost)
 
         return simplified(rule, seen[rows], as_good)
 
