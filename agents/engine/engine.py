@@ -32,7 +32,9 @@ class Engine(ABC):
     """
 
     rule: ClassVar[Rule]
-    """What it does in a compiled loop."""
+    """What it does in a compiled loop, if it ``fuses``."""
+    fuses: ClassVar[bool] = True
+    """Whether it learns in compiled loops, where the dynamics are compiled."""
     choose: ClassVar[Callable[..., int]]
     """Compiled: (observation, *arrays) to an action, or minus events to attend to."""
     step: ClassVar[Callable[..., int]]
