@@ -1,21 +1,14 @@
-"""What estimators of all rooms check: parameters, points, weights."""
+"""What estimators of all rooms check: points and weights."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from oda_rl._types import FloatArray
 
-RandomState = int | np.random.RandomState | None
-
 _CHUNK = 4096
-F = TypeVar("F", bound=Callable[..., Any])
-
-# Parameters are checked against _parameter_constraints before the method runs.
-validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=True))
 
 
 def chunks(n: int) -> list[slice]:

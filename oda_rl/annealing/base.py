@@ -2,17 +2,18 @@
 
 import copy
 import os
-from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
+from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, chunks, fitted_points
 from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer
@@ -50,35 +51,28 @@ class Pace(NamedTuple):
 SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
 
 
+@estimator
 class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Common part of the estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's way
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "divergence": [StrOptions(set(NAMED)), Divergence],
-        "min_temperature": [Interval(Real, 0, 1, closed="left")],
-        "max_samples": [Interval(Integral, 1, None, closed="left"), None],
-        "cooling": [Interval(Real, 0, 1, closed="neither")],
-        "samples_per_cluster": [Interval(Integral, 1, None, closed="left")],
-        "forgetting": [Interval(Real, 0, 1, closed="both")],
-        "init": ["array-like", None],
-        "random_state": ["random_state"],
-    }
+    n_clusters: Annotated[Any, COUNT] = 40
+    _: KW_ONLY
+    divergence: Annotated[str | Divergence, StrOptions(set(NAMED)), Divergence] = (
+        "squared_euclidean"
+    )
+    min_temperature: Annotated[float, within("[0, 1)")] = 1e-3
+    max_samples: Annotated[int | None, COUNT, None] = None
+    cooling: Annotated[Any, FRACTION] = 0.8
+    samples_per_cluster: Annotated[Any, COUNT] = 20
+    forgetting: Annotated[float, within("[0, 1]")] = 0.0
+    init: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    random_state: Seed = None
 
-    n_clusters: Any
-    divergence: str | Divergence
-    min_temperature: float
-    max_samples: int | None
-    cooling: Any
-    samples_per_cluster: Any
-    forgetting: float
-    init: npt.ArrayLike | None
-    random_state: Any
-    _annealer: Annealer
-    _codebook: Codebook
-    _low: FloatArray
-    _high: FloatArray
-    _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None
+    _annealer: Annealer = field(init=False)
+    _codebook: Codebook = field(init=False)
+    _low: FloatArray = field(init=False)
+    _high: FloatArray = field(init=False)
+    _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None = field(init=False)
 
     @property
     def cluster_centers_(self) -> FloatArray:

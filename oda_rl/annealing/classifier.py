@@ -7,18 +7,19 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 """
 
 import copy
-from numbers import Integral, Real
-from typing import Any, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from oda_rl._parameters import COUNT, POSITIVE, estimator, validated, within
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import checked_weights, chunks, validated
+from oda_rl._validation import checked_weights, chunks
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.fine_tuning import (
     ALGORITHMS,
@@ -28,12 +29,13 @@ from oda_rl.annealing.fine_tuning import (
 )
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.selection import Candidate, candidates, doubts, select
-from oda_rl.divergences import QUADRATIC, Divergence, resolve
+from oda_rl.divergences import QUADRATIC, resolve
 
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
 
 
+@estimator
 class ODAClassifier(ClassifierMixin, BaseODA):
     """Classify by online deterministic annealing of a codebook for each class.
 
@@ -104,45 +106,12 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     True
     """
 
-    _parameter_constraints = {  # noqa: RUF012
-        **BaseODA._parameter_constraints,
-        "n_clusters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "target_error": [Interval(Real, 0, 1, closed="both")],
-        "prediction": [StrOptions({"density", "nearest"})],
-        "fine_tuning": [StrOptions(set(ALGORITHMS)), None],
-        "rate": [Interval(Real, 0, None, closed="neither")],
-    }
-
-    def __init__(
-        self,
-        n_clusters: int | str = 40,
-        *,
-        divergence: str | Divergence = "squared_euclidean",
-        prediction: str = "density",
-        fine_tuning: str | None = "rslvq",
-        rate: float = 0.05,
-        min_temperature: float = 1e-3,
-        target_error: float = 0.0,
-        max_samples: int | None = None,
-        cooling: float = 0.8,
-        samples_per_cluster: int = 20,
-        forgetting: float = 0.0,
-        init: npt.ArrayLike | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.divergence = divergence
-        self.prediction = prediction
-        self.fine_tuning = fine_tuning
-        self.rate = rate
-        self.min_temperature = min_temperature
-        self.target_error = target_error
-        self.max_samples = max_samples
-        self.cooling = cooling
-        self.samples_per_cluster = samples_per_cluster
-        self.forgetting = forgetting
-        self.init = init
-        self.random_state = random_state
+    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 40
+    _: KW_ONLY
+    prediction: Annotated[str, StrOptions({"density", "nearest"})] = "density"
+    fine_tuning: Annotated[str | None, StrOptions(set(ALGORITHMS)), None] = "rslvq"
+    rate: Annotated[float, POSITIVE] = 0.05
+    target_error: Annotated[float, within("[0, 1]")] = 0.0
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:  # noqa: N803

@@ -6,24 +6,25 @@ References
 deterministic annealing".
 """
 
-from numbers import Real
-from typing import Any, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
+from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
 from oda_rl._types import FloatArray
-from oda_rl._validation import checked_points, checked_weights, validated
+from oda_rl._validation import checked_points, checked_weights
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
-from oda_rl.divergences import Divergence
 
 _RECENT = 5000  # samples of a stream that local models are fitted to
 
 
+@estimator
 class ODARegressor(RegressorMixin, BaseODA):
     """Regress by a model of its own in each cell of an annealed codebook.
 
@@ -64,38 +65,9 @@ class ODARegressor(RegressorMixin, BaseODA):
     True
     """
 
-    _parameter_constraints = {  # noqa: RUF012
-        **BaseODA._parameter_constraints,
-        "local_model": [StrOptions({"constant", "linear"})],
-        "target_distortion": [Interval(Real, 0, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_clusters: int = 40,
-        *,
-        local_model: str = "linear",
-        divergence: str | Divergence = "squared_euclidean",
-        min_temperature: float = 1e-3,
-        target_distortion: float = 0.0,
-        max_samples: int | None = None,
-        cooling: float = 0.8,
-        samples_per_cluster: int = 20,
-        forgetting: float = 0.0,
-        init: npt.ArrayLike | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.local_model = local_model
-        self.divergence = divergence
-        self.min_temperature = min_temperature
-        self.target_distortion = target_distortion
-        self.max_samples = max_samples
-        self.cooling = cooling
-        self.samples_per_cluster = samples_per_cluster
-        self.forgetting = forgetting
-        self.init = init
-        self.random_state = random_state
+    _: KW_ONLY
+    local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
+    target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:  # noqa: N803

@@ -6,7 +6,8 @@ References
 hierarchical and progressive learning architecture".
 """
 
-from typing import Any, Self
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import checked_weights, fitted_points, validated
-from oda_rl.divergences import Divergence
+from oda_rl._validation import checked_weights, fitted_points
 from oda_rl.trees.base import BaseODATree
 
 
+@estimator
 class ODATreeClassifier(ClassifierMixin, BaseODATree):
     """Classify by the leaves of a tree of annealed codebooks, coarse to fine.
 
@@ -60,30 +62,10 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
 
     _supervised = True
 
-    _seen: list[Any]
+    _seen: list[Any] = field(init=False)
 
-    def __init__(
-        self,
-        branching: int = 4,
-        *,
-        max_depth: int = 4,
-        min_samples_split: float = 5,
-        resolutions: Any = None,
-        divergence: str | Divergence = "squared_euclidean",
-        cooling: float = 0.8,
-        samples_per_cluster: int = 20,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            branching,
-            max_depth=max_depth,
-            min_samples_split=min_samples_split,
-            resolutions=resolutions,
-            divergence=divergence,
-            cooling=cooling,
-            samples_per_cluster=samples_per_cluster,
-            random_state=random_state,
-        )
+    _: KW_ONLY
+    min_samples_split: Annotated[float, NOT_NEGATIVE] = 5
 
     @property
     def leaf_probabilities_(self) -> FloatArray:
