@@ -17,7 +17,7 @@ T = TypeVar("T", bound=type)
 
 def within(interval: str) -> Interval:
     """Return the range of the real numbers in an interval such as "(0, 1]"."""
-    low, high = (float(end) if "." in end else int(end) for end in interval[1:-1].split(","))
+    low, high = (float(end) for end in interval[1:-1].split(","))
     return Interval(Real, low, high, closed=_CLOSED[interval[0] + interval[-1]])
 
 

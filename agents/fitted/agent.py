@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.fitted.engine import FittedEngine
@@ -112,15 +112,23 @@ class FittedQAgent(Agent):
 
         Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
         """
-        memory, policy, n_actions = self._engine.memory, self.policy, self.interface.n_actions
+        cells, steps = self._remembered()
+        return self._counts(cells, steps[:, ACTION].astype(np.int64))
+
+    def _remembered(self) -> tuple[IntArray, FloatArray]:
+        """Cells of the steps that are remembered, shape (n,), and what the memory says of them."""
+        memory, policy = self._engine.memory, self.policy
         n = memory.rows(self._engine.lane)
-        steps = memory.steps[:n][memory.steps[:n, MARK] == GOES_ON]
-        points = memory.observations[:n][memory.steps[:n, MARK] == GOES_ON] - policy.origin
+        taken = memory.steps[:n, MARK] == GOES_ON
+        points = memory.observations[:n][taken] - policy.origin
         cells = np.empty(len(points), dtype=np.int64)
         assign_batch(policy.diagram, policy.n_cells, points, cells)
-        groups = cells * n_actions + steps[:, ACTION].astype(np.int64)
-        counts = np.bincount(groups, minlength=policy.n_cells * n_actions)
-        return counts.reshape(-1, n_actions).astype(np.float64)
+        return cells, memory.steps[:n][taken]
+
+    def _counts(self, cells: IntArray, actions: IntArray) -> FloatArray:
+        counts = np.zeros((self.n_cells, self.interface.n_actions))
+        np.add.at(counts, (cells, actions), 1.0)
+        return counts
 
     @property
     def metric_(self) -> FloatArray | None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.environments.making import spec_of
@@ -23,8 +23,6 @@ from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
-
-FloatArray = npt.NDArray[np.float64]
 
 BuiltIn = GMMPartition | GridPartition | InfexPartition | ODAPartition | SOMPartition
 PARTITIONS: dict[str, type[BuiltIn]] = {

@@ -1,7 +1,6 @@
 """What the annealing estimators share: validation, streams, earlier levels, files."""
 
 import copy
-import os
 from dataclasses import KW_ONLY, field
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -19,7 +18,7 @@ from oda_rl._validation import checked_points, chunks, fitted_points
 from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer
 from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.density import log_density
-from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.files import Filed
 from oda_rl.annealing.levels import Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
@@ -52,7 +51,7 @@ SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
 
 
 @estimator
-class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Common part of the estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
 
     n_clusters: Annotated[Any, COUNT] = 40
@@ -68,6 +67,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: Seed = None
 
+    _stored = _STORED
     _annealer: Annealer = field(init=False)
     _codebook: Codebook = field(init=False)
     _low: FloatArray = field(init=False)
@@ -83,7 +83,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _n_features_out(self) -> int:
         return len(self.codevectors_)
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Divergences of points from the codevectors.
 
         Parameters
@@ -98,7 +98,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         points = self._embedded(X)
         return self._annealer.divergence.between(points, self._own())
 
-    def score_samples(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the cells: each one's mass by its volume.
 
         Volumes are those inside the box of the data seen; outside it the density is 0. The estimate
@@ -165,32 +165,6 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             delattr(model, name)
         return model
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file of arrays and JSON; nothing is pickled.
-
-        Raises
-        ------
-        TypeError
-            If a parameter is code, as a Bregman divergence of one's own is.
-        """
-        save_estimator(path, self, _STORED)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; it goes on learning as the saved one would have.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is damaged, or of something else.
-        """
-        model = load_estimator(path, cls, _STORED)
-        if hasattr(model, "_annealer"):
-            model._annealer.reopen()
-        return model  # type: ignore[no-any-return]
-
     # What a subclass may have to say.
 
     def _target_distortion(self) -> float:
@@ -220,7 +194,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # Validation.
 
-    def _embedded(self, X: Any) -> FloatArray:  # noqa: N803
+    def _embedded(self, X: Any) -> FloatArray:
         """Return points for a fitted model, in the divergence's coordinates."""
         points = fitted_points(self, X)
         divergence = self._annealer.divergence
@@ -240,6 +214,10 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("init must be finite, got NaN or infinity")
         divergence.check(init)
         return divergence.embed(init)
+
+    def _reopen(self) -> None:
+        if hasattr(self, "_annealer"):
+            self._annealer.reopen()
 
     # The codebook.
 

@@ -113,7 +113,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
     refine: Flag = True
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Anneal on samples drawn from X until there are ``n_clusters``.
 
         Parameters
@@ -153,12 +153,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         return self
 
     @validated
-    def partial_fit(
-        self,
-        X: npt.ArrayLike,  # noqa: N803
-        y: Any = None,
-        sample_weight: Any = None,
-    ) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order.
 
         Sample by sample or in blocks is the same. The first 100 samples give the scale.
@@ -177,7 +172,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         self._publish(self._max_codevectors(1))
         return self
 
-    def predict(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> IntArray:
         """Nearest codevector of each point.
 
         Parameters
@@ -193,7 +188,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         points = self._embedded(X)
         return self._nearest(points, self._own())
 
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Gibbs association of points with codevectors at the temperature that was reached.
 
         Returns
@@ -208,7 +203,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         shares *= self.weights_
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
+    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
         """Opposite of the mean divergence from the nearest codevector."""
         points = self._embedded(X)
         weights = checked_weights(sample_weight, points)

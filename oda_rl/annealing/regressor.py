@@ -70,7 +70,7 @@ class ODARegressor(RegressorMixin, BaseODA):
     target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal a codebook on X, and fit the model of each cell.
 
         Parameters
@@ -91,12 +91,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         return self
 
     @validated
-    def partial_fit(
-        self,
-        X: npt.ArrayLike,  # noqa: N803
-        y: npt.ArrayLike,
-        sample_weight: Any = None,
-    ) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order.
 
         The local models are fitted to the last 5000 samples.
@@ -122,7 +117,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         self._publish(self._max_codevectors(1))
         return self
 
-    def predict(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> FloatArray:
         """Prediction of the model of each point's cell.
 
         Parameters
@@ -138,7 +133,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
         return models.predict(checked_points(self, X, reset=False), cells)
 
-    def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:  # noqa: N803
+    def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
         """Return points and targets as one array, shape (n, d + 1)."""
         points, targets = validate_data(
             self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True

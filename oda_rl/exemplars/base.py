@@ -1,5 +1,4 @@
 """What the estimators of weighted exemplars share."""
-# ruff: noqa: N803  (scikit-learn calls the data X, and the papers the penalty C)
 
 import math
 import warnings

@@ -1,5 +1,4 @@
 """Exemplars among given candidates: convex clustering, kernel vector quantisation."""
-# ruff: noqa: N803  (scikit-learn calls the data X, and the papers the penalty C)
 
 import math
 from dataclasses import KW_ONLY

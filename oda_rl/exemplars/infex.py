@@ -1,5 +1,4 @@
 """Density estimation by exemplars that may lie anywhere, with a certificate of optimality."""
-# ruff: noqa: N803  (scikit-learn calls the data X, and the papers the penalty C)
 
 import math
 import warnings

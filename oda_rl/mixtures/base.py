@@ -1,5 +1,4 @@
 """What the estimators of Gaussian mixtures share."""
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
 import warnings

@@ -1,5 +1,4 @@
 """A Gaussian mixture that learns from a stream by gradients, as a scikit-learn estimator."""
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
 import warnings

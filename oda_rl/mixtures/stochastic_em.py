@@ -1,5 +1,4 @@
 """Stochastic expectation maximization of a Gaussian mixture, as a scikit-learn estimator."""
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
 from dataclasses import KW_ONLY

@@ -5,7 +5,6 @@ compare it with. It has a loop of its own: the closest pair merges first, and wh
 measured anew, where :func:`oda_rl.annealing.cells.merge` goes through the pairs once. That gives
 other codevectors, and a comparator should not change with what it is compared with.
 """
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
 from dataclasses import KW_ONLY

@@ -2,7 +2,6 @@
 
 What the papers compare online deterministic annealing with, for the squared Euclidean distance.
 """
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 from dataclasses import KW_ONLY
 from typing import Annotated, Self

@@ -1,5 +1,4 @@
 """A self-organising map as a scikit-learn estimator."""
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 from dataclasses import KW_ONLY
 from numbers import Integral

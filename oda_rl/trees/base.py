@@ -12,7 +12,6 @@ hierarchical and progressive learning architecture".
 """
 
 import copy
-import os
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from typing import Annotated, Any, Self
@@ -29,7 +28,7 @@ from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Seed, estimator
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import fitted_points
 from oda_rl.annealing.codebook import Balls, Layout
-from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.files import Filed
 from oda_rl.annealing.levels import Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
@@ -61,7 +60,7 @@ _STORED = {kind.__name__: kind for kind in _KINDS}
 
 
 @estimator
-class BaseODATree(BaseEstimator):
+class BaseODATree(Filed, BaseEstimator):
     """Common part of the estimators over :class:`oda_rl.trees.growth.Tree`."""
 
     branching: Annotated[int, Interval(Integral, 2, None, closed="left")] = 4
@@ -76,6 +75,7 @@ class BaseODATree(BaseEstimator):
     samples_per_cluster: Annotated[int, COUNT] = 20
     random_state: Seed = None
     _supervised = False
+    _stored = _STORED
 
     _tree: Tree = field(init=False)
     _resolutions: list[Resolution] = field(init=False)
@@ -108,7 +108,7 @@ class BaseODATree(BaseEstimator):
         """For each depth, the tree as it is when cut there."""
         return [self._level(depth) for depth in range(self.depth_ + 1)]
 
-    def apply(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803
+    def apply(self, X: npt.ArrayLike) -> IntArray:
         """Leaf that each point comes to, in depth times branching comparisons.
 
         Parameters
@@ -147,15 +147,7 @@ class BaseODATree(BaseEstimator):
         model.__dict__.pop("labels_", None)
         return model
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file of arrays and JSON; nothing is pickled.
-
-        Raises
-        ------
-        TypeError
-            If a parameter is code, as a resolution that is a function, or a Bregman divergence of
-            one's own.
-        """
+    def _closed(self) -> Self:
         model = copy.copy(self)
         if hasattr(model, "_tree"):
             model._tree.forget_table()
@@ -163,25 +155,12 @@ class BaseODATree(BaseEstimator):
             model.resolutions = [
                 entry if callable(entry) else list(entry) for entry in model.resolutions
             ]
-        save_estimator(path, model, _STORED)
+        return model
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; it goes on learning as the saved one would have.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is damaged, or of something else.
-        """
-        model = load_estimator(path, cls, _STORED)
-        if hasattr(model, "_tree"):
-            for node in model._tree.nodes:
-                if node.annealer is not None:
-                    node.annealer.reopen()
-        return model  # type: ignore[no-any-return]
+    def _reopen(self) -> None:
+        for node in self._tree.nodes if hasattr(self, "_tree") else []:
+            if node.annealer is not None:
+                node.annealer.reopen()
 
     # Learning.
 
