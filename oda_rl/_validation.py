@@ -1,21 +1,20 @@
-"""What estimators of all rooms check: parameters, points, weights."""
+"""What estimators of all rooms check: points and weights."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from oda_rl._types import FloatArray
-
-RandomState = int | np.random.RandomState | None
+from oda_rl._types import Array, FloatArray
 
 _CHUNK = 4096
-F = TypeVar("F", bound=Callable[..., Any])
-
-# Parameters are checked against _parameter_constraints before the method runs.
-validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=True))
 
 
 def chunks(n: int) -> list[slice]:
@@ -23,12 +22,25 @@ def chunks(n: int) -> list[slice]:
     return [slice(begin, begin + _CHUNK) for begin in range(0, n, _CHUNK)]
 
 
-def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:  # noqa: N803
+def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """Return X as float64, shape (n, d), or raise scikit-learn's exceptions."""
     return np.asarray(validate_data(estimator, X, reset=reset, dtype=np.float64, order="C"))
 
 
-def fitted_points(estimator: BaseEstimator, X: Any) -> FloatArray:  # noqa: N803
+def checked_labels(
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    *,
+    reset: bool,
+) -> tuple[FloatArray, Array]:
+    """Return X likewise, and y as the labels of classes, shape (n,)."""
+    points, labels = validate_data(estimator, X, y, reset=reset, dtype=np.float64, order="C")
+    check_classification_targets(labels)
+    return points, np.asarray(column_or_1d(labels, warn=True))
+
+
+def fitted_points(estimator: BaseEstimator, X: Any) -> FloatArray:
     """Return X likewise, for an estimator that must have been fitted."""
     check_is_fitted(estimator)
     return checked_points(estimator, X, reset=False)

@@ -165,7 +165,7 @@ def fitted_attributes(estimator):
     return found
 
 
-def estimator_digest(make_estimator, X, y, partially):  # noqa: N803
+def estimator_digest(make_estimator, X, y, partially):
     estimator = make_estimator()
     rng = np.random.default_rng(9)
     probe = X[rng.permutation(len(X))[:50]] + 0.1

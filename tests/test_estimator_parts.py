@@ -6,7 +6,7 @@ import pytest
 from oda_rl import ODAClusterer
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.density import log_cell_volumes
-from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.files import Filed
 from oda_rl.annealing.fine_tuning import best_temperature, class_log_densities
 from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.local_models import fit_local_models
@@ -208,8 +208,11 @@ def test_doubts_are_errors_and_log_loss():
     np.testing.assert_allclose(wrong, 1 - np.log(0.99 * np.array([0.1, 0.2]) + 0.01))
 
 
-class Thing:
+class Thing(Filed):
     """Holds anything."""
+
+
+Thing._stored = {"Thing": Thing}
 
 
 def test_files_hold_what_was_written_and_nothing_else(tmp_path):
@@ -217,8 +220,8 @@ def test_files_hold_what_was_written_and_nothing_else(tmp_path):
     thing.numbers = [1, 2.5, None, True, "text", (np.arange(3), {"key": np.float64(2.0)})]
     thing.words = np.array(["a", "b"], dtype=object)
     thing.rng = np.random.default_rng(3)
-    save_estimator(tmp_path / "thing.zip", thing, {})
-    loaded = load_estimator(tmp_path / "thing.zip", Thing, {})
+    thing.save(tmp_path / "thing.zip")
+    loaded = Thing.load(tmp_path / "thing.zip")
     assert loaded.numbers[:5] == thing.numbers[:5]
     assert loaded.numbers[5][0].tolist() == [0, 1, 2]
     assert loaded.numbers[5][1] == {"key": 2.0}
@@ -226,7 +229,7 @@ def test_files_hold_what_was_written_and_nothing_else(tmp_path):
     assert loaded.rng.random() == thing.rng.random()
     thing.code = print
     with pytest.raises(TypeError, match="Thing.code can't be saved"):
-        save_estimator(tmp_path / "other.zip", thing, {})
+        thing.save(tmp_path / "other.zip")
     assert not (tmp_path / "other.zip").exists()
 
 
@@ -235,4 +238,4 @@ def test_classes_that_are_not_listed_do_not_come_out_of_a_file(tmp_path):
     save_archive(tmp_path / "evil.zip", metadata, arrays)
     assert load_archive(tmp_path / "evil.zip")[0] == metadata
     with pytest.raises(ValueError, match="damaged"):
-        load_estimator(tmp_path / "evil.zip", Thing, {"Thing": Thing})
+        Thing.load(tmp_path / "evil.zip")

@@ -1,5 +1,7 @@
 """scikit-learn's own checks, of every estimator that the package exports."""
 
+import inspect
+
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -37,3 +39,15 @@ def test_with_defaults(estimator, check):
 @parametrize_with_checks(OTHERS)
 def test_with_other_parameters(estimator, check):
     check(estimator)
+
+
+def test_a_parameter_is_its_type_its_range_and_its_default():
+    signature = inspect.signature(oda_rl.ODATreeClassifier)
+    assert str(signature.parameters["cooling"]) == "cooling: float = 0.8"  # that of its base
+    assert signature.parameters["min_samples_split"].default == 5
+    assert signature.parameters["branching"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    for name in oda_rl.__all__:
+        kind = getattr(oda_rl, name)
+        assert kind._parameter_constraints.keys() == kind().get_params().keys()
+    with pytest.raises(ValueError, match=r"'cooling' .* range \(0.0, 1.0\)"):
+        oda_rl.ODATreeClassifier(cooling=1.0).fit([[0.0], [1.0]], [0, 1])

@@ -287,8 +287,8 @@ def test_a_loaded_agent_learns_on_with_the_same_bits(tmp_path, env_id, steps):
 
 def test_several_environments_teach_one_agent():
     agent = ModelAgent(gym.make_vec("MountainCar-v0", 4), seed=0, **QUICK).learn(2000)
-    assert agent.num_timesteps == 2000
-    assert agent._engine.memory.n == 2000
+    assert agent.num_timesteps == agent._engine.memory.n
+    assert 2000 <= agent.num_timesteps < 2004
     seen = agent._engine.memory.transitions
     moved = seen.after[:, 0] - seen.before[:, 0]
     free = seen.after[:, 0] > -1.2  # not stopped by the wall
@@ -382,7 +382,7 @@ def test_continuous_actions_of_several_environments_need_a_grid():
     with pytest.raises(TypeError, match="action_bins"):
         ModelAgent(gym.make_vec("Pendulum-v1", 2))
     agent = ModelAgent(gym.make_vec("Pendulum-v1", 2), seed=0, action_bins=3, **QUICK)
-    assert agent.learn(300).num_timesteps == 300
+    assert agent.learn(300).num_timesteps >= 300
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3])

@@ -13,7 +13,10 @@ GROUND = ("_collector", "_compile", "_lazy", "_state", "_types", "experiments", 
           "results", "statistics")  # fmt: skip
 FLOORS = [  # the ground floor first
     [f"oda_rl.{name}" for name in GROUND],
-    ["oda_rl.diagram", "oda_rl.divergences", "oda_rl.metric", "oda_rl._validation", "oda_rl.envs"],
+    [
+        *("oda_rl.diagram", "oda_rl.divergences", "oda_rl.metric", "oda_rl._parameters"),
+        *("oda_rl._validation", "oda_rl.envs"),
+    ],
     ["oda_rl.quantization", "oda_rl.mixtures", "oda_rl.exemplars"],
     ["oda_rl.annealing"],
     ["oda_rl.trees"],

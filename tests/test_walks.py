@@ -4,8 +4,13 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 
+import gymnasium as gym
+import numpy as np
 import pytest
+
+from oda_rl.agents import export_policy
 
 CHECKS = {
     "agents/two_timescale/qlearning.py": """
@@ -83,3 +88,107 @@ def test_a_change_does_what_it_says(root, tmp_path, file):
         [sys.executable, script], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def own(root):
+    """The guide's agent of one's own, as a module that has been imported."""
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (example,) = (
+        one for one in re.findall(r"```python\n(.*?)```", text, re.S) if "class SarsaAgent" in one
+    )
+    module = sys.modules["sarsa"] = types.ModuleType("sarsa")
+    exec(example.split("\nagent =")[0], vars(module))
+    yield module.SarsaAgent
+    del sys.modules["sarsa"]
+
+
+def learned(agent):
+    return [agent.q_values, agent.visits, agent.scale_, *agent.extent]
+
+
+def same(one, other):
+    for mine, its in zip(learned(one), learned(other), strict=True):
+        np.testing.assert_array_equal(mine, its)
+
+
+@pytest.fixture(scope="module")
+def walked(own):
+    return own("CartPole-v1", seed=0, exploration=0.1).learn(12_000)
+
+
+def test_an_agent_of_ones_own_learns(own, walked):
+    assert walked.config.exploration == walked.epsilon == 0.1
+    assert walked.num_timesteps == walked.visits.sum() == 12_000
+    assert walked.episodes.rows[:, 1].sum() <= 12_000
+    assert walked.evaluate(10, seed=0).mean() > 40.0  # of random play: 22
+    same(walked, own("CartPole-v1", seed=0, exploration=0.1).learn(12_000))
+    with pytest.raises(ValueError, match="step_size is 0"):
+        own("CartPole-v1", step_size=0.0)
+
+
+def test_it_answers_as_other_agents_do(walked):
+    states = np.random.default_rng(0).normal(size=(50, 4)) * [1.0, 1.0, 0.1, 1.0]
+    actions, _ = walked.predict(states)
+    np.testing.assert_array_equal(actions, walked.q_values[walked.cell(states)].argmax(axis=1))
+    assert (walked.predict(states, deterministic=False)[0] != actions).any()
+    explanation = walked.explain(states[0])
+    assert explanation.action == actions[0]
+    assert walked.predict(explanation.nearest_other)[0] != actions[0]
+    centre, reach = walked.extent
+    assert (reach > 0.0).all()
+    assert (np.abs(centre) < reach).all()
+
+
+@pytest.mark.parametrize("suffix", [".json", ".c"])
+def test_it_is_exported(walked, tmp_path, suffix):
+    export_policy(walked, tmp_path / f"policy{suffix}")
+    assert (tmp_path / f"policy{suffix}").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["agent.zip", "run"])
+def test_it_is_saved_and_learns_on_in_the_same_way(own, walked, tmp_path, name):
+    walked.save(tmp_path / name)
+    agents = [own.load(tmp_path / name, env="CartPole-v1") for _ in range(2)]
+    assert agents[0].solved_return == 475.0
+    for agent in agents:
+        same(agent, walked)
+        np.testing.assert_array_equal(agent.evaluate(5, seed=1), walked.evaluate(5, seed=1))
+        agent.learn(500)
+    same(*agents)
+    assert agents[0].num_timesteps == 12_500
+
+
+def test_several_environments_teach_it(own):
+    agent = own(gym.make_vec("CartPole-v1", 3), seed=0).learn(3_000)
+    assert agent.n_lanes == 3
+    assert agent.visits.sum() == agent.num_timesteps >= 3_000
+    assert len(agent.episodes.rows) > 20
+    assert agent.learn(30).num_timesteps >= 3_030
+
+
+def test_its_own_loop_is_that_of_learn(own):
+    env, agent = gym.make("CartPole-v1"), own("CartPole-v1", seed=2)
+    agent.begin_episode()
+    observation, _ = env.reset(seed=agent.draw_env_seed())
+    for _ in range(700):
+        action = agent.act(observation)
+        after, reward, terminated, truncated, _ = env.step(action)
+        agent.update(observation, action, reward, after, terminated, truncated)
+        observation = env.reset()[0] if terminated or truncated else after
+    same(agent, own("CartPole-v1", seed=2).learn(700))
+    with pytest.raises(ValueError, match="not finite"):
+        agent.act([np.nan, 0.0, 0.0, 0.0])
+    agent.act(observation)
+    with pytest.raises(ValueError, match="not finite"):
+        agent.update(observation, 0, np.inf, observation, False, False)
+    assert agent.num_timesteps == 700
+
+
+def test_one_step_is_that_of_the_formula(own):
+    agent = own("CartPole-v1", seed=0, exploration=0.2, step_size=0.5, discount=0.9)
+    engine, here, there = agent._engine, np.full(4, 0.05), np.full(4, -0.05)
+    engine.values[agent.cell(there)] = 1.0, 3.0
+    engine.learn(here, 1, 2.0, there, False)
+    expected = 0.8 * 3.0 + 0.2 * 2.0
+    np.testing.assert_allclose(engine.values[agent.cell(here)], [0.0, 0.5 * (2.0 + 0.9 * expected)])

@@ -4,7 +4,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self, SupportsFloat
+from typing import Any, ClassVar, Self, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,8 @@ from oda_rl.agents.engine.loops import (
 from oda_rl.agents.engine.player import Player, checked_count
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
 from oda_rl.agents.engine.vector import first_step, train_vector
-from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.environments.making import spec_of
+from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import action_index
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
@@ -35,7 +36,11 @@ from oda_rl.envs.dynamics import compiled_dynamics
 
 
 class Agent(Player):
-    """Base of the agents: they differ in how they learn, and in what their policy is made of."""
+    """Base of the agents: they differ in how they learn, and in what their policy is made of.
+
+    An agent of one's own names its settings and its sources of randomness, makes its engine, and
+    says what the policy is, what was learned from, and where.
+    """
 
     episodes: EpisodeLog
     training_seconds: float
@@ -43,7 +48,36 @@ class Agent(Player):
     """Return from which an episode counts as solved; None if nobody said."""
 
     _engine: Engine
+    _config_class: ClassVar[type[Any]]
+    """Its settings, with defaults: a frozen dataclass (:class:`Checked`)."""
+    _streams: ClassVar[tuple[str, ...]] = ("explore", "env", "predict")
+    """Names of its generators in ``_rngs``; those of ``env`` and ``predict`` are needed."""
     _acted = False
+
+    def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
+        self.config = self._config_class(**config)
+        made = self._adapted(env)
+        self._build(self._interface_of(made), self.config, seed)
+        self._enter(made)
+        spec = spec_of(made)
+        self.solved_return = None if spec is None else spec.reward_threshold
+
+    @abstractmethod
+    def _make_engine(self) -> Engine:
+        """Make the engine, by ``interface``, ``config`` and ``_rngs``."""
+
+    def _build(self, interface: Interface, config: Any, seed: int | None) -> None:
+        """Make an agent that has learned nothing, without an environment."""
+        self._rngs = spawn_rngs(seed, self._streams)
+        self.interface, self.config = interface, config
+        self.episodes = EpisodeLog()
+        self.training_seconds = 0.0
+        self._engine = self._make_engine()
+
+    def _enter(self, env: AnyEnv) -> None:
+        """Take an environment that :meth:`_adapted` returned for the agent's own."""
+        self.env, spec = env, spec_of(env)
+        self.env_id = None if spec is None else spec.id
 
     @property
     @abstractmethod
@@ -51,22 +85,24 @@ class Agent(Player):
         """How often it has learned from each action in each cell, shape (n_cells, n_actions)."""
 
     @property
-    @abstractmethod
     def metric_(self) -> FloatArray | None:
         """The metric of the partition in the observation's units, shape (d, d), if it has one."""
+        return None
 
     @property
     @abstractmethod
     def extent(self) -> Extent:
         """Where the observations of training were, as far as they are remembered."""
 
-    @abstractmethod
     def _about(self) -> dict[str, Any]:
         """Return what :meth:`_rebuild` has to know beside interface and settings."""
+        return {"partition": None, "solved_return": self.solved_return}
 
-    @abstractmethod
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         """Do what the constructor does, without an environment, from what a file says."""
+        interface = Interface.from_json(metadata["interface"])
+        self._build(interface, self._config_class(**metadata["config"]), None)
+        self.solved_return = metadata["solved_return"]
 
     def _settings(self) -> dict[str, Any]:
         """Return all settings, as files have them."""
@@ -358,9 +394,9 @@ class Agent(Player):
         if isinstance(env, VectorEnv):
             return train_vector(self._engine, env, self._reset_env(env), total, interrupt)
         self._engine.leave_lanes()
-        dynamics = None if self._engine.rule is None else compiled_dynamics(env)
+        dynamics = compiled_dynamics(env)
         observation = self._reset_env(env)
-        if dynamics is None:
+        if dynamics is None or not self._engine.fuses:
             return train_stepwise(self._engine, env, observation, total, interrupt)
         return train_fused(self._engine, dynamics, observation, total, one_by_one)
 

@@ -31,8 +31,10 @@ class Engine(ABC):
         Decides on exploration.
     """
 
-    rule: ClassVar[Rule | None]
-    """What it does in a compiled loop; None if it does not run in one."""
+    rule: ClassVar[Rule]
+    """What it does in a compiled loop, if it ``fuses``."""
+    fuses: ClassVar[bool] = True
+    """Whether it learns in compiled loops, where the dynamics are compiled."""
     choose: ClassVar[Callable[..., int]]
     """Compiled: (observation, *arrays) to an action, or minus events to attend to."""
     step: ClassVar[Callable[..., int]]

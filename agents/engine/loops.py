@@ -96,7 +96,6 @@ def train_fused(
 
     ``one_by_one`` yields after each episode.
     """
-    assert engine.rule is not None
     loop, resets = train_loop(engine.rule, environment), Resets(environment)
     own = environment_arrays(environment, observation)
     room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))

@@ -3,20 +3,15 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl.agents.engine.agent import Agent, spawn_rngs
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
-from oda_rl.agents.engine.training import EpisodeLog
-from oda_rl.agents.environments.making import spec_of
-from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import assign_batch
-
-FloatArray = npt.NDArray[np.float64]
 
 _LATEST = 2_000  # observations that say where decisions are made
 
@@ -94,23 +89,12 @@ class FittedQAgent(Agent):
     config: FittedQConfig
     _engine: FittedEngine
     _engine_class: type[FittedEngine] = FittedEngine
+    _config_class = FittedQConfig
+    _streams = ("explore", "fitting", "reservoir", "env", "predict")
 
-    def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
-        self.config = FittedQConfig(**config)
-        made = self._adapted(env)
-        self._build(self._interface_of(made), self.config, seed)
-        self.env = made
-        spec = spec_of(made)
-        self.env_id = None if spec is None else spec.id
-        self.solved_return = None if spec is None else spec.reward_threshold
-
-    def _build(self, interface: Interface, config: FittedQConfig, seed: int | None) -> None:
-        self._rngs = spawn_rngs(seed, ("explore", "fitting", "reservoir", "env", "predict"))
-        self.interface, self.config = interface, config
-        self.episodes = EpisodeLog()
-        self.training_seconds = 0.0
+    def _make_engine(self) -> FittedEngine:
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
-        self._engine = self._engine_class(interface, config, *rngs)
+        return self._engine_class(self.interface, self.config, *rngs)
 
     @property
     def policy(self) -> CellPolicy:
@@ -128,15 +112,23 @@ class FittedQAgent(Agent):
 
         Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
         """
-        memory, policy, n_actions = self._engine.memory, self.policy, self.interface.n_actions
+        cells, steps = self._remembered()
+        return self._counts(cells, steps[:, ACTION].astype(np.int64))
+
+    def _remembered(self) -> tuple[IntArray, FloatArray]:
+        """Cells of the steps that are remembered, shape (n,), and what the memory says of them."""
+        memory, policy = self._engine.memory, self.policy
         n = memory.rows(self._engine.lane)
-        steps = memory.steps[:n][memory.steps[:n, MARK] == GOES_ON]
-        points = memory.observations[:n][memory.steps[:n, MARK] == GOES_ON] - policy.origin
+        taken = memory.steps[:n, MARK] == GOES_ON
+        points = memory.observations[:n][taken] - policy.origin
         cells = np.empty(len(points), dtype=np.int64)
         assign_batch(policy.diagram, policy.n_cells, points, cells)
-        groups = cells * n_actions + steps[:, ACTION].astype(np.int64)
-        counts = np.bincount(groups, minlength=policy.n_cells * n_actions)
-        return counts.reshape(-1, n_actions).astype(np.float64)
+        return cells, memory.steps[:n][taken]
+
+    def _counts(self, cells: IntArray, actions: IntArray) -> FloatArray:
+        counts = np.zeros((self.n_cells, self.interface.n_actions))
+        np.add.at(counts, (cells, actions), 1.0)
+        return counts
 
     @property
     def metric_(self) -> FloatArray | None:
@@ -159,9 +151,4 @@ class FittedQAgent(Agent):
         return Extent(centre, np.abs(seen - centre).max(axis=0))
 
     def _about(self) -> dict[str, Any]:
-        return {"partition": "oda", "solved_return": self.solved_return}
-
-    def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
-        interface = Interface.from_json(metadata["interface"])
-        self._build(interface, FittedQConfig(**metadata["config"]), None)
-        self.solved_return = metadata["solved_return"]
+        return {**super()._about(), "partition": "oda"}

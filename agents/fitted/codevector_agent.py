@@ -9,7 +9,7 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loops import Progress
-from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK
+from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.adaptation import observed
@@ -19,7 +19,6 @@ from oda_rl.agents.fitted.action_codevectors import label
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_engine import CodevectorEngine, random_actions
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
-from oda_rl.diagram import assign_batch
 
 
 class CodevectorAgent(FittedQAgent):
@@ -91,18 +90,11 @@ class CodevectorAgent(FittedQAgent):
 
         Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
         """
-        memory, policy = self._engine.memory, self.policy
-        n = memory.rows(self._engine.lane)
-        taken = memory.steps[:n, MARK] == GOES_ON
-        points = memory.observations[:n][taken] - policy.origin
-        cells = np.empty(len(points), dtype=np.int64)
-        assign_batch(policy.diagram, policy.n_cells, points, cells)
-        labels = np.zeros((len(points), 1), dtype=np.int16)
-        actions = np.ascontiguousarray(memory.steps[:n, COMPONENTS:][taken])
-        label(actions, cells[:, None].astype(np.uint16), policy.parts, labels)
-        counts = np.zeros(policy.parts.shape[:2])
-        np.add.at(counts, (cells, labels[:, 0]), 1.0)
-        return counts
+        cells, steps = self._remembered()
+        labels = np.zeros((len(cells), 1), dtype=np.int16)
+        actions = np.ascontiguousarray(steps[:, COMPONENTS:])
+        label(actions, cells[:, None].astype(np.uint16), self.policy.parts, labels)
+        return self._counts(cells, labels[:, 0].astype(np.int64))
 
     @property
     def _box(self) -> ActionBox:

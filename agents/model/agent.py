@@ -10,10 +10,10 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.agent import Agent, spawn_rngs
+from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.performing import Performed
-from oda_rl.agents.engine.training import EpisodeLog, Interrupt
+from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector, observed
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.names import matching_names
@@ -71,8 +71,6 @@ class ModelAgent(Agent):
         Spent in :meth:`learn`.
     solved_return : float or None
         The environment's reward threshold, if it has one. The agent makes no use of it.
-    horizon : int
-        Steps that are imagined, at most: the environment's time limit.
 
     Raises
     ------
@@ -99,26 +97,18 @@ class ModelAgent(Agent):
     config: ModelConfig
     _engine: ModelEngine
 
-    def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
-        self.config = ModelConfig(**config)
-        made = self._adapted(env)
-        self.env = made
-        spec = spec_of(made)
-        self.env_id = None if spec is None else spec.id
-        self.solved_return = None if spec is None else spec.reward_threshold
-        limit = None if spec is None else spec.max_episode_steps
-        self._build(self._interface_of(made), self.config, limit or self.config.horizon, seed)
+    _config_class = ModelConfig
+    _streams = ("explore", "planning", "env", "predict")
+    _horizon: int | None = None  # of a file
 
-    def _build(
-        self, interface: Interface, config: ModelConfig, horizon: int, seed: int | None
-    ) -> None:
-        self._rngs = spawn_rngs(seed, ("explore", "planning", "env", "predict"))
-        self.interface, self.config, self.horizon = interface, config, horizon
-        self.episodes = EpisodeLog()
-        self.training_seconds = 0.0
-        self._engine = ModelEngine(
-            interface, config, horizon, self._rngs["explore"], self._rngs["planning"]
-        )
+    def _make_engine(self) -> ModelEngine:
+        rngs = self._rngs["explore"], self._rngs["planning"]
+        return ModelEngine(self.interface, self.config, self.horizon, *rngs)
+
+    @property
+    def horizon(self) -> int:
+        """Steps that are imagined, at most."""
+        return self._horizon or self.config.horizon
 
     @property
     def policy(self) -> RulePolicy:
@@ -163,11 +153,6 @@ class ModelAgent(Agent):
         return counts
 
     @property
-    def metric_(self) -> npt.NDArray[np.float64] | None:
-        """None: cells of a rule have no metric."""
-        return None
-
-    @property
     def extent(self) -> Extent:
         """Where the observations were."""
         seen = self._engine.memory.transitions.before
@@ -196,6 +181,13 @@ class ModelAgent(Agent):
             env = Performed(env, self._engine)
         return super()._train(env, total, one_by_one, interrupt)
 
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        spec = spec_of(env)
+        if self._horizon is None and spec is not None:
+            self._horizon = spec.max_episode_steps
+        boxed = isinstance(spaces_of(env)[1], spaces.Box)
+        return Interface.of(env, self.config.continuous_cells if boxed else None)
+
     def _adapted(self, env: str | AnyEnv) -> AnyEnv:
         made = make_env(env) if isinstance(env, str) else env
         bins = self.config.action_bins
@@ -209,14 +201,9 @@ class ModelAgent(Agent):
             return adapted_vector(made, bins or 2)
         return observed(made) if boxed else adapted(made, bins or 2)
 
-    def _interface_of(self, env: AnyEnv) -> Interface:
-        boxed = isinstance(spaces_of(env)[1], spaces.Box)
-        return Interface.of(env, self.config.continuous_cells if boxed else None)
-
     def _about(self) -> dict[str, Any]:
-        return {"partition": "rule", "solved_return": self.solved_return, "horizon": self.horizon}
+        return {**super()._about(), "partition": "rule", "horizon": self.horizon}
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
-        interface = Interface.from_json(metadata["interface"])
-        self._build(interface, ModelConfig(**metadata["config"]), metadata["horizon"], None)
-        self.solved_return = metadata["solved_return"]
+        self._horizon = metadata["horizon"]
+        super()._rebuild(metadata, *parts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,11 @@ import numpy.typing as npt
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
+from oda_rl.agents.engine.interpreted import badness
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.environments.validation import BAD_SHAPE, BAD_STEP, NOT_FINITE, refuse
+from oda_rl.agents.environments.validation import BAD_STEP, NOT_FINITE, refuse
 from oda_rl.agents.model import candidates, files
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.memory import Memory
@@ -64,10 +65,8 @@ class ModelEngine(Engine):
         Decide on random actions; on fits and searches.
     """
 
-    rule = None
-    choose: ClassVar[Any] = staticmethod(lambda vector, own: own.choose_in(own.single, vector))
-    step: ClassVar[Any] = staticmethod(lambda *transition: transition[-1]._step(*transition[:-1]))
-    update: Any = staticmethod(lambda *transition: transition[-1]._update(*transition[:-1]))
+    arrays = ()
+    fuses = False
 
     def __init__(
         self,
@@ -88,7 +87,6 @@ class ModelEngine(Engine):
         shape = Shape.of(d, n_outputs, interface.n_actions, boxed)
         self.planner = Planner(self.memory, shape, horizon, config, planning)
         self.single = self._begun(lane)
-        self.arrays = (self,)  # type: ignore[assignment]
         self._running: list[Running] | None = None  # of several environments
         self._returns: list[float] = []
         self._newest: Candidate | None = None
@@ -155,7 +153,13 @@ class ModelEngine(Engine):
             rule.codevectors[k] = (own if len(own) else points).mean(axis=0)
         return rule
 
-    def choose_in(self, running: Running, vector: npt.NDArray[Any]) -> int:
+    def act(self, vector: npt.NDArray[Any]) -> int:
+        """Choose an action (from 0) for a flattened observation."""
+        code = self._choose(self.single, vector)
+        refuse(max(-code, 0), "observation", self.interface)
+        return code
+
+    def _choose(self, running: Running, vector: npt.NDArray[Any]) -> int:
         """Choose what is done in an environment; or return minus the event that prevents it."""
         event = self._bad(vector)
         if event:
@@ -200,15 +204,16 @@ class ModelEngine(Engine):
             running.code = np.concatenate([[1.0], self.box.units(action)])
         running.whole = False
 
-    def _step(
+    def step(
         self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
     ) -> int:
+        """Remember the last action's outcome; choose the next action, or return minus events."""
         events = self._bad(vector, reward)
         if events == 0:
             events = self._record(self.single, vector, reward, bool(terminated), bool(truncated))
-        return -events if events else self.choose_in(self.single, vector)
+        return -events if events else self._choose(self.single, vector)
 
-    def _update(
+    def update(
         self,
         observation: npt.NDArray[Any],
         action: int,
@@ -217,6 +222,7 @@ class ModelEngine(Engine):
         terminated: bool,
         truncated: bool,
     ) -> int:
+        """Remember one transition; returns events."""
         events = self._bad(observation) | self._bad(vector, reward)
         if events:
             return events
@@ -250,10 +256,7 @@ class ModelEngine(Engine):
         return _PLAN if self._new_steps >= _PATIENCE * self._needed else 0
 
     def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
-        if vector.shape != (self.interface.n_features,):
-            return BAD_SHAPE
-        fine = np.abs(vector.astype(np.float64)) <= LARGEST
-        return 0 if fine.all() and abs(reward) <= LARGEST else NOT_FINITE
+        return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST)
 
     def _attend(self, events: int) -> None:
         if events & EPISODE_END:
@@ -349,7 +352,7 @@ class ModelEngine(Engine):
                 self._replace_all()
         actions = np.zeros(self.n_lanes, dtype=np.int64)
         for lane in step.acts.nonzero()[0].tolist():
-            code = self.choose_in(self._running[lane], step.observations[lane])
+            code = self._choose(self._running[lane], step.observations[lane])
             refuse(max(-code, 0), BAD_STEP, self.interface)
             actions[lane] = code
         return actions, np.array(ended).reshape(-1, 2)

@@ -110,7 +110,7 @@ class Algorithm(BaseAlgorithm):
             raise ValueError("env is None: it must be an environment, or the id of one")
         place = described(self.env)
         Interface.of(place)  # what the plain agent would wrap, the vector environment would not
-        agent = self._agent_class(place, seed=self.seed, **self._config)  # type: ignore[call-arg]
+        agent = self._agent_class(place, seed=self.seed, **self._config)
         self._take_over(agent)
 
     def _take_over(self, agent: Agent) -> None:

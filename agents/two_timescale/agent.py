@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
-from oda_rl.agents.engine.agent import Agent, spawn_rngs
-from oda_rl.agents.engine.training import EpisodeLog
+from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions.contract import Partition
@@ -24,8 +23,6 @@ from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
-
-FloatArray = npt.NDArray[np.float64]
 
 BuiltIn = GMMPartition | GridPartition | InfexPartition | ODAPartition | SOMPartition
 PARTITIONS: dict[str, type[BuiltIn]] = {
@@ -101,7 +98,9 @@ class TwoTimescaleAgent(Agent):
     """
 
     config: TwoTimescaleConfig
+    partition: Partition
     _engine: OnlineEngine
+    _streams = ("explore", "partition", "env", "predict")
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class TwoTimescaleAgent(Agent):
     ) -> None:
         own = {name: config.pop(name) for name in _OF_AGENT & config.keys()}
         self.config = TwoTimescaleConfig(**own)
-        cells = _made(partition, config)
+        self.partition = _made(partition, config)
         made = self._adapted(env)
         spec = spec_of(made)
         if self.config.solved_return is None and spec is not None:
@@ -122,34 +121,21 @@ class TwoTimescaleAgent(Agent):
         if interface.n_values > 0 and partition == "oda":  # a cell for each value
             first = float(spaces_of(made)[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
-            cells = GridPartition(bins=interface.n_values, ranges=ranges)
-        self._build(interface, self.config, cells, seed)
-        self.env = made
-        self.env_id = None if spec is None else spec.id
+            self.partition = GridPartition(bins=interface.n_values, ranges=ranges)
+        self._build(interface, self.config, seed)
+        self._enter(made)
 
-    def _build(
-        self,
-        interface: Interface,
-        config: TwoTimescaleConfig,
-        partition: Partition,
-        seed: int | None,
-    ) -> None:
-        d = interface.n_features
+    def _make_engine(self) -> OnlineEngine:
+        d, config = self.interface.n_features, self.config
         if not isinstance(config.metric, str) and len(config.metric) != d:
             raise ValueError(
                 f"metric is a {len(config.metric)} by {len(config.metric)} matrix: it must have "
                 f"{d} rows, one for each component of the observation"
             )
-        self._rngs = spawn_rngs(seed, ("explore", "partition", "env", "predict"))
-        if hasattr(partition, "prepare"):
-            partition.prepare(d, self._rngs["partition"])
-        self.interface = interface
-        self.config = config
-        self.partition = partition
-        self.episodes = EpisodeLog()
-        self.training_seconds = 0.0
+        if hasattr(self.partition, "prepare"):
+            self.partition.prepare(d, self._rngs["partition"])
         self.solved_return = config.solved_return
-        self._engine = OnlineEngine(interface, config, partition, self._rngs["explore"])
+        return OnlineEngine(self.interface, config, self.partition, self._rngs["explore"])
 
     @property
     def policy(self) -> TablePolicy:
@@ -233,8 +219,9 @@ class TwoTimescaleAgent(Agent):
         if partition is None:
             of_partition = _OF_PARTITION.get(name, set()) & settings.keys()
             partition = _made(name, {key: settings[key] for key in of_partition})
+        self.partition = partition
         interface = Interface.from_json(metadata["interface"])
-        self._build(interface, TwoTimescaleConfig(**own), partition, None)
+        self._build(interface, TwoTimescaleConfig(**own), None)
 
 
 def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
@@ -30,9 +31,6 @@ from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.lanes import step_lanes
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import assign_batch
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _RING = 2000  # latest transitions, and what they led to, that the metric is learned from
 _LEAST_ROWS = 100  # of that for each of several environments

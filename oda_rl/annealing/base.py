@@ -1,24 +1,24 @@
 """What the annealing estimators share: validation, streams, earlier levels, files."""
 
 import copy
-import os
-from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
+from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, chunks, fitted_points
 from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer
 from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.density import log_density
-from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.files import Filed
 from oda_rl.annealing.levels import Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
@@ -50,35 +50,29 @@ class Pace(NamedTuple):
 SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
 
 
-class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@estimator
+class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Common part of the estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's way
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "divergence": [StrOptions(set(NAMED)), Divergence],
-        "min_temperature": [Interval(Real, 0, 1, closed="left")],
-        "max_samples": [Interval(Integral, 1, None, closed="left"), None],
-        "cooling": [Interval(Real, 0, 1, closed="neither")],
-        "samples_per_cluster": [Interval(Integral, 1, None, closed="left")],
-        "forgetting": [Interval(Real, 0, 1, closed="both")],
-        "init": ["array-like", None],
-        "random_state": ["random_state"],
-    }
+    n_clusters: Annotated[Any, COUNT] = 40
+    _: KW_ONLY
+    divergence: Annotated[str | Divergence, StrOptions(set(NAMED)), Divergence] = (
+        "squared_euclidean"
+    )
+    min_temperature: Annotated[float, within("[0, 1)")] = 1e-3
+    max_samples: Annotated[int | None, COUNT, None] = None
+    cooling: Annotated[Any, FRACTION] = 0.8
+    samples_per_cluster: Annotated[Any, COUNT] = 20
+    forgetting: Annotated[float, within("[0, 1]")] = 0.0
+    init: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    random_state: Seed = None
 
-    n_clusters: Any
-    divergence: str | Divergence
-    min_temperature: float
-    max_samples: int | None
-    cooling: Any
-    samples_per_cluster: Any
-    forgetting: float
-    init: npt.ArrayLike | None
-    random_state: Any
-    _annealer: Annealer
-    _codebook: Codebook
-    _low: FloatArray
-    _high: FloatArray
-    _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None
+    _stored = _STORED
+    _annealer: Annealer = field(init=False)
+    _codebook: Codebook = field(init=False)
+    _low: FloatArray = field(init=False)
+    _high: FloatArray = field(init=False)
+    _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None = field(init=False)
 
     @property
     def cluster_centers_(self) -> FloatArray:
@@ -89,7 +83,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _n_features_out(self) -> int:
         return len(self.codevectors_)
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Divergences of points from the codevectors.
 
         Parameters
@@ -104,7 +98,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         points = self._embedded(X)
         return self._annealer.divergence.between(points, self._own())
 
-    def score_samples(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the cells: each one's mass by its volume.
 
         Volumes are those inside the box of the data seen; outside it the density is 0. The estimate
@@ -171,32 +165,6 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             delattr(model, name)
         return model
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file of arrays and JSON; nothing is pickled.
-
-        Raises
-        ------
-        TypeError
-            If a parameter is code, as a Bregman divergence of one's own is.
-        """
-        save_estimator(path, self, _STORED)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; it goes on learning as the saved one would have.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is damaged, or of something else.
-        """
-        model = load_estimator(path, cls, _STORED)
-        if hasattr(model, "_annealer"):
-            model._annealer.reopen()
-        return model  # type: ignore[no-any-return]
-
     # What a subclass may have to say.
 
     def _target_distortion(self) -> float:
@@ -226,7 +194,7 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # Validation.
 
-    def _embedded(self, X: Any) -> FloatArray:  # noqa: N803
+    def _embedded(self, X: Any) -> FloatArray:
         """Return points for a fitted model, in the divergence's coordinates."""
         points = fitted_points(self, X)
         divergence = self._annealer.divergence
@@ -246,6 +214,10 @@ class BaseODA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("init must be finite, got NaN or infinity")
         divergence.check(init)
         return divergence.embed(init)
+
+    def _reopen(self) -> None:
+        if hasattr(self, "_annealer"):
+            self._annealer.reopen()
 
     # The codebook.
 

@@ -7,18 +7,17 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 """
 
 import copy
-from numbers import Integral, Real
-from typing import Any, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils._param_validation import StrOptions
 
+from oda_rl._parameters import COUNT, POSITIVE, estimator, validated, within
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import checked_weights, chunks, validated
+from oda_rl._validation import checked_labels, checked_weights, chunks
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.fine_tuning import (
     ALGORITHMS,
@@ -28,12 +27,13 @@ from oda_rl.annealing.fine_tuning import (
 )
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.selection import Candidate, candidates, doubts, select
-from oda_rl.divergences import QUADRATIC, Divergence, resolve
+from oda_rl.divergences import QUADRATIC, resolve
 
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
 
 
+@estimator
 class ODAClassifier(ClassifierMixin, BaseODA):
     """Classify by online deterministic annealing of a codebook for each class.
 
@@ -104,48 +104,15 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     True
     """
 
-    _parameter_constraints = {  # noqa: RUF012
-        **BaseODA._parameter_constraints,
-        "n_clusters": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "target_error": [Interval(Real, 0, 1, closed="both")],
-        "prediction": [StrOptions({"density", "nearest"})],
-        "fine_tuning": [StrOptions(set(ALGORITHMS)), None],
-        "rate": [Interval(Real, 0, None, closed="neither")],
-    }
-
-    def __init__(
-        self,
-        n_clusters: int | str = 40,
-        *,
-        divergence: str | Divergence = "squared_euclidean",
-        prediction: str = "density",
-        fine_tuning: str | None = "rslvq",
-        rate: float = 0.05,
-        min_temperature: float = 1e-3,
-        target_error: float = 0.0,
-        max_samples: int | None = None,
-        cooling: float = 0.8,
-        samples_per_cluster: int = 20,
-        forgetting: float = 0.0,
-        init: npt.ArrayLike | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.divergence = divergence
-        self.prediction = prediction
-        self.fine_tuning = fine_tuning
-        self.rate = rate
-        self.min_temperature = min_temperature
-        self.target_error = target_error
-        self.max_samples = max_samples
-        self.cooling = cooling
-        self.samples_per_cluster = samples_per_cluster
-        self.forgetting = forgetting
-        self.init = init
-        self.random_state = random_state
+    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 40
+    _: KW_ONLY
+    prediction: Annotated[str, StrOptions({"density", "nearest"})] = "density"
+    fine_tuning: Annotated[str | None, StrOptions(set(ALGORITHMS)), None] = "rslvq"
+    rate: Annotated[float, POSITIVE] = 0.05
+    target_error: Annotated[float, within("[0, 1]")] = 0.0
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal a codebook for each class, then fine-tune.
 
         Parameters
@@ -162,7 +129,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         ValueError
             If X and y are not that, or there is only one class.
         """
-        points, labels = self._checked_pair(X, y, reset=True)
+        points, labels = checked_labels(self, X, y, reset=True)
+        self._labels_are_objects = labels.dtype == object
         weights = checked_weights(sample_weight, points)
         shown = weights > 0.0
         points, labels, weights = points[shown], labels[shown], weights[shown]
@@ -186,7 +154,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     @validated
     def partial_fit(
         self,
-        X: npt.ArrayLike,  # noqa: N803
+        X: npt.ArrayLike,
         y: npt.ArrayLike,
         classes: npt.ArrayLike | None = None,
         sample_weight: Any = None,
@@ -208,7 +176,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             At least 0: how many times as long each sample's step is.
         """
         first = not hasattr(self, "_annealer")
-        points, labels = self._checked_pair(X, y, reset=first)
+        points, labels = checked_labels(self, X, y, reset=first)
+        self._labels_are_objects = labels.dtype == object
         weights = checked_weights(sample_weight, points)
         if first:
             self._seen = []
@@ -223,7 +192,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         self._publish(self._max_codevectors(1))
         return self
 
-    def predict(self, X: npt.ArrayLike) -> Array:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each point.
 
         Parameters
@@ -238,7 +207,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         best = self._log_scores(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each class, in the order of ``classes_``.
 
         From summed class-conditional densities Σ_k w_k exp(−d(x, μ_k)/T) at the prediction
@@ -258,7 +227,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def _log_scores(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def _log_scores(self, X: npt.ArrayLike) -> FloatArray:
         """Unnormalised log-probabilities, shape (n, C)."""
         points, own = self._embedded(X), self._own()
         scores = [self._block_scores(points[rows], own) for rows in chunks(len(points))]
@@ -271,19 +240,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             return class_log_densities(divergences, self.weights_, labels, temperature)
         starts = np.flatnonzero(np.diff(labels, prepend=-1))
         return np.asarray(-np.minimum.reduceat(divergences, starts, axis=1) / temperature)
-
-    def _checked_pair(
-        self,
-        X: Any,  # noqa: N803
-        y: Any,
-        *,
-        reset: bool,
-    ) -> tuple[FloatArray, Array]:
-        points, labels = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C")
-        check_classification_targets(labels)
-        labels = np.asarray(column_or_1d(labels, warn=True))
-        self._labels_are_objects = labels.dtype == object
-        return points, labels
 
     def _check_fine_tuning(self) -> None:
         kernel = resolve(self.divergence).kernel

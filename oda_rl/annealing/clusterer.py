@@ -11,23 +11,24 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 """
 
 import warnings
-from numbers import Real
-from typing import Any, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
 
+from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Flag, estimator, validated, within
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import checked_points, checked_weights, validated
+from oda_rl._validation import checked_points, checked_weights
 from oda_rl.annealing.base import FAST, SLOW, BaseODA, Pace
 from oda_rl.annealing.refinement import refine
 from oda_rl.annealing.sampling import Distribution
-from oda_rl.divergences import QUADRATIC, Divergence, resolve
+from oda_rl.divergences import QUADRATIC, resolve
 
 
+@estimator
 class ODAClusterer(ClusterMixin, BaseODA):
     """Cluster by online deterministic annealing.
 
@@ -103,43 +104,16 @@ class ODAClusterer(ClusterMixin, BaseODA):
     True
     """
 
-    _parameter_constraints = {  # noqa: RUF012
-        **BaseODA._parameter_constraints,
-        "target_distortion": [Interval(Real, 0, None, closed="left")],
-        "refine": ["boolean"],
-        "cooling": [*BaseODA._parameter_constraints["cooling"], None],
-        "samples_per_cluster": [*BaseODA._parameter_constraints["samples_per_cluster"], None],
-    }
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        divergence: str | Divergence = "squared_euclidean",
-        min_temperature: float = 0.0,
-        target_distortion: float = 0.0,
-        max_samples: int | None = None,
-        cooling: float | None = None,
-        samples_per_cluster: int | None = None,
-        forgetting: float = 0.0,
-        refine: bool = True,
-        init: npt.ArrayLike | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.divergence = divergence
-        self.min_temperature = min_temperature
-        self.target_distortion = target_distortion
-        self.max_samples = max_samples
-        self.cooling = cooling
-        self.samples_per_cluster = samples_per_cluster
-        self.forgetting = forgetting
-        self.refine = refine
-        self.init = init
-        self.random_state = random_state
+    n_clusters: Annotated[int, COUNT] = 8
+    _: KW_ONLY
+    min_temperature: Annotated[float, within("[0, 1)")] = 0.0
+    target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
+    cooling: Annotated[float | None, FRACTION, None] = None
+    samples_per_cluster: Annotated[int | None, COUNT, None] = None
+    refine: Flag = True
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Anneal on samples drawn from X until there are ``n_clusters``.
 
         Parameters
@@ -179,12 +153,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         return self
 
     @validated
-    def partial_fit(
-        self,
-        X: npt.ArrayLike,  # noqa: N803
-        y: Any = None,
-        sample_weight: Any = None,
-    ) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order.
 
         Sample by sample or in blocks is the same. The first 100 samples give the scale.
@@ -203,7 +172,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         self._publish(self._max_codevectors(1))
         return self
 
-    def predict(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> IntArray:
         """Nearest codevector of each point.
 
         Parameters
@@ -219,7 +188,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         points = self._embedded(X)
         return self._nearest(points, self._own())
 
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Gibbs association of points with codevectors at the temperature that was reached.
 
         Returns
@@ -234,7 +203,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         shares *= self.weights_
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
+    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
         """Opposite of the mean divergence from the nearest codevector."""
         points = self._embedded(X)
         weights = checked_weights(sample_weight, points)

@@ -6,7 +6,7 @@ objects of the classes that the caller names.
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,41 +17,57 @@ Arrays = dict[str, Array]
 Classes = Mapping[str, type]
 
 
-def save_estimator(path: str | os.PathLike[str], estimator: Any, classes: Classes) -> None:
-    """Write an estimator; ``classes`` are those, by name, that its attributes may be of.
+class Filed:
+    """An estimator's way to a file and back."""
 
-    Raises
-    ------
-    TypeError
-        If an attribute is of another type, and so can't be written.
-    """
-    arrays: Arrays = {}
-    content = _encode(vars(estimator), arrays, classes, type(estimator).__name__)
-    save_archive(path, {"estimator": type(estimator).__name__, "content": content}, arrays)
+    _stored: ClassVar[Classes]
+    """Classes, by name, that its attributes may be of."""
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file of arrays and JSON; nothing is pickled.
 
-def load_estimator(path: str | os.PathLike[str], kind: type, classes: Classes) -> Any:
-    """Read an estimator of class ``kind``.
+        Raises
+        ------
+        TypeError
+            If a parameter is code, as a Bregman divergence of one's own is, or a resolution that is
+            a function.
+        """
+        arrays: Arrays = {}
+        name = type(self).__name__
+        content = _encode(vars(self._closed()), arrays, self._stored, name)
+        save_archive(path, {"estimator": name, "content": content}, arrays)
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If the file is damaged, or holds something else.
-    """
-    metadata, arrays = load_archive(path)
-    if metadata.get("estimator") != kind.__name__:
-        raise ValueError(
-            f"{os.fspath(path)!r} holds {metadata.get('estimator', 'no estimator')}, "
-            f"not {kind.__name__}"
-        )
-    try:
-        estimator = kind()
-        vars(estimator).update(_decode(metadata["content"], arrays, classes))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{os.fspath(path)!r} is damaged: {error!r}") from error
-    return estimator
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote; it goes on learning as the saved one would have.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file is damaged, or of something else.
+        """
+        metadata, arrays = load_archive(path)
+        if metadata.get("estimator") != cls.__name__:
+            raise ValueError(
+                f"{os.fspath(path)!r} holds {metadata.get('estimator', 'no estimator')}, "
+                f"not {cls.__name__}"
+            )
+        try:
+            model = cls()
+            vars(model).update(_decode(metadata["content"], arrays, cls._stored))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{os.fspath(path)!r} is damaged: {error!r}") from error
+        model._reopen()
+        return model
+
+    def _closed(self) -> Self:
+        """Return the estimator as it is written."""
+        return self
+
+    def _reopen(self) -> None:
+        """Get ready to go on learning, having been read."""
 
 
 def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:

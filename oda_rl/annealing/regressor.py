@@ -6,24 +6,25 @@ References
 deterministic annealing".
 """
 
-from numbers import Real
-from typing import Any, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
+from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
 from oda_rl._types import FloatArray
-from oda_rl._validation import checked_points, checked_weights, validated
+from oda_rl._validation import checked_points, checked_weights
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
-from oda_rl.divergences import Divergence
 
 _RECENT = 5000  # samples of a stream that local models are fitted to
 
 
+@estimator
 class ODARegressor(RegressorMixin, BaseODA):
     """Regress by a model of its own in each cell of an annealed codebook.
 
@@ -64,41 +65,12 @@ class ODARegressor(RegressorMixin, BaseODA):
     True
     """
 
-    _parameter_constraints = {  # noqa: RUF012
-        **BaseODA._parameter_constraints,
-        "local_model": [StrOptions({"constant", "linear"})],
-        "target_distortion": [Interval(Real, 0, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        n_clusters: int = 40,
-        *,
-        local_model: str = "linear",
-        divergence: str | Divergence = "squared_euclidean",
-        min_temperature: float = 1e-3,
-        target_distortion: float = 0.0,
-        max_samples: int | None = None,
-        cooling: float = 0.8,
-        samples_per_cluster: int = 20,
-        forgetting: float = 0.0,
-        init: npt.ArrayLike | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.local_model = local_model
-        self.divergence = divergence
-        self.min_temperature = min_temperature
-        self.target_distortion = target_distortion
-        self.max_samples = max_samples
-        self.cooling = cooling
-        self.samples_per_cluster = samples_per_cluster
-        self.forgetting = forgetting
-        self.init = init
-        self.random_state = random_state
+    _: KW_ONLY
+    local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
+    target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal a codebook on X, and fit the model of each cell.
 
         Parameters
@@ -119,12 +91,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         return self
 
     @validated
-    def partial_fit(
-        self,
-        X: npt.ArrayLike,  # noqa: N803
-        y: npt.ArrayLike,
-        sample_weight: Any = None,
-    ) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order.
 
         The local models are fitted to the last 5000 samples.
@@ -150,7 +117,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         self._publish(self._max_codevectors(1))
         return self
 
-    def predict(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> FloatArray:
         """Prediction of the model of each point's cell.
 
         Parameters
@@ -166,7 +133,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
         return models.predict(checked_points(self, X, reset=False), cells)
 
-    def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:  # noqa: N803
+    def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
         """Return points and targets as one array, shape (n, d + 1)."""
         points, targets = validate_data(
             self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True

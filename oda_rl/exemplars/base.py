@@ -1,5 +1,4 @@
 """What the estimators of weighted exemplars share."""
-# ruff: noqa: N803  (scikit-learn calls the data X, and the papers the penalty C)
 
 import math
 import warnings
@@ -12,8 +11,9 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_array, check_random_state
 
+from oda_rl._parameters import RandomState
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import RandomState, chunks, fitted_points
+from oda_rl._validation import chunks, fitted_points
 from oda_rl.exemplars.column_generation import Exemplars, Round
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
 from oda_rl.exemplars.weights import NotConvergedError

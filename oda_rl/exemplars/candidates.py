@@ -1,16 +1,16 @@
 """Exemplars among given candidates: convex clustering, kernel vector quantisation."""
-# ruff: noqa: N803  (scikit-learn calls the data X, and the papers the penalty C)
 
 import math
-from numbers import Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
+from oda_rl._parameters import POSITIVE, estimator, validated
 from oda_rl._types import FloatArray
-from oda_rl._validation import checked_points, chunks, validated
+from oda_rl._validation import checked_points, chunks
 from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, rule_of_thumb
 from oda_rl.exemplars.column_generation import Problem, select
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
@@ -18,6 +18,7 @@ from oda_rl.exemplars.pricing import KERNELS, squared_distances
 _SHOWN = 5  # samples that a message names
 
 
+@estimator
 class ConvexClustering(ExemplarMixture):
     """Convex clustering: a mixture whose exemplars are samples, the most likely one.
 
@@ -69,28 +70,11 @@ class ConvexClustering(ExemplarMixture):
            [5.3]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "bandwidth": [
-            Interval(Real, 0, None, closed="neither"),
-            StrOptions({"scott", "silverman"}),
-        ],
-        "kernel": [StrOptions(set(KERNELS))],
-        "candidates": ["array-like", None],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-    }
-
-    def __init__(
-        self,
-        bandwidth: float | str = "scott",
-        *,
-        kernel: str = "gaussian",
-        candidates: npt.ArrayLike | None = None,
-        tol: float = 1e-8,
-    ) -> None:
-        self.bandwidth = bandwidth
-        self.kernel = kernel
-        self.candidates = candidates
-        self.tol = tol
+    bandwidth: Annotated[float | str, POSITIVE, StrOptions({"scott", "silverman"})] = "scott"
+    _: KW_ONLY
+    kernel: Annotated[str, StrOptions(set(KERNELS))] = "gaussian"
+    candidates: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    tol: Annotated[float, POSITIVE] = 1e-8
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
@@ -120,6 +104,7 @@ class ConvexClustering(ExemplarMixture):
         return self
 
 
+@estimator
 class KernelVectorQuantization(ExemplarMixture):
     """Kernel vector quantization: few samples such that none is farther away than allowed.
 
@@ -157,16 +142,9 @@ class KernelVectorQuantization(ExemplarMixture):
            [7.]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "max_distortion": [Interval(Real, 0, None, closed="neither")],
-        "candidates": ["array-like", None],
-    }
-
-    def __init__(
-        self, max_distortion: float = 1.0, *, candidates: npt.ArrayLike | None = None
-    ) -> None:
-        self.max_distortion = max_distortion
-        self.candidates = candidates
+    max_distortion: Annotated[float, POSITIVE] = 1.0
+    _: KW_ONLY
+    candidates: Annotated[npt.ArrayLike | None, "array-like", None] = None
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:

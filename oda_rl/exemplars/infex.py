@@ -1,19 +1,19 @@
 """Density estimation by exemplars that may lie anywhere, with a certificate of optimality."""
-# ruff: noqa: N803  (scikit-learn calls the data X, and the papers the penalty C)
 
 import math
 import warnings
+from dataclasses import KW_ONLY
 from functools import partial
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
+from oda_rl._parameters import COUNT, NOT_NEGATIVE, POSITIVE, Flag, Seed, estimator, validated
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl._validation import RandomState, checked_points, validated
+from oda_rl._validation import checked_points
 from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, rule_of_thumb
 from oda_rl.exemplars.budget import TooFewExemplarsError, generate_within
 from oda_rl.exemplars.column_generation import Exemplars, Problem, generate
@@ -25,6 +25,7 @@ _COMPARED = 7  # bandwidths
 _CV_TOLERANCE = 1e-3
 
 
+@estimator
 class INFEX(ExemplarMixture):
     r"""Infinite-exemplar mixture: exemplars anywhere, not only at samples, with a certificate.
 
@@ -115,46 +116,17 @@ class INFEX(ExemplarMixture):
     array([1, 0])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "objective": [StrOptions(set(OBJECTIVES))],
-        "kernel": [StrOptions(set(KERNELS))],
-        "bandwidth": [
-            Interval(Real, 0, None, closed="neither"),
-            StrOptions({"scott", "silverman", "cv"}),
-        ],
-        "C": [Interval(Real, 0, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_rounds": [Interval(Integral, 1, None, closed="left")],
-        "max_exemplars": [Interval(Integral, 1, None, closed="left"), None],
-        "init": ["array-like", None],
-        "warm_start": ["boolean"],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        objective: str = "log_likelihood",
-        *,
-        kernel: str = "gaussian",
-        bandwidth: float | str = "scott",
-        C: float = 1.0,
-        tol: float = 1e-6,
-        max_rounds: int = 300,
-        max_exemplars: int | None = None,
-        init: npt.ArrayLike | None = None,
-        warm_start: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.objective = objective
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.C = C
-        self.tol = tol
-        self.max_rounds = max_rounds
-        self.max_exemplars = max_exemplars
-        self.init = init
-        self.warm_start = warm_start
-        self.random_state = random_state
+    objective: Annotated[str, StrOptions(set(OBJECTIVES))] = "log_likelihood"
+    _: KW_ONLY
+    kernel: Annotated[str, StrOptions(set(KERNELS))] = "gaussian"
+    bandwidth: Annotated[float | str, POSITIVE, StrOptions({"scott", "silverman", "cv"})] = "scott"
+    C: Annotated[float, NOT_NEGATIVE] = 1.0
+    tol: Annotated[float, POSITIVE] = 1e-6
+    max_rounds: Annotated[int, COUNT] = 300
+    max_exemplars: Annotated[int | None, COUNT, None] = None
+    init: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    warm_start: Flag = False
+    random_state: Seed = None
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:

@@ -1,5 +1,4 @@
 """What the estimators of Gaussian mixtures share."""
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
 import warnings
@@ -12,8 +11,8 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from oda_rl._parameters import RandomState
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import RandomState
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture
 

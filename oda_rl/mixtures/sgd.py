@@ -1,21 +1,29 @@
 """A Gaussian mixture that learns from a stream by gradients, as a scikit-learn estimator."""
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
 import warnings
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
+from oda_rl._parameters import (
+    COUNT,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Seed,
+    estimator,
+    validated,
+    within,
+)
 from oda_rl._types import Array, IntArray
-from oda_rl._validation import RandomState, validated
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import DTYPES, StreamingMixture, mean_variance
 from oda_rl.mixtures.state import RELEASED, Progress, Rules
@@ -27,6 +35,7 @@ _STATIONARY = 0.05  # δ of eq. 6
 _LEAST_PERIOD = 100
 
 
+@estimator
 class SGDGaussianMixture(StreamingMixture):
     """Gaussian mixture that learns by stochastic gradients, from a random start.
 
@@ -113,53 +122,21 @@ class SGDGaussianMixture(StreamingMixture):
     array([-3.,  3.])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "covariance_type": [StrOptions({"diag", "full", "tied_spherical"})],
-        "update": [StrOptions({"natural", "sgd"})],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, 1, closed="neither"), None],
-        "forgetting": [Interval(Real, 0, 1, closed="left")],
-        "width": [Interval(Real, 0, None, closed="neither"), None],
-        "max_precision": [Interval(Real, 0, None, closed="neither")],
-        "init_range": [Interval(Real, 0, None, closed="left")],
-        "means_init": ["array-like", None],
-        "random_state": ["random_state"],
-    }
-    _waiting: Array
-
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: str = "diag",
-        update: str = "natural",
-        batch_size: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-2,
-        learning_rate: float | None = None,
-        forgetting: float = 0.0,
-        width: float | None = None,
-        max_precision: float = 20.0,
-        init_range: float = 0.1,
-        means_init: npt.ArrayLike | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.update = update
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.forgetting = forgetting
-        self.width = width
-        self.max_precision = max_precision
-        self.init_range = init_range
-        self.means_init = means_init
-        self.random_state = random_state
+    n_components: Annotated[int, COUNT] = 1
+    _: KW_ONLY
+    covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
+    update: Annotated[str, StrOptions({"natural", "sgd"})] = "natural"
+    batch_size: Annotated[int, COUNT] = 1
+    max_iter: Annotated[int, COUNT] = 100
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-2
+    learning_rate: Annotated[float | None, FRACTION, None] = None
+    forgetting: Annotated[float, within("[0, 1)")] = 0.0
+    width: Annotated[float | None, POSITIVE, None] = None
+    max_precision: Annotated[float, POSITIVE] = 20.0
+    init_range: Annotated[float, NOT_NEGATIVE] = 0.1
+    means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    random_state: Seed = None
+    _waiting: Array = field(init=False)
 
     @property
     def grid_shape_(self) -> tuple[int, int]:

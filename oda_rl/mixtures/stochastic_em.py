@@ -1,23 +1,32 @@
 """Stochastic expectation maximization of a Gaussian mixture, as a scikit-learn estimator."""
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
+from oda_rl._parameters import (
+    COUNT,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Seed,
+    estimator,
+    validated,
+    within,
+)
 from oda_rl._types import Array, IntArray
-from oda_rl._validation import RandomState, validated
 from oda_rl.mixtures import distances, em, learning
 from oda_rl.mixtures.base import DTYPES, StreamingMixture, mean_variance
 from oda_rl.mixtures.state import RELEASED, Progress
 
 
+@estimator
 class StochasticEMGaussianMixture(StreamingMixture):
     """Gaussian mixture by stochastic expectation maximization: the comparator.
 
@@ -76,49 +85,19 @@ class StochasticEMGaussianMixture(StreamingMixture):
     array([-3.,  3.])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "covariance_type": [StrOptions({"diag", "full", "tied_spherical"})],
-        "init": [StrOptions({"k-means", "random"})],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "first_step": [Interval(Real, 0, 1, closed="neither")],
-        "step_decay": [Interval(Real, 0, 0.5, closed="both")],
-        "last_step": [Interval(Real, 0, 1, closed="neither")],
-        "max_precision": [Interval(Real, 0, None, closed="neither")],
-        "init_range": [Interval(Real, 0, None, closed="left")],
-        "means_init": ["array-like", None],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        covariance_type: str = "diag",
-        init: str = "k-means",
-        batch_size: int = 1,
-        max_iter: int = 10,
-        first_step: float = 0.05,
-        step_decay: float = 0.01,
-        last_step: float = 1e-4,
-        max_precision: float = 20.0,
-        init_range: float = 0.1,
-        means_init: npt.ArrayLike | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.init = init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.first_step = first_step
-        self.step_decay = step_decay
-        self.last_step = last_step
-        self.max_precision = max_precision
-        self.init_range = init_range
-        self.means_init = means_init
-        self.random_state = random_state
+    n_components: Annotated[int, COUNT] = 1
+    _: KW_ONLY
+    covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
+    init: Annotated[str, StrOptions({"k-means", "random"})] = "k-means"
+    batch_size: Annotated[int, COUNT] = 1
+    max_iter: Annotated[int, COUNT] = 10
+    first_step: Annotated[float, FRACTION] = 0.05
+    step_decay: Annotated[float, within("[0, 0.5]")] = 0.01
+    last_step: Annotated[float, FRACTION] = 1e-4
+    max_precision: Annotated[float, POSITIVE] = 20.0
+    init_range: Annotated[float, NOT_NEGATIVE] = 0.1
+    means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    random_state: Seed = None
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:

@@ -2,7 +2,6 @@
 
 Like those of :mod:`oda_rl.plotting.agents` they draw on a matplotlib Axes and return it.
 """
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import os
 import tempfile

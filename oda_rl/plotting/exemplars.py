@@ -2,7 +2,6 @@
 
 Like those of :mod:`oda_rl.plotting.agents` they draw on a matplotlib Axes and return it.
 """
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
 from collections.abc import Sequence
@@ -14,12 +13,12 @@ from matplotlib.axes import Axes
 
 from oda_rl.exemplars.column_generation import Round
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.plotting.plane import grid, in_plane, window_of
+from oda_rl.plotting.plane import draw_codevectors, draw_points, grid, in_plane, mosaic, window_of
 
 if TYPE_CHECKING:
     from oda_rl.exemplars.base import ExemplarMixture
 
-_POINTS = 3000  # drawn at most
+_GREY = "#777777"
 _LEVELS = 12
 _MOST_IMAGES = 40
 _IMAGES_A_ROW = 10
@@ -56,16 +55,8 @@ def plot_density(model: "ExemplarMixture", X: npt.ArrayLike, ax: Axes | None = N
     heights = np.exp(model.score_samples(places)).reshape(side, side)
     across, up = places[:, 0].reshape(side, side), places[:, 1].reshape(side, side)
     ax.contourf(across, up, heights, levels=_LEVELS, cmap="Blues")
-    shown = np.random.default_rng(0).permutation(len(points))[:_POINTS]
-    ax.scatter(points[shown, 0], points[shown, 1], s=4.0, color="#777777", linewidths=0.0)
-    ax.scatter(
-        model.exemplars_[:, 0],
-        model.exemplars_[:, 1],
-        s=20.0 + 400.0 * model.weights_,
-        color=COLORS[1],
-        edgecolors="black",
-        linewidths=0.8,
-    )
+    draw_points(ax, points, np.full(len(points), _GREY))
+    draw_codevectors(ax, model.exemplars_, model.weights_, np.full(len(model.weights_), COLORS[1]))
     ax.set(xlim=window[0], ylim=window[1])
     ax.set_title(f"{len(model.weights_)} exemplars", loc="left")
     return ax
@@ -97,13 +88,8 @@ def plot_images(model: "ExemplarMixture", shape: tuple[int, int], ax: Axes | Non
     heaviest = np.argsort(-model.weights_, kind="stable")[:_MOST_IMAGES]
     width = min(len(heaviest), _IMAGES_A_ROW)
     height = -(-len(heaviest) // width)
-    canvas = np.full((height * (n_rows + 1), width * (n_columns + 1)), np.nan)
-    for place, exemplar in enumerate(heaviest):
-        top, left = place // width * (n_rows + 1), place % width * (n_columns + 1)
-        image = model.exemplars_[exemplar].reshape(shape)
-        canvas[top : top + n_rows, left : left + n_columns] = image
     ax = ax or new_axes(0.8 * width + 1.0, 0.8 * height + 1.0)[0]
-    ax.imshow(canvas, cmap="gray_r")
+    ax.imshow(mosaic(model.exemplars_[heaviest].reshape(-1, *shape), width), cmap="gray_r")
     ax.set_axis_off()
     share = float(model.weights_[heaviest].sum())
     ax.set_title(

@@ -11,6 +11,7 @@ from oda_rl._types import FloatArray
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.plotting.plane import in_plane, mosaic
 
 _RESOLUTION = 200
 _LEVELS = 12
@@ -57,15 +58,11 @@ def plot_component_grid(
             f"shape is {shape}: its product must be the number of features, {means.shape[1]}"
         )
     rows, columns = mixture.grid_shape_
-    low, high = means.min(), means.max()
-    picture = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
-    for k, mean in enumerate(means):
-        top, left = (k // columns) * (height + 1), (k % columns) * (width + 1)
-        picture[top : top + height, left : left + width] = mean.reshape(height, width)
+    picture = mosaic(means.reshape(-1, height, width), columns)
     if ax is None:
         ax = new_axes(4.8, 4.8 * rows / columns + 0.4)[0]
         ax.figure.subplots_adjust(left=0.02, bottom=0.02, right=0.98, top=0.92)  # no labels
-    ax.imshow(picture, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
+    ax.imshow(picture, cmap="gray_r", vmin=means.min(), vmax=means.max(), interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     ax.set_title(f"Means of {len(means)} components on their grid", loc="left")
     return ax
@@ -73,7 +70,7 @@ def plot_component_grid(
 
 def plot_density(
     mixture: StreamingMixture,
-    X: npt.ArrayLike,  # noqa: N803
+    X: npt.ArrayLike,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the density of a mixture of two features: contours, samples, ellipses.
@@ -103,9 +100,7 @@ def plot_density(
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> ax = plot_density(SGDGaussianMixture(4, random_state=0).fit(X), X)
     """
-    points = np.asarray(X)
-    if points.ndim != 2 or points.shape[1] != 2:
-        raise ValueError(f"X has shape {points.shape}: it must have two columns")
+    points = in_plane(X)
     ax = ax or new_axes(5.4, 4.8)[0]
     margin = 0.1 * np.ptp(points, axis=0)
     low, high = points.min(axis=0) - margin, points.max(axis=0) + margin

@@ -49,6 +49,17 @@ def grid(ranges: Ranges) -> FloatArray:
     return np.column_stack([np.tile(across, GRID), np.repeat(up, GRID)])
 
 
+def mosaic(images: Array, columns: int) -> FloatArray:
+    """Put images, shape (n, height, width), into one, row after row, with gaps of one pixel."""
+    n, height, width = images.shape
+    rows = -(-n // columns)
+    picture = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
+    for place, image in enumerate(images):
+        top, left = place // columns * (height + 1), place % columns * (width + 1)
+        picture[top : top + height, left : left + width] = image
+    return picture
+
+
 def class_colors(indices: Array) -> Array:
     """Colours of classes."""
     return np.asarray(np.array(COLORS)[indices % len(COLORS)])

@@ -5,20 +5,19 @@ compare it with. It has a loop of its own: the closest pair merges first, and wh
 measured anew, where :func:`oda_rl.annealing.cells.merge` goes through the pairs once. That gives
 other codevectors, and a comparator should not change with what it is compared with.
 """
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
 import math
-from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils._param_validation import Interval
 
+from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, Seed, estimator, validated
 from oda_rl._types import FloatArray
-from oda_rl._validation import RandomState, checked_points, validated
+from oda_rl._validation import checked_points
 from oda_rl.quantization.estimators import VectorQuantizer, check_enough
 from oda_rl.quantization.kernels import nearest
 
@@ -52,6 +51,7 @@ class AnnealingRecord(NamedTuple):
     n_samples_seen: int
 
 
+@estimator
 class BatchDeterministicAnnealing(VectorQuantizer):
     """Deterministic annealing with sums over the whole data.
 
@@ -113,31 +113,13 @@ class BatchDeterministicAnnealing(VectorQuantizer):
     1
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "cooling": [Interval(Real, 0, 1, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "min_temperature": [Interval(Real, 0, None, closed="neither")],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        cooling: float = 0.8,
-        max_iter: int = 100,
-        tol: float = 1e-4,
-        min_temperature: float = 1e-3,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.cooling = cooling
-        self.max_iter = max_iter
-        self.tol = tol
-        self.min_temperature = min_temperature
-        self.random_state = random_state
+    n_clusters: Annotated[int, COUNT] = 8
+    _: KW_ONLY
+    cooling: Annotated[float, FRACTION] = 0.8
+    max_iter: Annotated[int, COUNT] = 100
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
+    min_temperature: Annotated[float, POSITIVE] = 1e-3
+    random_state: Seed = None
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:

@@ -2,10 +2,9 @@
 
 What the papers compare online deterministic annealing with, for the squared Euclidean distance.
 """
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +16,13 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, validated
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import RandomState, checked_points, fitted_points, validated
+from oda_rl._validation import checked_points, fitted_points
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
 
 
@@ -107,6 +107,7 @@ class VectorQuantizer(
         return -float(nearest(fitted_points(self, X), self.cluster_centers_)[1].mean())
 
 
+@estimator
 class StochasticVQ(VectorQuantizer):
     """Online competitive learning: each sample attracts its nearest codevector, and no other.
 
@@ -154,25 +155,11 @@ class StochasticVQ(VectorQuantizer):
     array([0, 1])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_clusters": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "init": [StrOptions({"random"}), "array-like"],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        max_iter: int = 10,
-        init: str | npt.ArrayLike = "random",
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.max_iter = max_iter
-        self.init = init
-        self.random_state = random_state
+    n_clusters: Annotated[int, COUNT] = 8
+    _: KW_ONLY
+    max_iter: Annotated[int, COUNT] = 10
+    init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
+    random_state: Seed = None
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
@@ -246,6 +233,7 @@ class StochasticVQ(VectorQuantizer):
         self.n_iter_ += 1
 
 
+@estimator
 class LVQ(ClassifierMixin, BaseEstimator):
     """Learning vector quantization: the class of the nearest codevector.
 
@@ -287,31 +275,13 @@ class LVQ(ClassifierMixin, BaseEstimator):
     array(['low', 'high'], dtype='<U4')
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_prototypes": [Interval(Integral, 1, None, closed="left")],
-        "algorithm": [StrOptions({"lvq1", "glvq", "rslvq"})],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "rate": [Interval(Real, 0, 1, closed="neither")],
-        "init": [StrOptions({"random"}), "array-like"],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        n_prototypes: int = 1,
-        *,
-        algorithm: str = "lvq1",
-        max_iter: int = 30,
-        rate: float = 0.05,
-        init: str | npt.ArrayLike = "random",
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_prototypes = n_prototypes
-        self.algorithm = algorithm
-        self.max_iter = max_iter
-        self.rate = rate
-        self.init = init
-        self.random_state = random_state
+    n_prototypes: Annotated[int, COUNT] = 1
+    _: KW_ONLY
+    algorithm: Annotated[str, StrOptions({"lvq1", "glvq", "rslvq"})] = "lvq1"
+    max_iter: Annotated[int, COUNT] = 30
+    rate: Annotated[float, FRACTION] = 0.05
+    init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
+    random_state: Seed = None
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:

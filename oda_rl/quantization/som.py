@@ -1,16 +1,17 @@
 """A self-organising map as a scikit-learn estimator."""
-# ruff: noqa: N803  (scikit-learn calls the data X)
 
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY
+from numbers import Integral
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
+from oda_rl._parameters import COUNT, POSITIVE, Flag, Seed, estimator, validated, within
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import RandomState, checked_points, fitted_points, validated
+from oda_rl._validation import checked_points, fitted_points
 from oda_rl.quantization import neighbourhood
 from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
 from oda_rl.quantization.kernels import nearest
@@ -18,6 +19,7 @@ from oda_rl.quantization.kernels import nearest
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
 
+@estimator
 class SOM(VectorQuantizer):
     """Self-organising map: codevectors on a grid, whose neighbours learn along.
 
@@ -83,43 +85,17 @@ class SOM(VectorQuantizer):
     0.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "shape": [Interval(Integral, 1, None, closed="left"), tuple, list],
-        "periodic": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, 1, closed="right")],
-        "final_learning_rate": [Interval(Real, 0, 1, closed="right")],
-        "width": [Interval(Real, 0, None, closed="neither"), None],
-        "final_width": [Interval(Real, 0, None, closed="neither")],
-        "decay_samples": [Interval(Integral, 1, None, closed="left"), None],
-        "init": [StrOptions({"pca", "random"}), "array-like"],
-        "random_state": ["random_state"],
-    }
-
-    def __init__(
-        self,
-        shape: int | tuple[int, ...] = 8,
-        *,
-        periodic: bool = False,
-        max_iter: int = 10,
-        learning_rate: float = 0.5,
-        final_learning_rate: float = 0.01,
-        width: float | None = None,
-        final_width: float = 0.5,
-        decay_samples: int | None = None,
-        init: str | npt.ArrayLike = "pca",
-        random_state: RandomState = None,
-    ) -> None:
-        self.shape = shape
-        self.periodic = periodic
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.final_learning_rate = final_learning_rate
-        self.width = width
-        self.final_width = final_width
-        self.decay_samples = decay_samples
-        self.init = init
-        self.random_state = random_state
+    shape: Annotated[int | tuple[int, ...], COUNT, tuple, list] = 8
+    _: KW_ONLY
+    periodic: Flag = False
+    max_iter: Annotated[int, COUNT] = 10
+    learning_rate: Annotated[float, within("(0, 1]")] = 0.5
+    final_learning_rate: Annotated[float, within("(0, 1]")] = 0.01
+    width: Annotated[float | None, POSITIVE, None] = None
+    final_width: Annotated[float, POSITIVE] = 0.5
+    decay_samples: Annotated[int | None, COUNT, None] = None
+    init: Annotated[str | npt.ArrayLike, StrOptions({"pca", "random"}), "array-like"] = "pca"
+    random_state: Seed = None
 
     @property
     def positions_(self) -> IntArray:

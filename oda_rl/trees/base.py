@@ -12,10 +12,9 @@ hierarchical and progressive learning architecture".
 """
 
 import copy
-import os
-from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass, field
+from numbers import Integral
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +24,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
+from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Seed, estimator
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import fitted_points
 from oda_rl.annealing.codebook import Balls, Layout
-from oda_rl.annealing.files import load_estimator, save_estimator
+from oda_rl.annealing.files import Filed
 from oda_rl.annealing.levels import Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
@@ -63,45 +63,27 @@ _KINDS: tuple[type, ...] = (
 _STORED = {kind.__name__: kind for kind in _KINDS}
 
 
-class BaseODATree(BaseEstimator):
+@estimator
+class BaseODATree(Filed, BaseEstimator):
     """Common part of the estimators over :class:`oda_rl.trees.growth.Tree`."""
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's way
-        "branching": [Interval(Integral, 2, None, closed="left")],
-        "max_depth": [Interval(Integral, 1, None, closed="left")],
-        "min_samples_split": [Interval(Real, 0, None, closed="left")],
-        "resolutions": [list, tuple, None],
-        "divergence": [StrOptions(set(NAMED)), Divergence],
-        "cooling": [Interval(Real, 0, 1, closed="neither")],
-        "samples_per_cluster": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-    }
+    branching: Annotated[int, Interval(Integral, 2, None, closed="left")] = 4
+    _: KW_ONLY
+    max_depth: Annotated[int, COUNT] = 4
+    min_samples_split: Annotated[float, NOT_NEGATIVE] = 20
+    resolutions: Annotated[Any, list, tuple, None] = None
+    divergence: Annotated[str | Divergence, StrOptions(set(NAMED)), Divergence] = (
+        "squared_euclidean"
+    )
+    cooling: Annotated[float, FRACTION] = 0.8
+    samples_per_cluster: Annotated[int, COUNT] = 20
+    random_state: Seed = None
     _supervised = False
+    _stored = _STORED
 
-    _tree: Tree
-    _resolutions: list[Resolution]
-    _widths: list[int]
-
-    def __init__(
-        self,
-        branching: int = 4,
-        *,
-        max_depth: int = 4,
-        min_samples_split: float = 20,
-        resolutions: Any = None,
-        divergence: str | Divergence = "squared_euclidean",
-        cooling: float = 0.8,
-        samples_per_cluster: int = 20,
-        random_state: Any = None,
-    ) -> None:
-        self.branching = branching
-        self.max_depth = max_depth
-        self.min_samples_split = min_samples_split
-        self.resolutions = resolutions
-        self.divergence = divergence
-        self.cooling = cooling
-        self.samples_per_cluster = samples_per_cluster
-        self.random_state = random_state
+    _tree: Tree = field(init=False)
+    _resolutions: list[Resolution] = field(init=False)
+    _widths: list[int] = field(init=False)
 
     @property
     def n_leaves_(self) -> int:
@@ -130,7 +112,7 @@ class BaseODATree(BaseEstimator):
         """For each depth, the tree as it is when cut there."""
         return [self._level(depth) for depth in range(self.depth_ + 1)]
 
-    def apply(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803
+    def apply(self, X: npt.ArrayLike) -> IntArray:
         """Leaf that each point comes to, in depth times branching comparisons.
 
         Parameters
@@ -169,15 +151,7 @@ class BaseODATree(BaseEstimator):
         model.__dict__.pop("labels_", None)
         return model
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file of arrays and JSON; nothing is pickled.
-
-        Raises
-        ------
-        TypeError
-            If a parameter is code, as a resolution that is a function, or a Bregman divergence of
-            one's own.
-        """
+    def _closed(self) -> Self:
         model = copy.copy(self)
         if hasattr(model, "_tree"):
             model._tree.forget_table()
@@ -185,25 +159,12 @@ class BaseODATree(BaseEstimator):
             model.resolutions = [
                 entry if callable(entry) else list(entry) for entry in model.resolutions
             ]
-        save_estimator(path, model, _STORED)
+        return model
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; it goes on learning as the saved one would have.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is damaged, or of something else.
-        """
-        model = load_estimator(path, cls, _STORED)
-        if hasattr(model, "_tree"):
-            for node in model._tree.nodes:
-                if node.annealer is not None:
-                    node.annealer.reopen()
-        return model  # type: ignore[no-any-return]
+    def _reopen(self) -> None:
+        for node in self._tree.nodes if hasattr(self, "_tree") else []:
+            if node.annealer is not None:
+                node.annealer.reopen()
 
     # Learning.
 

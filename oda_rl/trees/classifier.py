@@ -6,20 +6,20 @@ References
 hierarchical and progressive learning architecture".
 """
 
-from typing import Any, Self
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
 
+from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import checked_weights, fitted_points, validated
-from oda_rl.divergences import Divergence
+from oda_rl._validation import checked_labels, checked_weights, fitted_points
 from oda_rl.trees.base import BaseODATree
 
 
+@estimator
 class ODATreeClassifier(ClassifierMixin, BaseODATree):
     """Classify by the leaves of a tree of annealed codebooks, coarse to fine.
 
@@ -60,30 +60,10 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
 
     _supervised = True
 
-    _seen: list[Any]
+    _seen: list[Any] = field(init=False)
 
-    def __init__(
-        self,
-        branching: int = 4,
-        *,
-        max_depth: int = 4,
-        min_samples_split: float = 5,
-        resolutions: Any = None,
-        divergence: str | Divergence = "squared_euclidean",
-        cooling: float = 0.8,
-        samples_per_cluster: int = 20,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            branching,
-            max_depth=max_depth,
-            min_samples_split=min_samples_split,
-            resolutions=resolutions,
-            divergence=divergence,
-            cooling=cooling,
-            samples_per_cluster=samples_per_cluster,
-            random_state=random_state,
-        )
+    _: KW_ONLY
+    min_samples_split: Annotated[float, NOT_NEGATIVE] = 5
 
     @property
     def leaf_probabilities_(self) -> FloatArray:
@@ -92,7 +72,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         return np.asarray(table.shares[table.is_leaf][:, self._order()])
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal level after level, where there is more than one class.
 
         Parameters
@@ -120,7 +100,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
     @validated
     def partial_fit(
         self,
-        X: npt.ArrayLike,  # noqa: N803
+        X: npt.ArrayLike,
         y: npt.ArrayLike,
         classes: npt.ArrayLike | None = None,
         sample_weight: Any = None,
@@ -155,7 +135,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         self._tree.observe(samples)
         return self
 
-    def predict(self, X: npt.ArrayLike) -> Array:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each point.
 
         Parameters
@@ -170,7 +150,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:  # noqa: N803
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each class, in the order of ``classes_``.
 
         Parameters
@@ -188,16 +168,14 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
 
     def _checked_all(
         self,
-        X: Any,  # noqa: N803
+        X: Any,
         y: Any,
         sample_weight: Any,
         *,
         reset: bool,
     ) -> tuple[FloatArray, Array, FloatArray]:
         """Return points, labels and weights, those of weight 0 left out."""
-        points, labels = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C")
-        check_classification_targets(labels)
-        labels = np.asarray(column_or_1d(labels, warn=True))
+        points, labels = checked_labels(self, X, y, reset=reset)
         weights = checked_weights(sample_weight, points)
         shown = weights > 0.0
         return points[shown], labels[shown], weights[shown]

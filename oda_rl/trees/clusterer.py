@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClusterMixin
 
+from oda_rl._parameters import validated
 from oda_rl._types import IntArray
-from oda_rl._validation import checked_points, checked_weights, fitted_points, validated
+from oda_rl._validation import checked_points, checked_weights, fitted_points
 from oda_rl.trees.base import BaseODATree
 
 
@@ -81,7 +82,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
     """
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Anneal level after level.
 
         Parameters
@@ -106,12 +107,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         return self
 
     @validated
-    def partial_fit(
-        self,
-        X: npt.ArrayLike,  # noqa: N803
-        y: Any = None,
-        sample_weight: Any = None,
-    ) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order.
 
         A sample goes down to a leaf. When a leaf has 100 samples its annealing begins, and when
@@ -136,7 +132,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         self.__dict__.pop("labels_", None)
         return self
 
-    def predict(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803
+    def predict(self, X: npt.ArrayLike) -> IntArray:
         """Cluster of each point: the leaf it comes to, as :meth:`apply` has it.
 
         Parameters
@@ -151,7 +147,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         """
         return self.apply(X)
 
-    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
+    def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
         """Opposite of the mean divergence, in the full space, from the codevector of the leaf."""
         points = fitted_points(self, X)
         weights = checked_weights(sample_weight, points)
