@@ -17,6 +17,7 @@ from oda_rl.agents.model.rewards import is_constant
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.model.trajectories import starts_between
 
 _LAWS = 4
 _PROMISE_STARTS = 48
@@ -132,13 +133,7 @@ class Planner:
     def draw_starts(self, n: int) -> FloatArray:
         """Draw states between those in which episodes have begun, shape (n, d)."""
         assert self.learned is not None
-        seen, at = self.memory.starts, self.learned.at
-        i, k = self.rng.integers(len(seen), size=(2, n))
-        share = self.rng.random((n, 1))
-        between = seen[i] + share * (seen[k] - seen[i])
-        few = ~np.isnan(at.levels).all(axis=1)
-        between[:, few] = seen[i][:, few]
-        return np.ascontiguousarray(at.on_circles(between))
+        return starts_between(self.memory.starts, self.learned.at, n, self.rng)
 
     def _imagination(self) -> Imagination:
         assert self.learned is not None
