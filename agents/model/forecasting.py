@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oda_rl._types import FloatArray
+from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.model.coordinates import Coordinates
 from oda_rl.agents.model.imagination import WorldArrays
 from oda_rl.agents.model.trajectories import Imagined
@@ -55,7 +55,7 @@ def forecast_text(
     return f"in {_when(int(imagined.lengths[k]), step_seconds)} the episode still goes on: {told}"
 
 
-def _middle(imagined: Imagined, wanted: FloatArray) -> int:
+def _middle(imagined: Imagined, wanted: BoolArray) -> int:
     """Return the episode of median length among those wanted."""
     rows = np.flatnonzero(wanted)
     return int(rows[np.argsort(imagined.lengths[rows], kind="stable")[len(rows) // 2]])

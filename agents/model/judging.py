@@ -109,7 +109,9 @@ def refitted(
     d = seen.before.shape[1]
     known = Chosen(chosen.form, len(rows), chosen.errors, np.zeros((0, 2), dtype=np.int64),
                    np.zeros((0, d)))  # fmt: skip
-    some = Transitions(*(column[rows] for column in seen))
+    some = Transitions(
+        seen.before[rows], seen.codes[rows], seen.rewards[rows], seen.after[rows], seen.ended[rows]
+    )
     return learn_world(some, worst, learned.arrays.boxed, 1, known, rng)
 
 
