@@ -11,6 +11,7 @@ from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.model.world import World
 from oda_rl.agents.partitions.contract import Partition, Scaling
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition
@@ -43,6 +44,7 @@ __all__ = [
     "Scaling",
     "TwoTimescaleAgent",
     "TwoTimescaleConfig",
+    "World",
     "export_policy",
     "load_agent",
 ]

@@ -593,3 +593,86 @@ def exemplar_gap(points, exemplars, weights, candidates):
         for z in candidates
     ]
     return math.log(max(worth))
+
+
+def imagined_step(world, law, s, code):
+    """A step in an imagined world as it is described, without noise: state, reward, end."""
+    mean, scale, low, high = world.frame[:4]
+    d = len(s)
+    x = [(s[j] - mean[j]) / scale[j] for j in range(d)]
+    columns = [1.0, *x]
+    if world.laws.shape[2] > 1 + d:
+        columns += [x[i] * x[k] for i in range(d) for k in range(i, d)]
+    change = sum(code[c] * (world.laws[law, c].T @ columns) for c in range(len(code)))
+    waves = world.waves[law].astype(float)
+    for f in range(waves.shape[1]):
+        turns = x @ waves[:d, f] + waves[d, f]
+        change = change + parabolic_sine(turns) * waves[d + 1 :, f]
+    if len(world.locals[law]):
+        change = change + blended_change(world, law, np.array(x), code)
+    after = s + change * scale
+    for i, k in world.circles:
+        turned = (s[i] + 1j * s[k]) * np.exp(1j * change[i])
+        after[i], after[k] = turned.real, turned.imag
+    after = np.minimum(np.maximum(after, low), high)
+    for j in range(d):
+        levels = [value for value in world.frame[4:, j] if not math.isnan(value)]
+        if levels:
+            after[j] = min(levels, key=lambda value: abs(value - after[j]))
+    z = (after - mean) / scale
+    if imagined_end(world, law, z):
+        nearest_end = min(world.last, key=lambda row: float(((row[:d] - z) ** 2).sum()))
+        return after, nearest_end[d], True
+    features = reward_features(scale, world.circles, s, code, after, world.boxed)
+    if len(world.rewards) == len(code):
+        features = list(code)
+    least, most = world.bounds[:2]
+    return after, min(max(float(np.dot(world.rewards, features)), least), most), False
+
+
+def parabolic_sine(turns):
+    """The sine of a number of turns, to .001: a parabola in each half, corrected by its square."""
+    part = (turns + 0.5) % 1.0 - 0.5
+    y = 8 * part - 16 * part * abs(part)
+    return y * (0.775 + 0.225 * abs(y))
+
+
+def blended_change(world, law, x, code):
+    """What the laws of the three nearest cells add; those of weight below .001 have no say."""
+    places, width = world.codevectors[law].T, world.widths[law]
+    gaps = [float(((x - place) ** 2).sum()) for place in places]
+    near = sorted(range(len(places)), key=lambda k: gaps[k])[:3]
+    weights = [math.exp((gaps[near[0]] - gaps[k]) / width) for k in near]
+    total = np.zeros(len(x))
+    for k, weight in zip(near, weights, strict=True):
+        if weight / sum(weights) >= 1e-3:
+            for c in range(len(code)):
+                own = world.locals[law][k, c].T @ [1.0, *(x - places[k])]
+                total += weight / sum(weights) * code[c] * own
+    return total
+
+
+def imagined_end(world, law, z):
+    """Whether an episode ends at a standardised observation."""
+    if any(sign * (z[int(j)] - t) > 0 for j, sign, t in world.walls):
+        return True
+    if len(world.terms) == 0:
+        return False
+    z = [1.0, *z]
+    weights = world.hazards[law]
+    terms = zip(weights[:-1], world.terms, strict=True)
+    return bool(sum(w * z[i] * z[k] for w, (i, k) in terms) > weights[-1])
+
+
+def reward_features(scale, circles, s, code, after, boxed):
+    """What a reward is linear in, one after the other."""
+    found = list(code)
+    if boxed:
+        found += [unit**2 for unit in code[1:]]
+    for state in (s, after):
+        z = state / scale
+        for j in range(len(z)):
+            found += [z[j], abs(z[j])]
+            found += [z[j] * z[k] for k in range(j, len(z))]
+        found += [math.atan2(state[k], state[i]) ** 2 for i, k in circles]
+    return found

@@ -23,7 +23,7 @@ FLOORS = [  # the ground floor first
     ["oda_rl.agents.environments", "oda_rl.agents.policies"],
     ["oda_rl.agents.engine"],
     ["oda_rl.agents.partitions"],
-    ["oda_rl.agents.two_timescale", "oda_rl.agents.fitted"],
+    ["oda_rl.agents.two_timescale", "oda_rl.agents.fitted", "oda_rl.agents.model"],
     ["oda_rl.agents", "oda_rl.agents.sb3", "oda_rl.agents.comparison"],
     ["oda_rl.plotting"],
     ["oda_rl.command"],

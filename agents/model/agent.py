@@ -20,6 +20,7 @@ from oda_rl.agents.environments.names import matching_names
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.model.engine import ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.model.world import World, seconds_of
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 
@@ -136,6 +137,28 @@ class ModelAgent(Agent):
         if self.interface.box is not None:
             known_actions = None  # those are of a choice
         return self.policy.rules(names or known, action_names or known_actions)
+
+    @property
+    def world(self) -> World:
+        """The world as it has been learned last, from the steps so far.
+
+        Raises
+        ------
+        ValueError
+            If nothing has been learned yet.
+        """
+        learned, memory = self._engine.planner.learned, self._engine.memory
+        if learned is None:
+            raise ValueError(
+                f"agent.world is None: the agent has learned nothing yet after "
+                f"{self.num_timesteps} steps; it begins after {self.config.random_steps} of them, "
+                "when an episode ends"
+            )
+        names = matching_names(self.env_id, self.interface)[0]
+        return World(
+            learned, self.interface, memory.transitions, memory.first[: memory.n], self.horizon,
+            self.policy, None if names is None else tuple(names), seconds_of(self.env),
+        )  # fmt: skip
 
     @property
     def visits(self) -> FloatArray:

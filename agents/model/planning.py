@@ -18,6 +18,7 @@ from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.simplifying import Rule, simplified
+from oda_rl.agents.model.trajectories import starts_between
 
 _LAWS = 4
 _PROMISE_STARTS = 48
@@ -155,15 +156,10 @@ class Planner:
         As long as there is but one, between all that were seen.
         """
         assert self.learned is not None
-        seen, at = self.memory.starts, self.learned.at
+        seen = self.memory.starts
         if len(seen) == 1:
             seen = self.memory.transitions.before
-        i, k = self.rng.integers(len(seen), size=(2, n))
-        share = self.rng.random((n, 1))
-        between = seen[i] + share * (seen[k] - seen[i])
-        few = ~np.isnan(at.levels).all(axis=1)
-        between[:, few] = seen[i][:, few]
-        return np.ascontiguousarray(at.on_circles(between))
+        return starts_between(seen, self.learned.at, n, self.rng)
 
     def _imagination(self) -> Imagination:
         assert self.learned is not None

@@ -1,8 +1,8 @@
 """Figures of agents and estimators, each drawn into an axes of matplotlib.
 
 ``agents`` draws learning curves, partitions and metrics, ``policies`` what a policy does in each
-cell, ``lineage`` how cells came from cells; ``annealing``, ``exemplars`` and ``mixtures`` draw the
-estimators. ``axes`` are what all share.
+cell, ``world`` what a learned world makes of an episode, ``lineage`` how cells came from cells;
+``annealing``, ``exemplars`` and ``mixtures`` draw the estimators. ``axes`` are what all share.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oda_rl.plotting.lineage import plot_bifurcation as plot_bifurcation
     from oda_rl.plotting.lineage import plot_cells_over_time as plot_cells_over_time
     from oda_rl.plotting.policies import plot_policy as plot_policy
+    from oda_rl.plotting.world import plot_world as plot_world
 
 __getattr__, __dir__ = offer(
     __name__,
@@ -34,5 +35,6 @@ __getattr__, __dir__ = offer(
         "plot_metric": "agents",
         "plot_partition": "agents",
         "plot_policy": "policies",
+        "plot_world": "world",
     },
 )

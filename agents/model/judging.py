@@ -1,0 +1,225 @@
+"""How good a learned world is, told from stretches that it has not seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.model.learning import Chosen, Learned, Transitions, learn_world, predict
+from oda_rl.agents.model.logs import stretches, trajectories
+from oda_rl.agents.model.trajectories import replay
+
+_FOLDS = 5
+_STEPS = 50  # of a replay
+_FEWEST_STRETCHES = 10
+_EXACT = 1e-12  # relative squared error that is rounding
+_MOST_ERROR = 0.5  # standard deviations, of a replay that is believed
+_LEAST_F1, _LEAST_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
+_SHOWN = 1 / 3  # of the steps, at most, that are held out to be drawn
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whether a model is to be believed, and why."""
+
+    trusted: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.trusted
+
+    def __str__(self) -> str:
+        return f"{'trusted' if self.trusted else 'not trusted'}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a learned world is worth on stretches that it has not seen.
+
+    ``print`` it. Each stretch, of about 50 steps, is predicted by a model of four fifths of the
+    others; the form of its laws is that which was chosen on all.
+    """
+
+    n_transitions: int
+    names: tuple[str, ...]
+    """Of the observation's components."""
+    form: str
+    """Of the laws."""
+    form_errors: dict[str, float]
+    """Mean logarithm of the squared error that each form left on stretches held out."""
+    r2: FloatArray
+    """Share of the variance of each component's change that one step's prediction explains, shape
+    (d,)."""
+    n_replays: int
+    replay_steps: int
+    """Steps of each replay; fewer where the episode was shorter."""
+    replay_error: float
+    """Median distance of a replay of the real actions from the real state at its end: the root mean
+    square over the components, in standard deviations."""
+    n_ends: int
+    precision: float
+    """Share of the ends predicted for the next step that were real; NaN if none was predicted."""
+    recall: float
+    """Share of the real ends that were predicted; NaN if there are none."""
+    reward_r2: float
+    trust: Trust
+
+    def __str__(self) -> str:
+        width = max(map(len, [*self.names, *self.form_errors]))
+        lines = [f"A world learned from {self.n_transitions} steps, on stretches it has not seen",
+                 f"{'one step ahead':{width}}  R² of the change"]  # fmt: skip
+        lines += [
+            f"  {name:{width}}  {value:.4f}"
+            for name, value in zip(self.names, self.r2, strict=True)
+        ]
+        lines += [f"  {'reward':{width}}  {self.reward_r2:.4f}",
+                  f"{self.replay_steps} steps ahead: off by {self.replay_error:.3g} standard "
+                  f"deviations (median of {self.n_replays} replays)",
+                  f"ends: {self._ends()}",
+                  "form of the laws, by the mean log squared error"]  # fmt: skip
+        for name, error in self.form_errors.items():
+            mark = "  <- chosen" if name == self.form else ""
+            lines.append(f"  {name:{width}}  {error:7.2f}{mark}")
+        return "\n".join([*lines, str(self.trust)])
+
+    def _ends(self) -> str:
+        if self.n_ends == 0:
+            return "none seen"
+        share = "no end" if np.isnan(self.precision) else f"{self.precision:.2f} of those"
+        return f"{self.n_ends} seen, {self.recall:.2f} of them predicted, {share} predicted real"
+
+
+class Replayed(NamedTuple):
+    """A stretch of a real episode, and what a model that has not seen it makes of its actions."""
+
+    real: FloatArray
+    """Shape (T + 1, d)."""
+    imagined: FloatArray
+    """Shape (T + 1, d)."""
+
+
+def refitted(
+    learned: Learned, seen: Transitions, rows: IntArray, rng: np.random.Generator
+) -> Learned:
+    """Learn a world from some of the steps alone, with one law of the form that is known."""
+    worst = float(learned.arrays.bounds[2])
+    chosen = learned.chosen
+    d = seen.before.shape[1]
+    known = Chosen(chosen.form, len(rows), chosen.errors, np.zeros((0, 2), dtype=np.int64),
+                   np.zeros((0, d)))  # fmt: skip
+    some = Transitions(
+        seen.before[rows], seen.codes[rows], seen.rewards[rows], seen.after[rows], seen.ended[rows]
+    )
+    return learn_world(some, worst, learned.arrays.boxed, 1, known, rng)
+
+
+def judge(
+    learned: Learned,
+    seen: Transitions,
+    first: BoolArray | None,
+    names: Sequence[str],
+    rng: np.random.Generator,
+) -> Report:
+    """Say how well a world predicts what it has not seen.
+
+    Parameters
+    ----------
+    learned : Learned
+    seen : Transitions
+        What it was learned from.
+    first : ndarray of bool, shape (n,), optional
+        Whether an episode began with the step.
+    names : sequence of str
+        Of the components.
+    rng : numpy.random.Generator
+        Says which stretches are held out together.
+    """
+    n, d = seen.before.shape
+    steps = max(min(_STEPS, n // _FEWEST_STRETCHES), 1)
+    pieces = list(stretches(trajectories(seen, first), steps))
+    expected, rewards, ended = np.empty((n, d)), np.empty(n), np.zeros(n, dtype=np.bool_)
+    errors: list[float] = []
+    for fold in _folds(pieces, seen.ended, rng):
+        held = np.sort(np.concatenate(fold))
+        rest = np.setdiff1d(np.arange(n), held)
+        world = refitted(learned, seen, rest, rng).arrays
+        expected[held], rewards[held], ended[held] = predict(
+            world, seen.before[held], seen.codes[held]
+        )[:3]
+        for piece in fold:
+            rows = piece[:steps]
+            end = replay(world, seen.before[rows[:1]], seen.codes[rows][None])[0, -1]
+            miss = (end - seen.after[rows[-1]]) / learned.at.scale
+            errors.append(float(np.sqrt((miss**2).mean())))
+    hits, n_ends = int((ended & seen.ended).sum()), int(seen.ended.sum())
+    precision = hits / int(ended.sum()) if ended.any() else np.nan
+    recall = hits / n_ends if n_ends else np.nan
+    change, left = seen.after - seen.before, seen.after - expected
+    r2 = np.array([explained(change[:, j], left[:, j]) for j in range(d)])
+    reward_r2 = explained(seen.rewards, seen.rewards - rewards)
+    error = float(np.median(errors))
+    trust = judged(error, steps, precision, recall, reward_r2)
+    return Report(
+        n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(errors),
+        steps, error, n_ends, precision, recall, reward_r2, trust,
+    )  # fmt: skip
+
+
+def judged(error: float, steps: int, precision: float, recall: float, reward_r2: float) -> Trust:
+    """Say whether a model with such errors is to be believed.
+
+    >>> print(judged(0.1, 50, precision=0.35, recall=0.54, reward_r2=0.9))
+    not trusted: of ends it foresees 0.54, and 0.35 of those it foresees are real
+    """
+    ends = "" if np.isnan(recall) else f"of ends it foresees {recall:.2f}"
+    if ends and not np.isnan(precision):
+        ends += f", and {precision:.2f} of those it foresees are real"
+    f1 = 2.0 * precision * recall / (precision + recall) if precision * recall > 0.0 else 0.0
+    checks = [
+        (error <= _MOST_ERROR, f"{steps} steps ahead it is off by {error:.2g} standard deviations"),
+        (np.isnan(recall) or f1 >= _LEAST_F1, ends),
+        (reward_r2 >= _LEAST_REWARD_R2, f"R² of rewards is {reward_r2:.2g}"),
+    ]
+    wrong = [reason for fine, reason in checks if not fine]
+    return Trust(not wrong, "; ".join(wrong or [reason for _, reason in checks if reason]))
+
+
+def explained(values: FloatArray, left: FloatArray) -> float:
+    """Return R²: the share of the variance of values that is not left; of a constant 1 or 0.
+
+    >>> explained(np.array([1.0, 3.0]), np.array([0.5, -0.5]))
+    0.75
+    """
+    spread, wrong = float(((values - values.mean()) ** 2).sum()), float((left**2).sum())
+    if wrong <= _EXACT * float((values**2).sum()):
+        return 1.0
+    return 1.0 - wrong / spread if spread > 0.0 else 0.0
+
+
+def replay_held_out(
+    learned: Learned,
+    seen: Transitions,
+    first: BoolArray | None,
+    steps: int,
+    rng: np.random.Generator,
+) -> Replayed:
+    """Hold out the end of the longest trajectory, and do its actions in a model of the rest."""
+    n = len(seen.rewards)
+    longest = max(trajectories(seen, first), key=len)
+    held = longest[-max(min(steps, int(_SHOWN * n)), 1) :]
+    rest = np.setdiff1d(np.arange(n), held)
+    world = refitted(learned, seen, rest, rng).arrays
+    imagined = replay(world, seen.before[held[:1]], seen.codes[held][None])[0]
+    return Replayed(np.concatenate([seen.before[held], seen.after[held[-1:]]]), imagined)
+
+
+def _folds(
+    pieces: list[IntArray], ended: BoolArray, rng: np.random.Generator
+) -> list[list[IntArray]]:
+    """Deal stretches into folds, those with ends first, so that each fold has its share."""
+    mixed = [pieces[k] for k in rng.permutation(len(pieces))]
+    mixed.sort(key=lambda rows: not ended[rows].any())
+    count = min(_FOLDS, len(mixed))
+    return [mixed[k::count] for k in range(count)]

@@ -1,0 +1,140 @@
+"""Trajectories in a learned world: imagined ones, and real ones whose actions are done again."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.model.coordinates import Coordinates
+from oda_rl.agents.model.imagination import WorldArrays
+from oda_rl.agents.model.learning import predict
+
+Decide = Callable[[FloatArray], FloatArray]
+"""From observations, shape (m, d), to codes of actions, shape (m, C)."""
+
+
+class Imagined(NamedTuple):
+    """Imagined episodes, n of them, the longest of T steps; NaN beyond an episode's end."""
+
+    observations: FloatArray
+    """Flattened, shape (n, T + 1, d)."""
+    actions: FloatArray
+    """As the environment has them, shape (n, T), or (n, T, ...) where they are continuous."""
+    rewards: FloatArray
+    """Shape (n, T)."""
+    lengths: IntArray
+    """Steps of each, shape (n,)."""
+    ended: BoolArray
+    """Whether the episode terminated, shape (n,)."""
+    lost: BoolArray
+    """Whether it came too far from all that was seen for the model to go on, shape (n,)."""
+
+    @property
+    def returns(self) -> FloatArray:
+        """Sums of the rewards, shape (n,)."""
+        return np.asarray(np.nansum(self.rewards, axis=1))
+
+
+def one_law(world: WorldArrays, law: int) -> WorldArrays:
+    """Return a world that has one law of the ensemble alone, and no noise."""
+    kept = {
+        name: getattr(world, name)[law : law + 1]
+        for name in ("laws", "waves", "codevectors", "locals", "widths", "hazards")
+    }
+    return without_noise(world._replace(**kept))
+
+
+def without_noise(world: WorldArrays) -> WorldArrays:
+    """Return a world in which nothing is drawn from residuals."""
+    return world._replace(residuals=world.residuals[:0])
+
+
+def starts_between(
+    seen: FloatArray, at: Coordinates, n: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draw states between those in which episodes have begun, shape (m, d); returns (n, d)."""
+    i, k = rng.integers(len(seen), size=(2, n))
+    share = rng.random((n, 1))
+    between = seen[i] + share * (seen[k] - seen[i])
+    few = ~np.isnan(at.levels).all(axis=1)
+    between[:, few] = seen[i][:, few]
+    return np.ascontiguousarray(at.on_circles(between))
+
+
+def walk(
+    world: WorldArrays,
+    decide: Decide,
+    act: Callable[[FloatArray], npt.NDArray[Any]],
+    starts: FloatArray,
+    horizon: int,
+    rng: np.random.Generator,
+) -> Imagined:
+    """Imagine an episode from each start, shape (n, d): number i in law i modulo E.
+
+    Parameters
+    ----------
+    world : WorldArrays
+    decide : callable
+        The policy: from observations to codes of actions.
+    act : callable
+        From codes to the environment's actions.
+    starts : ndarray, shape (n, d)
+    horizon : int
+        Steps at most.
+    rng : numpy.random.Generator
+        Draws the noise, if the world has any.
+    """
+    n, n_codes, far = len(starts), world.laws.shape[1], world.bounds[3]
+    points, codes = starts.copy(), np.zeros((n, n_codes))
+    codes[:, 0] = 1.0
+    goes_on, ended, lost = (np.full(n, value) for value in (True, False, False))
+    lengths = np.zeros(n, dtype=np.int64)
+    observations, actions, rewards = [points.copy()], [], []
+    for t in range(horizon):
+        codes[goes_on] = decide(points[goes_on])
+        after, gains, over, gaps = predict(_with_new_noise(world, rng), points, codes)
+        if t > 0:
+            lost |= goes_on & (gaps > far)
+            goes_on &= ~lost
+        if not goes_on.any():
+            break
+        lengths += goes_on
+        points[goes_on] = after[goes_on]
+        observations.append(np.where(goes_on[:, None], after, np.nan))
+        acts = act(codes).astype(np.float64)
+        acts[~goes_on] = np.nan
+        actions.append(acts)
+        rewards.append(np.where(goes_on, gains, np.nan))
+        ended |= goes_on & over
+        goes_on &= ~over
+        if not goes_on.any():
+            break
+    return Imagined(np.stack(observations, axis=1), np.stack(actions, axis=1),
+                    np.stack(rewards, axis=1), lengths, ended, lost)  # fmt: skip
+
+
+def _with_new_noise(world: WorldArrays, rng: np.random.Generator) -> WorldArrays:
+    """Return the world with its residuals in a new order.
+
+    Compiled code, when it makes one step only, always draws the same row of them for an episode.
+    """
+    if len(world.residuals) == 0:
+        return world
+    return world._replace(residuals=rng.permutation(world.residuals))
+
+
+def replay(world: WorldArrays, starts: FloatArray, codes: FloatArray) -> FloatArray:
+    """Return where actions lead from each start, shape (n, T + 1, d), whatever ends on the way.
+
+    Parameters
+    ----------
+    world : WorldArrays
+    starts : ndarray, shape (n, d)
+    codes : ndarray, shape (n, T, C)
+    """
+    steps = [starts]
+    for t in range(codes.shape[1]):
+        steps.append(predict(without_noise(world), steps[-1], codes[:, t])[0].copy())
+    return np.stack(steps, axis=1)

@@ -1,0 +1,487 @@
+"""A learned world is what its arrays say, and knows how good it is."""
+
+import gymnasium as gym
+import numpy as np
+import oracles
+import pytest
+from gymnasium import spaces
+
+from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.model import judging
+from oda_rl.agents.model.agent import ModelAgent
+from oda_rl.agents.model.coordinates import Coordinates, changes, read
+from oda_rl.agents.model.ends import fit_ends
+from oda_rl.agents.model.imagination import WorldArrays
+from oda_rl.agents.model.learning import Learned, Transitions
+from oda_rl.agents.model.logs import stretches, trajectories
+from oda_rl.agents.model.rewards import features, fit_rewards
+from oda_rl.agents.model.world import World, seconds_of
+from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.plotting import plot_world
+
+D, LAWS = 3, 2  # one number of components: for each, compiled code is made anew
+BOX = spaces.Box(-np.inf, np.inf, (D,), np.float64)
+CART = BOX, spaces.Discrete(2, start=1)  # place, speed, warmth; pushed by 1 or 2
+GLIDER = BOX, spaces.Box(-2.0, 2.0, (1,), np.float64)
+
+
+def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, rewards=True):
+    """Arrays of a world with a circle, in which about every other step ends."""
+    codes = 2 if boxed else 3
+    size = 1 + D + (D * (D + 1) // 2 if quadratic else 0)
+    frame = np.concatenate(
+        [[[0.0, 0.0, 0.7]], [[0.8, 0.6, 2.0]], [[-1.0, -1.0, -1.0]], [[1.0, 1.0, 2.0]]]
+    )
+    if levels:
+        frame = np.concatenate([frame, [[np.nan, np.nan, value] for value in (-1.0, 0.5, 2.0)]])
+    sinusoids = rng.normal(size=(LAWS, 2 * D + 1, waves)).astype(np.float32)
+    sinusoids[:, D + 1 :] *= 0.02  # as small as fitted ones: single precision adds up
+    n_features = codes + boxed + 2 * (2 * D + D * (D + 1) // 2 + 1)
+    return WorldArrays(
+        boxed,
+        frame,
+        np.array([[0, 1]]),
+        0.3 * rng.normal(size=(LAWS, codes, size, D)),
+        sinusoids,
+        rng.normal(size=(LAWS, D, max(cells, 3))),
+        rng.normal(size=(LAWS, cells, codes, 1 + D, D)),
+        rng.uniform(0.5, 2.0, size=LAWS),
+        np.zeros((0, D)),
+        rng.normal(size=n_features if rewards else codes),
+        np.array([-20.0, 20.0, -np.inf, np.inf]),
+        np.array([[2.0, 1.0, 0.6], [0.0, -1.0, -1.2]]),
+        np.array([[0, 0], [1, 0], [2, 3], [3, 3]]),
+        rng.normal(size=(LAWS, 5)),
+        rng.normal(size=(6, D + 1)),
+    )
+
+
+def asked(arrays):
+    """A world of arrays."""
+    box = ActionBox.of(GLIDER[1]) if arrays.boxed else None
+    interface = Interface((D,), arrays.laws.shape[1], 0, box=box)
+    at = Coordinates.of_frame(arrays.frame, arrays.circles)
+    seen = Transitions(np.eye(D), np.zeros((D, 3)), np.zeros(D), np.eye(D), np.zeros(D, bool))
+    return World(Learned(arrays, at, None), interface, seen, np.ones(D, bool))
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "tolerance"),
+    [
+        ({}, 1e-9),
+        ({"quadratic": True, "levels": True}, 1e-9),
+        ({"cells": 7}, 1e-9),
+        ({"quadratic": True, "cells": 5, "rewards": False}, 1e-9),
+        ({"quadratic": True, "waves": 20}, 1e-5),
+    ],
+)
+def test_a_step_is_what_the_oracle_says(boxed, kind, tolerance):
+    rng = np.random.default_rng(len(kind) + 10 * boxed)
+    arrays = random_world(rng, boxed, **kind)
+    world = asked(arrays)
+    turns = rng.uniform(-np.pi, np.pi, size=60)
+    points = np.column_stack([np.cos(turns), np.sin(turns), rng.normal(size=60)])
+    numbers = rng.integers(3, size=60)
+    actions = rng.uniform(-2.0, 2.0, size=(60, 1)) if boxed else numbers
+    codes = np.column_stack([np.ones(60), actions / 2.0]) if boxed else np.eye(3)[numbers]
+    n_ends = 0
+    for law in range(LAWS):
+        after, rewards, ended = world.predict(points, actions, law=law)
+        for i in range(60):
+            wanted = oracles.imagined_step(arrays, law, points[i], codes[i])
+            np.testing.assert_allclose(after[i], wanted[0], rtol=0.0, atol=tolerance)
+            assert rewards[i] == pytest.approx(wanted[1], abs=100 * tolerance)
+            assert ended[i] == wanted[2]
+        n_ends += ended.sum()
+    assert 0 < n_ends < 60 * LAWS
+
+
+def test_all_laws_have_a_say():
+    rng = np.random.default_rng(0)
+    world = asked(random_world(rng, boxed=False, levels=True))
+    turns = rng.uniform(-np.pi, np.pi, size=40)
+    points = np.column_stack([np.cos(turns), np.sin(turns), rng.normal(size=40)])
+    each = [world.predict(points, np.ones(40), law=law) for law in range(LAWS)]
+    after, rewards, ended = world.predict(points, np.ones(40))
+    mean = (each[0][0] + each[1][0]) / 2.0
+    mean[:, :2] /= np.linalg.norm(mean[:, :2], axis=1)[:, None]
+    np.testing.assert_allclose(after[:, :2], mean[:, :2])
+    assert set(after[:, 2]) <= {-1.0, 0.5, 2.0}
+    np.testing.assert_allclose(rewards, (each[0][1] + each[1][1]) / 2.0)
+    np.testing.assert_array_equal(ended, each[0][2] & each[1][2])
+    one = world.predict(points[3], 1)
+    np.testing.assert_array_equal(one[0], after[3])
+    assert one[1:] == (rewards[3], ended[3])
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+def test_features_of_rewards_are_those_of_the_oracle(boxed):
+    rng = np.random.default_rng(1)
+    arrays = random_world(rng, boxed)
+    at = Coordinates.of_frame(arrays.frame, arrays.circles)
+    before, after = rng.normal(size=(2, 20, D))
+    codes = rng.normal(size=(20, 2)) if boxed else np.eye(3)[rng.integers(3, size=20)]
+    found = features(at, before, codes, after, boxed)
+    for i in range(20):
+        wanted = oracles.reward_features(at.scale, at.circles, before[i], codes[i], after[i], boxed)
+        np.testing.assert_allclose(found[i], wanted)
+    rewards = found @ np.random.default_rng(2).normal(size=found.shape[1])
+    weights = fit_rewards(at, before, codes, after, rewards, boxed, rng)
+    np.testing.assert_allclose(found @ weights, rewards, atol=1e-3)
+
+
+def test_coordinates_are_found():
+    rng = np.random.default_rng(3)
+    angle = np.cumsum(rng.normal(size=400)) * 0.4
+    speed = np.clip(rng.normal(size=400), -1.5, 1.5)
+    gear = rng.integers(3, size=400) * 0.5
+    seen = np.column_stack([speed, np.cos(angle), gear, np.sin(angle), np.full(400, 7.0)])
+    at, cut = read(seen[:-1], seen[1:])
+    assert at.circles.tolist() == [[1, 3]]
+    assert (at.low[0], at.high[0]) == (-1.5, 1.5)
+    np.testing.assert_array_equal(cut, np.abs(seen[1:, 0]) == 1.5)
+    np.testing.assert_array_equal(at.levels[2, :3], [0.0, 0.5, 1.0])
+    assert np.isnan(at.levels[[0, 1, 3, 4]]).all()
+    assert at.scale[4] == 1.0
+    assert (at.low[1], at.high[1], at.mean[1]) == (-1.0, 1.0, 0.0)
+    turned = changes(at, seen[:-1], seen[1:])
+    small = np.abs(np.diff(angle)) < 1.5
+    np.testing.assert_allclose(turned[small, 1], np.diff(angle)[small], atol=1e-9)
+    np.testing.assert_array_equal(turned[:, 3], 0.0)
+
+
+def test_a_half_space_is_found():
+    rng = np.random.default_rng(4)
+    points = rng.normal(size=(600, 3))
+    found = fit_ends(points, points[:, 1] < -1.2, 0.5, 2, None, rng)
+    assert len(found.terms) == 0
+    ((component, sign, threshold),) = found.walls.tolist()
+    assert (component, sign) == (1.0, -1.0)
+    assert threshold == pytest.approx(-1.2, abs=0.05)
+
+
+def test_an_end_that_is_no_half_space_is_found():
+    def acrobots(n):
+        a, b = rng.uniform(-np.pi, np.pi, size=(2, n))
+        ended = -np.cos(a) - np.cos(a + b) > 1.0
+        points = np.column_stack([np.cos(a), np.sin(a), np.cos(b), np.sin(b), rng.normal(size=n)])
+        return points / points.std(axis=0), ended
+
+    rng = np.random.default_rng(5)
+    points, ended = acrobots(2500)
+    found = fit_ends(points, ended, 0.5, 1, None, rng)
+    assert len(found.terms) < 12  # of 21
+    arrays = random_world(rng, boxed=False)
+    arrays = arrays._replace(walls=found.walls, terms=found.terms, hazards=found.hazards)
+    fresh, wanted = acrobots(2000)
+    said = np.array([oracles.imagined_end(arrays, 0, x) for x in fresh])
+    hits = (said & wanted).sum()
+    assert 2.0 * hits / (said.sum() + wanted.sum()) > 0.95
+
+
+MOVE = np.array([[1.0, 0.1, 0.0], [-0.05, 1.0, 0.0], [0.0, 0.3, 0.9]])
+PUSH = np.array([0.01, 0.2, -0.1])
+
+
+def cart_log(n=500, seed=6):
+    """Steps of a cart that is pushed at random, and ends when it leaves a place of length 2."""
+    rng = np.random.default_rng(seed)
+    rows, state = [], rng.uniform(-0.5, 0.5, size=D)
+    for t in range(n):
+        if t % 5 == 0:
+            action = int(rng.integers(1, 3))
+        after = MOVE @ state + PUSH * (2 * action - 3)
+        ended = abs(after[0]) > 1.0
+        rows.append((state, action, 1.0 - after[1] ** 2, after, ended))
+        state = rng.uniform(-0.5, 0.5, size=D) if ended else after
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def log():
+    return cart_log()
+
+
+@pytest.fixture(scope="module")
+def cart(log):
+    return World.fit(*log, env=CART, seed=0)
+
+
+def test_a_linear_system_is_recovered(cart, log):
+    rng = np.random.default_rng(7)
+    assert cart.learned.chosen.form.name == "affine"
+    points = rng.uniform(-0.5, 0.5, size=(200, D))
+    actions = rng.integers(1, 3, size=200)
+    after, rewards, ended = cart.predict(points, actions)
+    wanted = points @ MOVE.T + PUSH * (2 * actions[:, None] - 3)
+    np.testing.assert_allclose(after, wanted, atol=1e-3)
+    np.testing.assert_allclose(rewards, 1.0 - wanted[:, 1] ** 2, atol=1e-2)
+    assert not ended.any()
+    walls = np.sort(cart.learned.arrays.walls[:, 0] * 10 + cart.learned.arrays.walls[:, 1])
+    assert walls.tolist() == [-1.0, 1.0]
+    assert cart.predict([1.5, 0.0, 0.0], 1)[2]
+
+
+def test_a_linear_system_with_continuous_actions_is_recovered():
+    rng = np.random.default_rng(8)
+    points = rng.normal(size=(300, D))
+    actions = rng.uniform(-2.0, 2.0, size=(300, 1))
+    after = points @ MOVE.T + PUSH * actions
+    rewards = -(actions[:, 0] ** 2)
+    world = World.fit(points, actions, rewards, after, np.zeros(300), env=GLIDER, seed=0)
+    told, gains, ended = world.predict([0.2, -0.3, 0.1], [1.5])
+    np.testing.assert_allclose(told, MOVE @ [0.2, -0.3, 0.1] + PUSH * 1.5, atol=1e-6)
+    assert gains == pytest.approx(-2.25, abs=1e-4)
+    assert ended is False
+    imagined = world.imagine(lambda state: np.array([2.0]), 3, 10, seed=0)
+    assert imagined.actions.shape[2:] == (1,)
+    assert np.nanmin(imagined.actions) == np.nanmax(imagined.actions) == 2.0
+
+
+def test_the_same_seed_gives_the_same_world(cart, log):
+    again = World.fit(*log, env=CART, seed=0)
+    for one, other in zip(cart.learned.arrays, again.learned.arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_report_is_right(cart, log):
+    report = cart.report()
+    assert report.n_transitions == 500
+    assert report.n_ends == log[4].sum() > 5
+    assert (report.r2 > 0.999).all()
+    assert report.reward_r2 > 0.9  # at an end it is that of the nearest end that is remembered
+    assert report.replay_error < 0.05
+    assert report.replay_steps == 50
+    assert report.precision > 0.7
+    assert report.recall > 0.7
+    assert report.form == "affine"
+    assert set(report.form_errors) == set(cart.learned.chosen.errors)
+    assert report.trust
+    assert bool(cart.trust)
+    text = str(report)
+    assert "500 steps" in text
+    assert "observation[2]" in text
+    assert text.splitlines()[-1] == str(report.trust)
+
+
+def test_what_cannot_be_learned_is_not_trusted(log):
+    rng = np.random.default_rng(9)
+    observations, actions, rewards, after, ended = log
+    mixed = rng.permutation(500)
+    world = World.fit(observations, actions, rewards, after[mixed], ended[mixed], env=CART, seed=0)
+    report = world.report()
+    assert not world.trust
+    assert (report.r2 < 0.7).all()
+    assert world.trust.reason.startswith("50 steps ahead it is off by")
+
+
+def test_what_is_held_out_is_not_learned_from(cart, monkeypatch):
+    asked_of = []
+    refitted = judging.refitted
+
+    def watched(learned, seen, rows, rng):
+        asked_of.append(rows)
+        return refitted(learned, seen, rows, rng)
+
+    monkeypatch.setattr(judging, "refitted", watched)
+    judging.judge(cart.learned, cart.seen, None, "abc", np.random.default_rng(0))
+    counts = np.bincount(np.concatenate(asked_of), minlength=500)
+    assert set(counts) == {4}  # of five folds all but its own
+    real, imagined = cart.replayed(40)
+    assert len(real) == len(imagined) == 1 + 500 - len(asked_of[-1])
+    np.testing.assert_array_equal(real[0], imagined[0])
+    np.testing.assert_allclose(real, imagined, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("errors", "trusted", "said"),
+    [
+        ((0.1, 50, 0.9, 0.8, 0.99), True, "0.80"),
+        ((0.1, 50, np.nan, np.nan, 0.99), True, "off by 0.1"),
+        ((0.7, 50, 0.9, 0.8, 0.99), False, "50 steps ahead it is off by 0.7"),
+        ((np.nan, 50, 0.9, 0.8, 0.99), False, "nan"),
+        ((0.1, 50, 0.35, 0.54, 0.99), False, "0.35 of those"),
+        ((0.1, 50, np.nan, 0.0, 0.99), False, "foresees 0.00"),
+        ((0.1, 50, 0.9, 0.8, -0.5), False, "R² of rewards is -0.5"),
+    ],
+)
+def test_trust_says_why(errors, trusted, said):
+    trust = judging.judged(*errors)
+    assert bool(trust) is trusted
+    assert said in trust.reason
+
+
+def test_imagined_steps_are_predicted_ones(cart):
+    rule = RulePolicy(np.array([[0.0] * 4, [0.0, 1.0, 1.0, 0.0]]), np.eye(2)[:, :, None],
+                      np.zeros((2, D)))  # fmt: skip
+    imagined = cart.imagine(rule, 9, horizon=30, seed=1)
+    observations, actions, rewards, lengths, ended, lost = imagined
+    longest = lengths.max()
+    assert observations.shape == (9, longest + 1, D)
+    assert actions.shape == rewards.shape == (9, longest)
+    assert set(actions[~np.isnan(actions)]) == {1.0, 2.0}
+    assert not (ended & lost).any()
+    assert ((lengths == 30) | ended | lost).all()
+    for i in range(9):
+        n = lengths[i]
+        assert np.isnan(rewards[i, n:]).all()
+        assert np.isnan(observations[i, n + 1 :]).all()
+        np.testing.assert_array_equal(actions[i, :n], 1 + rule.act(observations[i, :n]))
+        after, gains, over = cart.predict(observations[i, :n], actions[i, :n], law=i % cart.n_laws)
+        np.testing.assert_allclose(after, observations[i, 1 : n + 1], rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(gains, rewards[i, :n], rtol=0.0, atol=1e-12)
+        np.testing.assert_array_equal(over, [*[False] * (n - 1), ended[i]])
+    np.testing.assert_allclose(imagined.returns, np.nansum(rewards, axis=1))
+    again = cart.imagine(lambda state: 1 + int(state[0] + state[1] > 0.0), 9, horizon=30, seed=1)
+    np.testing.assert_array_equal(again.observations, observations)
+
+
+def test_noise_differs_from_step_to_step_and_not_from_seed_to_seed(cart):
+    rng = np.random.default_rng(10)
+    noisy = cart.learned.arrays._replace(residuals=0.05 * rng.normal(size=(64, D)))
+    world = World(Learned(noisy, cart.learned.at, cart.learned.chosen), cart.interface, cart.seen)
+    one, same, other = (world.imagine(lambda s: 1, 4, 12, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.observations, same.observations)
+    assert not np.array_equal(one.observations[:, 1], other.observations[:, 1])
+    n = one.lengths[0]
+    quiet = cart.predict(one.observations[0, :n], one.actions[0, :n], law=0)[0]
+    left = one.observations[0, 1 : n + 1] - quiet
+    assert len(np.unique(left[:, 0].round(9))) > n / 2
+    point = [0.1, 0.2, 0.3]
+    np.testing.assert_array_equal(world.predict(point, 1)[0], cart.predict(point, 1)[0])
+
+
+def test_forecasts_say_what_happens(cart):
+    names = ["place (m)", "speed", "angle (rad)"]
+    text = cart.forecast([0.7, 0.5, 0.0], names=names, policy=lambda state: 2)
+    steps = int(text.split()[1])
+    state, n = np.array([0.7, 0.5, 0.0]), 0
+    while state[0] <= 1.0:
+        state, n = MOVE @ state + PUSH, n + 1
+    assert abs(steps - n) <= 1
+    assert "place passes" in text
+    assert "m: the episode ends" in text
+    text = cart.forecast([0.0, 0.0, 0.0], 3, names, policy=lambda state: 2)
+    assert text.startswith("in 3 steps the episode still goes on: ")
+    assert "speed goes from 0 to 0.597" in text
+    text = cart.forecast([0.0, 0.0, 50.0], names=names, policy=lambda state: 2)
+    assert "farther than the model is to be believed" in text
+
+
+def test_steps_have_a_duration_where_the_environment_says_so():
+    assert seconds_of(gym.make("Acrobot-v1")) == 0.2
+    assert seconds_of(None) is None
+    assert seconds_of(gym.make("MountainCar-v0")) is None
+
+
+def test_trajectories_of_mixed_environments_are_told_apart(log):
+    n = 40
+    rows = np.arange(2 * n).reshape(2, n).T.ravel()  # a step of one, a step of the other
+    other = cart_log(n, seed=11)
+    before, after, ended = (np.concatenate([log[k][:n], other[k]])[rows] for k in (0, 3, 4))
+    seen = Transitions(before, np.zeros((2 * n, 2)), np.zeros(2 * n), after, ended)
+    found = trajectories(seen)
+    assert sum(map(len, found)) == 2 * n
+    assert len(found) == 2 + ended[:-2].sum()
+    for one in found:
+        np.testing.assert_array_equal(before[one[1:]], after[one[:-1]])
+    first = np.zeros(2 * n, bool)
+    first[found[0][3]] = True
+    assert len(trajectories(seen, first)) == len(found) + 1
+    assert min(map(len, stretches(found, 4))) > 0
+
+
+def test_the_figure_shows_both(cart):
+    axes = plot_world(cart, steps=40, names=["place", "speed", "warmth"])
+    real, imagined = cart.replayed(40)
+    assert [ax.get_ylabel() for ax in axes] == ["place", "speed", "warmth"]
+    for j, ax in enumerate(axes):
+        lines = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
+        np.testing.assert_array_equal(lines["real"], real[:, j])
+        np.testing.assert_array_equal(lines["imagined, with the same actions"], imagined[:, j])
+    with pytest.raises(ValueError, match="ax has 1 axes: there must be 3"):
+        plot_world(cart, ax=axes[:1])
+
+
+def test_an_agent_has_a_world():
+    agent = ModelAgent("Pendulum-v1", seed=0, random_steps=200, generations=1, population=4)
+    with pytest.raises(ValueError, match="learned nothing yet after 0 steps; it begins after 200"):
+        _ = agent.world
+    world = agent.learn(401).world
+    assert world.report().names == ("cos θ", "sin θ", "angular velocity (rad/s)")
+    assert world.trust
+    assert world.imagine(agent.policy, 2, seed=0).lengths.tolist() == [200, 200]
+    one, other = (world.imagine(policy, 2, 5, seed=0) for policy in (agent, agent.policy))
+    np.testing.assert_array_equal(one.actions, other.actions)
+    text = world.forecast(world.seen.before[0], horizon=10)
+    assert text.startswith("in 10 steps (0.5 s) the episode still goes on: ")
+    with pytest.raises(ValueError, match="must be|must lie"):
+        world.predict([1.0, 0.0, 0.0], [3.0])
+
+
+def changed(log, place, value):
+    new = [column.copy() for column in log]
+    new[place] = value
+    return new
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (0, np.zeros((500, 2)), r"observations has shape \(500, 2\): it must be \(n, 3\)"),
+        (0, np.zeros((1, 3)), r"observations has shape \(1, 3\): it must hold at least 2 steps"),
+        (0, np.full((500, 3), np.inf), r"observations\[0\] is .*inf.* not finite"),
+        (0, np.full((500, 3), "a"), "observations has dtype <U1: it must hold numbers"),
+        (1, np.zeros(499), r"actions has shape \(499,\): it must be \(500,\)"),
+        (1, np.full(500, 3), r"actions\[0\] is 3: it must be an integer from 1 to 2"),
+        (1, np.full(500, 1.5), r"actions\[0\] is 1.5: it must be an integer from 1 to 2"),
+        (1, np.full(500, np.nan), r"actions\[0\] is nan: it must be an integer from 1 to 2"),
+        (2, np.zeros((500, 1)), r"rewards has shape \(500, 1\): it must be \(500,\)"),
+        (2, np.full(500, np.nan), r"rewards\[0\] is nan: it must hold neither NaN"),
+        (3, np.zeros((499, 3)), r"next_observations has shape \(499, 3\): it must be \(500, 3\)"),
+        (3, np.full((500, 3), np.nan), r"next_observations\[0\] is .*not finite"),
+        (4, np.full(500, 2), r"terminated\[0\] is 2.0: it must be True or False"),
+        (4, np.full(3, True), r"terminated has shape \(3,\): it must be \(500,\)"),
+    ],
+)
+def test_bad_logs_are_refused(log, place, value, message):
+    with pytest.raises(ValueError, match=message):
+        World.fit(*changed(log, place, value), env=CART)
+
+
+def test_bad_environments_and_seeds_are_refused(log):
+    with pytest.raises(TypeError, match="env is 3: it must be an environment"):
+        World.fit(*log, env=3)
+    with pytest.raises(TypeError, match="observation_space is Discrete"):
+        World.fit(*log, env=(spaces.Discrete(3), spaces.Discrete(2)))
+    with pytest.raises(ValueError, match="seed is -1"):
+        World.fit(*log, env=CART, seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda w: w.predict([0.0, 0.0], 1), r"observation has shape \(2,\)"),
+        (lambda w: w.predict([0.0, 0.0, np.nan], 1), "observation is not finite"),
+        (lambda w: w.predict([0.0, 0.0, 0.0], 0), r"is 0: it must be an integer from 1 to 2"),
+        (lambda w: w.predict(np.zeros((4, 3)), [1, 2]), r"action has shape \(2,\): .*\(4,\)"),
+        (lambda w: w.predict(np.zeros(3), 1, law=4), "law is 4: it must be .* from 0 to 3"),
+        (lambda w: w.imagine(lambda s: 1, 0), "n is 0: it must be an integer of at least 1"),
+        (lambda w: w.imagine(lambda s: 1, 2, horizon=0), "horizon is 0"),
+        (lambda w: w.imagine(lambda s: 1, 2, seed=-1), "seed is -1"),
+        (lambda w: w.imagine(lambda s: 7, 2), r"policy\(observation\)\[0\] is 7"),
+        (lambda w: w.imagine(RulePolicy(np.zeros((1, 3)), np.ones((1, 1, 1)), np.zeros((1, 2))), 2),
+         "policy takes observations of 2 components: it must take 3"),
+        (lambda w: w.forecast([0.0, 0.0, 0.0]), "policy is None"),
+        (lambda w: w.forecast([0.0], policy=lambda s: 1), r"observation has shape \(1,\)"),
+        (lambda w: w.forecast(np.zeros(3), names=["a"], policy=lambda s: 1),
+         "names is .*: it must be a sequence of 3"),
+        (lambda w: w.replayed(0), "steps is 0"),
+    ],
+)  # fmt: skip
+def test_bad_questions_are_refused(cart, ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask(cart)
+    with pytest.raises(TypeError, match="policy is 5: it must be a policy or a function"):
+        cart.imagine(5, 2)
