@@ -95,7 +95,7 @@ class ModelAgent(Agent):
     True
     """
 
-    config: ModelConfig
+    config: ModelConfig  # type: ignore[assignment]
     _engine: ModelEngine
 
     _config_class = ModelConfig

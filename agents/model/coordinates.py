@@ -39,7 +39,8 @@ class Coordinates(NamedTuple):
     @classmethod
     def of_frame(cls, frame: FloatArray, circles: IntArray) -> "Coordinates":
         """Make coordinates of what :attr:`frame` was, and of circles."""
-        return cls(*frame[:4], circles, frame[4:].T)
+        mean, scale, low, high = frame[:4]
+        return cls(mean, scale, low, high, circles, frame[4:].T)
 
     def standardised(self, observations: npt.NDArray[np.floating]) -> FloatArray:
         """Return observations in standard deviations from the mean."""

@@ -115,7 +115,8 @@ def _indices(terms: IntArray, wanted: IntArray | None) -> IntArray | None:
 
 def _walls(points: FloatArray, ended: BoolArray, margin: float) -> tuple[FloatArray, BoolArray]:
     """Return half-spaces as rows (component, sign, threshold), and the ends that are in none."""
-    left, rows = ended.copy(), []
+    left = ended.copy()
+    rows: list[tuple[float, float, float]] = []
     d = points.shape[1]
     if ended.all():
         return np.zeros((0, 3)), left

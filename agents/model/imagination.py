@@ -88,8 +88,15 @@ class Scratch(NamedTuple):
 def scratch_for(world: WorldArrays) -> Scratch:
     """Make room for imagining in a world."""
     d = world.frame.shape[1]
-    rows = (np.zeros(n) for n in (d, d, d, world.codevectors.shape[2], world.laws.shape[1]))
-    return Scratch(*rows, np.empty(world.waves.shape[2], np.float32))
+    waves = np.empty(world.waves.shape[2], np.float32)
+    return Scratch(
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(world.codevectors.shape[2]),
+        np.zeros(world.laws.shape[1]),
+        waves,
+    )
 
 
 def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: FloatArray) -> None:
@@ -239,7 +246,7 @@ def _reward(
                 f += 1
         for q in range(circles.shape[0]):
             angle = math.atan2(y[circles[q, 1]], y[circles[q, 0]])
-            total += weights[f] * angle * angle
+            total += weights[f] * angle * angle  # type: ignore[assignment]
             f += 1
     return total
 
@@ -259,7 +266,7 @@ def _ends(walls: FloatArray, terms: IntArray, hazards: FloatArray, x: FloatArray
         if terms[t, 1] > 0:
             value *= x[terms[t, 1] - 1]
         total += value
-    return total > 0.0
+    return bool(total > 0.0)
 
 
 def _last_reward(remembered: FloatArray, x: FloatArray) -> float:
@@ -348,7 +355,7 @@ def _imagine(
                 )
                 if world.residuals.shape[0] > 0:
                     noise = noise * _MULTIPLIER + _INCREMENT
-                    drawn = integer(noise >> _HIGH_BITS) % world.residuals.shape[0]
+                    drawn = np.int64(noise >> _HIGH_BITS) % world.residuals.shape[0]
                     for j in range(n_features):
                         after[j] += world.residuals[drawn, j]
                 move(s, frame, world.circles, room, after)

@@ -1,7 +1,7 @@
 """A world learned from transitions: coordinates, laws, rewards, ends, and how well they hold."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -146,9 +146,16 @@ class _Fit:
         least, most = float(self.seen.rewards.min()), float(self.seen.rewards.max())
         bounds = np.array([least, most, self.worst, _FAR * max(law.far for law in laws)])
         return WorldArrays(
-            self.boxed, self.at.frame, self.at.circles, *_stacked(laws), residuals, self.rewards,
-            bounds, *self.ends, self.last,
-        )  # fmt: skip
+            boxed=self.boxed,
+            frame=self.at.frame,
+            circles=self.at.circles,
+            **_stacked(laws),
+            residuals=residuals,
+            rewards=self.rewards,
+            bounds=bounds,
+            **self.ends._asdict(),
+            last=self.last,
+        )
 
     def law(self, rows: IntArray, form: Form) -> Law:
         """Fit a law to some of the steps."""
@@ -200,7 +207,7 @@ def _margin(seen: Transitions) -> float:
     return 0.2 if rewards.min() >= 0.0 else 0.5
 
 
-def _stacked(laws: list[Law]) -> tuple[FloatArray, ...]:
+def _stacked(laws: list[Law]) -> dict[str, Any]:
     """Return laws as one array each; cells that some lack are far from everything."""
     n_cells = max(law.codevectors.shape[1] for law in laws)
     d = len(laws[0].codevectors)
@@ -210,9 +217,13 @@ def _stacked(laws: list[Law]) -> tuple[FloatArray, ...]:
     for e, law in enumerate(laws):
         codevectors[e, :, : law.codevectors.shape[1]] = law.codevectors
         own[e, : len(law.locals)] = law.locals
-    weights, waves = (np.array([law[i] for law in laws]) for i in range(2))
-    widths = np.array([law.width for law in laws])
-    return weights, waves, codevectors, own, widths
+    return {
+        "laws": np.array([law.weights for law in laws]),
+        "waves": np.array([law.waves for law in laws]),
+        "codevectors": codevectors,
+        "locals": own,
+        "widths": np.array([law.width for law in laws]),
+    }
 
 
 def predict(

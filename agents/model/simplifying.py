@@ -62,8 +62,8 @@ def grounded(scores: FloatArray) -> FloatArray:
 def rounded(numbers: FloatArray, digits: int) -> FloatArray:
     """Round to so many significant digits.
 
-    >>> rounded(np.array([0.0, 123.4, -0.056]), 1)
-    array([   0.  ,  100.  ,   -0.06])
+    >>> rounded(np.array([0.0, 123.4, -0.056]), 1).tolist()
+    [0.0, 100.0, -0.06]
     """
     size = np.abs(numbers)
     powers = 10.0 ** (digits - 1 - np.floor(np.log10(np.where(size > 0.0, size, 1.0))))

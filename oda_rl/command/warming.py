@@ -80,7 +80,7 @@ def _model() -> None:
     for env_id in _MODELLED:
         agent = ModelAgent(env_id, seed=0, generations=1)
         _used(agent, 250)
-        agent.explain(agent.env.reset(seed=0)[0])
+        agent.explain(agent.visited_states(1, seed=0)[0])
 
 
 def _codevectors() -> None:
