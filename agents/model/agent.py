@@ -20,6 +20,7 @@ from oda_rl.agents.model.engine import ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.table import TablePolicy
 
 
 class ModelAgent(Agent):
@@ -50,8 +51,8 @@ class ModelAgent(Agent):
         )
 
     @property
-    def policy(self) -> RulePolicy:
-        """The delivered rule."""
+    def policy(self) -> RulePolicy | TablePolicy:
+        """The delivered rule, or table."""
         return self._engine.policy
 
     @property
