@@ -72,7 +72,9 @@ class TwoRooms(gym.Env[Any, int]):
         self.action_space = spaces.Discrete(4)
         self.observation_space: Any = spaces.Discrete(55)
         if numbers == 2:
-            self.observation_space = spaces.Box(np.zeros(2), np.array([10.0, 4.0]), (2,), np.float64)
+            self.observation_space = spaces.Box(
+                np.zeros(2), np.array([10.0, 4.0]), (2,), np.float64
+            )
 
     def _seen(self) -> Any:
         x, y = self._at

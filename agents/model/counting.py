@@ -201,9 +201,7 @@ def spread(
 
 
 @compiled
-def pair_values(
-    edges: Edges, view: View, values: FloatArray, n: int, out: FloatArray
-) -> None:
+def pair_values(edges: Edges, view: View, values: FloatArray, n: int, out: FloatArray) -> None:
     """Write the values of all pairs of the first n states, shape (n, A)."""
     for state in range(n):
         for action in range(edges.counts.shape[1]):

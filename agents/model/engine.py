@@ -15,6 +15,7 @@ from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, new_lanes, w
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_SHAPE, BAD_STEP, NOT_FINITE, refuse
 from oda_rl.agents.model import files
+from oda_rl.agents.model.choosing import ChoosingPlanner
 from oda_rl.agents.model.contract import Planning, Played
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.planning import Planner
@@ -87,11 +88,11 @@ class ModelEngine(Engine):
         self.memory = Memory(d, self._n_codes)
         n_outputs = interface.n_components if boxed else interface.n_actions
         shape = Shape.of(d, n_outputs, interface.n_actions, boxed)
-        self.planner: Planning
-        if interface.n_values and not boxed:
-            self.planner = TablePlanner(self.memory, interface.n_actions, horizon, config)
-        else:
-            self.planner = Planner(self.memory, shape, horizon, config, planning)
+        rules = Planner(self.memory, shape, horizon, config, planning)
+        self.planner: Planning = rules
+        if not boxed:
+            tables = TablePlanner(self.memory, interface.n_actions, horizon, config)
+            self.planner = tables if interface.n_values else ChoosingPlanner(rules, tables)
         self.single = self._begun(lane)
         self.arrays = (self,)  # type: ignore[assignment]
         self._running: list[Running] | None = None  # of several environments

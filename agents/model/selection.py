@@ -12,7 +12,7 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.model.candidates import Candidate
-from oda_rl.agents.model.tabled import Tabled, greedy
+from oda_rl.agents.model.tabled import Tabled
 
 _PRIOR_EPISODES = 2.0
 _PRIOR_FREEDOM = 3.0
@@ -77,7 +77,7 @@ def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
     between = max(between, 0.0)
     if between == 0.0:
         return np.array([table.promised for table in tables]) + bias
-    share = counts / (counts + noise / between)
+    share = np.where(played, counts * between / np.maximum(counts * between + noise, between), 0.0)
     shrunk = np.where(played, share * sums / np.maximum(counts, 1.0) + (1.0 - share) * bias, bias)
     left = np.sqrt(between * (1.0 - share))
     return np.array([table.promised for table in tables]) + shrunk - left
