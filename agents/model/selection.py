@@ -16,6 +16,7 @@ from oda_rl.agents.model.tabled import Tabled
 
 _PRIOR_EPISODES = 2.0
 _PRIOR_FREEDOM = 3.0
+_BEYOND = 2.0  # standard errors that tables have to differ by
 
 
 def values(candidates: list[Candidate]) -> FloatArray:
@@ -63,18 +64,16 @@ def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
     """
     surprises = [table.surprises for table in tables]
     everything = np.concatenate([np.zeros(0), *surprises])
-    bias = min(float(np.median(everything)), 0.0) if len(everything) else 0.0
+    bias = min(float(everything.mean()), 0.0) if len(everything) else 0.0
     counts = np.array([len(own) for own in surprises], dtype=float)
     sums = np.array([own.sum() for own in surprises])
     played = counts > 0.0
+    n = max(int(played.sum()), 1)
     means = sums[played] / counts[played]
     within = float(sum(((own - own.mean()) ** 2).sum() for own in surprises if len(own)))
-    freedom = float((counts[played] - 1.0).sum())
-    noise = within / freedom if freedom > 0.0 else 0.0
-    between = 0.0
-    if len(means):
-        between = float(((means - bias) ** 2).mean() - noise * (1.0 / counts[played]).mean())
-    between = max(between, 0.0)
+    noise = within / max(float((counts[played] - 1.0).sum()), 1.0)
+    chance = noise * float((1.0 / counts[played]).sum()) / n * (1.0 + _BEYOND * math.sqrt(2.0 / n))
+    between = max(float(((means - bias) ** 2).sum()) / n - chance, 0.0)
     if between == 0.0:
         return np.array([table.promised for table in tables]) + bias
     share = np.where(played, counts * between / np.maximum(counts * between + noise, between), 0.0)

@@ -39,6 +39,7 @@ from oda_rl.agents.policies.table import TablePolicy
 _DISCOUNT = 0.99  # of exploration
 _DISCOUNTS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998)  # one of them is best for what is delivered
 _ERRORS = 1.0  # standard errors of hope
+_SURPRISE = 0.02  # what is new behind a tried pair, as a share of what may be behind an untried one
 _CLOSE, _NEAR = 1e-6, 1e-4  # shares of the values' range: sweeps, and single steps
 _SWEEPS, _BACKUPS = 3000, 2000  # at most: between episodes, and in a step
 _GROWTH = 0.05  # the delivered policy is planned when steps have grown by this share
@@ -248,11 +249,13 @@ class TablePlanner:
     def _hopeful(self) -> View:
         """Where little is known, there is twice as much to gain as was ever seen."""
         low, high = self._bounds.tolist()
+        doubt = self._doubt(0.5)
+        doubt[1:] *= _SURPRISE
         if not math.isfinite(low):
-            return View(self._doubt(0.5), 1.0, _ERRORS, _DISCOUNT)
+            return View(doubt, 1.0, _ERRORS, _DISCOUNT)
         top = high + ((high - low) or 1.0)
         unknown = top / (1.0 - _DISCOUNT) if top > 0.0 else top
-        return View(self._doubt(0.5), unknown, _ERRORS, _DISCOUNT)
+        return View(doubt, unknown, _ERRORS, _DISCOUNT)
 
     def _fearful(self, discount: float) -> View:
         """Where little is known, each step costs what the worst did."""
