@@ -325,7 +325,7 @@ class Endless(gym.Env):
         return np.array([self.at]), {}
 
     def step(self, action):
-        self.at += 0.2 if action else -0.2
+        self.at += (0.2 if action else -0.2) + 0.01 * self.np_random.normal()
         return np.array([self.at]), -abs(self.at), False, False, {}
 
 

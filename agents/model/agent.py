@@ -23,6 +23,7 @@ from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.world import World, seconds_of
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.table import TablePolicy
 
 
 class ModelAgent(Agent):
@@ -112,14 +113,14 @@ class ModelAgent(Agent):
         return self._horizon or self.config.horizon
 
     @property
-    def policy(self) -> RulePolicy:
-        """The delivered rule."""
+    def policy(self) -> RulePolicy | TablePolicy:
+        """The delivered rule, or table."""
         return self._engine.policy
 
     def rules(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
     ) -> str:
-        """Say the delivered rule in words.
+        """Say the delivered rule in words; or that it is a table of numbered states.
 
         Parameters
         ----------
@@ -136,7 +137,10 @@ class ModelAgent(Agent):
         known, known_actions = matching_names(self.env_id, self.interface)
         if self.interface.box is not None:
             known_actions = None  # those are of a choice
-        return self.policy.rules(names or known, action_names or known_actions)
+        policy = self.policy
+        if isinstance(policy, TablePolicy):
+            return f"a table of {policy.n_cells} states says what to do in each"
+        return policy.rules(names or known, action_names or known_actions)
 
     @property
     def world(self) -> World:
@@ -145,7 +149,7 @@ class ModelAgent(Agent):
         Raises
         ------
         ValueError
-            If nothing has been learned yet.
+            If nothing has been learned yet, or the world is a table of numbered states.
         """
         learned, memory = self._engine.planner.learned, self._engine.memory
         if learned is None:
@@ -170,7 +174,7 @@ class ModelAgent(Agent):
         policy = self.policy
         counts = np.zeros((policy.n_cells, policy.n_actions))
         cells = policy.cells(seen.before)
-        if policy.continuous:
+        if self.interface.box is not None:
             return np.diag(np.bincount(cells, minlength=policy.n_cells).astype(np.float64))
         np.add.at(counts, cells, seen.codes)
         return counts

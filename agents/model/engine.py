@@ -15,20 +15,22 @@ from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_STEP, NOT_FINITE, refuse
-from oda_rl.agents.model import candidates, files
-from oda_rl.agents.model.candidates import Candidate
+from oda_rl.agents.model import files
+from oda_rl.agents.model.choosing import ChoosingPlanner
+from oda_rl.agents.model.contract import Planning, Played
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.planning import Planner
 from oda_rl.agents.model.search import Shape
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.diagram import LARGEST
 
 _PLAN = 1024  # event: it is time to learn the world anew
 _LONGEST_HOLD = 100
 _AT_ONCE = 4  # episodes of the best rule, at most, before another is played
 _PATIENCE = 10  # times as many steps as planning needs, without an episode's end
-_LATEST = 2000  # states that say where a rule's cells are
 
 
 @dataclass(eq=False)
@@ -42,7 +44,7 @@ class Running:
     """What it was chosen for."""
     start: FloatArray
     """The episode's first observation."""
-    played: Candidate | None = None
+    played: Played | None = None
     """None: random actions."""
     whole: bool = True
     """Whether that alone has been played in it."""
@@ -85,12 +87,16 @@ class ModelEngine(Engine):
         self.memory = Memory(d, self._n_codes)
         n_outputs = interface.n_components if boxed else interface.n_actions
         shape = Shape.of(d, n_outputs, interface.n_actions, boxed)
-        self.planner = Planner(self.memory, shape, horizon, config, planning)
+        rules = Planner(self.memory, shape, horizon, config, planning)
+        self.planner: Planning = rules
+        if not boxed:
+            tables = TablePlanner(self.memory, interface.n_actions, horizon, config)
+            self.planner = tables if interface.n_values else ChoosingPlanner(rules, tables)
         self.single = self._begun(lane)
         self._running: list[Running] | None = None  # of several environments
         self._returns: list[float] = []
-        self._newest: Candidate | None = None
-        self._next: Candidate | None = None  # what the next episode is played with
+        self._newest: Played | None = None
+        self._next: Played | None = None  # what the next episode is played with
         self._confirming = 0  # episodes in a row
         self._confirmed = 0  # steps
         self._new_steps, self._needed = 0, self.planner.wait(0)
@@ -121,37 +127,12 @@ class ModelEngine(Engine):
 
         0 of what never varied.
         """
-        if self.planner.learned is None:
-            return None
-        at = self.planner.learned.at
-        varies = np.ptp(self.memory.transitions.before, axis=0) > 0.0
-        return np.asarray(varies / at.scale)
+        return self.planner.scale
 
     @property
-    def policy(self) -> RulePolicy:
-        """The best rule."""
-        best = self.planner.best() if self.planner.candidates else self._newest
-        if best is not None:
-            return self._delivered(best)
-        shape = self.planner.shape
-        nothing = np.zeros((1, shape.n_outputs, 1 + shape.n_features * shape.boxed))
-        if not shape.boxed:
-            nothing[0, 0] = 1.0
-        return RulePolicy(
-            np.zeros((1, 1 + shape.n_features)), nothing, np.zeros((1, shape.n_features))
-        )
-
-    def _delivered(self, candidate: Candidate) -> RulePolicy:
-        """Return a rule with the means of the states seen in its cells, without idle cells."""
-        points = self.memory.transitions.before[-_LATEST:]
-        rule = RulePolicy(
-            candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), points.shape[1]))
-        )
-        cells = rule.cells(points)
-        for k in range(rule.n_cells):
-            own = points[cells == k]
-            rule.codevectors[k] = (own if len(own) else points).mean(axis=0)
-        return rule
+    def policy(self) -> RulePolicy | TablePolicy:
+        """The best rule, or table."""
+        return self.planner.policy(self._newest)
 
     def act(self, vector: npt.NDArray[Any]) -> int:
         """Choose an action (from 0) for a flattened observation."""
@@ -300,10 +281,12 @@ class ModelEngine(Engine):
         return best is not self._newest and len(best.returns) < config.confirm_episodes
 
     def _replace_all(self) -> None:
-        """Play on with what is next in the midst of episodes."""
+        """Play on with the newest in the midst of episodes: what they return confirms nothing."""
         for running in [self.single] if self._running is None else self._running:
-            running.played, running.lane.held = self._next, 0
-            running.whole = running.lane.episode_length == 0
+            running.whole, running.lane.held = running.lane.episode_length == 0, 0
+            if not running.whole and running.played is not self._newest:
+                self._confirmed += running.lane.episode_length
+            running.played = self._next if running.whole else self._newest
 
     @property
     def n_lanes(self) -> int:
@@ -378,7 +361,7 @@ class ModelEngine(Engine):
         if self._newest is not None and not any(self._newest is one for one in known):
             known.append(self._newest)
 
-        def place(candidate: Candidate | None) -> int:
+        def place(candidate: Played | None) -> int:
             return next((k for k, one in enumerate(known) if one is candidate), -1)
 
         places = [place(one) for one in (self._newest, self._next, single.played)]
@@ -392,7 +375,7 @@ class ModelEngine(Engine):
             "code": single.code,
             "returns": np.array(self._returns),
             **files.prefixed("memory", self.memory.state()),
-            **files.prefixed("candidates", candidates.to_arrays(known)),
+            **files.prefixed("candidates", self.planner.pack(known)),
             **files.prefixed("planner", self.planner.state()),
         }
 
@@ -410,7 +393,7 @@ class ModelEngine(Engine):
             whole,
             *places,
         ) = arrays["counts"].tolist()
-        known = candidates.from_arrays(files.part(arrays, "candidates"))
+        known = self.planner.unpack(files.part(arrays, "candidates"))
         self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
         single.whole = bool(whole)
         single.start = np.array(arrays["start"])

@@ -1,7 +1,7 @@
 """What is done between episodes: learn the world, search a rule in it, say which one is best."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.model import files
+from oda_rl.agents.model import candidates, files
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.learning import Learned, learn_world
 from oda_rl.agents.model.memory import Memory
@@ -19,6 +19,7 @@ from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.simplifying import Rule, simplified
 from oda_rl.agents.model.trajectories import starts_between
+from oda_rl.agents.policies.rules import RulePolicy
 
 _LAWS = 4
 _PROMISE_STARTS = 48
@@ -30,6 +31,7 @@ _SURE = 10  # episodes after which a rule that cannot be bettered is left alone
 _TOLERANCE = 1e-6
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # of the return, that a simpler rule may lose
+_LATEST = 2000  # states that say where a rule's cells are
 
 
 @dataclass
@@ -139,16 +141,48 @@ class Planner:
         at, points = self.learned.at, self.learned.arrays.codevectors[0].T
         return np.asarray(points * at.scale + at.mean)
 
+    @property
+    def scale(self) -> FloatArray | None:
+        """Inverse standard deviations of the observation's components; None before learning.
+
+        0 of what never varied.
+        """
+        if self.learned is None:
+            return None
+        varies = np.ptp(self.memory.transitions.before, axis=0) > 0.0
+        return np.asarray(varies / self.learned.at.scale)
+
+    def policy(self, newest: Candidate | None) -> RulePolicy:
+        """Return the best rule; ``newest`` was planned last."""
+        best = self.best() if self.candidates else newest
+        if best is not None:
+            return self._delivered(best)
+        shape = self.shape
+        nothing = np.zeros((1, shape.n_outputs, 1 + shape.n_features * shape.boxed))
+        if not shape.boxed:
+            nothing[0, 0] = 1.0
+        return RulePolicy(
+            np.zeros((1, 1 + shape.n_features)), nothing, np.zeros((1, shape.n_features))
+        )
+
+    def pack(self, known: Sequence[Candidate]) -> dict[str, npt.NDArray[Any]]:
+        """Return rules as arrays, for a file."""
+        return candidates.to_arrays(list(known))
+
+    def unpack(self, arrays: dict[str, npt.NDArray[Any]]) -> list[Candidate]:
+        """Make of them what was packed."""
+        return candidates.from_arrays(arrays)
+
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that has to be saved, the candidates apart."""
         counts = {"searches": np.array([self.searches, self.imagined_steps])}
         return counts if self.learned is None else {**counts, **files.to_arrays(self.learned)}
 
-    def restore(self, arrays: dict[str, npt.NDArray[Any]], known: list[Candidate]) -> None:
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], known: list[Candidate]) -> None:
         """Take over what :meth:`state` returned, and candidates."""
         self.searches, self.imagined_steps = arrays["searches"].tolist()
         self.candidates = known
-        self.learned = files.from_arrays(arrays) if len(arrays) > 1 else None
+        self.learned = files.from_arrays(dict(arrays)) if len(arrays) > 1 else None
 
     def draw_starts(self, n: int) -> FloatArray:
         """Draw states between those in which episodes have begun, shape (n, d).
@@ -160,6 +194,18 @@ class Planner:
         if len(seen) == 1:
             seen = self.memory.transitions.before
         return starts_between(seen, self.learned.at, n, self.rng)
+
+    def _delivered(self, candidate: Candidate) -> RulePolicy:
+        """Return a rule with the means of the states seen in its cells, without idle cells."""
+        points = self.memory.transitions.before[-_LATEST:]
+        rule = RulePolicy(
+            candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), points.shape[1]))
+        )
+        cells = rule.cells(points)
+        for k in range(rule.n_cells):
+            own = points[cells == k]
+            rule.codevectors[k] = (own if len(own) else points).mean(axis=0)
+        return rule
 
     def _imagination(self) -> Imagination:
         assert self.learned is not None

@@ -6,14 +6,17 @@ rules, minus a standard error. Imagined returns alone never decide.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.model.candidates import Candidate
+from oda_rl.agents.model.tabled import Tabled
 
 _PRIOR_EPISODES = 2.0
 _PRIOR_FREEDOM = 3.0
+_BEYOND = 2.0  # standard errors that tables have to differ by
 
 
 def values(candidates: list[Candidate]) -> FloatArray:
@@ -41,3 +44,39 @@ def values(candidates: list[Candidate]) -> FloatArray:
         - deviation / math.sqrt(len(own) + 1.0)
         for candidate, own in zip(candidates, surprises, strict=True)
     ])  # fmt: skip
+
+
+def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
+    """Return the value of each table, shape (n,).
+
+    A table's model is counted, and real episodes were counted with the rest: they correct it only
+    as far as they differ more between tables than they do by chance. A value is the model's mean
+    return, plus what real episodes returned beyond what it imagines from the same starts, shrunk
+    towards that of all, minus a standard deviation of what is then left to be surprised by.
+
+    Examples
+    --------
+    >>> policy = greedy(np.zeros((1, 1)), np.ones((1, 1)))
+    >>> honest = Tabled(policy, [0, 0], [90.0, 90.0], 90.0, [90.0, 90.0])
+    >>> boaster = Tabled(policy, [0, 0], [50.0, 50.0], 100.0, [100.0, 100.0])
+    >>> values_of_tables([honest, boaster]).argmax()
+    np.int64(0)
+    """
+    surprises = [table.surprises for table in tables]
+    everything = np.concatenate([np.zeros(0), *surprises])
+    bias = min(float(everything.mean()), 0.0) if len(everything) else 0.0
+    counts = np.array([len(own) for own in surprises], dtype=float)
+    sums = np.array([own.sum() for own in surprises])
+    played = counts > 0.0
+    n = max(int(played.sum()), 1)
+    means = sums[played] / counts[played]
+    within = float(sum(((own - own.mean()) ** 2).sum() for own in surprises if len(own)))
+    noise = within / max(float((counts[played] - 1.0).sum()), 1.0)
+    chance = noise * float((1.0 / counts[played]).sum()) / n * (1.0 + _BEYOND * math.sqrt(2.0 / n))
+    between = max(float(((means - bias) ** 2).sum()) / n - chance, 0.0)
+    if between == 0.0:
+        return np.array([table.promised for table in tables]) + bias
+    share = np.where(played, counts * between / np.maximum(counts * between + noise, between), 0.0)
+    shrunk = np.where(played, share * sums / np.maximum(counts, 1.0) + (1.0 - share) * bias, bias)
+    left = np.sqrt(between * (1.0 - share))
+    return np.array([table.promised for table in tables]) + shrunk - left

@@ -1,0 +1,287 @@
+"""Worlds of numbered states: counted, explored by optimism, planned by value iteration."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from worlds import DeepSea, TwoRooms
+
+from oda_rl.agents.environments.adaptation import adapted
+from oda_rl.agents.model.agent import ModelAgent
+from oda_rl.agents.model.choosing import ChoosingPlanner, seen_again
+from oda_rl.agents.model.counting import MOST, NO, View, count, empty, grown, play, spread, sweep
+from oda_rl.agents.model.memory import Memory
+from oda_rl.agents.model.selection import values_of_tables
+from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.model.tabled import Tabled, from_arrays, greedy, to_arrays
+from oda_rl.agents.model.tables import TablePlanner
+from oda_rl.agents.policies.export import export_policy
+from oda_rl.agents.policies.table import TablePolicy
+
+
+def random_world(seed: int, n: int = 7, n_actions: int = 3, steps: int = 400) -> Any:
+    """Counts of a random world, and the same as dense arrays."""
+    rng = np.random.default_rng(seed)
+    edges = empty(n, n_actions, 4)
+    moves, rewards = np.zeros((n, n_actions, n)), np.zeros((n, n_actions))
+    for _ in range(steps):
+        s, a, after = rng.integers(n - 1), rng.integers(n_actions), rng.integers(-1, n)
+        reward = float(rng.normal())
+        if int(edges.size[0]) == len(edges.weights):
+            edges = grown(edges, 0, 2 * len(edges.weights))
+        count(edges, s, a, reward, after)
+        rewards[s, a] += reward
+        if after != NO:
+            moves[s, a, after] += 1.0
+    visits = np.maximum(edges.counts, 1.0)
+    return edges, moves / visits[..., None], rewards / visits
+
+
+def certain(discount: float, unknown: float = 0.0) -> View:
+    return View(np.r_[1.0, np.zeros(MOST)], unknown, 0.0, discount)
+
+
+def evaluate(agent: ModelAgent, env: gym.Env[Any, Any], seed: int) -> float:
+    observation, _ = env.reset(seed=seed)
+    total = 0.0
+    for _ in range(200):
+        observation, reward, terminated, truncated, _ = env.step(int(agent.predict(observation)[0]))
+        total += float(reward)
+        if terminated or truncated:
+            break
+    return total
+
+
+class Chain(gym.Env[Any, int]):
+    """Five states; right, right, ... pays 1 at the end, left .1 at once and ends."""
+
+    observation_space = gym.spaces.Discrete(5, start=3)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.at = 3
+        return self.at, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        if action == 0:
+            return self.at, 0.1, True, False, {}
+        self.at = min(self.at + 1, 7)
+        return self.at, float(self.at == 7), self.at == 7, False, {}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sweeps_find_the_values_that_plain_iteration_finds(seed: int) -> None:
+    edges, moves, rewards = random_world(seed)
+    unknown = -2.0
+    values = np.zeros(7)
+    sweeps = sweep(edges, certain(0.9, unknown), values, 7, False, 1e-12, 10_000)
+    slow = np.zeros(7)
+    for _ in range(2_000):
+        q = np.where(edges.counts > 0, rewards + 0.9 * moves @ slow, -np.inf)
+        slow = np.where(edges.counts.any(axis=1), q.max(axis=1), unknown)
+    np.testing.assert_allclose(values, slow, atol=1e-9)
+    assert sweeps < 400
+
+
+def test_what_one_step_changes_is_passed_on_to_all_states() -> None:
+    edges = empty(20, 1, 20)
+    values = np.zeros(20)
+    for s in range(19):
+        count(edges, s, 0, 0.0, s + 1)
+    view = certain(0.9)
+    sweep(edges, view, values, 20, True, 1e-12, 100)
+    assert not values.any()
+    count(edges, 19, 0, 1.0, NO)
+    queue, waits = np.zeros((2, 20), dtype=np.int64)
+    spread(edges, view, values, queue, waits, 19, 1e-12, 1_000)
+    np.testing.assert_allclose(values, 0.9 ** np.arange(19, -1, -1))
+    assert not waits.any()
+
+
+def test_the_number_of_changes_passed_on_is_bounded() -> None:
+    edges = empty(20, 1, 20)
+    for s in range(19):
+        count(edges, s, 0, 0.0, s + 1)
+    count(edges, 19, 0, 1.0, NO)
+    values = np.zeros(20)
+    queue, waits = np.zeros((2, 20), dtype=np.int64)
+    spread(edges, certain(0.9), values, queue, waits, 19, 1e-12, 3)
+    assert (values > 0.0).sum() == 3
+    assert not waits.any()
+
+
+def test_standard_errors_and_doubt_enter_values() -> None:
+    edges = empty(1, 1, 2)
+    for reward in (0.0, 2.0, 0.0, 2.0):
+        count(edges, 0, 0, reward, NO)
+    values = np.zeros(1)
+    doubt = np.full(MOST + 1, 0.25)
+    sweep(edges, View(doubt, 10.0, 2.0, 0.9), values, 1, True, 1e-12, 10)
+    np.testing.assert_allclose(values, 0.75 * (1.0 + 2.0 * 1.0 / 2.0) + 0.25 * 10.0)
+
+
+def test_surprises_are_counted_by_visits() -> None:
+    edges = empty(3, 1, 8)
+    for after in (1, 1, 2, 1):
+        count(edges, 0, 0, 0.0, after)
+    np.testing.assert_array_equal(edges.news[:, :5], [[1, 1, 1, 1, 0], [1, 0, 1, 0, 0]])
+
+
+@pytest.mark.parametrize("steps", [1, 7, 60])
+def test_a_policy_is_played_as_long_as_episodes_are(steps: int) -> None:
+    edges, moves, rewards = random_world(5)
+    actions = np.array([0, 1, 2, 0, 1, 2, 0])
+    values, room = np.zeros((2, 7))
+    play(edges, actions, -3.0, steps, values, room)
+    slow = np.zeros(7)
+    rows = np.arange(7)
+    for t in range(steps):
+        slow = rewards[rows, actions] + moves[rows, actions] @ slow
+        slow[6] = -3.0 * (t + 1)  # nobody has acted there
+    np.testing.assert_allclose(values, slow)
+
+
+def seen(rows: list[tuple[float, int, float, float, bool]], n_actions: int = 2) -> Memory:
+    memory = Memory(1, n_actions)
+    for k, (before, action, reward, after, ended) in enumerate(rows):
+        memory.append(before, np.eye(n_actions)[action], reward, after, ended, k == 0)
+    return memory
+
+
+def test_optimism_makes_untried_actions_attractive() -> None:
+    memory = seen([(0, 0, 1.0, 1, False), (1, 0, 1.0, 0, False)] * 3)
+    planner = TablePlanner(memory, 2, 10, ModelConfig())
+    assert planner.plan([]).decide(np.zeros(1))[0] == 1
+    memory.append(0, [0.0, 1.0], 0.0, 0, False, False)
+    assert planner.explorer.decide(np.zeros(1))[0] == 0  # towards what is untried in the other
+    assert planner.explorer.decide(np.ones(1))[0] == 1
+
+
+def test_what_is_delivered_does_only_what_was_tried() -> None:
+    memory = seen([(0, 0, -1.0, 1, False), (1, 1, -1.0, 0, False)] * 3)
+    planner = TablePlanner(memory, 2, 10, ModelConfig())
+    planner.plan([])
+    np.testing.assert_array_equal(planner.policy(None).act(np.array([[0.0], [1.0]])), [0, 1])
+
+
+def test_unseen_states_fall_to_the_nearest() -> None:
+    policy = greedy(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    np.testing.assert_array_equal(policy.act(np.array([[1.0, 1.0], [2.0, 4.0]])), [0, 1])
+
+
+def test_a_chain_is_solved_and_its_values_are_exact() -> None:
+    agent = ModelAgent(Chain(), seed=0).learn(300)
+    policy = agent.policy
+    assert isinstance(policy, TablePolicy)
+    np.testing.assert_array_equal(policy.act(np.arange(3.0, 7.0)[:, None]), np.ones(4))
+    assert policy.n_cells == 4
+    assert evaluate(agent, agent.env, 1) == 1.0
+    assert agent.visits.sum() == 300
+    assert "cell" in str(agent.explain([3.0], action_names=["left", "right"])).lower()
+
+
+def test_a_frozen_lake_without_slips_is_solved() -> None:
+    env = gym.make("FrozenLake-v1", is_slippery=False)
+    agent = ModelAgent(env, seed=63_000_000).learn(2_000)
+    assert evaluate(agent, agent.env, 1) == 1.0
+
+
+def test_a_cliff_is_walked_along_in_thirteen_steps() -> None:
+    agent = ModelAgent("CliffWalking-v1", seed=63_000_001).learn(2_000)
+    assert evaluate(agent, agent.env, 1) == -13.0
+
+
+@pytest.mark.parametrize("numbers", [1, 2])
+def test_a_deep_sea_is_crossed(numbers: int) -> None:
+    agent = ModelAgent(DeepSea(10, numbers), seed=63_000_002).learn(1_500)
+    assert evaluate(agent, agent.env, 1) == pytest.approx(0.99)
+
+
+@pytest.mark.parametrize("numbers", [1, 2])
+def test_the_far_corner_of_the_other_room_is_found(numbers: int) -> None:
+    agent = ModelAgent(TwoRooms(numbers), seed=63_000_003).learn(3_000)
+    assert evaluate(agent, agent.env, 1) == 1.0
+
+
+@pytest.mark.parametrize("make", [Chain, lambda: TwoRooms(2)])
+def test_going_on_after_saving_gives_the_same_bits(make: Any, tmp_path: Path) -> None:
+    agent = ModelAgent(make(), seed=63_000_004).learn(450)
+    agent.save(tmp_path / "agent.zip")
+    other = ModelAgent.load(tmp_path / "agent.zip", env=make())
+    for one in (agent, other):
+        one.learn(600)
+    np.testing.assert_array_equal(agent.policy.q_values, other.policy.q_values)
+    mine, theirs = agent._engine.state_arrays(), other._engine.state_arrays()
+    assert mine.keys() == theirs.keys()
+    for name, array in mine.items():
+        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+
+
+def test_several_environments_are_one_table() -> None:
+    envs = gym.make_vec("FrozenLake-v1", num_envs=3, is_slippery=False)
+    agent = ModelAgent(envs, seed=63_000_005).learn(3_000)
+    assert evaluate(agent, adapted(gym.make("FrozenLake-v1", is_slippery=False), 2), 1) == 1.0
+
+
+def test_a_table_can_be_exported(tmp_path: Path) -> None:
+    agent = ModelAgent(Chain(), seed=0).learn(100)
+    for suffix in ("json", "h"):
+        export_policy(agent, tmp_path / f"policy.{suffix}")
+        assert (tmp_path / f"policy.{suffix}").stat().st_size > 0
+
+
+def test_continuous_observations_are_no_table() -> None:
+    rng = np.random.default_rng(0)
+    memory = Memory(2, 2)
+    for k in range(50):
+        memory.append(rng.random(2), [1, 0], 0.0, rng.random(2), False, k == 0)
+    assert seen_again(memory) == 0.0
+    planner = ModelAgent("CartPole-v1", seed=0)._engine.planner
+    assert isinstance(planner, ChoosingPlanner)
+    assert planner.chosen is planner.rules
+
+
+def test_few_distinct_observations_are_a_table() -> None:
+    agent = ModelAgent(TwoRooms(2), seed=0).learn(400)
+    assert isinstance(agent.policy, TablePolicy)
+
+
+def test_real_returns_correct_what_the_model_promises() -> None:
+    policy = greedy(np.zeros((1, 1)), np.ones((1, 1)))
+    honest = Tabled(policy, [0], [5.0], 5.0, [5.0])
+    boaster = Tabled(policy, [0], [1.0], 9.0, [9.0])
+    unplayed = Tabled(policy, promised=8.0)
+    assert values_of_tables([honest, boaster, unplayed]).argmax() == 0
+    assert values_of_tables([honest, unplayed]).argmax() == 1
+    lucky = Tabled(policy, [0, 0], [1.0, 1.0], 0.5, [0.5, 0.5])
+    unlucky = Tabled(policy, [0] * 4, [0.0, 1.0, 0.0, 1.0], 0.6, [0.6] * 4)
+    assert values_of_tables([lucky, unlucky]).argmax() == 1  # it may have been chance
+
+
+def test_tables_go_through_arrays() -> None:
+    policies = [greedy(np.arange(n)[:, None] * 1.0, np.eye(n)[:, :2]) for n in (2, 3)]
+    tables = [Tabled(one, [0] * one.n_cells, [1.0] * one.n_cells, 2.0, [3.0] * one.n_cells)
+              for one in policies]  # fmt: skip
+    for old, new in zip(tables, from_arrays(to_arrays(tables)), strict=True):
+        np.testing.assert_array_equal(old.policy.diagram, new.policy.diagram)
+        np.testing.assert_array_equal(old.policy.q_values, new.policy.q_values)
+        assert (old.starts, old.returns, old.promised, old.imagined) == (
+            new.starts, new.returns, new.promised, new.imagined
+        )  # fmt: skip
+    assert from_arrays(to_arrays([])) == []
+
+
+def test_bad_observations_and_rewards_are_refused() -> None:
+    agent = ModelAgent(Chain(), seed=0).learn(50)
+    with pytest.raises(ValueError, match="shape"):
+        agent.act(np.zeros(2))
+    with pytest.raises(ValueError, match="finite"):
+        agent.act(np.array([np.nan]))
+    agent.act(np.array([3.0]))
+    with pytest.raises(ValueError, match="finite"):
+        agent.update(np.array([3.0]), 0, np.inf, np.array([3.0]), True, False)
+    with pytest.raises(ValueError, match="action"):
+        agent.update(np.array([3.0]), 2, 0.0, np.array([3.0]), True, False)
