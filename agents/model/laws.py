@@ -233,7 +233,8 @@ def _locals(
         offsets = points[rows] - codevectors[k]
         if form.own_slopes:
             with_one = np.column_stack([np.ones(len(rows)), offsets])
-            columns = (own[:, :, None] * with_one[:, None, :]).reshape(len(rows), -1)
+            columns = own[:, :, None] * with_one[:, None, :]
+            columns = columns.reshape(len(rows), n_codes * (1 + d))
             penalties = np.tile([_INTERCEPT_PENALTY, *[width / d] * d], n_codes)
         else:
             columns = np.column_stack([own, offsets])
