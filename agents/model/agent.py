@@ -16,7 +16,7 @@ from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector, observed
 from oda_rl.agents.environments.making import make_env, spec_of
-from oda_rl.agents.environments.names import matching_names
+from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.model.engine import ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
@@ -143,9 +143,14 @@ class ModelAgent(Agent):
             If there are not as many names as there should be.
         """
         known, known_actions = matching_names(self.env_id, self.interface)
-        if self.interface.box is not None:
-            known_actions = None  # those are of a choice
-        return self.policy.rules(names or known, action_names or known_actions)
+        box = self.interface.box
+        if box is not None:
+            known_actions = matching_parts(self.env_id, self.interface)
+        return self.policy.rules(
+            known if names is None else names,
+            known_actions if action_names is None else action_names,
+            None if box is None else box.bounds,
+        )
 
     @property
     def visits(self) -> FloatArray:

@@ -40,6 +40,7 @@ def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) 
         else:
             last = middle - 1
     scores, outputs = path[first]
+    scores = unit_slopes(scores)
     for digits in _DIGITS:
         short = rounded(scores, digits), outputs if _discrete(outputs) else rounded(outputs, digits)
         if as_good(short):
@@ -55,8 +56,21 @@ def grounded(scores: FloatArray) -> FloatArray:
            [0., 0.],
            [3., 0.]])
     """
+    if len(scores) == 2:
+        return np.asarray(scores - scores[0])
     middle = np.argsort(np.abs(scores - np.median(scores, axis=0)), axis=0, kind="stable")[0]
     return np.asarray(scores - scores[middle, np.arange(scores.shape[1])])
+
+
+def unit_slopes(scores: FloatArray) -> FloatArray:
+    """Multiply scores by the positive constant that makes the least slope 1.
+
+    >>> unit_slopes(np.array([[0.0, 0.0, 0.0], [1.0, -0.2, 3.0]]))
+    array([[ 0.,  0.,  0.],
+           [ 5., -1., 15.]])
+    """
+    sizes = np.abs(scores[:, 1:])
+    return scores / sizes[sizes > 0.0].min() if sizes.any() else scores
 
 
 def rounded(numbers: FloatArray, digits: int) -> FloatArray:
