@@ -30,12 +30,19 @@ def either(request):
 
 def test_learning_curve_is_over_steps():
     episodes = np.array([[10.0, 10, 0], [30.0, 30, 0], [20.0, 20, 0]])
-    ax = plotting.plot_learning_curve(episodes, solved_return=25.0)
+    ax = plotting.plot_learning_curve(np.repeat(episodes, 2, axis=0), solved_return=25.0)
     points, mean, solved = ax.get_lines()
-    np.testing.assert_array_equal(points.get_xdata(), [10, 40, 60])
-    np.testing.assert_array_equal(points.get_ydata(), [10, 30, 20])
-    np.testing.assert_allclose(mean.get_xydata(), [[60, 20]])
+    np.testing.assert_array_equal(points.get_xdata(), [10, 20, 50, 80, 100, 120])
+    np.testing.assert_array_equal(points.get_ydata(), [10, 10, 30, 30, 20, 20])
+    means = [[20, 10], [50, 20], [80, 30], [100, 25], [120, 20]]
+    np.testing.assert_allclose(mean.get_xydata(), means)
     assert set(solved.get_ydata()) == {25.0}
+    assert "not ended" not in {text.get_text() for text in ax.get_legend().get_texts()}
+    (points,) = plotting.plot_learning_curve(episodes).get_lines()  # too few for a mean
+    assert len(points.get_xdata()) == 3
+    ax = plotting.plot_learning_curve(episodes, num_timesteps=90)
+    assert ax.patches[0].get_x() == 60
+    assert ax.patches[0].get_width() == 30
 
 
 def test_partition_shows_the_greedy_action_of_each_place(either):

@@ -34,7 +34,9 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
 
     axes: dict[str, Axes] = {
         "learning_curve": plotting.plot_learning_curve(
-            agent.episodes.rows, solved_return=agent.solved_return
+            agent.episodes.rows,
+            solved_return=agent.solved_return,
+            num_timesteps=agent.num_timesteps,
         )
     }
     names, action_names = names_for(agent)

@@ -28,12 +28,20 @@ _NUMBERED = 24  # cells that have room for their number
 _DIRECTIONS = 6  # shown of a metric
 _WRITTEN = 60  # numbers that are written into a picture of it, at most
 _WINDOW = 20
+_MANY = 200  # episodes, which are drawn as small dots
+_SEEN = 1.05  # as many steps as until the last end: what is beyond can be seen
 
 
 def plot_learning_curve(
-    episodes: FloatArray, *, solved_return: float | None = None, ax: Axes | None = None
+    episodes: FloatArray,
+    *,
+    solved_return: float | None = None,
+    num_timesteps: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the return of every training episode over environment steps, and a running mean.
+
+    The mean is of 20 episodes, or of a third of them where there are few.
 
     Parameters
     ----------
@@ -41,6 +49,8 @@ def plot_learning_curve(
         Return and length of each episode, as in ``agent.episodes.rows``.
     solved_return : float, optional
         Drawn as a line.
+    num_timesteps : int, optional
+        Of the training: what follows the last episode's end is shown as one that has not ended.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
@@ -49,11 +59,15 @@ def plot_learning_curve(
         ax.text(0.5, 0.5, "no episode was finished", ha="center", transform=ax.transAxes)
     else:
         steps = np.cumsum(episodes[:, 1])
-        ax.plot(steps, episodes[:, 0], ".", color="0.65", markersize=3, label="episode")
-        width = min(_WINDOW, len(episodes))
-        mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
-        label = f"mean of {width} episodes"
-        ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=label)
+        size = 3 if len(episodes) >= _MANY else 7
+        ax.plot(steps, episodes[:, 0], ".", color="0.65", markersize=size, label="episode")
+        width = min(_WINDOW, len(episodes) // 3)
+        if width > 1:
+            mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
+            label = f"mean of {width} episodes"
+            ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=label)
+        if num_timesteps is not None and num_timesteps > _SEEN * steps[-1]:
+            ax.axvspan(steps[-1], num_timesteps, color="0.93", label="not ended", linewidth=0)
         if solved_return is not None and np.isfinite(solved_return):
             ax.axhline(solved_return, color=COLORS[2], linestyle="--", linewidth=1, label="solved")
         ax.legend(frameon=False, loc="best")
@@ -170,7 +184,7 @@ def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
     """Draw the values of an action's one component as a bar beside the picture."""
     box = agent.interface.box
     assert box is not None
-    light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.0, 1.0, 256))
+    light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.1, 0.9, 256))
     shades = ScalarMappable(Normalize(box.low[0], box.high[0]), ListedColormap(light))
     (label,) = matching_parts(agent.env_id, agent.interface) or ["action"]
     ax.figure.colorbar(shades, ax=ax, label=label)
