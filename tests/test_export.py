@@ -14,7 +14,14 @@ from environments import BARTO, ODD, Exploring, Grid, Toy, Varied
 from oracles import decide, is_tie
 from test_codevectors import Aim
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent, export_policy, load_agent
+from oda_rl.agents import (
+    CodevectorAgent,
+    FittedQAgent,
+    ModelAgent,
+    TwoTimescaleAgent,
+    export_policy,
+    load_agent,
+)
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.contract import CellTables, Extent
@@ -29,7 +36,6 @@ TIE = 1e-6
 
 PROGRAMS = Path(__file__).parents[1] / "scripts" / "c"
 DECISIONS, CARTPOLE = ((PROGRAMS / f"{name}.c").read_text() for name in ("decisions", "cartpole"))
-
 
 
 def quick_rule(env, **settings):
@@ -383,7 +389,9 @@ def test_continuous_actions_say_what_they_are(tmp_path):
 def by_rule(scores, outputs, box=None, env_id=None):
     """What is exported of an agent with this rule."""
     d = len(scores[0]) - 1
-    policy = RulePolicy(np.array(scores, dtype=float), np.array(outputs), np.zeros((len(scores), d)))
+    policy = RulePolicy(
+        np.array(scores, dtype=float), np.array(outputs), np.zeros((len(scores), d))
+    )
     shape = policy.n_actions if box is None else 4
     agent = SimpleNamespace(
         policy=policy,

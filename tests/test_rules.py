@@ -8,7 +8,7 @@ import pytest
 
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
 from oda_rl.agents.environments.spaces import ActionBox
-from oda_rl.agents.model.simplifying import grounded, rounded, simplified, unit_slopes
+from oda_rl.agents.model.simplifying import distinct, grounded, rounded, simplified, unit_slopes
 from oda_rl.agents.policies.rules import decide_by_rule, in_box
 from oda_rl.agents.policies.wording import affine, number, shortest, without_units
 
@@ -266,6 +266,13 @@ def test_what_scores_share_and_their_unit_decide_nothing(policy):
 def test_of_two_cells_the_first_has_the_score_zero():
     for seed in range(5):
         np.testing.assert_array_equal(grounded(discrete(2, 4, 2, seed).scores)[0], 0.0)
+
+
+def test_cells_that_score_as_an_earlier_one_are_left_out():
+    scores = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])
+    kept, outputs = distinct((scores, np.arange(5.0)[:, None, None]))
+    np.testing.assert_array_equal(kept, scores[[0, 1, 4]])
+    np.testing.assert_array_equal(outputs.ravel(), [0, 1, 4])
 
 
 def test_rounded_to_digits():

@@ -39,13 +39,25 @@ def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) 
             first = middle
         else:
             last = middle - 1
-    scores, outputs = path[first]
+    scores, outputs = distinct(path[first])
     scores = unit_slopes(scores)
     for digits in _DIGITS:
         short = rounded(scores, digits), outputs if _discrete(outputs) else rounded(outputs, digits)
         if as_good(short):
-            return short
+            return distinct(short)
     return scores, outputs
+
+
+def distinct(rule: Rule) -> Rule:
+    """Return a rule without cells that are never chosen, because an earlier one scores the same.
+
+    >>> scores, outputs = distinct((np.zeros((2, 3)), np.eye(2)[:, :, None]))
+    >>> scores.shape, outputs[:, :, 0].tolist()
+    ((1, 3), [[1.0, 0.0]])
+    """
+    scores, outputs = rule
+    kept = np.sort(np.unique(scores, axis=0, return_index=True)[1])
+    return scores[kept], outputs[kept]
 
 
 def grounded(scores: FloatArray) -> FloatArray:

@@ -149,7 +149,9 @@ class RulePolicy(Stored):
         """The same as tables, for export."""
         values = np.eye(self.n_actions)[self.actions]
         affine = self.outputs if self.continuous else None
-        return CellTables(np.zeros(self.scores.shape[1] - 1), 0.0 - self.scores, values, affine=affine)
+        return CellTables(
+            np.zeros(self.scores.shape[1] - 1), 0.0 - self.scores, values, affine=affine
+        )
 
     def without(self, cells: Sequence[int]) -> "RulePolicy":
         """Return the rule without some of its cells."""

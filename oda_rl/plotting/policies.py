@@ -105,7 +105,9 @@ def _draw_codevectors(policy: "Overview", n: int, components: Sequence[int], ax:
     length = max(2.2, 0.6 * len(components)) / figure.get_figwidth()  # type: ignore[union-attr]
     place = figure.add_axes((box.x0, box.y0 - 0.3 * inch, length, 0.12 * inch))
     ends = "both" if np.abs(deviations).max() > limit else "neither"
-    bar = figure.colorbar(image, cax=place, orientation="horizontal", extend=ends, ticks=MaxNLocator(5))
+    bar = figure.colorbar(
+        image, cax=place, orientation="horizontal", extend=ends, ticks=MaxNLocator(5)
+    )
     bar.set_label("codevector, standard deviations from the mean state", fontsize=8, loc="left")
     bar.ax.tick_params(labelsize=7)
 
