@@ -417,7 +417,9 @@ def fitted_sweep(points, cells, weights, steps, theta, offsets, old, first, deca
 
 def rule(scores, outputs, x):
     """Cell and action, or units of a continuous one, of a rule at a point."""
-    sums = [row[0] + sum(slope * part for slope, part in zip(row[1:], x)) for row in scores]
+    sums = [
+        row[0] + sum(slope * part for slope, part in zip(row[1:], x, strict=True)) for row in scores
+    ]
     cell = sums.index(max(sums))
     if outputs.shape[2] == 1:
         return cell, list(outputs[cell, :, 0]).index(1.0)

@@ -407,9 +407,9 @@ def test_bad_arguments(agent, arguments, message):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_agent_has_to_learn_first(kind):
-    for explain in (lambda agent: agent.explain(np.zeros(4)), overview):
+    for told in (lambda agent: agent.explain(np.zeros(4)), overview):
         with pytest.raises(ValueError, match="has learned nothing yet after 0 steps"):
-            explain(KINDS[kind]("CartPole-v1"))
+            told(KINDS[kind]("CartPole-v1"))
 
 
 def test_the_overview_is_about_every_cell(agent, visited, kind):

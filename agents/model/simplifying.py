@@ -97,7 +97,7 @@ def rounded(numbers: FloatArray, digits: int) -> FloatArray:
 
 
 def _discrete(outputs: FloatArray) -> bool:
-    return outputs.shape[2] == 1
+    return bool(outputs.shape[2] == 1)
 
 
 def _shortened(rule: Rule, states: FloatArray, original: Rule) -> Rule | None:

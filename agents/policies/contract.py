@@ -96,8 +96,10 @@ class Policy(Protocol):
 
     @property
     def q_values(self) -> FloatArray:
-        """Value of each choice at each codevector, by its cell alone, shape (K, A); minus infinity
-        for what is never chosen."""
+        """Value of each choice at each codevector, by its cell alone, shape (K, A).
+
+        Minus infinity for what is never chosen.
+        """
 
     @property
     def exact(self) -> bool:

@@ -389,7 +389,8 @@ def _explanation(export: Export, integers: bool, found: Tables) -> list[str]:
     """Return how a decision comes about."""
     row = "k - 1" if found.apart else "k"
     lines = [
-        f"The score of cell k is oda_diagram[{row}][0] + sum over j of oda_diagram[{row}][1 + j] x[j],"
+        f"The score of cell k is oda_diagram[{row}][0] + sum over j of "
+        f"oda_diagram[{row}][1 + j] x[j],"
     ]
     if integers:
         lines = [

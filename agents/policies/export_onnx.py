@@ -103,6 +103,7 @@ def _graph(export: Export, tables: FloatTables, actions: Any) -> tuple[list[_Nod
         arrays["action_offsets"] = np.ascontiguousarray(tables.affine[:, :, 0])
         arrays["action_slopes"] = np.ascontiguousarray(tables.affine[:, :, 1:])
         return [*nodes, *_affine(point), *_CLIPPING], arrays
+    assert tables.parts is not None
     arrays["codevectors"] = tables.parts
     return [*nodes, *_performing(), *_CLIPPING], arrays
 

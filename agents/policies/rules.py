@@ -61,7 +61,7 @@ class RulePolicy(Stored):
     @property
     def continuous(self) -> bool:
         """Whether actions are continuous."""
-        return self.outputs.shape[2] > 1
+        return bool(self.outputs.shape[2] > 1)
 
     @property
     def exact(self) -> bool:
@@ -205,7 +205,9 @@ class RulePolicy(Stored):
             ", ".join(map("{} = {}".format, parts, [affine(row, components) for row in cell]))
             for cell in own
         ]
-        limits = [f"at least {number(a)} and at most {number(b)}" for a, b in zip(low, high)]
+        limits = [
+            f"at least {number(a)} and at most {number(b)}" for a, b in zip(low, high, strict=True)
+        ]
         if n > 1 and len(set(limits)) == 1:
             named, limits = ["each"], limits[:1]
         ends = ", ".join(map("{} {}".format, named, limits))

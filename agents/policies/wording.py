@@ -44,8 +44,8 @@ def shortest(rows: FloatArray) -> FloatArray:
     """Multiply by the positive constant that makes the numbers short; exact ones are preferred.
 
     >>> shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]])).round(9)
-    array([[  0.,   6.,   0.],
-           [  0., -100., 300.]])
+    array([[ 0.  ,  0.06,  0.  ],
+           [ 0.  , -1.  ,  3.  ]])
     """
     slopes = rows[:, 1:] if rows[:, 1:].any() else rows
     factors = [1.0, *_POWERS, *(1.0 / np.unique(np.abs(slopes[slopes != 0.0])))]
@@ -63,11 +63,12 @@ def without_units(names: Sequence[str]) -> list[str]:
 
 
 def _cost(rows: FloatArray) -> tuple[bool, int]:
-    """Return whether digits are lost, and how many letters the numbers take; points count twice."""
-    values = rows[rows != 0.0].tolist()
-    texts = [number(abs(value)) for value in values]
-    lost = any(
-        abs(float(text) - abs(value)) > _EXACT * abs(value)
-        for text, value in zip(texts, values, strict=True)
-    )
-    return lost, sum(len(text) + text.count(".") for text in texts if text != "1")
+    """Return whether digits are lost, and how many letters numbers take; points count twice."""
+    lost, letters = False, 0
+    for row in rows.tolist():
+        for j, value in enumerate(map(abs, row)):
+            text = number(value)
+            lost |= abs(float(text) - value) > _EXACT * value
+            if value != 0.0 and (j == 0 or text != "1"):
+                letters += len(text) + text.count(".") + (j > 0)
+    return lost, letters
