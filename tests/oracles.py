@@ -415,11 +415,27 @@ def fitted_sweep(points, cells, weights, steps, theta, offsets, old, first, deca
     return values, np.array(targets), changes.sum()
 
 
+def rule(scores, outputs, x):
+    """Cell and action, or units of a continuous one, of a rule at a point."""
+    sums = [
+        row[0] + sum(slope * part for slope, part in zip(row[1:], x, strict=True)) for row in scores
+    ]
+    cell = sums.index(max(sums))
+    if outputs.shape[2] == 1:
+        return cell, list(outputs[cell, :, 0]).index(1.0)
+    return cell, [min(max(row[0] + row[1:] @ x, -1.0), 1.0) for row in outputs[cell]]
+
+
 def decide(document, observation):
     """Action by an exported policy in JSON, as the document says."""
     x = np.ravel(observation) - document["origin"]
-    diagram, values = np.array(document["diagram"]), np.array(document["values"])
+    diagram = np.array(document["diagram"])
     scores = diagram[:, 0] + diagram[:, 1:] @ x
+    if "affine_actions" in document:
+        rows = np.array(document["affine_actions"][scores.argmin()])
+        low, high, shape = (document["actions"][name] for name in ("low", "high", "shape"))
+        return np.clip(rows[:, 0] + rows[:, 1:] @ x, low, high).reshape(shape)
+    values = np.array(document["values"])
     if document["kind"] == "nearest cell":
         return document["actions"]["first"] + values[scores.argmin()].argmax()
     common = np.array(document["common"])
@@ -438,12 +454,12 @@ def decide(document, observation):
 def is_tie(document, observation, tolerance):
     """Whether numbers that an exported policy compares are equal up to a relative tolerance."""
     x = np.ravel(observation) - document["origin"]
-    diagram, values = np.array(document["diagram"]), np.array(document["values"])
+    diagram = np.array(document["diagram"])
     scores = diagram[:, 0] + diagram[:, 1:] @ x
     rank = 3 if "common" in document else 1
     pairs = [np.sort(scores)[rank - 1 : rank + 1]]
     if "common" in document:
-        models = np.column_stack([document["common"], values])
+        models = np.column_stack([document["common"], document["values"]])
         pairs.append(np.sort(cell_values(diagram, models, document["width"], x)[1])[-2:])
     return any(np.ptp(pair) <= tolerance * np.abs(pair).max() for pair in pairs if len(pair) == 2)
 

@@ -1,6 +1,9 @@
 """Explanations: what they say is what the agent does, and how far away it does otherwise."""
 
 import dataclasses
+import re
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -9,17 +12,22 @@ from environments import Grid, Toy
 from test_cell_policy import random_policy
 
 from oda_rl import plotting
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.policies import alternatives
 from oda_rl.agents.policies.alternatives import alternative_of_cells
 from oda_rl.agents.policies.boundaries import least_step, nearest_member
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.policies.explaining import margins_of, overview
+from oda_rl.agents.policies.explaining import explain, margins_of, overview
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.cli import main
 from oda_rl.command.report import policy_remarks, policy_table
 
-KINDS = {"online": TwoTimescaleAgent, "fitted": FittedQAgent}
-STEPS = {"online": 30_000, "fitted": 10_000}
+KINDS = {
+    "online": TwoTimescaleAgent,
+    "fitted": FittedQAgent,
+    "rule": partial(ModelAgent, generations=2),
+}
+STEPS = {"online": 30_000, "fitted": 10_000, "rule": 500}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -218,9 +226,10 @@ def test_an_explanation_is_what_the_agent_does(agent, visited, kind):
         assert told.q_values.argmax() == action
         assert told.runner_up == 1 - action
         assert told.margin == told.q_values[action] - told.q_values[told.runner_up]
-        assert told.exact == (kind == "online")
-        if told.exact:
+        assert told.exact == (kind != "fitted")
+        if kind == "online":
             np.testing.assert_array_equal(told.q_values, agent.q_values[cell])
+        if told.exact:
             assert told.at_least == told.distance
 
 
@@ -289,7 +298,9 @@ def test_observations_of_two_dimensions_and_actions_that_begin_elsewhere(kind):
     if told.nearest_other is not None:
         assert told.nearest_other.shape == (2, 3)
         assert agent.predict(told.nearest_other)[0] == told.other_action
-    assert str(told).startswith(f"action {told.action}, worth")
+    assert re.match(
+        f"action {told.action}(, (worth|scored) .* more than action|$)", str(told), re.M
+    )
     table = overview(agent, agent.visited_states(50, env=Grid(), seed=0))
     assert table.shares.sum() == pytest.approx(1.0)
 
@@ -306,7 +317,8 @@ def test_printed_it_names_components_and_actions(agent, visited):
     told = agent.explain(visited[100])
     lines = str(told).splitlines()
     names = ["push left", "push right"]
-    assert lines[0].startswith(f"{names[told.action]}, worth {told.margin:.3g} more than")
+    verb = "scored" if agent.policy.value_name == "score" else "worth"
+    assert lines[0].startswith(f"{names[told.action]}, {verb} {told.margin:.3g} more than")
     rows = [line for line in lines if line.startswith("pole angle (rad)")]
     assert f"{told.nearest_other[2] - visited[100][2]:+.4g}" in rows[0]
     assert f"{told.distance:.3g} standard deviations away" in lines[-1]
@@ -314,6 +326,59 @@ def test_printed_it_names_components_and_actions(agent, visited):
     named = str(agent.explain(visited[100], list("abcd"), ["west", "east"]))
     assert named.startswith(["west", "east"][told.action])
     assert [line.split()[0] for line in named.splitlines()[5:9]] == list("abcd")
+
+
+def test_what_a_rule_never_does_is_called_so():
+    agent = KINDS["rule"]("MountainCar-v0", seed=0).learn(500)
+    outputs = np.eye(3)[[0, 2]][:, :, None]  # no cell coasts
+    scores = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    rule = RulePolicy(scores, outputs, np.array([[-0.5, -0.01], [-0.5, 0.01]]))
+    agent = SimpleNamespace(
+        policy=rule,
+        interface=agent.interface,
+        env=None,
+        env_id=agent.env_id,
+        num_timesteps=500,
+        scale_=agent.scale_,
+        visits=np.ones((2, 3)),
+        extent=agent.extent,
+    )
+    told = explain(agent, [-0.5, 0.02])
+    assert "scores: push left 0, coast never, push right 0.02" in str(told)
+    assert str(told).startswith("push right, scored 0.02 more than push left\n")
+    assert told.runner_up == 0
+    assert told.distance == pytest.approx(0.02 * agent.scale_[1], rel=1e-4)
+    table = overview(agent)
+    assert list(next(c for c in policy_table(table).columns if "coast" in c.header).cells) == [
+        "never",
+        "never",
+    ]
+    assert [text.get_text() for text in plotting.plot_policy(table).texts].count("never") == 2
+    agent.policy = rule.without([0])
+    agent.visits = np.ones((1, 3))
+    told = explain(agent, [-0.5, 0.02])
+    assert (told.runner_up, told.margin, told.distance) == (None, np.inf, np.inf)
+    assert str(told).startswith("push right\n")
+    assert "inf" not in str(told)
+
+
+def test_a_rule_with_continuous_actions_is_explained_by_its_cells(tmp_path):
+    agent = KINDS["rule"]("Pendulum-v1", seed=0, simplify=False).learn(500)
+    seen = agent.visited_states(100, seed=1)
+    for observation in seen[::20]:
+        told = agent.explain(observation)
+        assert told.cell == told.choice == agent.cell(observation)
+        np.testing.assert_array_equal(told.action, agent.predict(observation)[0])
+        assert told.action_names[0] == "cell 0"
+        assert len(told.action_names) == len(told.q_values) == agent.n_cells
+        assert str(told).startswith(f"cell {told.cell} (")
+        if told.nearest_other is not None:
+            assert agent.cell(told.nearest_other) == told.other_choice != told.cell
+    table = overview(agent, seen)
+    assert table.shares.sum() == pytest.approx(1.0)
+    assert table.agreement == 1.0
+    agent.save(tmp_path / "run")
+    assert main(["explain", str(tmp_path / "run"), "--steps", "100"]) == 0
 
 
 def test_many_components_are_not_all_printed():
@@ -342,9 +407,9 @@ def test_bad_arguments(agent, arguments, message):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_agent_has_to_learn_first(kind):
-    for explain in (lambda agent: agent.explain(np.zeros(4)), overview):
+    for told in (lambda agent: agent.explain(np.zeros(4)), overview):
         with pytest.raises(ValueError, match="has learned nothing yet after 0 steps"):
-            explain(KINDS[kind]("CartPole-v1"))
+            told(KINDS[kind]("CartPole-v1"))
 
 
 def test_the_overview_is_about_every_cell(agent, visited, kind):
@@ -359,7 +424,7 @@ def test_the_overview_is_about_every_cell(agent, visited, kind):
         assert table.margins[i] == abs(np.diff(table.q_values[i])[0])
     taken = agent.predict(table.codevectors)[0]
     np.testing.assert_array_equal(table.actions, taken)
-    if kind == "online":
+    if kind != "fitted":
         assert table.agreement == 1.0
     else:
         assert 0.5 < table.agreement < 1.0
@@ -383,7 +448,9 @@ def test_the_table_has_a_row_for_each_cell(agent, visited, kind):
     assert columns["cell"] == [str(k) for k in policy.cells]
     assert columns["visited, %"] == [f"{100 * share:.1f}" for share in policy.shares]
     assert columns["pole angle (rad)"] == [f"{x:.3g}" for x in policy.codevectors[:, 2]]
-    assert columns["value of push left"] == [f"{q:.4g}" for q in policy.q_values[:, 0]]
+    assert columns[f"{agent.policy.value_name} of push left"] == [
+        f"{q:.4g}" for q in policy.q_values[:, 0]
+    ]
     assert columns["action"] == [("push left", "push right")[a] for a in policy.actions]
     remarks = policy_remarks(policy)
     assert len(remarks) == (kind == "fitted")
@@ -422,7 +489,8 @@ def test_the_figure_shows_codevectors_values_and_visits(agent, visited):
         deviations, (policy.codevectors - visited.mean(axis=0)) * agent.scale_
     )
     ticks = [text.get_text().replace("\n", " ") for text in ax.get_xticklabels()]
-    assert ticks == [*policy.names, "value of push left", "value of push right"]
+    value = policy.value_name
+    assert ticks == [*policy.names, f"{value} of push left", f"{value} of push right"]
     assert [text.get_text() for text in ax.get_yticklabels()] == [f"cell {k}" for k in policy.cells]
     texts = [text.get_text() for text in ax.texts]
     assert f"{100 * policy.shares[0]:.1f} %" in texts

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -13,11 +14,20 @@ from environments import BARTO, ODD, Exploring, Grid, Toy, Varied
 from oracles import decide, is_tie
 from test_codevectors import Aim
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent, export_policy
+from oda_rl.agents import (
+    CodevectorAgent,
+    FittedQAgent,
+    ModelAgent,
+    TwoTimescaleAgent,
+    export_policy,
+    load_agent,
+)
 from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.contract import CellTables, Extent
 from oda_rl.agents.policies.export_c import c_header
 from oda_rl.agents.policies.export_tables import CLIP, Export, Tables, export_of
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.cli import main
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow"]
@@ -26,6 +36,12 @@ TIE = 1e-6
 
 PROGRAMS = Path(__file__).parents[1] / "scripts" / "c"
 DECISIONS, CARTPOLE = ((PROGRAMS / f"{name}.c").read_text() for name in ("decisions", "cartpole"))
+
+
+def quick_rule(env, **settings):
+    """A model agent that searches for a moment."""
+    return ModelAgent(env, generations=2, **settings)
+
 
 TRAINED = {
     "online, BartoCartPole": (TwoTimescaleAgent, BARTO, 50_000),
@@ -36,8 +52,10 @@ TRAINED = {
     "fitted, CartPole": (FittedQAgent, "CartPole-v1", 20_000),
     "fitted, MountainCar": (FittedQAgent, "MountainCar-v0", 50_000),
     "fitted, 2 by 3": (FittedQAgent, Grid, 3_000),
+    "model, CartPole": (quick_rule, "CartPole-v1", 500),
+    "model, MountainCar": (quick_rule, "MountainCar-v0", 500),
 }
-KINDS = (TwoTimescaleAgent, FittedQAgent)
+KINDS = (TwoTimescaleAgent, FittedQAgent, quick_rule)
 
 
 class Case:
@@ -55,7 +73,7 @@ class Case:
         self.actions = predictions(self.agent, self.observations)
 
 
-QUICK = ("online, MountainCar", "fitted, 2 by 3")
+QUICK = ("online, MountainCar", "fitted, 2 by 3", "model, CartPole")
 
 
 @pytest.fixture(
@@ -323,11 +341,14 @@ def components_in_c(agent, folder, observations):
     return np.frombuffer(done.stdout, dtype=np.float32).reshape(len(data), -1)
 
 
-@pytest.mark.parametrize("max_cells", [2, 256])
+@pytest.mark.parametrize("max_cells", [2, 256, None])
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous_actions(name, max_cells, tmp_path):
     make = CONTINUOUS[name]
-    agent = CodevectorAgent(make(), seed=0, max_cells=max_cells).learn(2_000)
+    if max_cells is None:
+        agent = quick_rule(make(), seed=0).learn(500)
+    else:
+        agent = CodevectorAgent(make(), seed=0, max_cells=max_cells).learn(2_000)
     observations = agent.visited_states(1_000, env=make(), seed=1).astype(np.float32)
     expected = predictions(agent, observations)
     width = np.ptp([agent.interface.box.low, agent.interface.box.high], axis=0)
@@ -365,6 +386,77 @@ def test_continuous_actions_say_what_they_are(tmp_path):
     assert (tmp_path / "policy.h").read_text() == text
 
 
+def by_rule(scores, outputs, box=None, env_id=None):
+    """What is exported of an agent with this rule."""
+    d = len(scores[0]) - 1
+    policy = RulePolicy(
+        np.array(scores, dtype=float), np.array(outputs), np.zeros((len(scores), d))
+    )
+    shape = policy.n_actions if box is None else 4
+    agent = SimpleNamespace(
+        policy=policy,
+        interface=Interface((d,), shape, 0, box=box),
+        env=None,
+        env_id=env_id,
+        num_timesteps=1,
+        scale_=np.ones(d),
+        extent=Extent(np.zeros(d), np.full(d, 3.0)),
+    )
+    return agent, policy
+
+
+@pytest.mark.parametrize("fixed_point", [False, True])
+@pytest.mark.parametrize(
+    ("actions", "numbers"),
+    [([0], 0), ([1], 0), ([0, 1], 1), ([1, 0], 1), ([2, 0], 1), ([1, 2, 0], 2), ([0, 1, 0], 3)],
+)
+def test_a_rule_is_its_numbers(actions, numbers, fixed_point, tmp_path):
+    rng = np.random.default_rng(len(actions))
+    outputs = np.eye(max(actions) + 1)[actions][:, :, None]
+    agent, policy = by_rule(rng.normal(size=(len(actions), 5)), outputs)
+    points = rng.normal(size=(10_000, 4)).astype(np.float32)
+    expected = policy.act(points.astype(np.float64))
+    found = run_in_c(agent, tmp_path, points, fixed_point)
+    header = (tmp_path / "policy.h").read_text()
+    if fixed_point:
+        assert (found == expected).mean() >= 0.999
+        return
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(run_in_onnx(agent, tmp_path, points), expected)
+    document = document_of(agent, tmp_path)
+    assert [decide(document, point) for point in points[:200]] == expected[:200].tolist()
+    numbered = sorted(actions) == list(range(len(actions)))
+    assert table_bytes(header) == numbers * 5 * 4 + (0 if numbered else len(actions))
+    assert ("oda_actions" in header) == (not numbered)
+
+
+@pytest.mark.parametrize(("n_cells", "p"), [(1, 1), (2, 1), (4, 3)])
+def test_a_rule_with_affine_actions(n_cells, p, tmp_path):
+    rng = np.random.default_rng(n_cells)
+    box = ActionBox((-2.0, -1.0, 0.0)[:p], (2.0, 5.0, 0.5)[:p], (p,), "float64")
+    agent, policy = by_rule(
+        rng.normal(size=(n_cells, 4)), rng.normal(size=(n_cells, p, 4)), box, "Pendulum-v1"
+    )
+    points = rng.normal(size=(10_000, 3)).astype(np.float32)
+    expected = box.actions(policy.act(points.astype(np.float64)))
+    document = document_of(agent, tmp_path)
+    for found in (
+        components_in_c(agent, tmp_path, points),
+        run_in_onnx(agent, tmp_path, points, np.float32),
+        np.array([decide(document, point) for point in points]),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    text = (tmp_path / "policy.h").read_text()
+    assert table_bytes(text) == 4 * ((n_cells - 1) * 4 + n_cells * p * 4 + 2 * p)
+    assert ("from -2 to 2  torque (N m)" in text) == (p == 1)
+    assert "values" not in document
+    with pytest.raises(ValueError, match="fixed_point is True: it must be False for continuous"):
+        export_policy(agent, tmp_path / "policy.h", fixed_point=True)
+    nonsense = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 0], [3e38, -3e38, np.nan]])
+    actions = components_in_c(agent, tmp_path, nonsense)
+    assert ((actions >= np.array(box.low)) & (actions <= np.array(box.high))).all()
+
+
 @pytest.mark.parametrize("fixed_point", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nonsense_gives_some_action(kind, fixed_point, tmp_path):
@@ -398,7 +490,7 @@ def test_an_agent_from_a_file_exports_the_same(kind, tmp_path):
     for form, fixed_point in (("c", False), ("c", True), ("json", False), ("onnx", False)):
         written = [
             export_policy(a, tmp_path / "policy", form, fixed_point).read_bytes()
-            for a in (agent, kind.load(tmp_path / "agent.zip"))
+            for a in (agent, load_agent(tmp_path / "agent.zip"))
         ]
         assert written[0] == written[1]
 

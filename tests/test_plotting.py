@@ -6,7 +6,7 @@ import pytest
 from environments import Grid, Toy
 
 from oda_rl import plotting
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.engine.history import Level
 from oda_rl.command.report import metric_table, names_for, write_figures
 from oda_rl.metric import directions
@@ -30,12 +30,19 @@ def either(request):
 
 def test_learning_curve_is_over_steps():
     episodes = np.array([[10.0, 10, 0], [30.0, 30, 0], [20.0, 20, 0]])
-    ax = plotting.plot_learning_curve(episodes, solved_return=25.0)
+    ax = plotting.plot_learning_curve(np.repeat(episodes, 2, axis=0), solved_return=25.0)
     points, mean, solved = ax.get_lines()
-    np.testing.assert_array_equal(points.get_xdata(), [10, 40, 60])
-    np.testing.assert_array_equal(points.get_ydata(), [10, 30, 20])
-    np.testing.assert_allclose(mean.get_xydata(), [[60, 20]])
+    np.testing.assert_array_equal(points.get_xdata(), [10, 20, 50, 80, 100, 120])
+    np.testing.assert_array_equal(points.get_ydata(), [10, 10, 30, 30, 20, 20])
+    means = [[20, 10], [50, 20], [80, 30], [100, 25], [120, 20]]
+    np.testing.assert_allclose(mean.get_xydata(), means)
     assert set(solved.get_ydata()) == {25.0}
+    assert "not ended" not in {text.get_text() for text in ax.get_legend().get_texts()}
+    (points,) = plotting.plot_learning_curve(episodes).get_lines()  # too few for a mean
+    assert len(points.get_xdata()) == 3
+    ax = plotting.plot_learning_curve(episodes, num_timesteps=90)
+    assert ax.patches[0].get_x() == 60
+    assert ax.patches[0].get_width() == 30
 
 
 def test_partition_shows_the_greedy_action_of_each_place(either):
@@ -163,6 +170,32 @@ def test_figures_before_anything_was_learned(tmp_path):
         assert {path.stem for path in paths} == {"learning_curve", "partition"}
         for path in paths:
             assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("env_id", ["MountainCar-v0", "Pendulum-v1"])
+def test_figures_of_a_rule(env_id, tmp_path):
+    agent = ModelAgent(env_id, seed=0, generations=2).learn(500)
+    paths = write_figures(agent, tmp_path)
+    assert {path.stem for path in paths} == {"learning_curve", "partition"}
+    visited = agent.visited_states(100, seed=0)
+    ax = plotting.plot_partition(agent, visited=visited)
+    image = ax.get_images()[0]
+    shown = np.asarray(image.get_array())
+    left, right, bottom, top = image.get_extent()
+    point = np.median(visited, axis=0)
+    for i, j in np.random.default_rng(0).integers(500, size=(200, 2)):
+        point[-2:] = left + (right - left) * j / 499, bottom + (top - bottom) * i / 499
+        action = agent.predict(point)[0]
+        if (shown[i, j] == 255).all():
+            continue
+        if agent.interface.box is None:
+            np.testing.assert_array_equal(shown[i, j], tint(plotting.COLORS[action]))
+        elif abs(action[0]) > 0.1:
+            assert (shown[i, j, 0] > shown[i, j, 2]) == (action[0] > 0.0)  # red, or blue
+    if agent.interface.box is not None:
+        bar = next(one for one in ax.figure.axes if one is not ax)
+        assert bar.get_ylabel() == "torque (N m)"
+        assert bar.get_ylim() == (-2.0, 2.0)
 
 
 def test_figures_of_each_agent(either, tmp_path):

@@ -1,10 +1,12 @@
 """Every kind of policy keeps the contract."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from test_cell_policy import random_policy
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.policies import CodevectorPolicy, TablePolicy
 
 
@@ -110,6 +112,8 @@ def test_it_comes_back_from_its_arrays(policy, points, tmp_path):
         (TwoTimescaleAgent, "MountainCar-v0"),
         (FittedQAgent, "MountainCar-v0"),
         (CodevectorAgent, "MountainCarContinuous-v0"),
+        (partial(ModelAgent, generations=2), "CartPole-v1"),
+        (partial(ModelAgent, generations=2), "Pendulum-v1"),
     ],
 )
 def test_an_agent_answers_as_its_policy_does(kind, env_id):

@@ -24,6 +24,17 @@ def component_names(env_id: str | None) -> tuple[Sequence[str] | None, Sequence[
     return names.get("observations"), names.get("actions")
 
 
+def matching_parts(env_id: str | None, interface: Interface) -> Sequence[str] | None:
+    """Return the known names of a continuous action's components, if there are so many.
+
+    >>> from oda_rl.agents.environments.making import make_env
+    >>> matching_parts("Pendulum-v1", Interface.of(make_env("Pendulum-v1"), 4))
+    ['torque (N m)']
+    """
+    parts = _names().get(env_id or "", {}).get("action_components")
+    return parts if parts is not None and len(parts) == interface.n_components else None
+
+
 def matching_names(
     env_id: str | None, interface: Interface
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:

@@ -16,7 +16,7 @@ from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector, observed
 from oda_rl.agents.environments.making import make_env, spec_of
-from oda_rl.agents.environments.names import matching_names
+from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.model.engine import ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
@@ -135,12 +135,21 @@ class ModelAgent(Agent):
             If there are not as many names as there should be.
         """
         known, known_actions = matching_names(self.env_id, self.interface)
-        if self.interface.box is not None:
-            known_actions = None  # those are of a choice
-        policy = self.policy
+        policy, box = self.policy, self.interface.box
         if isinstance(policy, TablePolicy):
             return f"a table of {policy.n_cells} states says what to do in each"
-        return policy.rules(names or known, action_names or known_actions)
+        if box is not None:
+            known_actions = matching_parts(self.env_id, self.interface)
+        return policy.rules(
+            known if names is None else names,
+            known_actions if action_names is None else action_names,
+            None if box is None else box.bounds,
+        )
+
+    @property
+    def models_laws(self) -> bool:
+        """Whether there is a :attr:`world` to ask: laws have been learned, not a table."""
+        return self._engine.planner.learned is not None
 
     @property
     def world(self) -> World:

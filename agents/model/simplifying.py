@@ -39,12 +39,25 @@ def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) 
             first = middle
         else:
             last = middle - 1
-    scores, outputs = path[first]
+    scores, outputs = distinct(path[first])
+    scores = unit_slopes(scores)
     for digits in _DIGITS:
         short = rounded(scores, digits), outputs if _discrete(outputs) else rounded(outputs, digits)
         if as_good(short):
-            return short
+            return distinct(short)
     return scores, outputs
+
+
+def distinct(rule: Rule) -> Rule:
+    """Return a rule without cells that are never chosen, because an earlier one scores the same.
+
+    >>> scores, outputs = distinct((np.zeros((2, 3)), np.eye(2)[:, :, None]))
+    >>> scores.shape, outputs[:, :, 0].tolist()
+    ((1, 3), [[1.0, 0.0]])
+    """
+    scores, outputs = rule
+    kept = np.sort(np.unique(scores, axis=0, return_index=True)[1])
+    return scores[kept], outputs[kept]
 
 
 def grounded(scores: FloatArray) -> FloatArray:
@@ -55,8 +68,21 @@ def grounded(scores: FloatArray) -> FloatArray:
            [0., 0.],
            [3., 0.]])
     """
+    if len(scores) == 2:
+        return np.asarray(scores - scores[0])
     middle = np.argsort(np.abs(scores - np.median(scores, axis=0)), axis=0, kind="stable")[0]
     return np.asarray(scores - scores[middle, np.arange(scores.shape[1])])
+
+
+def unit_slopes(scores: FloatArray) -> FloatArray:
+    """Multiply scores by the positive constant that makes the least slope 1.
+
+    >>> unit_slopes(np.array([[0.0, 0.0, 0.0], [1.0, -0.2, 3.0]]))
+    array([[ 0.,  0.,  0.],
+           [ 5., -1., 15.]])
+    """
+    sizes = np.abs(scores[:, 1:])
+    return scores / sizes[sizes > 0.0].min() if sizes.any() else scores
 
 
 def rounded(numbers: FloatArray, digits: int) -> FloatArray:
@@ -71,7 +97,7 @@ def rounded(numbers: FloatArray, digits: int) -> FloatArray:
 
 
 def _discrete(outputs: FloatArray) -> bool:
-    return outputs.shape[2] == 1
+    return bool(outputs.shape[2] == 1)
 
 
 def _shortened(rule: Rule, states: FloatArray, original: Rule) -> Rule | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oda_rl.agents.policies.explaining import Explanation as Explanation
     from oda_rl.agents.policies.explaining import Overview as Overview
     from oda_rl.agents.policies.export import export_policy as export_policy
+    from oda_rl.agents.policies.rules import RulePolicy as RulePolicy
     from oda_rl.agents.policies.table import TablePolicy as TablePolicy
 
 __getattr__, __dir__ = offer(
@@ -24,6 +25,7 @@ __getattr__, __dir__ = offer(
         "CellPolicy": "cells",
         "CodevectorPolicy": "codevectors",
         "Policy": "contract",
+        "RulePolicy": "rules",
         "TablePolicy": "table",
         "Trained": "contract",
         "Explanation": "explaining",

@@ -158,6 +158,8 @@ class CellPolicy(Stored):
     """In the observation's units, shape (K, d)."""
 
     exact: ClassVar[bool] = False
+    choice_name: ClassVar[str] = "action"
+    value_name: ClassVar[str] = "value"
 
     @classmethod
     def blank(cls, n_features: int, n_actions: int) -> "CellPolicy":

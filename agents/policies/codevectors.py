@@ -7,7 +7,7 @@ cells. They are in units of the box of actions, and played at its bounds where t
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,8 @@ class CodevectorPolicy(CellPolicy):
 
     parts: FloatArray
     """The v_kj, in units of the box of actions, shape (K, J, p)."""
+
+    choice_name: ClassVar[str] = "codevector"
 
     def play(self, observations: npt.NDArray[Any], numbers: IntArray) -> FloatArray:
         """Actions, shape (n, p), that the codevectors with these numbers, (n,), stand for."""

@@ -44,6 +44,9 @@ class CellTables(NamedTuple):
     """Of the blending."""
     parts: FloatArray | None = None
     """Continuous actions that the choices are in each cell, in units, shape (K, A, p)."""
+    affine: FloatArray | None = None
+    """Offset and slopes of each cell's continuous action, in units, shape (K, p, 1 + d), if that
+    is an affine function of the observation less the origin."""
 
 
 class Rows(NamedTuple):
@@ -84,8 +87,19 @@ class Policy(Protocol):
         """Number of choices A."""
 
     @property
+    def choice_name(self) -> str:
+        """What a choice is, in a word: an action, or a codevector of one."""
+
+    @property
+    def value_name(self) -> str:
+        """What choices are compared by, in a word."""
+
+    @property
     def q_values(self) -> FloatArray:
-        """Value of each choice at each codevector, by its cell alone, shape (K, A)."""
+        """Value of each choice at each codevector, by its cell alone, shape (K, A).
+
+        Minus infinity for what is never chosen.
+        """
 
     @property
     def exact(self) -> bool:

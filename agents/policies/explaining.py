@@ -4,7 +4,7 @@ How far a state is from one in which the agent would act otherwise is in
 :mod:`oda_rl.agents.policies.alternatives`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,9 @@ class Explanation:
     """Of the cell, in the observation's units and shape."""
 
     q_values: FloatArray
-    """Value of each action in this state, shape (n_actions,), as ``predict`` compares them. Where
-    actions are continuous, here and below, actions that are numbered are action codevectors."""
+    """Value of each action in this state, shape (n_actions,), as ``predict`` compares them: minus
+    infinity of what is never chosen. Where actions are continuous, here and below, actions that are
+    numbered are action codevectors, or a rule's cells."""
 
     action: Any
     """What ``predict`` returns: a number, or an array of the action space's shape."""
@@ -46,10 +47,10 @@ class Explanation:
     """Index (from 0) of the best action."""
 
     margin: float
-    """By how much it is worth more than the runner-up; inf if there is but one action."""
+    """By how much it is worth more than the runner-up; inf if there is none."""
 
     runner_up: int | None
-    """The next best action; None if there is but one."""
+    """The next best action; None if there is but one, or no other is ever chosen."""
 
     visits: FloatArray
     """Shape (n_actions,): how often the agent has learned from each action in this cell. Online:
@@ -84,6 +85,9 @@ class Explanation:
     first_action: int
     """The environment's number for the first of them."""
 
+    value_name: str = "value"
+    """What actions are compared by: a value, or a score."""
+
     def __str__(self) -> str:
         return "\n".join([*self._what(), "", *self._where(), "", self._how_far()])
 
@@ -95,12 +99,13 @@ class Explanation:
         by = ""
         if self.runner_up is not None:
             name = self.action_names[self.runner_up - self.first_action]
-            by = f", worth {self.margin:.3g} more than {name}"
-        values = _listed(self.action_names, self.q_values, ".4g")
-        visits = _listed(self.action_names, self.visits, ",.0f")
+            verb = "worth" if self.value_name == "value" else "scored"
+            by = f", {verb} {self.margin:.3g} more than {name}"
+        values = _joined(self.action_names, map(value_text, self.q_values))
+        visits = _joined(self.action_names, map("{:,.0f}".format, self.visits))
         return [
             f"{_in_words(self.action_names[self.choice], self.action)}{by}",
-            f"values: {values}",
+            f"{self.value_name}s: {values}",
             f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
         ]
 
@@ -155,8 +160,8 @@ class Overview:
     """In the observation's units, shape (n, d)."""
 
     q_values: FloatArray
-    """Value of each action (or action codevector) at the codevector, as ``predict`` compares them;
-    shape (n, n_actions)."""
+    """Value of each action (or action codevector, or cell of a rule with continuous actions) at the
+    codevector, as ``predict`` compares them; shape (n, n_actions)."""
 
     actions: IntArray
     """Indices (from 0) of the best there, shape (n,)."""
@@ -189,6 +194,9 @@ class Overview:
     action_names: tuple[str, ...]
     """Of the actions."""
 
+    value_name: str = "value"
+    """What actions are compared by: a value, or a score."""
+
 
 def explain(
     agent: Trained,
@@ -205,10 +213,11 @@ def explain(
     shape = interface.observation_shape
     cell, choice = int(policy.cells(points)[0]), int(policy.choices(points)[0])
     values = policy.values(points)
-    ranked = np.argsort(-values[0], kind="stable") + interface.first_action
-    runner_up = next((int(a) for a in ranked if a != choice + interface.first_action), None)
+    ranked = np.argsort(-values[0], kind="stable")
+    others = [int(a) for a in ranked if a != choice and values[0, a] > -np.inf]
+    runner_up = others[0] + interface.first_action if others else None
     nearest = policy.alternative(points[0], choice, scale)
-    others = None if nearest.point is None else nearest.point[None]
+    there = None if nearest.point is None else nearest.point[None]
     return Explanation(
         observation=points.reshape(shape),
         cell=cell,
@@ -223,12 +232,13 @@ def explain(
         distance=nearest.distance,
         at_least=nearest.at_least,
         exact=policy.exact,
-        nearest_other=None if others is None else others.reshape(shape),
-        other_action=None if others is None else _plain(interface.actions(policy.act(others))[0]),
-        other_choice=None if others is None else int(policy.choices(others)[0]),
+        nearest_other=None if there is None else there.reshape(shape),
+        other_action=None if there is None else _plain(interface.actions(policy.act(there))[0]),
+        other_choice=None if there is None else int(policy.choices(there)[0]),
         names=components,
         action_names=actions,
         first_action=interface.first_action,
+        value_name=policy.value_name,
     )
 
 
@@ -293,6 +303,7 @@ def overview(
         scale=scale,
         names=components,
         action_names=actions,
+        value_name=policy.value_name,
     )
 
 
@@ -306,6 +317,15 @@ def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
     rest = values.copy()
     rest[rows, actions] = -np.inf
     return np.asarray(np.maximum(values[rows, actions] - rest.max(axis=1), 0.0))
+
+
+def value_text(value: float) -> str:
+    """Return a value to four digits; of what is never chosen, that.
+
+    >>> value_text(12.3456), value_text(-np.inf)
+    ('12.35', 'never')
+    """
+    return "never" if value == -np.inf else f"{value:.4g}"
 
 
 def _require_learned(agent: Trained) -> FloatArray:
@@ -322,15 +342,22 @@ def _checked_names(
     agent: Trained, names: Sequence[str] | None, action_names: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names given, or those known, or numbers; raise ValueError for the wrong number."""
-    interface = agent.interface
+    known, known_actions = known_names(agent)
+    return (
+        _checked("names", names, known, "component of the observation"),
+        _checked("action_names", action_names, known_actions, agent.policy.choice_name),
+    )
+
+
+def known_names(agent: Trained) -> tuple[Sequence[str], Sequence[str]]:
+    """Return names of the observation's components and of the choices: those known, or numbers."""
+    interface, policy = agent.interface, agent.policy
     known, known_actions = matching_names(agent.env_id, interface)
     components = [f"observation[{j}]" for j in range(interface.n_features)]
-    what = "action" if interface.box is None else "codevector"
-    actions = [f"{what} {interface.first_action + a}" for a in range(interface.n_actions)]
-    return (
-        _checked("names", names, known or components, "component of the observation"),
-        _checked("action_names", action_names, known_actions or actions, "action"),
-    )
+    first, n = interface.first_action, policy.n_actions
+    actions = [f"{policy.choice_name} {a}" for a in range(first, first + n)]
+    fits = known_actions is not None and len(known_actions) == n
+    return known or components, known_actions if known_actions and fits else actions
 
 
 def _checked(
@@ -357,8 +384,8 @@ def _in_words(name: str, action: Any) -> str:
     return f"{name} ({', '.join(f'{part:.4g}' for part in np.ravel(action))})"
 
 
-def _listed(names: Sequence[str], values: npt.NDArray[Any], form: str) -> str:
-    return ", ".join(f"{name} {value:{form}}" for name, value in zip(names, values, strict=True))
+def _joined(names: Sequence[str], texts: Iterable[str]) -> str:
+    return ", ".join(map("{} {}".format, names, texts))
 
 
 def _right(text: str, width: int) -> str:

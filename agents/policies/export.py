@@ -26,6 +26,12 @@ _BLENDED = [
     "common[k][1 + j] * x[j] + values[k][a])",
     "action = actions.first + the first a with value >= greatest - tie * |greatest|",
 ]
+_AFFINE = [
+    *_NEAREST[:3],
+    "component i of the action = affine_actions[cell][i][0] + sum over j of "
+    "affine_actions[cell][i][1 + j] * x[j], flattened; below actions.low that, above actions.high "
+    "that",
+]
 _CONTINUOUS = [
     *_BLENDED[:4],
     "a = the first with value >= greatest - tie * |greatest|: the number of an action codevector",
@@ -45,7 +51,7 @@ def export_policy(
     ``"c"``
         A C99 header with ``int oda_policy(const float obs[])``, or where actions are continuous
         ``void oda_policy(const float obs[], float action[])``. An online agent's policy needs no
-        library for it, and a fitted agent's only ``math.h``.
+        library for it, nor does a rule, and a fitted agent's only ``math.h``.
     ``"json"``
         All numbers in double precision, what they mean, and how to decide by them.
     ``"onnx"``
@@ -135,7 +141,7 @@ def json_document(export: Export) -> str:
     >>> document["kind"], document["actions"]["names"]
     ('nearest cell', ['push left', 'push right'])
     """
-    cells, box, parts = export.cells, export.box, export.actions()
+    cells, box, parts, affine = export.cells, export.box, export.actions(), export.affine()
     document: dict[str, Any] = {
         "format": "oda_rl policy",
         "version": _VERSION,
@@ -150,10 +156,15 @@ def json_document(export: Export) -> str:
     }
     if cells.common is not None:
         document |= {"common": cells.common.tolist(), "width": cells.width, "tie": TIE}
-    if box is not None and parts is not None:
-        document["how_to_decide"] = _CONTINUOUS
+    if box is not None:
         document["actions"] = {"shape": list(box.shape), "low": box.low, "high": box.high}
+    if parts is not None:
+        document["how_to_decide"] = _CONTINUOUS
         document["action_codevectors"] = parts.tolist()
+    if affine is not None:
+        del document["values"]
+        document["how_to_decide"] = _AFFINE
+        document["affine_actions"] = affine.tolist()
     document["codevectors"] = export.codevectors.tolist()
     return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
 

@@ -1,7 +1,9 @@
 """Policies as C99 headers: a few tables, and a function that looks up the action.
 
-What is in a header depends on two things, which come together line by line: whether the nearest
-cell decides or three are blended, and whether the tables are in single precision or in 16 bits.
+What is in a header depends on a few things, which come together line by line: whether the nearest
+cell decides or three are blended, whether the tables are in single precision or in 16 bits, and
+what an action is. Where no two cells have the same action, the score of the first is 0, and is left
+out.
 """
 
 import re
@@ -11,7 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.policies.export_tables import CLIP, Export, FloatTables, IntegerTables
+from oda_rl.agents.policies.export_tables import (
+    CLIP,
+    Export,
+    FloatTables,
+    IntegerTables,
+    Tables,
+)
 
 _TYPES = {
     np.dtype(np.float32): "float",
@@ -32,10 +40,12 @@ _DIMENSIONS = {
     "oda_exponents": "[ODA_CELLS]",
     "oda_origin": "[ODA_FEATURES]",
     "oda_scale": "[ODA_FEATURES]",
+    "oda_affine": "[ODA_CELLS][ODA_COMPONENTS][1 + ODA_FEATURES]",
     "oda_codevectors": "[ODA_CELLS][ODA_ACTIONS][ODA_COMPONENTS]",
     "oda_low": "[ODA_COMPONENTS]",
     "oda_high": "[ODA_COMPONENTS]",
 }
+_SCORES = ("oda_diagram", "oda_offsets", "oda_slopes", "oda_shifts")
 _WIDTH = 96
 
 _AS_IT_IS = """\
@@ -83,7 +93,33 @@ ONE_SCORE        if (k == 0 || score < least) {
             nearest = k;
         }
     }
+"""
+_LOOKED_UP = """\
     return ODA_FIRST_ACTION + (int)oda_actions[nearest];
+"""
+_NUMBERED = """\
+    return ODA_FIRST_ACTION + nearest;
+"""
+_ONLY = """\
+    const int nearest = 0;
+    (void)x;
+"""
+_AFFINE = """\
+    for (int l = 0; l < ODA_COMPONENTS; ++l) {
+        float sum = oda_affine[nearest][l][0];
+        for (int j = 0; j < ODA_FEATURES; ++j) {
+            sum += oda_affine[nearest][l][1 + j] * x[j];
+        }
+        action[l] = sum;
+CLIPPED    }
+"""
+_CLIPPED = """\
+        if (!(action[l] > oda_low[l])) { /* or not a number */
+            action[l] = oda_low[l];
+        }
+        if (action[l] > oda_high[l]) {
+            action[l] = oda_high[l];
+        }
 """
 _BLENDED = """\
     int cells[ODA_NEAR] = {0};
@@ -134,13 +170,7 @@ _COMPONENTS = """\
             sum += weights[i] * oda_codevectors[cells[i]][best][l];
         }
         action[l] = sum / total;
-        if (!(action[l] > oda_low[l])) { /* or not a number */
-            action[l] = oda_low[l];
-        }
-        if (action[l] > oda_high[l]) {
-            action[l] = oda_high[l];
-        }
-    }
+CLIPPED    }
 """
 _ALWAYS = """\
     (void)obs;
@@ -174,17 +204,17 @@ def c_header(export: Export, fixed_point: bool = False) -> str:
     tables: FloatTables | IntegerTables
     tables = found.in_integers(export.extent.reach) if fixed_point else found.in_floats()
     always = export.blended and len(export.action_names) == 1 and export.box is None
-    arrays = {} if always else _arrays(export, tables, found.actions)
+    arrays = {} if always else _arrays(export, tables, found)
     parts = [
-        _comment(export, tables, arrays),
+        _comment(export, tables, found, arrays),
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
         "#include <math.h>\n" if export.blended else "",
         "#include <stdint.h>\n\n",
         *_constants(export, tables),
         "\n",
-        *(_table(name, array) for name, array in arrays.items()),
+        *(_table(name, array, found.apart) for name, array in arrays.items()),
         f"static inline {_signature(export)}\n{{\n",
-        _ALWAYS if always else _body(export, tables),
+        _ALWAYS if always else _body(export, tables, found),
         "}\n\n#endif\n",
     ]
     return "".join(parts)
@@ -198,7 +228,7 @@ def _signature(export: Export) -> str:
 
 
 def _arrays(
-    export: Export, tables: FloatTables | IntegerTables, actions: npt.NDArray[np.int64] | None
+    export: Export, tables: FloatTables | IntegerTables, found: Tables
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the tables by their names."""
     arrays: dict[str, npt.NDArray[Any] | None] = {"oda_origin": tables.origin}
@@ -211,11 +241,15 @@ def _arrays(
     else:
         arrays["oda_diagram"] = tables.scores
         arrays["oda_codevectors"] = tables.parts
+        arrays["oda_affine"] = tables.affine
     if export.box is not None:
         arrays["oda_low"], arrays["oda_high"] = export.box.bounds.astype(np.float32)
-    arrays["oda_actions"] = None if actions is None else _unsigned(actions)
+    arrays["oda_actions"] = None if found.actions is None else _unsigned(found.actions)
     arrays["oda_advantages"] = tables.advantages
-    return {name: array for name, array in arrays.items() if array is not None}
+    present = {name: array for name, array in arrays.items() if array is not None}
+    if found.apart:
+        present |= {name: present[name][1:] for name in _SCORES if name in present}
+    return {name: array for name, array in present.items() if len(array)}
 
 
 def _unsigned(actions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -223,17 +257,30 @@ def _unsigned(actions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     return actions.astype(np.min_scalar_type(actions.max()))
 
 
-def _body(export: Export, tables: FloatTables | IntegerTables) -> str:
+def _body(export: Export, tables: FloatTables | IntegerTables, found: Tables) -> str:
     """Return the statements of the function."""
     if isinstance(tables, IntegerTables):
         begin, score, kind, weight = _IN_STEPS, _INTEGER_SCORE, "int64_t", _INTEGER_WEIGHT
     else:
         begin = _AS_IT_IS if tables.origin is None else _LESS_ORIGIN
         score, kind, weight = _FLOAT_SCORE, "float", _FLOAT_WEIGHT
-    end = _BLENDED + (_NUMBER if export.box is None else _COMPONENTS)
-    end = end if export.blended else _NEAREST
+    if export.blended:
+        end = _BLENDED + (_NUMBER if export.box is None else _COMPONENTS)
+    else:
+        end = _search(found) + (_NUMBERED if found.actions is None else _LOOKED_UP)
+        end = end if found.affine is None else _search(found) + _AFFINE
     end = end.replace("ONE_SCORE", score).replace("SCORE", kind).replace("WEIGHT", weight)
-    return begin + end
+    return begin + end.replace("CLIPPED", _CLIPPED)
+
+
+def _search(found: Tables) -> str:
+    """Return the statements that find the nearest cell."""
+    if len(found.scores) == 1 and found.apart:
+        return _ONLY
+    if not found.apart:
+        return _NEAREST
+    search = _NEAREST.replace("k < ODA_CELLS", "k < ODA_CELLS - 1").replace("k == 0 || ", "")
+    return search.replace("nearest = k", "nearest = k + 1")
 
 
 def _constants(export: Export, tables: FloatTables | IntegerTables) -> list[str]:
@@ -257,9 +304,12 @@ def _constants(export: Export, tables: FloatTables | IntegerTables) -> list[str]
     return [f"#define ODA_{name} {value}\n" for name, value in constants.items()]
 
 
-def _table(name: str, array: npt.NDArray[Any]) -> str:
+def _table(name: str, array: npt.NDArray[Any], apart: bool) -> str:
     """Return the definition of a table."""
-    head = f"static const {_TYPES[array.dtype]} {name}{_DIMENSIONS[name]} = {{\n"
+    size = _DIMENSIONS[name]
+    if apart and name in _SCORES:
+        size = size.replace("ODA_CELLS", "ODA_CELLS - 1", 1)
+    head = f"static const {_TYPES[array.dtype]} {name}{size} = {{\n"
     write = _float if array.dtype == np.float32 else str
     if array.ndim == 1:
         lines = _filled([write(value) for value in array.tolist()], "    ")
@@ -295,7 +345,10 @@ def _float(value: float) -> str:
 
 
 def _comment(
-    export: Export, tables: FloatTables | IntegerTables, arrays: dict[str, npt.NDArray[Any]]
+    export: Export,
+    tables: FloatTables | IntegerTables,
+    found: Tables,
+    arrays: dict[str, npt.NDArray[Any]],
 ) -> str:
     """Return what a reader has to know, as the comment that the header begins with."""
     kind = "three nearest cells, blended" if export.blended else "the nearest cell decides"
@@ -313,7 +366,7 @@ def _comment(
         *(f"    obs[{j}]  {name}" for j, name in enumerate(export.names)),
         *_returned(export),
         "",
-        *_explanation(export, integers),
+        *_explanation(export, integers, found),
     ]
     return "/* " + "\n".join(f" * {_plain(line)}".rstrip() for line in lines)[3:] + "\n */\n"
 
@@ -323,24 +376,40 @@ def _returned(export: Export) -> list[str]:
     if export.box is None:
         names = enumerate(export.action_names, export.first_action)
         return ["and returns an action:", *(f"    {a}  {name}" for a, name in names)]
-    bounds = enumerate(zip(export.box.low, export.box.high, strict=True))
+    bounds = zip(export.box.low, export.box.high, strict=True)
+    ranges = [f"action[{i}]  from {low:g} to {high:g}" for i, (low, high) in enumerate(bounds)]
+    known = [name if not name.startswith("action[") else "" for name in export.parts]
     return [
         "and writes an action, flattened:",
-        *(f"    action[{i}]  from {low:g} to {high:g}" for i, (low, high) in bounds),
+        *(f"    {text}  {name}".rstrip() for text, name in zip(ranges, known, strict=True)),
     ]
 
 
-def _explanation(export: Export, integers: bool) -> list[str]:
+def _explanation(export: Export, integers: bool, found: Tables) -> list[str]:
     """Return how a decision comes about."""
-    lines = ["The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j],"]
+    row = "k - 1" if found.apart else "k"
+    lines = [
+        f"The score of cell k is oda_diagram[{row}][0] + sum over j of "
+        f"oda_diagram[{row}][1 + j] x[j],"
+    ]
     if integers:
         lines = [
             "x[j] is obs[j] less oda_origin[j] in steps of 1 / oda_scale[j], rounded, and clipped",
             f"at {CLIP} steps. The score of cell k is, in 64 bits,",
-            "oda_offsets[k] ODA_ONE + 2 to the power of oda_shifts[k] times",
-            "the sum over j of oda_slopes[k][j] x[j],",
+            f"oda_offsets[{row}] ODA_ONE + 2 to the power of oda_shifts[{row}] times",
+            f"the sum over j of oda_slopes[{row}][j] x[j],",
         ]
+    if found.apart:
+        lines.append("that of cell 0 is 0,")
     lines.append("and the nearest cell has the least score.")
+    if found.affine is not None:
+        return [
+            *(lines if len(found.scores) > 1 else []),
+            "Component l of its action is oda_affine[k][l][0] + sum over j of",
+            "oda_affine[k][l][1 + j] x[j], within oda_low and oda_high.",
+        ]
+    if found.actions is None and not export.blended:
+        return [*lines, "Its number is the action, counted from 0."]
     if not export.blended:
         return [*lines, "Its action is in oda_actions, counted from 0."]
     unit = " ODA_UNIT" if integers else ""

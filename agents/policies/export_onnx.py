@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from oda_rl.agents.policies.export_tables import Export, FloatTables
+from oda_rl.agents.policies.export_tables import Export, FloatTables, Tables
 
 _OPSET = 17
 _IR_VERSION = 8  # of that opset's time, so that older runtimes take the model, too
@@ -37,7 +38,7 @@ def onnx_model(export: Export) -> bytes:
         ) from error
     found, box = export.tables(), export.box
     kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])
-    nodes, arrays = _graph(export, found.in_floats(), found.actions)
+    nodes, arrays = _graph(export, found.in_floats(), _numbers(found))
     d = len(export.cells.origin)
     graph = helper.make_graph(
         [helper.make_node(kind, *ends, **settings) for kind, ends, settings in nodes],
@@ -59,6 +60,11 @@ def onnx_model(export: Export) -> bytes:
     return bytes(model.SerializeToString())
 
 
+def _numbers(found: Tables) -> npt.NDArray[np.int64]:
+    """Return the action of each cell where the nearest decides."""
+    return np.arange(len(found.scores)) if found.actions is None else found.actions
+
+
 _Node = tuple[str, tuple[list[str], list[str]], dict[str, Any]]
 
 
@@ -78,23 +84,28 @@ def _graph(export: Export, tables: FloatTables, actions: Any) -> tuple[list[_Nod
         ("Add", (["sums", "offsets"], ["scores"]), {}),
     ]
     if tables.advantages is None:
-        arrays["actions"] = actions
-        nodes += [
-            ("ArgMin", (["scores"], ["cell"]), {"axis": 1, "keepdims": 0}),
-            ("Gather", (["actions", "cell"], ["index"]), {}),
-        ]
+        nodes.append(("ArgMin", (["scores"], ["cell"]), {"axis": 1, "keepdims": 0}))
+        if tables.affine is None:
+            arrays["actions"] = actions
+            nodes.append(("Gather", (["actions", "cell"], ["index"]), {}))
     else:
         own = np.pad(tables.advantages, ((0, 0), (1, 0)))  # and of action 0 over itself
         arrays["advantages"] = own
         arrays["count"] = np.array([min(3, len(own))], dtype=np.int64)
         arrays["zero"], arrays["one"], arrays["two"] = np.array([[0], [1], [2]], dtype=np.int64)
         nodes += _blending()
-    if export.box is None or tables.parts is None:
+    if export.box is None:
         arrays["first"] = np.array(export.first_action, dtype=np.int64)
         return [*nodes, ("Add", (["index", "first"], ["action"]), {})], arrays
     arrays["low"], arrays["high"] = export.box.bounds.astype(np.float32)
+    if tables.affine is not None:
+        arrays["two"] = np.array([2], dtype=np.int64)
+        arrays["action_offsets"] = np.ascontiguousarray(tables.affine[:, :, 0])
+        arrays["action_slopes"] = np.ascontiguousarray(tables.affine[:, :, 1:])
+        return [*nodes, *_affine(point), *_CLIPPING], arrays
+    assert tables.parts is not None
     arrays["codevectors"] = tables.parts
-    return [*nodes, *_performing()], arrays
+    return [*nodes, *_performing(), *_CLIPPING], arrays
 
 
 def _blending() -> list[_Node]:
@@ -122,7 +133,23 @@ def _performing() -> list[_Node]:
         ("Mul", (["chosen", "columns"], ["weighted"]), {}),
         ("ReduceSum", (["weighted", "one"], ["sum"]), {"keepdims": 0}),
         ("ReduceSum", (["weights", "one"], ["total"]), {}),
-        ("Div", (["sum", "total"], ["mean"]), {}),
-        ("Max", (["mean", "low"], ["above"]), {}),
-        ("Min", (["above", "high"], ["action"]), {}),
+        ("Div", (["sum", "total"], ["inner"]), {}),
     ]
+
+
+def _affine(point: str) -> list[_Node]:
+    """Return the nodes from the cell to its action at a point."""
+    return [
+        ("Gather", (["action_slopes", "cell"], ["own_slopes"]), {}),
+        ("Gather", (["action_offsets", "cell"], ["own_offsets"]), {}),
+        ("Unsqueeze", ([point, "two"], ["column"]), {}),
+        ("MatMul", (["own_slopes", "column"], ["products"]), {}),
+        ("Squeeze", (["products", "two"], ["changes"]), {}),
+        ("Add", (["changes", "own_offsets"], ["inner"]), {}),
+    ]
+
+
+_CLIPPING: list[_Node] = [
+    ("Max", (["inner", "low"], ["above"]), {}),
+    ("Min", (["above", "high"], ["action"]), {}),
+]

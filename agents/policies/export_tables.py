@@ -7,14 +7,18 @@ less, and :meth:`Export.tables` leaves out what cancels:
   the latest observations of training were, and the row of the cell that lies there is subtracted
   from all rows: sums are small, and so are their rounding errors, where decisions are made. Scores
   are given in units of the width.
+- Where no two cells have the same action, one of them has the score 0, and the cells' numbers are
+  the actions, if these are all.
 - Actions are only compared, too. Where the nearest cell decides, its greedy action is needed. A
   blended policy needs the advantages of actions over action 0: offsets and slopes, which the
   actions share, do not change the decision.
 
-Continuous actions are numbered by their codevectors, and these come along, in the action's units.
+Continuous actions are numbered by their codevectors, and these come along, in the action's units;
+or they are affine functions of the observation, and their cells are numbered.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +27,11 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.environments.names import matching_names
+from oda_rl.agents.environments.names import matching_parts
 from oda_rl.agents.environments.spaces import ActionBox
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Trained
+from oda_rl.agents.policies.explaining import known_names
+from oda_rl.agents.policies.rules import in_box
 
 _LARGEST_INT = 2**31 - 1
 _INT16 = 32_767
@@ -55,6 +61,8 @@ class Export:
     """The environment's number of action 0."""
     box: ActionBox | None = None
     """Of continuous actions."""
+    parts: Sequence[str] = ()
+    """Names of their components."""
 
     @property
     def blended(self) -> bool:
@@ -64,15 +72,24 @@ class Export:
     def tables(self) -> "Tables":
         """Leave out what decisions do not need."""
         cells, (centre, reach) = self.cells, self.extent
-        diagram = _moved(cells.diagram, cells.origin - centre)
-        scores = (diagram - diagram[diagram[:, 0].argmin()]) / cells.width
+        diagram, affine = _moved(cells.diagram, cells.origin - centre), self.affine()
+        actions = np.asarray(cells.values.argmax(axis=1))
+        apart = not self.blended and len(np.unique(actions)) == len(actions)
+        order = actions.argsort() if apart else np.arange(len(actions))
+        least = order[0] if apart else diagram[:, 0].argmin()
+        scores = ((diagram - diagram[least]) / cells.width)[order]
         used = scores[:, 1:].any(axis=0)
+        if affine is not None:
+            affine = _moved(affine, cells.origin - centre)
+            used |= affine[:, :, 1:].any(axis=(0, 1))
         # Elsewhere a + <g, x> would be a small difference of large numbers.
         near = bool((np.abs(centre) <= reach)[used].all())
         if self.blended:
             advantages = _advantages(cells.values)
             return Tables(scores, centre, near, None, advantages, self.actions())
-        return Tables(scores, centre, near, cells.values.argmax(axis=1), None)
+        numbered = affine is not None or (apart and (actions[order] == np.arange(len(order))).all())
+        own = None if numbered else actions[order]
+        return Tables(scores, centre, near, own, None, affine=affine, apart=apart)
 
     def actions(self) -> FloatArray | None:
         """Return the action codevectors, not clipped, shape (K, A, p), if there are any."""
@@ -80,6 +97,15 @@ class Export:
             return None
         low, high = self.box.bounds
         return np.asarray(0.5 * (low + high) + 0.5 * (high - low) * self.cells.parts)
+
+    def affine(self) -> FloatArray | None:
+        """Return the affine actions of cells, not clipped, shape (K, p, 1 + d), if there are any.
+
+        They are functions of the observation less the cells' origin.
+        """
+        if self.cells.affine is None or self.box is None:
+            return None
+        return in_box(self.cells.affine, self.box.low, self.box.high)
 
 
 @dataclass(frozen=True)
@@ -93,18 +119,25 @@ class Tables:
     near: bool
     """Whether the origin is so near to 0 that it may be folded into the scores' offsets."""
     actions: npt.NDArray[np.int64] | None
-    """Greedy action of each cell (from 0), shape (K,), or None for a blended policy."""
+    """Greedy action of each cell (from 0), shape (K,), or None for a blended policy, and where that
+    is the number of the cell."""
     advantages: FloatArray | None
     """Of actions 1 ... A - 1 over action 0, shape (K, A - 1), or None for one that is not."""
     parts: FloatArray | None = None
     """Continuous actions that the numbers mean, shape (K, A, p)."""
+    affine: FloatArray | None = None
+    """Or offsets and slopes of each cell's continuous action, shape (K, p, 1 + d)."""
+    apart: bool = False
+    """Whether no two cells have the same action; then the scores of the first are 0."""
 
     def in_floats(self) -> "FloatTables":
         """Round to single precision; raise ValueError if something is beyond its range."""
         origin = None if self.near else _single(self.origin)
         offsets = self.origin if origin is None else self.origin - origin.astype(np.float64)
         scores = _single(_moved(self.scores, offsets))
-        return FloatTables(scores, origin, _single(self.advantages), _single(self.parts))
+        affine = None if self.affine is None else _single(_moved(self.affine, offsets))
+        parts = _single(self.parts)
+        return FloatTables(scores, origin, _single(self.advantages), parts, affine)
 
     def in_integers(self, reach: FloatArray) -> "IntegerTables":
         """Round to 16 bits, offsets to 32, with a scale for each column and a shift for each row.
@@ -119,10 +152,10 @@ class Tables:
         reach : ndarray of shape (d,)
             Largest distance of a component from the origin that is to be expected.
         """
-        if self.parts is not None:
+        if self.parts is not None or self.affine is not None:
             raise ValueError(
-                "fixed_point is True: it must be False for continuous actions, whose codevectors "
-                "are in single precision"
+                "fixed_point is True: it must be False for continuous actions, which are in single "
+                "precision"
             )
         origin = _single(self.origin)
         scores = _moved(self.scores, self.origin - origin.astype(np.float64))
@@ -159,6 +192,7 @@ class FloatTables:
     """To be subtracted from the observation, unless it is folded into the scores."""
     advantages: npt.NDArray[np.float32] | None
     parts: npt.NDArray[np.float32] | None
+    affine: npt.NDArray[np.float32] | None
 
 
 @dataclass(frozen=True)
@@ -201,23 +235,25 @@ def export_of(agent: Trained) -> Export:
         raise ValueError(f"agent is {agent!r}: it must be an agent, which has a policy")
     _check_spaces(agent)
     policy, interface = agent.policy, agent.interface
-    if agent.scale_ is None or not policy.q_values.any():
+    learned = policy.q_values.any() or policy.n_actions == 1  # of one, no value is needed
+    if agent.scale_ is None or not learned:
         raise ValueError(
             f"agent has learned nothing yet in {agent.num_timesteps} steps: it must have been "
             "trained, with learn(total_timesteps) or 'oda-rl train', for longer"
         )
-    names, action_names = matching_names(agent.env_id, interface)
-    what = "action" if interface.box is None else "codevector"
+    names, action_names = known_names(agent)
+    parts = matching_parts(agent.env_id, interface)
     return Export(
         cells=policy.tables,
         codevectors=policy.codevectors,
         extent=agent.extent,
         env_id=agent.env_id,
         observation_shape=interface.observation_shape,
-        names=list(names or (f"observation[{j}]" for j in range(interface.n_features))),
-        action_names=list(action_names or (f"{what} {a}" for a in range(interface.n_actions))),
+        names=list(names),
+        action_names=list(action_names),
         first_action=interface.first_action,
         box=interface.box,
+        parts=list(parts or (f"action[{i}]" for i in range(interface.n_components))),
     )
 
 
@@ -240,10 +276,11 @@ def _check_spaces(agent: Trained) -> None:
         )
 
 
-def _moved(diagram: FloatArray, shift: FloatArray) -> FloatArray:
-    """Return the diagram for points that are greater by ``shift``."""
-    offsets = diagram[:, 0] - diagram[:, 1:] @ shift
-    return np.column_stack([offsets, diagram[:, 1:]])
+def _moved(rows: FloatArray, shift: FloatArray) -> FloatArray:
+    """Return offsets and slopes, shape (..., 1 + d), for points that are greater by ``shift``."""
+    moved = rows.copy()
+    moved[..., 0] = rows[..., 0] - rows[..., 1:] @ shift
+    return moved
 
 
 def _advantages(values: FloatArray) -> FloatArray:

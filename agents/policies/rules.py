@@ -16,8 +16,7 @@ from oda_rl._compile import integer, spliced
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_cells
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
-
-_DIGITS = 3
+from oda_rl.agents.policies.wording import affine, number, shortest, without_units
 
 
 @spliced
@@ -62,12 +61,22 @@ class RulePolicy(Stored):
     @property
     def continuous(self) -> bool:
         """Whether actions are continuous."""
-        return self.outputs.shape[2] > 1
+        return bool(self.outputs.shape[2] > 1)
 
     @property
     def exact(self) -> bool:
         """Whether the distances of :meth:`alternative` are exact."""
         return True
+
+    @property
+    def choice_name(self) -> str:
+        """What a choice is, in a word."""
+        return "cell" if self.continuous else "action"
+
+    @property
+    def value_name(self) -> str:
+        """What choices are compared by, in a word."""
+        return "score"
 
     @property
     def n_cells(self) -> int:
@@ -139,10 +148,10 @@ class RulePolicy(Stored):
     def tables(self) -> CellTables:
         """The same as tables, for export."""
         values = np.eye(self.n_actions)[self.actions]
-        origin = self.codevectors.mean(axis=0)
-        diagram = -self.scores
-        diagram[:, 0] += diagram[:, 1:] @ origin
-        return CellTables(origin, diagram, values)
+        affine = self.outputs if self.continuous else None
+        return CellTables(
+            np.zeros(self.scores.shape[1] - 1), 0.0 - self.scores, values, affine=affine
+        )
 
     def without(self, cells: Sequence[int]) -> "RulePolicy":
         """Return the rule without some of its cells."""
@@ -155,68 +164,88 @@ class RulePolicy(Stored):
         )
 
     def rules(
-        self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
+        self,
+        names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        bounds: FloatArray | None = None,
     ) -> str:
-        """Say the rule in words.
+        """Say the rule in words, with numbers to four digits.
+
+        Scores are only compared, so they are multiplied by what makes their numbers short. Units,
+        in parentheses at the ends of names, are left out of sums.
 
         Parameters
         ----------
         names : sequence of str, optional
             Of the observation's components.
         action_names : sequence of str, optional
-            Of the actions.
+            Of the actions, or of the components of a continuous one.
+        bounds : ndarray, shape (2, p), optional
+            Least and greatest components of continuous actions; by default those of units.
 
         Raises
         ------
         ValueError
             If there are not as many names as there should be.
         """
-        d = self.scores.shape[1] - 1
-        components = _checked("names", names, [f"observation[{j}]" for j in range(d)])
-        n = self.outputs.shape[1]
-        what = "component" if self.continuous else "action"
-        actions = _checked("action_names", action_names, [f"{what} {a}" for a in range(n)])
-        said = [self._said(k, components, actions) for k in range(self.n_cells)]
-        if self.n_cells == 1:
+        d, n = self.scores.shape[1] - 1, self.outputs.shape[1]
+        what = "action[{}]" if self.continuous else "action {}"
+        named = _checked("action_names", action_names, [what.format(a) for a in range(n)])
+        components = without_units(
+            _checked("names", names, [f"observation[{j}]" for j in range(d)])
+        )
+        if not self.continuous:
+            return self._decided([named[a] for a in self.actions], components)
+        low, high = np.repeat([[-1.0], [1.0]], n, axis=1) if bounds is None else bounds
+        own = in_box(self.outputs, low, high)
+        constant = ~own[:, :, 1:].any(axis=2)
+        own[:, :, 0] = np.where(constant, np.clip(own[:, :, 0], low, high), own[:, :, 0])
+        parts = without_units(named)
+        said = [
+            ", ".join(map("{} = {}".format, parts, [affine(row, components) for row in cell]))
+            for cell in own
+        ]
+        limits = [
+            f"at least {number(a)} and at most {number(b)}" for a, b in zip(low, high, strict=True)
+        ]
+        if n > 1 and len(set(limits)) == 1:
+            named, limits = ["each"], limits[:1]
+        ends = ", ".join(map("{} {}".format, named, limits))
+        text = self._decided(said, components)
+        return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
+
+    def _decided(self, said: Sequence[str], components: Sequence[str]) -> str:
+        """Say which cell decides, given what each does."""
+        if len(set(said)) == 1:
             return f"always {said[0]}"
         if self.n_cells == 2:
-            row = self.scores[1] - self.scores[0]
-            return f"{said[1]} if {affine(row, components)} > 0, else {said[0]}"
-        rows = [affine(score, components) for score in self.scores]
+            (row,) = shortest(self.scores[1:] - self.scores[:1])
+            if not row[1:].any():
+                return f"always {said[int(row[0] > 0.0)]}"
+            first = row[1:][np.flatnonzero(row[1:])[0]]
+            row, relation = (row, ">") if first > 0.0 else (-row, "<")
+            sums = affine(np.append(0.0, row[1:]), components)
+            return f"{said[1]} if {sums} {relation} {number(-row[0])}, else {said[0]}"
+        rows = [affine(row, components) for row in shortest(self.scores)]
+        rows = [row if row != "0" else "0, otherwise" for row in rows]
         width = max(map(len, rows))
         lines = [f"  {row:{width}}  : {what}" for row, what in zip(rows, said, strict=True)]
-        return "\n".join(["the greatest of these says what to do:", *lines])
-
-    def _said(self, cell: int, names: Sequence[str], actions: Sequence[str]) -> str:
-        if not self.continuous:
-            return actions[int(self.actions[cell])]
-        own = self.outputs[cell]
-        return ", ".join(
-            f"{action} = {affine(row, names)}" for action, row in zip(actions, own, strict=True)
-        )
+        return "\n".join(["the greatest wins (the first of equals):", *lines])
 
     def _scores_at(self, points: npt.NDArray[Any]) -> FloatArray:
         return np.asarray(self.scores[:, 0] + np.asarray(points) @ self.scores[:, 1:].T)
 
 
-def affine(row: FloatArray, names: Sequence[str]) -> str:
-    """Return offset and slopes, shape (1 + d,), as a sum.
+def in_box(units: FloatArray, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatArray:
+    """Return offsets and slopes, shape (K, p, 1 + d), in an action's own units.
 
-    >>> affine(np.array([0.0, -1.0, 2.5]), ["x", "speed"])
-    '-x + 2.5·speed'
+    >>> in_box(np.array([[[0.5, 1.0]]]), [0.0], [4.0])
+    array([[[3., 2.]]])
     """
-    terms = []
-    for value, name in zip(row.tolist(), ["", *names], strict=True):
-        if value == 0.0:
-            continue
-        size = f"{abs(value):.{_DIGITS}g}"
-        text = (name if size == "1" else f"{size}·{name}") if name else size
-        sign = "-" if value < 0.0 else "+"
-        if terms:
-            terms.append(f" {sign} {text}")
-        else:
-            terms.append(f"{'-' if value < 0.0 else ''}{text}")
-    return "".join(terms) or "0"
+    low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    own = 0.5 * (high - low)[:, None] * units
+    own[:, :, 0] += 0.5 * (low + high)
+    return np.asarray(own)
 
 
 def _checked(argument: str, given: Sequence[str] | None, otherwise: Sequence[str]) -> Sequence[str]:

@@ -55,6 +55,8 @@ class TablePolicy(Stored):
     """In the observation's units, shape (K, d)."""
 
     exact: ClassVar[bool] = True
+    choice_name: ClassVar[str] = "action"
+    value_name: ClassVar[str] = "value"
 
     @property
     def n_cells(self) -> int:

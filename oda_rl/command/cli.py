@@ -280,6 +280,8 @@ def train(options: TrainFitted, console: Console) -> int:
         console.print(table)
     if isinstance(agent, ModelAgent):
         console.print(f"the rule: {agent.rules()}")
+        if agent.models_laws:
+            console.print(f"the model is {agent.world.trust}")
     console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     return 0 if returns is not None else _INTERRUPTED
 

@@ -34,7 +34,9 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
 
     axes: dict[str, Axes] = {
         "learning_curve": plotting.plot_learning_curve(
-            agent.episodes.rows, solved_return=agent.solved_return
+            agent.episodes.rows,
+            solved_return=agent.solved_return,
+            num_timesteps=agent.num_timesteps,
         )
     }
     names, action_names = names_for(agent)
@@ -97,10 +99,13 @@ def policy_table(policy: "Overview") -> "Table":
     from rich import box
     from rich.table import Table
 
+    from oda_rl.agents.policies.explaining import value_text
+
     actions = range(len(policy.action_names) if len(policy.action_names) <= MOST_ACTIONS else 0)
     components = shown_components(policy)
     headings = ["cell", "visited, %", "learned from", *(policy.names[j] for j in components)]
-    headings += [f"value of {policy.action_names[a]}" for a in actions] or ["value"]
+    value = policy.value_name
+    headings += [f"{value} of {policy.action_names[a]}" for a in actions] or [value]
     rows = []
     for i in range(min(len(policy.cells), MOST_ROWS)):
         values = [policy.q_values[i, a] for a in actions or policy.actions[i : i + 1]]
@@ -109,8 +114,8 @@ def policy_table(policy: "Overview") -> "Table":
             "" if np.isnan(policy.shares[i]) else f"{100.0 * policy.shares[i]:.1f}",
             f"{policy.visits[i]:,.0f}",
             *(f"{policy.codevectors[i, j]:.3g}" for j in components),
-            *(f"{value:.4g}" for value in values),
-            f"{policy.margins[i]:.2g}",
+            *map(value_text, values),
+            "" if np.isinf(policy.margins[i]) else f"{policy.margins[i]:.2g}",
             policy.labels[i],
         ]
         rows.append(row)

@@ -4,15 +4,18 @@ They draw on a matplotlib Axes and return it.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize, to_hex
 from matplotlib.patches import Patch
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.environments.names import matching_parts
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint
 
@@ -25,12 +28,20 @@ _NUMBERED = 24  # cells that have room for their number
 _DIRECTIONS = 6  # shown of a metric
 _WRITTEN = 60  # numbers that are written into a picture of it, at most
 _WINDOW = 20
+_MANY = 200  # episodes, which are drawn as small dots
+_SEEN = 1.05  # as many steps as until the last end: what is beyond can be seen
 
 
 def plot_learning_curve(
-    episodes: FloatArray, *, solved_return: float | None = None, ax: Axes | None = None
+    episodes: FloatArray,
+    *,
+    solved_return: float | None = None,
+    num_timesteps: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw the return of every training episode over environment steps, and a running mean.
+
+    The mean is of 20 episodes, or of a third of them where there are few.
 
     Parameters
     ----------
@@ -38,6 +49,8 @@ def plot_learning_curve(
         Return and length of each episode, as in ``agent.episodes.rows``.
     solved_return : float, optional
         Drawn as a line.
+    num_timesteps : int, optional
+        Of the training: what follows the last episode's end is shown as one that has not ended.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
@@ -46,11 +59,15 @@ def plot_learning_curve(
         ax.text(0.5, 0.5, "no episode was finished", ha="center", transform=ax.transAxes)
     else:
         steps = np.cumsum(episodes[:, 1])
-        ax.plot(steps, episodes[:, 0], ".", color="0.65", markersize=3, label="episode")
-        width = min(_WINDOW, len(episodes))
-        mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
-        label = f"mean of {width} episodes"
-        ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=label)
+        size = 3 if len(episodes) >= _MANY else 7
+        ax.plot(steps, episodes[:, 0], ".", color="0.65", markersize=size, label="episode")
+        width = min(_WINDOW, len(episodes) // 3)
+        if width > 1:
+            mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
+            label = f"mean of {width} episodes"
+            ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=label)
+        if num_timesteps is not None and num_timesteps > _SEEN * steps[-1]:
+            ax.axvspan(steps[-1], num_timesteps, color="0.93", label="not ended", linewidth=0)
         if solved_return is not None and np.isfinite(solved_return):
             ax.axhline(solved_return, color=COLORS[2], linestyle="--", linewidth=1, label="solved")
         ax.legend(frameon=False, loc="best")
@@ -68,11 +85,11 @@ def plot_partition(
     action_names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the cells in a plane of the observation space, coloured by their greedy action.
+    """Draw the cells in a plane of the observation space, coloured by the action taken there.
 
     Parameters
     ----------
-    agent : FittedQAgent or TwoTimescaleAgent
+    agent : Agent
         The policy to draw.
     dimensions : (int, int), optional
         Components on the horizontal and the vertical axis; by default the last two.
@@ -81,7 +98,8 @@ def plot_partition(
     names : sequence of str, optional
         Names of all components of the observation.
     action_names : sequence of str, optional
-        Names of the actions.
+        Names of the actions; unused where these are one continuous component, of which a bar shows
+        the values.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
@@ -94,8 +112,9 @@ def plot_partition(
     if d < 2:
         raise ValueError(f"the observation has {d} component: a plane takes at least 2")
     first, second = (d - 2, d - 1) if dimensions is None else dimensions
-    n_actions = agent.interface.n_actions
-    beside = n_actions > 3  # names of more actions do not fit above
+    n_actions = agent.policy.n_actions
+    shaded = agent.interface.n_components == 1
+    beside = n_actions > 3 and not shaded  # names of more actions do not fit above
     if ax is None:
         ax = new_axes(8.0 if beside else 6.4, 5.0)[0]
         if beside:
@@ -106,12 +125,15 @@ def plot_partition(
     ranges = [
         padded_range(np.concatenate([seen[:, j], codevectors[:, j]])) for j in (first, second)
     ]
-    cells, actions = _plane(agent, middle, (first, second), ranges)
-    colors = list(COLORS)
-    if n_actions > len(COLORS):
-        colors = [to_hex(color) for color in colormaps["viridis"](np.linspace(0, 1, n_actions))]
+    cells, actions = _plane(agent, middle, (first, second), ranges, shaded)
+    colors = _colors(n_actions)
+    if shaded:
+        picture = _bar(agent, ax).to_rgba(actions, bytes=True)[:, :, :3].copy()
+    else:
+        picture = np.array([tint(color) for color in colors])[actions]
+        _name_actions(ax, agent, action_names, colors, beside)
     ax.imshow(
-        bordered(cells, np.array([tint(color) for color in colors])[actions]),
+        bordered(cells, picture),
         origin="lower",
         extent=(*ranges[0], *ranges[1]),
         aspect="auto",
@@ -120,19 +142,6 @@ def plot_partition(
     if visited is not None:
         ax.plot(visited[:, first], visited[:, second], ".", color="black", markersize=1, alpha=0.4)
     _draw_places(codevectors[:, [first, second]], ax)
-    labels = action_names or [
-        f"action {agent.interface.first_action + a}" for a in range(n_actions)
-    ]
-    ax.legend(
-        handles=[
-            Patch(color="#{:02x}{:02x}{:02x}".format(*tint(color)), label=label)
-            for color, label in zip(colors, labels, strict=False)
-        ],
-        loc="upper left" if beside else "lower right",
-        bbox_to_anchor=(1.01, 1.0) if beside else (1.0, 1.0),
-        ncols=1 if beside else n_actions,
-        frameon=False,
-    )
     names = names or [f"observation[{j}]" for j in range(d)]
     ax.set(
         xlabel=names[first],
@@ -141,8 +150,45 @@ def plot_partition(
         ylim=ranges[1],
     )
     cut = "" if d == 2 else ", cut at the others' median"
-    ax.set_title(f"{len(codevectors)} cells{cut}", loc="left")
+    plural = "s" * (len(codevectors) > 1)
+    ax.set_title(f"{len(codevectors)} cell{plural}{cut}", loc="left")
     return ax
+
+
+def _colors(n_actions: int) -> list[str]:
+    """Return a colour for each action."""
+    if n_actions <= len(COLORS):
+        return list(COLORS)
+    return [to_hex(color) for color in colormaps["viridis"](np.linspace(0, 1, n_actions))]
+
+
+def _name_actions(
+    ax: Axes, agent: "Agent", names: Sequence[str] | None, colors: Sequence[str], beside: bool
+) -> None:
+    """Draw the actions' names with their colours, above the picture or beside it."""
+    policy, first = agent.policy, agent.interface.first_action
+    labels = names or [f"{policy.choice_name} {first + a}" for a in range(policy.n_actions)]
+    ax.legend(
+        handles=[
+            Patch(color="#{:02x}{:02x}{:02x}".format(*tint(color)), label=label)
+            for color, label in zip(colors, labels, strict=False)
+        ],
+        loc="upper left" if beside else "lower right",
+        bbox_to_anchor=(1.01, 1.0) if beside else (1.0, 1.0),
+        ncols=1 if beside else policy.n_actions,
+        frameon=False,
+    )
+
+
+def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
+    """Draw the values of an action's one component as a bar beside the picture."""
+    box = agent.interface.box
+    assert box is not None
+    light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.1, 0.9, 256))
+    shades = ScalarMappable(Normalize(box.low[0], box.high[0]), ListedColormap(light))
+    (label,) = matching_parts(agent.env_id, agent.interface) or ["action"]
+    ax.figure.colorbar(shades, ax=ax, label=label)
+    return shades
 
 
 def _draw_places(places: FloatArray, ax: Axes) -> None:
@@ -208,13 +254,22 @@ def _plane(
     middle: FloatArray,
     dimensions: tuple[int, int],
     ranges: Sequence[tuple[float, float]],
-) -> tuple[IntArray, IntArray]:
-    """Cells and actions of a grid of points through ``middle``, both (grid, grid); rows go up."""
+    shaded: bool,
+) -> tuple[IntArray, npt.NDArray[Any]]:
+    """Return cells and choices of a grid of points through ``middle``, both (grid, grid).
+
+    Rows go up. If shaded, not choices, but the one component of the action.
+    """
     across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
-    cells, actions = np.empty((2, _GRID, _GRID), dtype=np.int64)
+    cells = np.empty((_GRID, _GRID), dtype=np.int64)
+    actions = np.empty((_GRID, _GRID), dtype=np.float64 if shaded else np.int64)
     row, policy = np.tile(middle, (_GRID, 1)), agent.policy
     row[:, dimensions[0]] = across
     for i, height in enumerate(up):
         row[:, dimensions[1]] = height
-        cells[i], actions[i] = policy.cells(row), policy.choices(row)
+        cells[i] = policy.cells(row)
+        if shaded:
+            actions[i] = agent.interface.actions(policy.act(row)).ravel()
+        else:
+            actions[i] = policy.choices(row)
     return cells, actions

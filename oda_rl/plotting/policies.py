@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
+from oda_rl.agents.policies.explaining import value_text
 from oda_rl.plotting.axes import COLORS, new_axes, tint
 from oda_rl.plotting.shown import MOST_ACTIONS, MOST_ROWS, shown_components
 
@@ -51,7 +53,7 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
     if len(policy.action_names) > MOST_ACTIONS:
         headings.append("best action")
     else:
-        headings += [f"value of {name}" for name in policy.action_names]
+        headings += [f"{policy.value_name} of {name}" for name in policy.action_names]
     places = [j + 0.5 for j in range(len(components))]
     places += [first_value + a + 0.5 for a in range(n_values)]
     ax.set_xticks(places, [_wrapped(heading) for heading in headings], fontsize=8)
@@ -103,7 +105,9 @@ def _draw_codevectors(policy: "Overview", n: int, components: Sequence[int], ax:
     length = max(2.2, 0.6 * len(components)) / figure.get_figwidth()  # type: ignore[union-attr]
     place = figure.add_axes((box.x0, box.y0 - 0.3 * inch, length, 0.12 * inch))
     ends = "both" if np.abs(deviations).max() > limit else "neither"
-    bar = figure.colorbar(image, cax=place, orientation="horizontal", extend=ends)
+    bar = figure.colorbar(
+        image, cax=place, orientation="horizontal", extend=ends, ticks=MaxNLocator(5)
+    )
     bar.set_label("codevector, standard deviations from the mean state", fontsize=8, loc="left")
     bar.ax.tick_params(labelsize=7)
 
@@ -115,7 +119,7 @@ def _draw_values(policy: "Overview", n: int, left: float, ax: Axes) -> None:
         if len(policy.action_names) > MOST_ACTIONS:
             texts = {best: policy.action_names[best]}
         else:
-            texts = {a: f"{value:.4g}" for a, value in enumerate(policy.q_values[i])}
+            texts = dict(enumerate(map(value_text, policy.q_values[i])))
         for column, (action, text) in enumerate(texts.items()):
             color = COLORS[action % len(COLORS)] if action == best else "white"
             corner, fill = (left + column, i), _light(color)

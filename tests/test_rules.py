@@ -1,0 +1,333 @@
+"""Rules: what they do, how far they are from doing otherwise, and how they are said."""
+
+import re
+
+import numpy as np
+import oracles
+import pytest
+
+from oda_rl.agents import ModelAgent, RulePolicy, load_agent
+from oda_rl.agents.environments.spaces import ActionBox
+from oda_rl.agents.model.simplifying import distinct, grounded, rounded, simplified, unit_slopes
+from oda_rl.agents.policies.rules import decide_by_rule, in_box
+from oda_rl.agents.policies.wording import affine, number, shortest, without_units
+
+ONE_HOT = np.eye(3)[:, :, None]
+
+
+def discrete(n_cells, d, n_actions, seed=0):
+    """A rule of random numbers, without a cell for the last action where there are more than 2."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n_cells, 1 + d))
+    actions = rng.integers(max(n_actions - 1, 2) if n_actions > 1 else 1, size=n_cells)
+    outputs = np.eye(n_actions)[actions][:, :, None]
+    return RulePolicy(scores, outputs, rng.normal(size=(n_cells, d)))
+
+
+def continuous(n_cells, d, p, seed=0):
+    """A rule of random numbers with affine actions."""
+    rng = np.random.default_rng(seed)
+    outputs = rng.normal(size=(n_cells, p, 1 + d))
+    return RulePolicy(rng.normal(size=(n_cells, 1 + d)), outputs, rng.normal(size=(n_cells, d)))
+
+
+POLICIES = [
+    *(discrete(*sizes) for sizes in [(1, 2, 2), (2, 4, 2), (3, 2, 3), (9, 3, 4), (2, 1, 1)]),
+    *(continuous(*sizes) for sizes in [(1, 3, 1), (2, 3, 1), (5, 2, 2)]),
+]
+policies = pytest.mark.parametrize("policy", POLICIES)
+
+
+def points_of(policy, n=300):
+    return np.random.default_rng(1).normal(size=(n, policy.codevectors.shape[1]))
+
+
+@policies
+def test_it_does_what_the_oracle_does(policy):
+    points = points_of(policy)
+    told = [oracles.rule(policy.scores, policy.outputs, point) for point in points]
+    cells, acts = (np.array(part) for part in zip(*told, strict=True))
+    np.testing.assert_array_equal(policy.cells(points), cells)
+    np.testing.assert_allclose(policy.act(points), acts, rtol=1e-12, atol=1e-12)
+    values = policy.values(points)
+    np.testing.assert_array_equal(policy.choices(points), values.argmax(axis=1))
+    if policy.in_loops is not None:
+        one_by_one = [decide_by_rule(policy.in_loops.arrays, point) for point in points]
+        np.testing.assert_array_equal(one_by_one, acts)
+
+
+@policies
+def test_it_has_what_a_policy_has(policy):
+    k, d = policy.codevectors.shape
+    points = points_of(policy)
+    assert policy.n_cells == k
+    assert policy.q_values.shape == (k, policy.n_actions)
+    assert policy.values(points).shape == (len(points), policy.n_actions)
+    assert policy.choice_name == ("cell" if policy.continuous else "action")
+    assert policy.value_name == "score"
+    assert policy.exact
+    expected = policy.scores.size + (policy.outputs.size if policy.continuous else 0)
+    assert sum(array.size for array in policy.parameters) == expected
+    for empty in (policy.cells, policy.choices, policy.values, policy.act):
+        assert len(empty(np.zeros((0, d)))) == 0
+    rows = policy.at_codevectors()
+    for row, question in zip(rows, ("values", "choices", "act"), strict=True):
+        np.testing.assert_array_equal(row, getattr(policy, question)(policy.codevectors))
+
+
+@policies
+def test_its_tables_say_the_same(policy):
+    tables, points = policy.tables, points_of(policy)
+    scores = tables.diagram[:, 0] + (points - tables.origin) @ tables.diagram[:, 1:].T
+    cells = scores.argmin(axis=1)
+    np.testing.assert_array_equal(cells, policy.cells(points))
+    np.testing.assert_array_equal(tables.values[cells].argmax(axis=1), policy.choices(points))
+    if policy.continuous:
+        rows = tables.affine[cells]
+        units = rows[:, :, 0] + np.einsum("npd,nd->np", rows[:, :, 1:], points - tables.origin)
+        np.testing.assert_allclose(policy.act(points), np.clip(units, -1.0, 1.0), rtol=1e-12)
+
+
+@policies
+def test_it_comes_back_from_its_arrays(policy, tmp_path):
+    np.savez(tmp_path / "rule.npz", **policy.arrays)
+    with np.load(tmp_path / "rule.npz") as arrays:
+        again = RulePolicy.from_arrays(dict(arrays))
+    points = points_of(policy)
+    for question in ("cells", "choices", "values", "act"):
+        expected = getattr(policy, question)(points)
+        np.testing.assert_array_equal(getattr(again, question)(points), expected)
+    assert again.rules() == policy.rules()
+
+
+def test_of_equal_scores_the_first_decides():
+    policy = RulePolicy(np.zeros((3, 2)), ONE_HOT[[1, 0, 2]], np.zeros((3, 1)))
+    assert policy.act(np.array([[4.0]]))[0] == 1
+    assert decide_by_rule(policy.in_loops.arrays, np.array([4.0])) == 1
+
+
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p.codevectors.shape[1] == 2])
+def test_the_alternative_is_the_nearest_of_a_grid(policy):
+    rng, scale = np.random.default_rng(2), np.array([0.5, 2.0])
+    axis = np.linspace(-4.0, 4.0, 401)
+    steps = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    order = np.argsort(np.linalg.norm(steps, axis=1), kind="stable")
+    for point in rng.normal(size=(10, 2)):
+        (choice,) = policy.choices(point[None])
+        found = policy.alternative(point, choice, scale)
+        assert found.at_least == found.distance
+        otherwise = policy.choices(point + steps[order] / scale) != choice
+        nearest = np.linalg.norm(steps[order][otherwise], axis=1).min(initial=np.inf)
+        assert nearest >= found.distance - 1e-9
+        if found.distance < 3.0:
+            assert nearest < found.distance + 0.1
+            assert policy.choices(found.point[None])[0] != choice
+            length = np.linalg.norm((found.point - point) * scale)
+            assert length == pytest.approx(found.distance, rel=1e-4)
+
+
+def test_without_some_cells():
+    policy = discrete(9, 3, 4)
+    fewer = policy.without([2, 5])
+    assert fewer.n_cells == 7
+    np.testing.assert_array_equal(fewer.scores, np.delete(policy.scores, [2, 5], axis=0))
+    points = points_of(policy)
+    kept = ~np.isin(policy.cells(points), [2, 5])
+    np.testing.assert_array_equal(fewer.act(points)[kept], policy.act(points)[kept])
+
+
+# In words.
+
+
+def rule(scores, outputs):
+    scores = np.array(scores, dtype=np.float64)
+    return RulePolicy(scores, np.array(outputs), np.zeros((len(scores), scores.shape[1] - 1)))
+
+
+NAMES = ["angle (rad)", "angular velocity (rad/s)"]
+PUSH = ["left", "right"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "outputs", "words"),
+    [
+        ([[1, 2, 3]], ONE_HOT[:1, :2], "always left"),
+        ([[0, 2, 3], [0, 1, 1]], ONE_HOT[[1, 1], :2], "always right"),
+        ([[0, 2, 3], [1, 2, 3]], ONE_HOT[:2, :2], "always right"),
+        ([[0, 2, 3], [0, 2, 3]], ONE_HOT[:2, :2], "always left"),
+        (
+            [[0, 0, 0], [0, 6, 1]],
+            ONE_HOT[:2, :2],
+            "right if 6·angle + angular velocity > 0, else left",
+        ),
+        (
+            [[0, 0.003, 0], [0.25, 0, -0.5]],
+            ONE_HOT[:2, :2],
+            "right if 3·angle + 500·angular velocity < 250, else left",
+        ),
+        ([[0, 0, 7], [3.5, 0, 0]], ONE_HOT[:2, :2], "right if angular velocity < 0.5, else left"),
+        (
+            [[0, 0, 0], [-1, 2, 0], [1, -2, 30]],
+            ONE_HOT[[1, 0, 1], :2],
+            "the greatest wins (the first of equals):\n"
+            "  0, otherwise                         : right\n"
+            "  2·angle - 1                          : left\n"
+            "  -2·angle + 30·angular velocity + 1   : right",
+        ),
+    ],
+)
+def test_words(scores, outputs, words):
+    said = rule(scores, outputs).rules(NAMES, PUSH)
+    assert re.sub(" +:", " :", said) == re.sub(" +:", " :", words)
+    widths = [line.index(" : ") for line in said.splitlines()[1:]]
+    assert len(set(widths)) <= 1
+
+
+def test_words_of_continuous_actions():
+    torque, bounds = ["torque (N m)"], np.array([[-2.0], [2.0]])
+    one = rule([[0, 0, 0]], [[[0.25, 1.0, -3.0]]])
+    assert one.rules(NAMES, torque, bounds) == (
+        "always torque = 2·angle - 6·angular velocity + 0.5; torque (N m) at least -2 and at most 2"
+    )
+    assert one.rules(NAMES).endswith("+ 0.25; action[0] at least -1 and at most 1")
+    two = rule([[0, 0, 0], [0, 1, 2]], [[[7.0, 0, 0]], [[0, 0, 0.5]]])
+    assert two.rules(NAMES, torque, bounds) == (
+        "torque = angular velocity if angle + 2·angular velocity > 0, else torque = 2; "
+        "torque (N m) at least -2 and at most 2"
+    )
+    several = continuous(3, 2, 2).rules(NAMES, ["main", "side"])
+    assert several.splitlines()[-1] == "each at least -1 and at most 1"
+    assert several.count("main = ") == several.count("side = ") == 3
+    uneven = continuous(1, 2, 2).rules(NAMES, ["main", "side"], np.array([[0, -1], [1, 1]]))
+    assert uneven.endswith("main at least 0 and at most 1, side at least -1 and at most 1")
+
+
+def test_words_are_true():
+    """What a rule of two cells says, read again, decides as the rule does."""
+    for seed in range(20):
+        policy = RulePolicy(rounded(grounded(discrete(2, 2, 2, seed).scores), 2), ONE_HOT[:2, :2],
+                            np.zeros((2, 2)))  # fmt: skip
+        said = policy.rules(["x", "y"], ["0", "1"])
+        action, condition, other = re.fullmatch(r"(\d) if (.*), else (\d)", said).groups()
+        condition = re.sub(r"(\d)·", r"\1*", condition)
+        for x, y in points_of(policy, 50):
+            expected = policy.act(np.array([[x, y]]))[0]
+            assert int(action if eval(condition, {"x": x, "y": y}) else other) == expected
+
+
+def test_in_box_they_are_what_the_box_makes_of_units():
+    box = ActionBox((-2.0, 0.0), (2.0, 0.5), (2,), "float64")
+    policy = continuous(4, 3, 2)
+    points = points_of(policy, 20)
+    own = in_box(policy.outputs, box.low, box.high)[policy.cells(points)]
+    sums = own[:, :, 0] + np.einsum("npd,nd->np", own[:, :, 1:], points)
+    np.testing.assert_allclose(
+        np.clip(sums, box.low, box.high), box.actions(policy.act(points)), atol=1e-12
+    )
+
+
+def test_numbers():
+    assert affine(np.zeros(3), ["x", "y"]) == "0"
+    assert affine(np.array([-2.0, 0.0, 0.5]), ["x", "y"]) == "0.5·y - 2"
+    assert [number(x) for x in (1000.0, 0.12345, -0.0, 1e-5, 12345.0)] == [
+        "1000", "0.1235", "0", "1e-05", "12340"
+    ]  # fmt: skip
+    np.testing.assert_array_equal(shortest(np.zeros((2, 3))), np.zeros((2, 3)))
+    np.testing.assert_allclose(shortest(np.array([[0.0, 0.1, 0.7]])), [[0.0, 1.0, 7.0]])
+    np.testing.assert_array_equal(  # a third of 70 would lose digits
+        shortest(np.array([[-1.0, 3.0, 70.0]])), [[-1.0, 3.0, 70.0]]
+    )
+    assert without_units(["speed (m)", "speed (s)"]) == ["speed (m)", "speed (s)"]
+    assert without_units(["f(x) (m)", "(m)"]) == ["f(x) (m)", "(m)"]
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"], "ab"])
+def test_bad_names(names):
+    policy = discrete(2, 2, 2)
+    with pytest.raises(ValueError, match="names is .*: it must be a sequence of 2"):
+        policy.rules(names)
+    with pytest.raises(ValueError, match="action_names is .*: it must be a sequence of 2"):
+        policy.rules(None, names)
+
+
+# Made smaller.
+
+
+@policies
+def test_what_scores_share_and_their_unit_decide_nothing(policy):
+    points = points_of(policy)
+    for scores in (grounded(policy.scores), unit_slopes(policy.scores), shortest(policy.scores)):
+        same = RulePolicy(scores, policy.outputs, policy.codevectors)
+        np.testing.assert_array_equal(same.cells(points), policy.cells(points))
+    assert (grounded(policy.scores) == 0.0).any(axis=0).all()
+    assert np.abs(unit_slopes(policy.scores)[:, 1:]).min() == 1.0
+
+
+def test_of_two_cells_the_first_has_the_score_zero():
+    for seed in range(5):
+        np.testing.assert_array_equal(grounded(discrete(2, 4, 2, seed).scores)[0], 0.0)
+
+
+def test_cells_that_score_as_an_earlier_one_are_left_out():
+    scores = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])
+    kept, outputs = distinct((scores, np.arange(5.0)[:, None, None]))
+    np.testing.assert_array_equal(kept, scores[[0, 1, 4]])
+    np.testing.assert_array_equal(outputs.ravel(), [0, 1, 4])
+
+
+def test_rounded_to_digits():
+    numbers = np.random.default_rng(0).normal(size=1000) * 10.0 ** np.arange(-5, 5).repeat(100)
+    for digits in (1, 2, 4):
+        expected = [float(f"{x:.{digits - 1}e}") for x in numbers]
+        np.testing.assert_allclose(rounded(numbers, digits), expected, rtol=1e-12)
+
+
+@policies
+def test_simplified_it_does_the_same_where_that_is_asked(policy):
+    points = points_of(policy)
+    before = policy.act(points)
+
+    def made(rule):
+        return RulePolicy(*rule, np.zeros((len(rule[0]), points.shape[1])))
+
+    def as_good(rule):
+        return np.abs(made(rule).act(points) - before).max() <= (policy.continuous * 0.02)
+
+    scores, outputs = simplified((policy.scores, policy.outputs), points, as_good)
+    assert as_good((scores, outputs))
+    assert np.count_nonzero(scores) <= np.count_nonzero(grounded(policy.scores))
+    if policy.n_cells == 2 and policy.n_actions == 2 and not policy.continuous:
+        np.testing.assert_array_equal(scores[0], 0.0)
+
+
+# Of an agent.
+
+
+@pytest.fixture(scope="module", params=["CartPole-v1", "Pendulum-v1"])
+def agent(request):
+    return ModelAgent(request.param, seed=0, generations=2).learn(500)
+
+
+def test_an_agent_knows_names_and_bounds(agent):
+    said = agent.rules()
+    assert "(rad/s)" not in said
+    if agent.interface.box is None:
+        assert "push left" in said
+        assert agent.rules(action_names=["west", "east"]).count("west") >= 1
+    else:
+        assert "torque = " in said
+        assert "torque (N m) at least -2 and at most 2" in said
+        assert "thrust = " in agent.rules(action_names=["thrust"])
+    with pytest.raises(ValueError, match="names is"):
+        agent.rules(["a"])
+    with pytest.raises(ValueError, match="names is"):
+        agent.rules([])
+
+
+def test_an_agent_from_a_file_says_the_same(agent, tmp_path):
+    agent.save(tmp_path / "run")
+    again = load_agent(tmp_path / "run")
+    assert again.rules() == agent.rules()
+    seen = agent.visited_states(100, seed=1)
+    np.testing.assert_array_equal(again.predict(seen)[0], agent.predict(seen)[0])
+    np.testing.assert_array_equal(again.visits, agent.visits)
