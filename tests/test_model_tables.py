@@ -121,6 +121,8 @@ def test_standard_errors_and_doubt_enter_values() -> None:
     doubt = np.full(MOST + 1, 0.25)
     sweep(edges, View(doubt, 10.0, 2.0, 0.9), values, 1, True, 1e-12, 10)
     np.testing.assert_allclose(values, 0.75 * (1.0 + 2.0 * 1.0 / 2.0) + 0.25 * 10.0)
+    sweep(edges, View(doubt, 10.0, 100.0, 0.9), values, 1, True, 1e-12, 10)
+    np.testing.assert_allclose(values, 10.0)  # nothing is better than the unknown
 
 
 def test_surprises_are_counted_by_visits() -> None:

@@ -115,7 +115,9 @@ def pair_value(edges: Edges, view: View, values: FloatArray, state: int, action:
     reward = edges.rewards[state, action] / n
     variance = max(edges.squares[state, action] / n - reward * reward, 0.0)
     variance += view.discount * view.discount * max(square - mean * mean, 0.0)
-    value = reward + view.discount * mean + view.errors * np.sqrt(variance / n)
+    value = reward + view.discount * mean
+    if view.errors > 0.0:  # nothing is better than the unknown, or that would not be looked for
+        value = min(value + view.errors * np.sqrt(variance / n), view.unknown)
     visits = min(int(n), MOST)
     doubt = view.doubt[visits] * visits / n
     total: float = (1.0 - doubt) * value + doubt * view.unknown

@@ -38,7 +38,7 @@ from oda_rl.agents.policies.table import TablePolicy
 
 _DISCOUNT = 0.99  # of exploration
 _DISCOUNTS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998)  # one of them is best for what is delivered
-_ERRORS = 1.0  # standard errors of hope
+_ERRORS = 2.5  # standard errors of hope
 _SURPRISE = 0.02  # what is new behind a tried pair, as a share of what may be behind an untried one
 _CLOSE, _NEAR = 1e-6, 1e-4  # shares of the values' range: sweeps, and single steps
 _SWEEPS, _BACKUPS = 3000, 2000  # at most: between episodes, and in a step
