@@ -4,6 +4,7 @@ Transitions are edges: one for each state, action and next state that has been s
 lists, of the pair that it comes from and of the state that it enters. Ends enter no state.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -112,27 +113,25 @@ def pair_value(edges: Edges, view: View, values: FloatArray, state: int, action:
             square += edges.weights[edge] * values[after] * values[after]
         edge = edges.ends[3, edge]
     mean, square = mean / n, square / n
-    reward = edges.rewards[state, action] / n
+    reward: float = edges.rewards[state, action] / n
     variance = max(edges.squares[state, action] / n - reward * reward, 0.0)
     variance += view.discount * view.discount * max(square - mean * mean, 0.0)
-    value = reward + view.discount * mean
+    value: float = reward + view.discount * mean
     if view.errors > 0.0:  # nothing is better than the unknown, or that would not be looked for
-        value = min(value + view.errors * np.sqrt(variance / n), view.unknown)
+        value = min(value + view.errors * math.sqrt(variance / n), view.unknown)
     visits = min(int(n), MOST)
-    doubt = view.doubt[visits] * visits / n
-    total: float = (1.0 - doubt) * value + doubt * view.unknown
-    return total
+    doubt: float = view.doubt[visits] * visits / n
+    return (1.0 - doubt) * value + doubt * view.unknown
 
 
 @compiled
 def state_value(edges: Edges, view: View, values: FloatArray, state: int, bold: bool) -> float:
     """Return the value of the best action; ``bold``: untried ones are among them."""
-    best, none = -np.inf, True
+    best: float = -np.inf
     for action in range(edges.counts.shape[1]):
         if bold or edges.counts[state, action] > 0.0:
-            none = False
             best = max(best, pair_value(edges, view, values, state, action))
-    return view.unknown if none else best
+    return view.unknown if best == -np.inf else best
 
 
 @compiled

@@ -56,6 +56,7 @@ def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
 
     Examples
     --------
+    >>> from oda_rl.agents.model.tabled import greedy
     >>> policy = greedy(np.zeros((1, 1)), np.ones((1, 1)))
     >>> honest = Tabled(policy, [0, 0], [90.0, 90.0], 90.0, [90.0, 90.0])
     >>> boaster = Tabled(policy, [0, 0], [50.0, 50.0], 100.0, [100.0, 100.0])
