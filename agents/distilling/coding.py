@@ -16,8 +16,9 @@ _MOST_AFFINE = 4  # cells; of more, each does one thing
 class Coding:
     """How a vector stands for a rule of K cells.
 
-    First offsets and slopes of all scores, in standardised components; then for each cell how much
-    it is for each action, or offsets, and maybe slopes, of continuous ones.
+    First offsets and slopes of the scores, in standardised components, by K - 1 numbers each: what
+    all scores have in common does not matter. Then for each cell its action; or offsets, and maybe
+    slopes, of continuous ones.
     """
 
     mean: FloatArray
@@ -57,27 +58,37 @@ class Coding:
         """
         scores = scores - scores.mean(axis=0)
         scores = scores / (math.sqrt(float((scores**2).mean())) + 1e-300)
-        if not self.boxed:
-            outputs = np.eye(self.n_outputs)[outputs]
-        elif self.affine and outputs.shape[2] == 1:
+        if self.affine and outputs.shape[2] == 1:
             slopes = np.zeros((self.n_cells, self.n_outputs, len(self.mean)))
             outputs = np.concatenate([outputs, slopes], axis=2)
-        return np.concatenate([scores.ravel(), outputs.ravel()])
+        return np.concatenate([(self._differences @ scores).ravel(), outputs.ravel()])
+
+    @property
+    def n_moving(self) -> int:
+        """Numbers at the front of a vector that may be changed a little."""
+        d = len(self.mean)
+        width = 1 + d * self.affine
+        return (self.n_cells - 1) * (1 + d) + self.boxed * self.n_cells * self.n_outputs * width
 
     def rule(self, vector: FloatArray) -> RulePolicy:
         """Return the rule that a vector stands for; codevectors are missing."""
         d = len(self.mean)
-        size = self.n_cells * (1 + d)
-        scores = self._raw(vector[:size].reshape(self.n_cells, 1 + d))
-        rest = vector[size:].reshape(self.n_cells, self.n_outputs, -1) if self.boxed else None
-        if rest is None:
-            actions = vector[size:].reshape(self.n_cells, self.n_outputs).argmax(axis=1)
-            outputs = np.eye(self.n_outputs)[actions][:, :, None]
-        elif self.affine:
-            outputs = self._raw(rest)
+        size = (self.n_cells - 1) * (1 + d)
+        scores = self._raw(self._differences.T @ vector[:size].reshape(-1, 1 + d))
+        if not self.boxed:
+            outputs = np.eye(self.n_outputs)[vector[size:].astype(np.int64)][:, :, None]
         else:
-            outputs = np.concatenate([rest, np.zeros((*rest.shape[:2], d))], axis=2)
+            outputs = vector[size:].reshape(self.n_cells, self.n_outputs, -1)
+            slopes = np.zeros((*outputs.shape[:2], d * (not self.affine)))
+            outputs = self._raw(np.concatenate([outputs, slopes], axis=2))
         return RulePolicy(scores, outputs, np.zeros((self.n_cells, d)))
+
+    @property
+    def _differences(self) -> FloatArray:
+        """Orthonormal, shape (K - 1, K): of cell k and the mean of those before (Helmert)."""
+        rows = np.tri(self.n_cells, k=-1)[1:]
+        rows -= np.diag(np.arange(1.0, self.n_cells), 1)[:-1]
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
     def _raw(self, rows: FloatArray) -> FloatArray:
         """Return affine functions of the observation, of those of standardised components."""

@@ -1,7 +1,6 @@
 """A small rule in place of a policy: imitated, climbed, pruned and rounded."""
 
 import math
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +11,11 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.imitation import imitate
 from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
+from oda_rl.agents.distilling.pruning import pruned
 from oda_rl.agents.distilling.races import compare, race
 from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.model.climbing import Climber
-from oda_rl.agents.model.simplifying import Rule, simplified
 from oda_rl.agents.policies.rules import RulePolicy
 
 _IMITATING, _PRUNING = 0.25, 0.2  # of all steps, of those that are left then
@@ -24,9 +23,6 @@ _DECIDING = 0.2  # of those of the climb
 _SIGMA, _GENERATIONS = 0.2, 40
 _LEAST_STARTS, _MOST_STARTS = 2, 32
 _FLAT = 2  # generations in a row in which the better half all return the same: nothing to climb
-_PRUNING_STARTS, _PRUNING_STATES = 48, 500
-_TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # that fewer numbers may lose
-_HOPELESS = 0.1  # share lost after a third of the episodes, to which the rest is not played
 _LEAST_STEPS = 100
 
 
@@ -100,7 +96,7 @@ def distill(
         share = (1.0 - _PRUNING) * (ground.most - ground.steps)
         vector = climb(ground, found.coding, vector, share, rng)
     ground.allow(ground.most - ground.steps)
-    rule = _smaller(ground, found.coding.rule(vector), master, found.states, found.length, rng)
+    rule = pruned(ground, found.coding.rule(vector), master, found.states, found.length, rng)
     return _with_codevectors(rule, found.states)
 
 
@@ -111,19 +107,20 @@ def climb(
     end = ground.steps + steps
     ground.allow((1.0 - _DECIDING) * steps)
     allowed = ground.left
-    climber = Climber(vector, _SIGMA, 4 + int(3 * math.log(len(vector))), rng)
+    moving, fixed = np.split(vector, [coding.n_moving])
+    climber = Climber(moving, _SIGMA, 4 + int(3 * math.log(len(moving))), rng)
     n_starts, flat = _LEAST_STARTS, 0
     means = []
     while flat < _FLAT:
         before = ground.steps
-        asked: list[Deciding] = [coding.rule(one) for one in climber.ask()]
+        asked: list[Deciding] = [coding.rule(np.concatenate([one, fixed])) for one in climber.ask()]
         worth = compare(ground, asked, drawn(rng, n_starts))
         if worth is None:
             break
-        better = np.sort(worth)[len(worth) // 2 :]
-        flat = flat + 1 if better[0] == better[-1] else 0
+        better = worth[np.isfinite(worth)]
+        flat = flat + 1 if np.ptp(better) == 0.0 else 0
         climber.tell(worth)
-        means.append(climber.mean.copy())
+        means.append(np.concatenate([climber.mean, fixed]))
         wanted = allowed / _GENERATIONS * n_starts / (ground.steps - before)
         n_starts = int(np.clip(wanted, _LEAST_STARTS, min(2 * n_starts, _MOST_STARTS)))
     n = len(means)
@@ -133,68 +130,6 @@ def climb(
     ground.allow(min(end - ground.steps, _DECIDING * steps))
     best, _ = race(ground, [coding.rule(one) for one in vectors], rng, incumbent=0)
     return vectors[best]
-
-
-def _smaller(
-    ground: Ground,
-    rule: RulePolicy,
-    teacher: Deciding,
-    states: FloatArray,
-    length: float,
-    rng: np.random.Generator,
-) -> RulePolicy:
-    """Drop what does not matter, by paired episodes; and compare with the teacher."""
-    numbers = int((rule.scores != 0.0).sum() + rule.continuous * (rule.outputs != 0.0).sum())
-    trials = 6 + math.ceil(math.log2(numbers + 1))  # rounding, bisection, itself, the teacher
-    n = int(np.clip(ground.left / (trials * length), 2, _PRUNING_STARTS))
-    seeds = drawn(rng, n)
-    before = ground.play(rule, seeds)
-    taught = ground.play(teacher, seeds[: len(before)])
-    if len(taught) < 2:
-        warnings.warn(
-            f"steps is {ground.most}: too few to compare the rule with its teacher, or to prune it",
-            stacklevel=3,
-        )
-        return rule
-    after = before
-
-    def as_good(other: Rule) -> bool:
-        nonlocal after
-        returns = _returns_if_as_good(ground, RulePolicy(*other, rule.codevectors), seeds, before)
-        if returns is not None:
-            after = returns
-        return returns is not None
-
-    rows = rng.choice(len(states), min(len(states), _PRUNING_STATES), replace=False)
-    scores, outputs = simplified((rule.scores, rule.outputs), states[rows], as_good)
-    change = after[: len(taught)] - taught
-    error = float(change.std(ddof=1)) / math.sqrt(len(change))
-    if change.mean() < -error:
-        warnings.warn(
-            f"the rule returns {after[: len(taught)].mean():.4g} where its teacher returns "
-            f"{taught.mean():.4g} ({len(change)} episodes, standard error of the difference "
-            f"{error:.2g}): more cells, or more steps, may do better",
-            stacklevel=3,
-        )
-    return RulePolicy(scores, outputs, np.zeros((len(scores), scores.shape[1] - 1)))
-
-
-def _returns_if_as_good(
-    ground: Ground, other: Deciding, seeds: list[int], before: FloatArray
-) -> FloatArray | None:
-    """Play from common starts; None as soon as it is clear that too much is lost."""
-    scale = abs(float(before.mean()))
-    returns = np.empty(0)
-    for i, seed in enumerate(seeds[: len(before)]):
-        returns = np.append(returns, ground.play(other, [seed]))
-        if len(returns) <= i:
-            return None
-        if i == len(before) // 3 and (returns - before[: i + 1]).mean() < -_HOPELESS * scale:
-            return None
-    change = returns - before
-    error = float(change.std(ddof=1)) / math.sqrt(len(change))
-    lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * scale)
-    return returns if change.mean() >= -lost else None
 
 
 def _with_codevectors(rule: RulePolicy, states: FloatArray) -> RulePolicy:

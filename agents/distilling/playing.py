@@ -65,6 +65,7 @@ class Ground:
         self._starts: dict[int, FloatArray] = {}
         self.steps, self.most = 0, steps
         self._until = steps
+        self._greatest = -np.inf  # reward
 
     @property
     def left(self) -> int:
@@ -76,19 +77,29 @@ class Ground:
         self._until = min(self.steps + int(steps), self.most)
 
     def play(
-        self, player: Deciding, seeds: Sequence[int], seen: FloatArray | None = None
+        self,
+        player: Deciding,
+        seeds: Sequence[int],
+        seen: FloatArray | None = None,
+        floor: float = -np.inf,
     ) -> FloatArray:
         """Play an episode from each of the starts that seeds stand for.
 
         Returns the returns of those that ended within what is allowed: the first ones. Observations
-        that are acted on are written to ``seen``, shape (m, d), as far as there is room.
+        that are acted on are written to ``seen``, shape (m, d), as far as there is room. While no
+        reward was ever positive, an episode that has fallen below ``floor`` cannot rise again: it
+        is given up, and its return is minus infinity.
         """
+        if len(seeds) == 0:
+            return np.empty(0)
+        floor = floor if -np.inf < self._greatest <= 0.0 else -np.inf
         if self._compiled is not None and player.in_loops is not None:
             starts = np.concatenate([self._start(seed) for seed in seeds])
-            played = play_from(self._compiled, player.in_loops, starts, self.left, seen)
+            played = play_from(self._compiled, player.in_loops, starts, self.left, seen, floor)
         else:
-            played = self._step_by_step(player, seeds, seen)
+            played = self._step_by_step(player, seeds, seen, floor)
         self.steps += played.steps
+        self._greatest = max(self._greatest, played.greatest)
         return played.returns
 
     def _start(self, seed: int) -> FloatArray:
@@ -101,11 +112,11 @@ class Ground:
         return self._starts[seed]
 
     def _step_by_step(
-        self, player: Deciding, seeds: Sequence[int], seen: FloatArray | None
+        self, player: Deciding, seeds: Sequence[int], seen: FloatArray | None, floor: float
     ) -> Played:
         env, interface = self._env, self.interface
         returns: list[float] = []
-        taken, room = 0, 0 if seen is None else len(seen)
+        taken, greatest, room = 0, -np.inf, 0 if seen is None else len(seen)
         for seed in seeds:
             if taken == self.left:
                 break
@@ -119,10 +130,13 @@ class Ground:
                 observation, reward, terminated, truncated, _ = env.step(action)
                 taken += 1
                 total += float(reward)
+                greatest = max(greatest, float(reward))
                 over = bool(terminated or truncated)
+                if total < floor:
+                    total, over = -np.inf, True
             if over:
                 returns.append(total)
-        return Played(np.array(returns), taken)
+        return Played(np.array(returns), taken, greatest)
 
 
 def drawn(rng: np.random.Generator, n: int) -> list[int]:

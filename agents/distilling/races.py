@@ -68,24 +68,36 @@ def better_by(ours: list[float], theirs: list[float]) -> float:
 
 
 def compare(ground: Ground, rules: list[Deciding], seeds: list[int]) -> FloatArray | None:
-    """Return numbers by which rules can be ranked, shape (n,); None if steps do not last for that.
+    """Return sums by which rules can be ranked, shape (n,); None if steps do not last for that.
 
-    All play from the first half of the starts; only the better half of them also from the others.
+    All play from the first half of the starts, as long as they may be among the better half; only
+    those also play from the others. The worth of the rest is minus infinity.
     """
-    half = (len(seeds) + 1) // 2
-    first = np.empty(len(rules))
-    for i, rule in enumerate(rules):
-        returns = ground.play(rule, seeds[:half])
-        if len(returns) < half:
+    half, n_best = (len(seeds) + 1) // 2, (len(rules) + 1) // 2
+    sums: list[float] = []
+    for rule in rules:
+        floor = sorted(sums)[-n_best] if len(sums) >= n_best else -np.inf
+        found = _sum(ground, rule, seeds[:half], floor)
+        if found is None:
             return None
-        first[i] = returns.mean()
-    order = np.argsort(-first, kind="stable")
-    best, others = np.split(order, [(len(rules) + 1) // 2])
-    worth = first.copy()
-    for i in best:
-        returns = ground.play(rules[i], seeds[half:])
-        if len(returns) < len(seeds) - half:
+        sums.append(found)
+    worth = np.full(len(rules), -np.inf)
+    for i in np.argsort(-np.array(sums), kind="stable")[:n_best]:
+        found = _sum(ground, rules[i], seeds[half:], -np.inf)
+        if found is None:
             return None
-        worth[i] = (half * first[i] + returns.sum()) / len(seeds)
-    worth[others] += worth[best].min() - first[others].max(initial=-np.inf) - 1.0
+        worth[i] = sums[i] + found
     return worth
+
+
+def _sum(ground: Ground, rule: Deciding, seeds: list[int], floor: float) -> float | None:
+    """Return the sum of returns; minus infinity as soon as it will surely be below the floor."""
+    total = 0.0
+    for seed in seeds:
+        returns = ground.play(rule, [seed], floor=floor - total)
+        if len(returns) == 0:
+            return None
+        total += float(returns[0])
+        if total == -np.inf:
+            break
+    return total

@@ -122,20 +122,22 @@ def _play(
     max_episode_steps: int,
     starts: FloatArray,
     budget: int,
+    floor: float,
     arrays: tuple[Any, ...],
     returns: FloatArray,
     seen: FloatArray,
-) -> tuple[int, int]:
+) -> tuple[int, int, float]:
     """Play greedily, an episode from each start, as long as the budget lasts.
 
-    Nothing is learned. What is acted on is written to ``seen``, as far as there is room.
+    Nothing is learned. What is acted on is written to ``seen``, as far as there is room. An episode
+    whose rewards add up to less than ``floor`` is given up: its return is minus infinity.
 
     Returns
     -------
-    episodes that have ended, steps taken
+    episodes that have ended, steps taken, greatest reward
     """
     parameters, choices, position, observation = environment
-    taken, ended = integer(0), integer(0)
+    taken, ended, greatest = integer(0), integer(0), -np.inf
     for episode in range(starts.shape[0]):
         for j in range(n_state):
             position[j] = starts[episode, j]
@@ -146,7 +148,7 @@ def _play(
         terminated = False
         while not terminated and length < max_episode_steps:
             if taken == budget:
-                return ended, taken
+                return ended, taken, greatest
             if taken < seen.shape[0]:
                 for j in range(n_features):
                     seen[taken, j] = observation[j]
@@ -156,9 +158,14 @@ def _play(
             length += 1
             taken += 1
             total += reward
+            if reward > greatest:
+                greatest = reward
+            if total < floor:
+                total = -np.inf
+                break
         returns[episode] = total
         ended += 1
-    return ended, taken
+    return ended, taken, greatest
 
 
 def _numbered(
@@ -236,6 +243,8 @@ class Played(NamedTuple):
     """Of those that have ended, shape (n,)."""
     steps: int
     """Taken, also in one that has not."""
+    greatest: float
+    """Reward."""
 
 
 def play_from(
@@ -244,11 +253,13 @@ def play_from(
     starts: FloatArray,
     budget: int = 2**62,
     seen: FloatArray | None = None,
+    floor: float = -np.inf,
 ) -> Played:
     """Play an episode from each of the starts, as :meth:`Compiled.starts` returns them.
 
     No more than ``budget`` steps are taken. Observations that are acted on are written to ``seen``,
-    shape (m, d), as far as there is room.
+    shape (m, d), as far as there is room. An episode is given up, and returns minus infinity, when
+    its rewards add up to less than ``floor``.
     """
     loop = _bound(_play, policy.kind, _functions(environment), environment.sizes, policy.decide)
     n_state, n_features = environment.sizes
@@ -256,5 +267,7 @@ def play_from(
     scratch = environment.dynamics.parameters, choices, np.zeros(n_state), np.zeros(n_features)
     returns, room = np.empty(len(starts)), np.empty((0, n_features)) if seen is None else seen
     longest = environment.max_episode_steps
-    ended, taken = loop(scratch, longest, starts, budget, policy.arrays, returns, room)
-    return Played(returns[:ended], taken)
+    ended, taken, greatest = loop(
+        scratch, longest, starts, budget, floor, policy.arrays, returns, room
+    )
+    return Played(returns[:ended], taken, greatest)
