@@ -110,7 +110,7 @@ def climb(
     moving, fixed = np.split(vector, [coding.n_moving])
     climber = Climber(moving, _SIGMA, 4 + int(3 * math.log(len(moving))), rng)
     n_starts, flat = _LEAST_STARTS, 0
-    means = []
+    means: list[FloatArray] = []
     while flat < _FLAT:
         before = ground.steps
         asked: list[Deciding] = [coding.rule(np.concatenate([one, fixed])) for one in climber.ask()]
@@ -126,7 +126,7 @@ def climb(
     n = len(means)
     if n < 2:
         return vector
-    vectors = [vector, means[n // 2], means[-1], np.mean(means[n // 2 :], axis=0)]
+    vectors: list[FloatArray] = [vector, means[n // 2], means[-1], np.mean(means[n // 2 :], axis=0)]
     ground.allow(min(end - ground.steps, _DECIDING * steps))
     best, _ = race(ground, [coding.rule(one) for one in vectors], rng, incumbent=0)
     return vectors[best]

@@ -127,7 +127,7 @@ def _cheapest(
     states = _some(seen, rng)
     features, costs = with_ones(coding.points(states)), teacher.costs(states, coding)
     rows = np.arange(len(states))
-    return sorted(fits, key=lambda one: mean_cost(*one[:2], features, costs, rows))
+    return sorted(fits, key=lambda one: mean_cost(one.scores, one.outputs, features, costs, rows))
 
 
 def _some(seen: FloatArray, rng: np.random.Generator) -> FloatArray:
