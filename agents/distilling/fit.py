@@ -149,7 +149,8 @@ def _nearest(codevectors: FloatArray, points: FloatArray) -> FloatArray:
     """Return scores of which that of the nearest codevector is greatest."""
     squares = ((points[:, None] - codevectors) ** 2).sum(axis=2)
     width = squares.min(axis=1).mean() + 1e-6
-    return np.column_stack([-(codevectors**2).sum(axis=1), 2.0 * codevectors]) / width
+    scores = np.column_stack([-(codevectors**2).sum(axis=1), 2.0 * codevectors])
+    return np.asarray(scores / width)
 
 
 def _shares(scores: FloatArray, features: FloatArray) -> FloatArray:
