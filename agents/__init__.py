@@ -11,7 +11,6 @@ from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.model.world import World
 from oda_rl.agents.partitions.contract import Partition, Scaling
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition
@@ -24,6 +23,7 @@ from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
+from oda_rl.agents.worlds.world import World
 
 __all__ = [
     "Agent",

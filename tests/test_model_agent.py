@@ -6,14 +6,15 @@ import pytest
 
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
-from oda_rl.agents.model import candidates, files
+from oda_rl.agents.model import candidates
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.climbing import Climber
-from oda_rl.agents.model.coordinates import Coordinates
-from oda_rl.agents.model.learning import Transitions, learn_world
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.simplifying import grounded, rounded, simplified
+from oda_rl.agents.worlds import files
+from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.learning import Transitions, learn_world
 
 QUICK = {"generations": 2, "population": 8, "starts": 4}
 

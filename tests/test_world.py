@@ -7,16 +7,16 @@ import pytest
 from gymnasium import spaces
 
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.model import judging
 from oda_rl.agents.model.agent import ModelAgent
-from oda_rl.agents.model.coordinates import Coordinates, changes, read
-from oda_rl.agents.model.ends import fit_ends
-from oda_rl.agents.model.imagination import WorldArrays
-from oda_rl.agents.model.learning import Learned, Transitions
-from oda_rl.agents.model.logs import stretches, trajectories
-from oda_rl.agents.model.rewards import features, fit_rewards
-from oda_rl.agents.model.world import World, seconds_of
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.worlds import judging
+from oda_rl.agents.worlds.coordinates import Coordinates, changes, read
+from oda_rl.agents.worlds.ends import fit_ends
+from oda_rl.agents.worlds.imagination import WorldArrays
+from oda_rl.agents.worlds.learning import Learned, Transitions
+from oda_rl.agents.worlds.logs import stretches, trajectories
+from oda_rl.agents.worlds.rewards import features, fit_rewards
+from oda_rl.agents.worlds.world import World, seconds_of
 from oda_rl.plotting import plot_world
 
 D, LAWS = 3, 2  # one number of components: for each, compiled code is made anew

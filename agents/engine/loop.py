@@ -121,30 +121,51 @@ def _play(
     environment: tuple[Any, ...],
     max_episode_steps: int,
     starts: FloatArray,
+    budget: int,
+    floor: float,
     arrays: tuple[Any, ...],
     returns: FloatArray,
-) -> None:
-    """Play greedily from where the environment is, as many episodes as ``returns`` has room for.
+    seen: FloatArray,
+) -> tuple[int, int, float]:
+    """Play greedily, an episode from each start, as long as the budget lasts.
 
-    Nothing is learned. ``starts`` says where all episodes but the first begin.
+    Nothing is learned. What is acted on is written to ``seen``, as far as there is room. An episode
+    whose rewards add up to less than ``floor`` is given up: its return is minus infinity.
+
+    Returns
+    -------
+    episodes that have ended, steps taken, greatest reward
     """
     parameters, choices, position, observation = environment
-    for episode in range(returns.shape[0]):
-        if episode > 0:
-            for j in range(n_state):
-                position[j] = starts[episode - 1, j]
-            for j in range(n_features):
-                observation[j] = starts[episode - 1, n_state + j]
+    taken, ended, greatest = integer(0), integer(0), -np.inf
+    for episode in range(starts.shape[0]):
+        for j in range(n_state):
+            position[j] = starts[episode, j]
+        for j in range(n_features):
+            observation[j] = starts[episode, n_state + j]
         total = 0.0
         length = 0
         terminated = False
         while not terminated and length < max_episode_steps:
+            if taken == budget:
+                return ended, taken, greatest
+            if taken < seen.shape[0]:
+                for j in range(n_features):
+                    seen[taken, j] = observation[j]
             action = decide(arrays, observation)
             reward, terminated = advance(parameters, choices, position, action)
             look(parameters, position, observation)
             length += 1
+            taken += 1
             total += reward
+            if reward > greatest:
+                greatest = reward
+            if total < floor:
+                total = -np.inf
+                break
         returns[episode] = total
+        ended += 1
+    return ended, taken, greatest
 
 
 def _numbered(
@@ -209,8 +230,44 @@ def play_compiled(
 
     Returns the returns, shape (n_episodes,).
     """
+    own = environment_arrays(environment, observation)
+    later = environment.starts(environment.env.np_random, n_episodes - 1)
+    starts = np.concatenate([np.concatenate(own[2:])[None], later])
+    return play_from(environment, policy, starts)[0]
+
+
+class Played(NamedTuple):
+    """Episodes that were played greedily."""
+
+    returns: FloatArray
+    """Of those that have ended, shape (n,)."""
+    steps: int
+    """Taken, also in one that has not."""
+    greatest: float
+    """Reward."""
+
+
+def play_from(
+    environment: Compiled,
+    policy: InLoops,
+    starts: FloatArray,
+    budget: int = 2**62,
+    seen: FloatArray | None = None,
+    floor: float = -np.inf,
+) -> Played:
+    """Play an episode from each of the starts, as :meth:`Compiled.starts` returns them.
+
+    No more than ``budget`` steps are taken. Observations that are acted on are written to ``seen``,
+    shape (m, d), as far as there is room. An episode is given up, and returns minus infinity, when
+    its rewards add up to less than ``floor``.
+    """
     loop = _bound(_play, policy.kind, _functions(environment), environment.sizes, policy.decide)
-    starts = environment.starts(environment.env.np_random, n_episodes - 1)
-    own, returns = environment_arrays(environment, observation), np.empty(n_episodes)
-    loop(own, environment.max_episode_steps, starts, policy.arrays, returns)
-    return returns
+    n_state, n_features = environment.sizes
+    choices = np.zeros(0) if environment.choices is None else environment.choices
+    scratch = environment.dynamics.parameters, choices, np.zeros(n_state), np.zeros(n_features)
+    returns, room = np.empty(len(starts)), np.empty((0, n_features)) if seen is None else seen
+    longest = environment.max_episode_steps
+    ended, taken, greatest = loop(
+        scratch, longest, starts, budget, floor, policy.arrays, returns, room
+    )
+    return Played(returns[:ended], taken, greatest)

@@ -20,10 +20,10 @@ from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.model.engine import ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.model.world import World, seconds_of
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.worlds.world import World, seconds_of
 
 
 class ModelAgent(Agent):

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from oda_rl._types import FloatArray
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.contract import Planning, Played
-from oda_rl.agents.model.learning import Learned
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.planning import Planner
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.worlds.learning import Learned
 
 _MOST_STATES = 5000
 _AGAIN = 0.5  # share of the latest observations that had been seen before: then it is a table

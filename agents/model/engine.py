@@ -15,7 +15,6 @@ from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_STEP, NOT_FINITE, refuse
-from oda_rl.agents.model import files
 from oda_rl.agents.model.choosing import ChoosingPlanner
 from oda_rl.agents.model.contract import Planning, Played
 from oda_rl.agents.model.memory import Memory
@@ -25,6 +24,7 @@ from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.worlds import files
 from oda_rl.diagram import LARGEST
 
 _PLAN = 1024  # event: it is time to learn the world anew

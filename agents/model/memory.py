@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.model.learning import Transitions
+from oda_rl.agents.worlds.learning import Transitions
 
 _FIRST_CAPACITY = 256
 _FIELDS = ("before", "codes", "rewards", "after", "ended", "first")

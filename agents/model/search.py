@@ -11,8 +11,8 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.model.climbing import Climber
-from oda_rl.agents.model.coordinates import Coordinates
-from oda_rl.agents.model.imagination import WorldArrays, imagining, scratch_for
+from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.imagination import WorldArrays, imagining, scratch_for
 
 _MOST_CELLS = 16
 _SAME = 1e-9
@@ -82,7 +82,9 @@ class Shape:
             rows = np.arange(self.n_cells) % len(scores)
             return scores[rows], outputs[rows]
         filled = np.zeros((self.n_cells, 1 + self.n_features))
-        lowest = scores.min(axis=0) - np.eye(1, 1 + self.n_features)[0] * np.ptp(scores[:, 0])
+        lowest = scores.min(axis=0) - np.eye(1, 1 + self.n_features)[0] * (
+            1.0 + np.ptp(scores[:, 0])
+        )
         for k in range(self.n_cells):
             own = scores[outputs[:, k % self.n_outputs, 0] > 0.0]
             filled[k] = own[k // self.n_outputs % len(own)] if len(own) else lowest

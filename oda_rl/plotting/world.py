@@ -12,7 +12,7 @@ from oda_rl.plotting.axes import COLORS, new_axes, padded_range
 from oda_rl.plotting.shown import MOST_COMPONENTS
 
 if TYPE_CHECKING:
-    from oda_rl.agents.model.world import World
+    from oda_rl.agents.worlds.world import World
 
 _COLUMNS = 2
 _LABEL = 24  # letters in a line of a label
@@ -31,7 +31,7 @@ def plot_world(
 
     Parameters
     ----------
-    world : oda_rl.agents.model.world.World
+    world : oda_rl.agents.worlds.world.World
         ``agent.world``.
     steps : int
         Of the episode, at most.

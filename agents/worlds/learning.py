@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.model.coordinates import Coordinates, changes, read
-from oda_rl.agents.model.ends import REMEMBERED, Ends, fit_ends
-from oda_rl.agents.model.imagination import WorldArrays, imagining, scratch_for
-from oda_rl.agents.model.laws import FORMS, Form, Law, fit_law
-from oda_rl.agents.model.rewards import fit_rewards
+from oda_rl.agents.worlds.coordinates import Coordinates, changes, read
+from oda_rl.agents.worlds.ends import REMEMBERED, Ends, fit_ends
+from oda_rl.agents.worlds.imagination import WorldArrays, imagining, scratch_for
+from oda_rl.agents.worlds.laws import FORMS, Form, Law, fit_law
+from oda_rl.agents.worlds.rewards import fit_rewards
 
 _STRETCH = 25  # steps in a row that are held out together
 _HELD_OUT = 5  # one stretch of so many
@@ -32,7 +32,7 @@ class Transitions(NamedTuple):
     before: FloatArray
     """Observations, shape (n, d)."""
     codes: FloatArray
-    """Of the actions, shape (n, C); see :class:`~oda_rl.agents.model.imagination.WorldArrays`."""
+    """Of the actions, shape (n, C); see :class:`~oda_rl.agents.worlds.imagination.WorldArrays`."""
     rewards: FloatArray
     """Shape (n,)."""
     after: FloatArray

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.model.coordinates import Coordinates
-from oda_rl.agents.model.imagination import WorldArrays
-from oda_rl.agents.model.trajectories import Imagined
+from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.imagination import WorldArrays
+from oda_rl.agents.worlds.trajectories import Imagined
 
 _MOST_TOLD = 4  # components
 _TOLD = 0.5  # standard deviations that a component has to change by, to be told first

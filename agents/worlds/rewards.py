@@ -3,8 +3,8 @@
 import numpy as np
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.model.coordinates import Coordinates
-from oda_rl.agents.model.laws import solve
+from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.laws import solve
 
 _RIDGE = 1e-7
 _CONSTANT = 1e-9  # relative spread of rewards that are all equal

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.model.laws import monomials
+from oda_rl.agents.worlds.laws import monomials
 
 _LEAST_SHARE = 0.05  # of the ends that are left, in one more half-space
 _NEGLIGIBLE = 0.02  # of the ends, which may stay unexplained
@@ -25,7 +25,7 @@ REMEMBERED = 300  # ends whose rewards are remembered
 
 
 class Ends(NamedTuple):
-    """What tells ends, as :class:`~oda_rl.agents.model.imagination.WorldArrays` has it."""
+    """What tells ends, as :class:`~oda_rl.agents.worlds.imagination.WorldArrays` has it."""
 
     walls: FloatArray
     terms: IntArray

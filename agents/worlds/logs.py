@@ -8,8 +8,8 @@ import numpy.typing as npt
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import FINITE
-from oda_rl.agents.model.codes import checked_codes
-from oda_rl.agents.model.learning import Transitions
+from oda_rl.agents.worlds.codes import checked_codes
+from oda_rl.agents.worlds.learning import Transitions
 from oda_rl.diagram import LARGEST
 
 

@@ -1,4 +1,4 @@
-"""Codes of actions, and actions of codes (:class:`oda_rl.agents.model.imagination.WorldArrays`)."""
+"""Codes of actions, and actions of codes (:class:`oda_rl.agents.worlds.imagination.WorldArrays`)."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.model.laws import codes_of
+from oda_rl.agents.worlds.laws import codes_of
 
 
 def codes_of_acts(acts: npt.NDArray[Any], interface: Interface) -> FloatArray:

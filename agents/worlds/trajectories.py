@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.model.coordinates import Coordinates
-from oda_rl.agents.model.imagination import WorldArrays
-from oda_rl.agents.model.learning import predict
+from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.imagination import WorldArrays
+from oda_rl.agents.worlds.learning import predict
 
 Decide = Callable[[FloatArray], FloatArray]
 """From observations, shape (m, d), to codes of actions, shape (m, C)."""

@@ -224,7 +224,7 @@ def _reward(
     weights: FloatArray, scale: FloatArray, circles: IntArray, code: FloatArray, boxed: bool,
     s: FloatArray, after: FloatArray,
 ) -> float:  # fmt: skip
-    """Return the reward of a step (:func:`oda_rl.agents.model.rewards.features`)."""
+    """Return the reward of a step (:func:`oda_rl.agents.worlds.rewards.features`)."""
     total = 0.0
     f = code.shape[0]
     for c in range(f):

@@ -16,13 +16,14 @@ from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.names import matching_names
 from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, spaces_of
 from oda_rl.agents.environments.validation import checked_batch
-from oda_rl.agents.model.codes import actions_of, checked_codes, codes_of_acts
-from oda_rl.agents.model.coordinates import Coordinates
-from oda_rl.agents.model.forecasting import forecast_text
-from oda_rl.agents.model.judging import Replayed, Report, Trust, judge, replay_held_out
-from oda_rl.agents.model.learning import Learned, Transitions, learn_world, predict
-from oda_rl.agents.model.logs import checked_log, trajectories
-from oda_rl.agents.model.trajectories import (
+from oda_rl.agents.policies.contract import Policy
+from oda_rl.agents.worlds.codes import actions_of, checked_codes, codes_of_acts
+from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.forecasting import forecast_text
+from oda_rl.agents.worlds.judging import Replayed, Report, Trust, judge, replay_held_out
+from oda_rl.agents.worlds.learning import Learned, Transitions, learn_world, predict
+from oda_rl.agents.worlds.logs import checked_log, trajectories
+from oda_rl.agents.worlds.trajectories import (
     Decide,
     Imagined,
     one_law,
@@ -30,7 +31,6 @@ from oda_rl.agents.model.trajectories import (
     walk,
     without_noise,
 )
-from oda_rl.agents.policies.contract import Policy
 
 _LAWS = 4
 _HORIZON = 1000

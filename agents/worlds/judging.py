@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.model.learning import Chosen, Learned, Transitions, learn_world, predict
-from oda_rl.agents.model.logs import stretches, trajectories
-from oda_rl.agents.model.trajectories import replay
+from oda_rl.agents.worlds.learning import Chosen, Learned, Transitions, learn_world, predict
+from oda_rl.agents.worlds.logs import stretches, trajectories
+from oda_rl.agents.worlds.trajectories import replay
 
 _FOLDS = 5
 _STEPS = 50  # of a replay

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.model.coordinates import Coordinates
-from oda_rl.agents.model.imagination import WorldArrays
-from oda_rl.agents.model.laws import FORMS
-from oda_rl.agents.model.learning import Chosen, Learned
+from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.imagination import WorldArrays
+from oda_rl.agents.worlds.laws import FORMS
+from oda_rl.agents.worlds.learning import Chosen, Learned
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -1,0 +1,145 @@
+"""An environment that counts its steps, and never takes more than it may."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.loop import Played, play_from
+from oda_rl.agents.environments.adaptation import adapted, observed
+from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.validation import checked_batch
+from oda_rl.agents.policies.contract import InLoops
+from oda_rl.envs.dynamics import compiled_dynamics
+
+_BINS = 2  # of MultiDiscrete and the like all combinations are offered, whatever the bins
+
+
+class Deciding(Protocol):
+    """Whoever plays: a policy, or a teacher."""
+
+    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
+
+    @property
+    def in_loops(self) -> InLoops | None:
+        """How compiled loops decide by it; None if they cannot."""
+
+
+class Ground:
+    """Where episodes are played, from seeded starts; in compiled code where there is some.
+
+    Parameters
+    ----------
+    env : str or gymnasium.Env
+        Its spaces are those that agents take, and it is played in itself.
+    n_cells : int
+        Of rules for continuous actions.
+    steps : int
+        Taken in all, at most.
+
+    Attributes
+    ----------
+    steps : int
+        Taken so far.
+    most : int
+        Taken in all, at most.
+    """
+
+    def __init__(self, env: str | gym.Env[Any, Any], n_cells: int, steps: int) -> None:
+        made = make_env(env) if isinstance(env, str) else env
+        if isinstance(made, VectorEnv) or not isinstance(made, gym.Env):
+            raise TypeError(f"env is {env!r}: it must be one environment, or the id of one")
+        boxed = isinstance(made.action_space, spaces.Box)
+        self._env = observed(made) if boxed else adapted(made, _BINS)
+        self.interface = Interface.of(self._env, n_cells if boxed else None)
+        self._compiled = compiled_dynamics(self._env)
+        if self._compiled is not None and self._compiled.time_limit is None:
+            self._compiled = None
+        self._starts: dict[int, FloatArray] = {}
+        self.steps, self.most = 0, steps
+        self._until = steps
+        self._greatest = -np.inf  # reward
+
+    @property
+    def left(self) -> int:
+        """Steps that may still be taken, of those that were allowed last."""
+        return self._until - self.steps
+
+    def allow(self, steps: float) -> None:
+        """Allow so many steps from now on, if there are as many left of all."""
+        self._until = min(self.steps + int(steps), self.most)
+
+    def play(
+        self,
+        player: Deciding,
+        seeds: Sequence[int],
+        seen: FloatArray | None = None,
+        floor: float = -np.inf,
+    ) -> FloatArray:
+        """Play an episode from each of the starts that seeds stand for.
+
+        Returns the returns of those that ended within what is allowed: the first ones. Observations
+        that are acted on are written to ``seen``, shape (m, d), as far as there is room. While no
+        reward was ever positive, an episode that has fallen below ``floor`` cannot rise again: it
+        is given up, and its return is minus infinity.
+        """
+        if len(seeds) == 0:
+            return np.empty(0)
+        floor = floor if -np.inf < self._greatest <= 0.0 else -np.inf
+        if self._compiled is not None and player.in_loops is not None:
+            starts = np.concatenate([self._start(seed) for seed in seeds])
+            played = play_from(self._compiled, player.in_loops, starts, self.left, seen, floor)
+        else:
+            played = self._step_by_step(player, seeds, seen, floor)
+        self.steps += played.steps
+        self._greatest = max(self._greatest, played.greatest)
+        return played.returns
+
+    def _start(self, seed: int) -> FloatArray:
+        """Return where a reset with that seed leads to, shape (1, n_state + d)."""
+        assert self._compiled is not None
+        if seed not in self._starts:
+            if len(self._starts) >= 1000:
+                self._starts.clear()
+            self._starts[seed] = self._compiled.starts(np.random.default_rng(seed), 1)
+        return self._starts[seed]
+
+    def _step_by_step(
+        self, player: Deciding, seeds: Sequence[int], seen: FloatArray | None, floor: float
+    ) -> Played:
+        env, interface = self._env, self.interface
+        returns: list[float] = []
+        taken, greatest, room = 0, -np.inf, 0 if seen is None else len(seen)
+        for seed in seeds:
+            if taken == self.left:
+                break
+            observation, _ = env.reset(seed=int(seed))
+            total, over = 0.0, False
+            while not over and taken < self.left:
+                point = checked_batch(observation, interface)
+                if seen is not None and taken < room:
+                    seen[taken] = point[0]
+                action = interface.actions(player.act(point))[0]
+                observation, reward, terminated, truncated, _ = env.step(action)
+                taken += 1
+                total += float(reward)
+                greatest = max(greatest, float(reward))
+                over = bool(terminated or truncated)
+                if total < floor:
+                    total, over = -np.inf, True
+            if over:
+                returns.append(total)
+        return Played(np.array(returns), taken, greatest)
+
+
+def drawn(rng: np.random.Generator, n: int) -> list[int]:
+    """Draw seeds of n starts."""
+    seeds: list[int] = rng.integers(2**31, size=n).tolist()
+    return seeds

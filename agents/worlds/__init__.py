@@ -1,0 +1,7 @@
+"""Models of the world: how observations change by actions, what is received, where episodes end.
+
+A world is learned (``learning``) in ``coordinates``, by ``laws``, ``rewards`` and ``ends``;
+``imagination`` is compiled and plays episodes in it, ``trajectories`` are those; ``judging`` says
+whether it is to be believed, ``forecasting`` what will come; :class:`~oda_rl.agents.World` is what
+people ask. ``logs`` are transitions that were written down elsewhere.
+"""
