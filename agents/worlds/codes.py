@@ -1,4 +1,4 @@
-"""Codes of actions, and actions of codes (:class:`oda_rl.agents.worlds.imagination.WorldArrays`)."""
+"""Codes of actions (see :class:`oda_rl.agents.worlds.imagination.WorldArrays`), and back."""
 
 from typing import Any
 
