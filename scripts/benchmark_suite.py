@@ -379,7 +379,7 @@ def draw(rows: Rows) -> Any:
     panels = new_axes(3.9 * columns + 0.6, 3.1 * n_rows + 0.6, columns, n_rows)
     figure = panels[0].figure
     figure.subplots_adjust(
-        left=0.9 / (3.9 * columns), right=0.98, top=1.0 - 0.2 / n_rows, bottom=0.2 / n_rows,
+        left=0.9 / (3.9 * columns), right=0.98, top=1.0 - 0.3 / n_rows, bottom=0.2 / n_rows,
         hspace=0.45, wspace=0.25,
     )  # fmt: skip
     for ax in panels[len(names) :]:
@@ -393,7 +393,11 @@ def draw(rows: Rows) -> Any:
             )
         if task.solved is not None:
             ax.axhline(task.solved, color="0.5", linestyle="--", linewidth=1)
-        mark_steps(ax, own.values("steps"))
+        by_hand = own.where(method=HAND)
+        if by_hand:
+            hand = np.mean(by_hand.column("mean"))
+            ax.axhline(hand, color="0.2", linestyle=":", linewidth=1, label=HAND)
+        mark_steps(ax, set(own.values("steps")) - {0})
         ax.set_title(task.name, loc="left")
         open_axes(ax)
         handles, labels = ax.get_legend_handles_labels()
@@ -402,7 +406,7 @@ def draw(rows: Rows) -> Any:
     figure.suptitle(
         "Delivered policies over environment steps: median and quartiles", x=0.08, ha="left"
     )
-    figure.legend(shown.values(), shown, frameon=False, ncols=len(shown), loc="upper right")
+    figure.legend(shown.values(), shown, frameon=False, ncols=3, loc="upper right")
     return panels[0]
 
 

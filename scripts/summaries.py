@@ -18,6 +18,8 @@ from oda_rl.statistics import summarize
 
 Row = dict[str, Any]
 
+_MARKS = 7  # below an axis, at most
+
 
 class Rows(list[Row]):
     """Rows of results, and how to choose among them."""
@@ -141,8 +143,13 @@ def draw_quartiles(ax: Any, rows: Rows, **looks: Any) -> None:
 
 
 def mark_steps(ax: Any, steps: Iterable[int]) -> None:
-    """Write numbers of steps below a logarithmic axis."""
-    shown = sorted(steps)
+    """Write numbers of steps below a logarithmic axis, as far as there is room."""
+    every = sorted(steps)
+    apart = (every[-1] / every[0]) ** (1 / _MARKS)
+    shown = every[:1]
+    for n in every[1:]:
+        if n >= 0.999 * apart * shown[-1]:
+            shown.append(n)
     ax.set(xscale="log")
     ax.set_xticks(shown, [f"{n / 1000:g}k" for n in shown])
     ax.minorticks_off()
