@@ -219,7 +219,7 @@ def test_names_that_nobody_knows(tmp_path):
     agent = TwoTimescaleAgent(Grid(), seed=0).learn(1_000)
     document = document_of(agent, tmp_path)
     assert document["observation"]["names"][5] == "observation[5]"
-    assert document["actions"] == {"first": -1, "names": ["action 0", "action 1", "action 2"]}
+    assert document["actions"] == {"first": -1, "names": ["action -1", "action 0", "action 1"]}
     assert document["env_id"] is None
     assert "-1  action 0" in export_policy(agent, tmp_path / "policy.h").read_text()
 

@@ -56,8 +56,8 @@ def race(
 def better_by(ours: list[float], theirs: list[float]) -> float:
     """Return by how many standard errors paired returns are better; 0 of fewer than two.
 
-    >>> better_by([2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 1.0, 1.0])
-    3.872...
+    >>> round(better_by([2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 1.0, 1.0]), 3)
+    3.873
     """
     if len(ours) < 2:
         return 0.0
