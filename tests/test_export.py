@@ -221,7 +221,7 @@ def test_names_that_nobody_knows(tmp_path):
     assert document["observation"]["names"][5] == "observation[5]"
     assert document["actions"] == {"first": -1, "names": ["action -1", "action 0", "action 1"]}
     assert document["env_id"] is None
-    assert "-1  action 0" in export_policy(agent, tmp_path / "policy.h").read_text()
+    assert "-1  action -1" in export_policy(agent, tmp_path / "policy.h").read_text()
 
 
 @pytest.mark.parametrize("kind", KINDS)
