@@ -207,7 +207,8 @@ def test_suite_script(tmp_path):
     arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
     printed = run_script("benchmark_suite.py", tmp_path, *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_suite.csv")
-    assert {row["method"] for row in rows} == {"FittedQAgent", "TwoTimescaleAgent"}
+    agents = {"FittedQAgent", "TwoTimescaleAgent", "ModelAgent"}
+    assert {row["method"] for row in rows} == {*agents, "rule by hand"}
     assert [int(row["steps"]) for row in rows if row["method"] == "FittedQAgent"][-1] == 50_000
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
     assert "CartPole-v1" in printed

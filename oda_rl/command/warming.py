@@ -79,7 +79,7 @@ def _model() -> None:
 
     for env_id in _MODELLED:
         agent = ModelAgent(env_id, seed=0, generations=1)
-        _used(agent, 250)
+        _used(agent, 550)  # an episode of Acrobot may take 500
         agent.explain(agent.visited_states(1, seed=0)[0])
 
 
