@@ -30,12 +30,13 @@ WORK = {
     "TwoTimescaleAgent, MountainCar-v0":
         _AGENT.format("TwoTimescaleAgent", "MountainCar-v0", 5_000),
     "FittedQAgent, MountainCar-v0": _AGENT.format("FittedQAgent", "MountainCar-v0", 5_000),
+    "ModelAgent, CartPole-v1": _AGENT.format("ModelAgent", "CartPole-v1", 250),
     "ODAClusterer": _ESTIMATOR.format("ODAClusterer", "10, ", ""),
     "ODAClassifier": _ESTIMATOR.format("ODAClassifier", "10, ", ", X[:, 0] > 0"),
     "SGDGaussianMixture": _ESTIMATOR.format("SGDGaussianMixture", "16, ", ""),
     "INFEX": _ESTIMATOR.format("INFEX", "", ""),
 }  # fmt: skip
-DEFAULTS = (*list(WORK)[:2], "ODAClusterer", "SGDGaussianMixture")  # what the target is for
+DEFAULTS = (*list(WORK)[:2], "ModelAgent, CartPole-v1", "ODAClusterer", "SGDGaussianMixture")  # what the target is for
 PPO = "PPO of Stable-Baselines3, CartPole-v1"
 COMPETITOR = "from stable_baselines3 import PPO; PPO('MlpPolicy', 'CartPole-v1').learn(2048)"
 
