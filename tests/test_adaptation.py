@@ -1,13 +1,18 @@
 """Environments whose spaces are not Box and Discrete: what agents make of them."""
 
+import json
+
 import gymnasium as gym
 import numpy as np
 import pytest
 from environments import BARTO, live
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.adaptation import NumberedObservation, adapted
+from oda_rl.agents.environments.choices import action_choices
+from oda_rl.agents.environments.native import Native
 from oda_rl.command.cli import main
 
 KINDS = [TwoTimescaleAgent, FittedQAgent]
@@ -56,8 +61,15 @@ def test_composite_observations_are_flattened(kind, space, n_features):
     assert agent.interface.n_features == n_features
     observation = agent.env.reset(seed=3)[0]
     assert agent.predict(observation)[0] == 1
-    env.observation_space.seed(3)
-    np.testing.assert_array_equal(observation, spaces.flatten(space, space.sample()))
+    assert space.contains(observation)
+    several = [space.sample() for _ in range(3)]
+    batch = concatenate(space, several, create_empty_array(space, 3))
+    actions = [agent.predict(one)[0] for one in several]
+    np.testing.assert_array_equal(agent.predict(batch)[0], actions)
+    vectors = np.array([spaces.flatten(space, one) for one in several])
+    np.testing.assert_array_equal(agent.cell(vectors), [agent.cell(one) for one in several])
+    agent.update(several[0], agent.act(several[0]), 1.0, several[1], False, False)
+    assert agent.num_timesteps == 1501
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,12 +87,66 @@ def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
     agent = kind(env, seed=0, action_bins=3, **NEAR_SIGHTED).learn(3000)
     assert agent.interface.n_actions == n_actions
     assert {np.asarray(action).tobytes() for action in env.taken} == {
-        np.asarray(agent.env.action(i)).tobytes() for i in range(n_actions)
+        np.asarray(choice).tobytes() for choice in action_choices(space, 3)
     }
-    chosen = agent.env.action(agent.predict(np.zeros(2, np.float32))[0])
-    assert chosen.dtype == space.dtype
+    chosen = agent.predict(np.zeros(2, np.float32))[0]
+    assert chosen.dtype == space.dtype and space.contains(chosen)
     np.testing.assert_array_equal(chosen, best)
+    batch = agent.predict(np.zeros((4, 2), np.float32))[0]
+    assert batch.shape == (4, *space.shape)
+    observation = np.zeros(2, np.float32)
+    agent.update(observation, agent.act(observation), 1.0, observation, False, False)
+    agent.act(observation)
+    with pytest.raises(ValueError, match=f"one of the {n_actions} actions"):
+        agent.update(observation, np.full(space.shape, 77), 1.0, observation, False, False)
     assert agent.evaluate(3, env=Combined(BOX, space, np.array(best)), seed=1).mean() > 9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loop_of_ones_own_is_in_the_environments_spaces(kind):
+    for env_id in ("Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"):
+        env = gym.make(env_id)
+        agent = kind(env, seed=0).learn(600)
+        assert agent.env is env
+        live(agent, env, 300)
+        assert agent.num_timesteps == 900
+        observation, _ = env.reset(seed=5)
+        assert env.action_space.contains(agent.act(observation))
+        assert env.action_space.contains(agent.predict(observation)[0])
+        agent.explain(observation)
+
+
+@pytest.mark.parametrize(
+    ("space", "wrong", "why"),
+    [
+        (MIXED, {"place": [0.0, 0.0]}, "dictionary with the keys"),
+        (MIXED, {"place": [0.0], "lamp": 1, "rest": ([0, 0], [0, 0])}, r"shape \(1,\)"),
+        (MIXED, {"place": [[0.0, 0.0]], "lamp": [1, 2], "rest": ([[0, 0]], [[0, 0]])}, "different"),
+        (spaces.Tuple([BOX, BOX]), [[0.0, 0.0], [0.0, 0.0]], "tuple of 2"),
+        (spaces.Discrete(3), 1.5, "must be one of Discrete"),
+        (spaces.Discrete(3), "b", "did not contain a loop"),
+        (spaces.MultiDiscrete([3, 2]), [3, 1], "must be one of MultiDiscrete"),
+    ],
+)
+def test_what_is_no_observation_of_the_space(space, wrong, why):
+    agent = TwoTimescaleAgent(Combined(space, spaces.Discrete(2)), seed=0)
+    with pytest.raises(ValueError, match=f"(?s)it must be one of .*{why}"):
+        agent.predict(wrong)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        MIXED,
+        spaces.Discrete(4, start=-2),
+        spaces.MultiDiscrete([[2, 3], [4, 1]], start=[[1, 0], [0, 2]]),
+        spaces.MultiBinary([2, 2]),
+        spaces.Box(np.float32([-1, -np.inf]), np.float32([0.1, 2.0])),
+    ],
+)
+def test_spaces_survive_json(space):
+    native = Native(space, spaces.Box(-2.0, 2.0, (1,)), 3)
+    assert Native.from_json(json.loads(json.dumps(native.to_json()))) == native
 
 
 def test_a_grid_of_a_continuous_action_has_its_ends():
@@ -100,7 +166,9 @@ def test_each_value_of_a_discrete_observation_is_a_cell_of_its_own(kind, start):
     np.testing.assert_allclose(agent.codevectors, values, atol=1e-9)
     assert set(values.ravel()) <= set(start + np.arange(40.0))
     assert agent.cell(values).tolist() == list(range(agent.n_cells))
-    assert [agent.cell(value) for value in values] == list(range(agent.n_cells))
+    assert [agent.cell(int(value)) for (value,) in values] == list(range(agent.n_cells))
+    with pytest.raises(ValueError, match="observation is 77: it must be one of Discrete"):
+        agent.act(77)
 
 
 def test_the_wrapper_is_remade_from_a_spec():

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -503,10 +504,6 @@ def test_environments_that_do_not_fit(algorithm, tmp_path):
             model.set_env(gym.make(env))
     with pytest.raises(ValueError, match="env is None"):
         algorithm(None)
-    with pytest.raises(TypeError, match="must be Discrete"):
-        algorithm("Pendulum-v1")
-    with pytest.raises(TypeError, match="FlattenObservation"):
-        algorithm("FrozenLake-v1")
     with pytest.raises(ValueError, match="env_id is 'Nowhere-v0'"):
         algorithm("Nowhere-v0")
     with pytest.raises(TypeError, match="learning_rate"):
@@ -616,3 +613,45 @@ def test_no_other_file_imports_it(root):
             text = path.read_text(encoding="utf-8")
             found = re.search(r"^\s*(import|from) (torch|stable_baselines3)", text, re.M)
             assert not found or path.is_relative_to(room)
+
+
+class Rooms(gym.Env):
+    """Which of three rooms, and where in it: the reward is for the action that is the room's."""
+
+    observation_space = gym.spaces.Dict(
+        {"room": gym.spaces.Discrete(3), "place": gym.spaces.Box(-1.0, 1.0, (2,))}
+    )
+    action_space = gym.spaces.MultiDiscrete([3, 2])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._seen(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.t += 1
+        reward = float(action[0] == self.room)
+        return self._seen(), reward, self.t == 10, False, {}
+
+    def _seen(self):
+        self.room = int(self.np_random.integers(3))
+        return {"room": self.room, "place": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
+
+
+@algorithms
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("make", [Rooms, partial(gym.make, "FrozenLake-v1"), partial(gym.make, "Pendulum-v1")])
+def test_every_space_that_the_agents_take(algorithm, n_envs, make, tmp_path):
+    env = DummyVecEnv([make] * n_envs)
+    model = algorithm(env, seed=0).learn(600 if n_envs == 1 else 602)
+    returns, _ = evaluate_policy(model, Monitor(make()), 2, return_episode_rewards=True)
+    assert len(returns) == 2
+    observation = env.reset()
+    actions, _ = model.predict(observation, deterministic=True)
+    assert actions.shape == (n_envs, *env.action_space.shape)
+    model.save(tmp_path / "model")
+    for loaded in (algorithm.load(tmp_path / "model"), algorithm.load(tmp_path / "model", env=env)):
+        assert loaded.action_space == env.action_space
+        np.testing.assert_array_equal(loaded.predict(observation, deterministic=True)[0], actions)
+    loaded.learn(300)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray, IntArray
@@ -27,7 +28,7 @@ from oda_rl.agents.engine.loops import (
 from oda_rl.agents.engine.player import Player, checked_count
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
 from oda_rl.agents.engine.vector import first_step, train_vector
-from oda_rl.agents.environments.making import spec_of
+from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import action_index
 from oda_rl.agents.policies.contract import Extent
@@ -56,10 +57,8 @@ class Agent(Player):
 
     def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
         self.config = self._config_class(**config)
-        made = self._adapted(env)
-        self._build(self._interface_of(made), self.config, seed)
-        self._enter(made)
-        spec = spec_of(made)
+        spec = self._enter(env)
+        self._build(self._interface(), self.config, seed)
         self.solved_return = None if spec is None else spec.reward_threshold
 
     @abstractmethod
@@ -74,10 +73,12 @@ class Agent(Player):
         self.training_seconds = 0.0
         self._engine = self._make_engine()
 
-    def _enter(self, env: AnyEnv) -> None:
-        """Take an environment that :meth:`_adapted` returned for the agent's own."""
-        self.env, spec = env, spec_of(env)
+    def _enter(self, env: str | AnyEnv) -> EnvSpec | None:
+        """Take an environment, or one with that id, for the agent's own; return what made it."""
+        self.env = make_env(env) if isinstance(env, str) else env
+        spec = spec_of(self.env)
         self.env_id = None if spec is None else spec.id
+        return spec
 
     @property
     @abstractmethod
@@ -138,35 +139,35 @@ class Agent(Player):
         """Number of environments learned from at once; at most 1 along one trajectory."""
         return self._engine.n_lanes
 
-    def act(self, observation: npt.ArrayLike) -> Any:
+    def act(self, observation: Any) -> Any:
         """Choose an action, exploring as training asks for.
 
         Parameters
         ----------
-        observation : array_like
-            One observation, in the shape of the observation space.
+        observation
+            One observation of the environment's observation space.
 
         Returns
         -------
-        int, or ndarray where the action space is a Box
+        int, or ndarray where the action space is not Discrete
             An action of the environment's action space.
 
         Raises
         ------
         ValueError
-            If the observation has another shape or is not finite.
+            If the observation is not of the space, or not finite.
         """
         self._engine.leave_lanes()
-        action = self._engine.act(self.interface.flatten("observation", observation))
+        action = self._engine.act(self.interface.point("observation", observation))
         self._acted = True
         return self._performed(action)
 
     def update(
         self,
-        observation: npt.ArrayLike,
+        observation: Any,
         action: Any,
         reward: SupportsFloat,
-        next_observation: npt.ArrayLike,
+        next_observation: Any,
         terminated: bool,
         truncated: bool,
     ) -> None:
@@ -177,10 +178,11 @@ class Agent(Player):
 
         Parameters
         ----------
-        observation, next_observation : array_like
-            Before and after the step, in the shape of the observation space.
-        action : int, or ndarray where the action space is a Box
-            The action taken, usually what :meth:`act` returned.
+        observation, next_observation
+            Before and after the step, of the environment's observation space.
+        action : int, or ndarray where the action space is not Discrete
+            The action taken, usually what :meth:`act` returned; where a grid of actions is offered,
+            one of these.
         reward : float
             The reward received; finite.
         terminated, truncated : bool
@@ -200,10 +202,10 @@ class Agent(Player):
         self._engine.leave_lanes()
         ended = update(
             self._engine,
-            self.interface.flatten("observation", observation),
+            self.interface.point("observation", observation),
             index,
             float(reward),
-            self.interface.flatten("next_observation", next_observation),
+            self.interface.point("next_observation", next_observation),
             bool(terminated),
             bool(truncated),
         )
@@ -216,24 +218,25 @@ class Agent(Player):
         self._engine.begin_episode()
         self._acted = False
 
-    def begin_in_all(self, observations: npt.NDArray[Any]) -> IntArray:
+    def begin_in_all(self, observations: Any) -> npt.NDArray[Any]:
         """Begin episodes in several environments, and choose an action for each.
 
         Parameters
         ----------
-        observations : ndarray
-            Theirs, with one more leading dimension than the observation space.
+        observations
+            A batch, as :meth:`predict` takes it.
         """
-        self._engine.set_lanes(len(observations))
-        return self.advance(first_step(observations, self.interface))
+        step = first_step(observations, self.interface)
+        self._engine.set_lanes(len(step.after))
+        return self.advance(step)
 
-    def advance(self, step: VectorStep) -> IntArray:
+    def advance(self, step: VectorStep) -> npt.NDArray[Any]:
         """Learn from a step of several environments, and choose the next action for each."""
         actions, ended = self._engine.advance(step)
         if len(ended):
             moments = np.full((len(ended), 1), self.training_seconds)
             self.episodes.append(np.concatenate([ended, moments], axis=1))
-        return self.interface.first_action + actions
+        return self.interface.performed(actions)
 
     def add_to_returns(self, gains: FloatArray) -> None:
         """Add to the returns of running episodes, one each, what rewards to come leave out."""
@@ -297,7 +300,7 @@ class Agent(Player):
 
     def explain(
         self,
-        observation: npt.ArrayLike,
+        observation: Any,
         names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
     ) -> Explanation:
@@ -311,8 +314,8 @@ class Agent(Player):
 
         Parameters
         ----------
-        observation : array_like
-            One observation, in the shape of the observation space.
+        observation
+            One observation of the environment's observation space.
         names : sequence of str, optional
             Names of all components of the observation; by default those of known environments.
         action_names : sequence of str, optional
@@ -326,7 +329,7 @@ class Agent(Player):
         Raises
         ------
         ValueError
-            If the observation has another shape or is not finite, there are not as many names as
+            If the observation is not of the space or not finite, there are not as many names as
             there should be, or the agent has learned nothing yet.
 
         Examples
@@ -402,6 +405,8 @@ class Agent(Player):
 
     def _performed(self, number: int) -> Any:
         """Return the environment's action for the one that was chosen, from 0."""
+        if self.interface.native is not None:
+            return self.interface.native.actions(np.array([number]))[0]
         return self.interface.first_action + number
 
     def _number_of(self, action: Any) -> int:

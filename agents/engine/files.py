@@ -5,16 +5,17 @@ import time
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
 
 from oda_rl import persistence
 from oda_rl.agents.engine.format4 import upgraded
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
 from oda_rl.agents.engine.training import EpisodeLog
-from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 
 AGENT_FILE = "agent.zip"
@@ -50,11 +51,11 @@ class Savable(Protocol):
     ) -> Self:
         """Make one without an environment from what :meth:`_to_file` returned."""
 
-    def _adapted(self, env: str | AnyEnv) -> AnyEnv:
-        """Return an environment, or one with that id, with spaces that it works with."""
+    def _enter(self, env: str | AnyEnv) -> EnvSpec | None:
+        """Take an environment for the agent's own."""
 
-    def _interface_of(self, env: AnyEnv) -> Interface:
-        """Read the spaces of an environment that :meth:`_adapted` returned."""
+    def _interface(self) -> Interface:
+        """Read the spaces of its environment."""
 
 
 AnySavable = TypeVar("AnySavable", bound=Savable)
@@ -139,13 +140,13 @@ def restored(
         agent.env_id = metadata["env_id"]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ValueError(f"{str(file)!r} is damaged: {error!r}") from error
-    agent.env = None if env is None else agent._adapted(env)
-    if agent.env is not None:
-        found = agent._interface_of(agent.env)
-        if found != agent.interface:
+    if env is not None:
+        agent._enter(env)
+        found = agent._interface()
+        known = found if "native" in metadata["interface"] else replace(found, native=None)
+        if known != agent.interface:
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
-        spec = spec_of(agent.env)
-        agent.env_id = None if spec is None else spec.id
+        agent.interface = found
     return agent
 
 

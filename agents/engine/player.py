@@ -16,7 +16,7 @@ from oda_rl.agents.engine.settings import Settings
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
 from oda_rl.agents.environments.making import make_env, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.environments.validation import checked_batch
+from oda_rl.agents.environments.validation import checked_batch, checked_points
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.envs.dynamics import compiled_dynamics
 
@@ -24,13 +24,23 @@ from oda_rl.envs.dynamics import compiled_dynamics
 class Player(ABC):
     """Plays by its policy; what it learns from that is an agent's business."""
 
-    env: AnyEnv | None
     config: Settings
     env_id: str | None
     interface: Interface
 
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
+    _env: AnyEnv | None = None
+    _inside: AnyEnv | None = None  # the same with spaces that engines work with
+
+    @property
+    def env(self) -> AnyEnv | None:
+        """Where it learns: as it was given, or made from an id; None if there is none yet."""
+        return self._env
+
+    @env.setter
+    def env(self, env: AnyEnv | None) -> None:
+        self._env, self._inside = env, None if env is None else self._adapted(env)
 
     @property
     @abstractmethod
@@ -59,7 +69,7 @@ class Player(ABC):
 
     def predict(
         self,
-        observation: npt.ArrayLike,
+        observation: Any,
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
@@ -70,8 +80,9 @@ class Player(ABC):
 
         Parameters
         ----------
-        observation : array_like
-            One observation, or a batch with one more leading dimension.
+        observation
+            One observation of the environment's space, or a batch with one more leading dimension
+            (of each part of a Dict or Tuple).
         state, episode_start
             Ignored; ``state`` is returned.
         deterministic : bool
@@ -79,32 +90,33 @@ class Player(ABC):
 
         Returns
         -------
-        action : numpy.int64, or ndarray where actions are a box; or of a batch, shape (n, ...)
+        action
+            Of the environment's action space: numpy.int64, or ndarray; of a batch, shape (n, ...).
         state
 
         Raises
         ------
         ValueError
-            If the observation has another shape or is not finite.
+            If the observation is not of the space, or not finite.
         """
         points = checked_batch(observation, self.interface)
         acts = self.policy.act(points)
         if not deterministic:
             explore = self._rngs["predict"].random(len(acts)) < self.epsilon
             acts = np.where(explore.reshape(-1, *[1] * (acts.ndim - 1)), self._random(acts), acts)
-        actions = self.interface.actions(acts)
-        return (actions[0] if self._is_one(observation) else actions), state
+        actions = self.interface.performed(acts)
+        return (actions[0] if self.interface.is_one(observation) else actions), state
 
-    def cell(self, observation: npt.ArrayLike) -> Any:
+    def cell(self, observation: Any) -> Any:
         """Return the (nearest) cell of one observation (int), or those of a batch, shape (n,).
 
         Raises
         ------
         ValueError
-            If the observation has another shape or is not finite.
+            If the observation is not of the space, or not finite.
         """
         cells = self.policy.cells(checked_batch(observation, self.interface))
-        return int(cells[0]) if self._is_one(observation) else cells
+        return int(cells[0]) if self.interface.is_one(observation) else cells
 
     def evaluate(
         self,
@@ -159,12 +171,20 @@ class Player(ABC):
         """Draw as many random actions, in the form in which a policy has them."""
         return self._rngs["predict"].integers(self.interface.n_actions, size=len(acts))
 
-    def _is_one(self, observation: npt.ArrayLike) -> bool:
-        """Whether this is one observation, not a batch."""
-        return np.shape(observation) == self.interface.observation_shape
-
     def _greedy(self, observation: Any) -> Any:
-        return self.predict(observation)[0]
+        """Return what the adapted environment takes for what it has returned."""
+        point = checked_points(observation, self.interface)
+        return self.interface.actions(self.policy.act(point))[0]
+
+    @property
+    def _bins(self) -> int:
+        """Values of each component of a continuous action, where a grid of them is offered."""
+        return self.config.action_bins
+
+    def _interface(self) -> Interface:
+        """Read the spaces of its environment."""
+        assert self._env is not None and self._inside is not None
+        return self._interface_of(self._inside).of_user(self._env, self._bins)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         """Read the spaces of an environment that :meth:`_adapted` returned."""
@@ -177,18 +197,19 @@ class Player(ABC):
         return env.reset(seed=seed)[0]
 
     def _require_env(self) -> AnyEnv:
-        if self.env is None:
+        """Return the environment, made by now, with the spaces that engines work with."""
+        if self._inside is None:
             if self.env_id is None:
                 raise ValueError("env is None: load the agent with load(path, env=...)")
-            self.env = self._adapted(self.env_id)
-        return self.env
+            self.env = make_env(self.env_id)
+        assert self._inside is not None
+        return self._inside
 
-    def _adapted(self, env: str | AnyEnv) -> AnyEnv:
-        """Return an environment, or one with that id, with spaces that the agent works with."""
+    def _adapted(self, env: AnyEnv) -> AnyEnv:
+        """Return an environment with the spaces that engines work with."""
         if isinstance(env, VectorEnv):
-            return adapted_vector(env, self.config.action_bins)
-        made = make_env(env) if isinstance(env, str) else env
-        return adapted(made, self.config.action_bins)
+            return adapted_vector(env, self._bins)
+        return adapted(env, self._bins)
 
     def _place(self, env: gym.Env[Any, Any] | None) -> gym.Env[Any, Any]:
         """Return an environment to play in: the given one, or one like the agent's own."""

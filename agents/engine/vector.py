@@ -76,6 +76,8 @@ def first_step(observations: Any, interface: Interface) -> VectorStep:
 
 def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
     """Return the observations of n environments, of float32 or float64, in shape (n, d)."""
+    if interface.native is not None and not interface.native.sees_vectors:
+        observations = interface.native.points(observations)[0]
     array = np.asarray(observations)
     if array.shape[1:] != interface.observation_shape or array.ndim == 0:
         raise ValueError(

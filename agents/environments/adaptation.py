@@ -1,11 +1,9 @@
 """Gymnasium's wrappers around environments whose spaces are not what agents work with.
 
-An agent sees a Box and chooses among Discrete actions. Everything else is brought to that here, so
-that ``agent.env`` is what the agent sees; a loop of one's own steps that.
+An engine sees a Box and chooses among Discrete actions. Everything else is brought to that here, for
+its training; who calls an agent has the spaces of the environment (``native``).
 """
 
-import itertools
-import math
 from typing import Any
 
 import gymnasium as gym
@@ -16,10 +14,10 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 from gymnasium.wrappers import FlattenObservation
 
+from oda_rl.agents.environments.choices import action_choices
 from oda_rl.agents.environments.spaces import Described
 from oda_rl.envs.wrappers import ActionChoices
 
-_MOST_ACTIONS = 1000
 _FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -98,42 +96,6 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     if isinstance(env.observation_space, _FLATTENED):
         return FlattenObservation(env)
     return env
-
-
-def action_choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:
-    """Return the actions to choose among, in the order of their numbers.
-
-    Parameters and errors are those of :func:`adapted`.
-    """
-    if isinstance(space, spaces.Box):
-        if not space.is_bounded():
-            raise ValueError(
-                f"action_space is {space}: a grid of it needs bounds; gymnasium.wrappers."
-                "RescaleAction or TransformAction can give it some"
-            )
-        low, high = space.low.ravel(), space.high.ravel()
-        axes = [np.linspace(a, b, bins) for a, b in zip(low, high, strict=True)]
-    elif isinstance(space, spaces.MultiDiscrete):
-        axes = [
-            start + np.arange(n)
-            for start, n in zip(space.start.ravel(), space.nvec.ravel(), strict=True)
-        ]
-    elif isinstance(space, spaces.MultiBinary):
-        axes = [np.arange(2)] * math.prod(space.shape)
-    else:
-        raise TypeError(
-            f"action_space is {space}: it must be Discrete, MultiDiscrete, MultiBinary or Box; "
-            "gymnasium.wrappers.TransformAction can offer a choice of a few others as one"
-        )
-    count = math.prod(len(axis) for axis in axes)
-    if count > _MOST_ACTIONS:
-        raise ValueError(
-            f"action_space is {space}: {count:,} combinations of its components are too many (at "
-            f"most {_MOST_ACTIONS}); take fewer action_bins, or offer a choice of them by "
-            "gymnasium.wrappers.TransformAction"
-        )
-    combinations = np.array(list(itertools.product(*axes)), dtype=space.dtype)
-    return combinations.reshape(count, *space.shape)
 
 
 class AdaptedVector(VectorWrapper[Any, Any, Any, Any, Any]):

@@ -1,7 +1,7 @@
 """Observation and action spaces: what the agent takes, and what it says about the rest."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +10,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
+
+from oda_rl.agents.environments.native import Native, native_of
 
 AnyEnv = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
@@ -99,6 +101,8 @@ class Interface:
     """Of an observation that is one of so many numbers, each a cell of its own; else 0."""
     box: ActionBox | None = None
     """Of continuous actions, if the agent chooses among codevectors of them."""
+    native: Native | None = None
+    """The environment's own spaces, unless vectors and numbered actions are what it has."""
 
     @classmethod
     def of(cls, env: AnyEnv, codevectors: int | None = None) -> "Interface":
@@ -143,9 +147,37 @@ class Interface:
         """Number of components of a continuous action; 0 where actions are numbers."""
         return 0 if self.box is None else len(self.box.low)
 
+    def of_user(self, env: AnyEnv, bins: int | None) -> "Interface":
+        """Return the same with the spaces of the environment that the user has.
+
+        ``bins`` are offered of each component of a continuous action.
+        """
+        return replace(self, native=native_of(*spaces_of(env), None if self.box else bins))
+
     def actions(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the environment's actions for numbers, (n,), or units of the box, (n, p)."""
+        """Return what the adapted environment takes for numbers, (n,), or units, (n, p)."""
         return self.first_action + acts if self.box is None else self.box.actions(acts)
+
+    def performed(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the user's actions for numbers, (n,), or units of the box, (n, p)."""
+        if self.native is None or self.box is not None:
+            return self.actions(acts)
+        return self.native.actions(acts)
+
+    def point(self, name: str, observation: Any) -> npt.NDArray[Any]:
+        """Return one observation of the user's as a vector; raise ValueError if it is none."""
+        if self.native is None or self.native.sees_vectors:
+            return self.flatten(name, observation)
+        points, _ = self.native.points(observation)
+        if len(points) != 1:
+            raise ValueError(f"{name} is a batch of {len(points)}: it must be one observation")
+        return points[0]
+
+    def is_one(self, observation: Any) -> bool:
+        """Whether this is one observation of the user's, not a batch."""
+        if self.native is None or self.native.sees_vectors:
+            return np.shape(observation) == self.observation_shape
+        return self.native.points(observation)[1]
 
     def flatten(self, name: str, observation: Any) -> npt.NDArray[Any]:
         """Return one observation as a vector; raise ValueError if its shape is another."""
@@ -168,7 +200,8 @@ class Interface:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, for :meth:`from_json`."""
-        return asdict(self)
+        native = None if self.native is None else self.native.to_json()
+        return {**asdict(replace(self, native=None)), "native": native}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Interface":
@@ -177,7 +210,10 @@ class Interface:
         if box is not None:
             lists = {name: tuple(box[name]) for name in ("low", "high", "shape")}
             box = ActionBox(**{**box, **lists})
-        return cls(**{**fields, "observation_shape": shape, "box": box})
+        native = fields.get("native")
+        if native is not None:
+            native = Native.from_json(native)
+        return cls(**{**fields, "observation_shape": shape, "box": box, "native": native})
 
 
 def spaces_of(env: AnyEnv) -> tuple[spaces.Space[Any], spaces.Space[Any]]:

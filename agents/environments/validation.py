@@ -1,5 +1,7 @@
 """What is said of observations, rewards and actions that an agent cannot take."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,8 +27,10 @@ def refuse(events: int, what: str, interface: Interface) -> None:
         raise ValueError(f"{what} is not finite: {FINITE}")
 
 
-def action_index(action: int, interface: Interface) -> int:
+def action_index(action: Any, interface: Interface) -> int:
     """Return the agent's number for an action of the environment, or raise ValueError."""
+    if interface.native is not None:
+        return interface.native.number(action)
     first, n_actions = interface.first_action, interface.n_actions
     index = int(action) - first
     if not (0 <= index < n_actions and int(action) == action):
@@ -36,16 +40,23 @@ def action_index(action: int, interface: Interface) -> int:
     return index
 
 
-def checked_batch(observation: npt.ArrayLike, interface: Interface) -> npt.NDArray[np.float64]:
+def checked_batch(observation: Any, interface: Interface) -> npt.NDArray[np.float64]:
     """Return one observation or a batch of them as float64, shape (n, d), or raise ValueError."""
-    shape = interface.observation_shape
+    shape, native = interface.observation_shape, interface.native
+    if native is not None and not native.sees_vectors:
+        return checked_points(native.points(observation)[0], interface)
     array = np.asarray(observation)
     if array.shape != shape and array.shape[1:] != shape:
         raise ValueError(
             f"observation has shape {array.shape}: it must be {shape}, or (n, "
             f"{', '.join(map(str, shape))}) for a batch"
         )
-    points = flat(array).reshape(-1, interface.n_features).astype(np.float64)
+    return checked_points(array, interface)
+
+
+def checked_points(array: npt.NDArray[Any], interface: Interface) -> npt.NDArray[np.float64]:
+    """Return vectors, in whatever shape, as float64 in shape (n, d); ValueError if not finite."""
+    points = flat(np.asarray(array)).reshape(-1, interface.n_features).astype(np.float64)
     if not (np.abs(points) <= LARGEST).all():
         raise ValueError(f"observation is not finite: {FINITE}")
     return points

@@ -44,9 +44,8 @@ class FittedQAgent(Agent):
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
         An environment, or the id of one, or a vector environment, whose environments all teach the
         agent. Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple;
-        actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they are not Box and Discrete,
-        ``agent.env`` is the environment inside wrappers that make them so: that is what a loop of
-        one's own steps.
+        actions: Discrete, MultiDiscrete, MultiBinary or Box, of which a grid is offered. What is
+        taken and returned by :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config

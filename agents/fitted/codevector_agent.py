@@ -114,13 +114,13 @@ class CodevectorAgent(FittedQAgent):
         assert isinstance(env, gym.Env)
         return super()._train(Performed(env, self._engine), total, one_by_one, interrupt)
 
-    def _adapted(self, env: str | AnyEnv) -> gym.Env[Any, Any]:
+    def _adapted(self, env: AnyEnv) -> gym.Env[Any, Any]:
         if isinstance(env, VectorEnv):
             raise TypeError(
                 f"env is {env}: it must be one environment; FittedQAgent, which offers a grid of "
                 "actions, learns in several"
             )
-        return observed(make_env(env) if isinstance(env, str) else env)
+        return observed(env)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         return Interface.of(env, self.config.action_bins)

@@ -224,18 +224,19 @@ class ModelAgent(Agent):
         boxed = isinstance(spaces_of(env)[1], spaces.Box)
         return Interface.of(env, self.config.continuous_cells if boxed else None)
 
-    def _adapted(self, env: str | AnyEnv) -> AnyEnv:
-        made = make_env(env) if isinstance(env, str) else env
-        bins = self.config.action_bins
-        boxed = isinstance(spaces_of(made)[1], spaces.Box) and bins is None
-        if isinstance(made, VectorEnv):
-            if boxed:
-                raise TypeError(
-                    f"env is {made}: with continuous actions it must be one environment; "
-                    "action_bins=5 offers a few of them, in several"
-                )
-            return adapted_vector(made, bins or 2)
-        return observed(made) if boxed else adapted(made, bins or 2)
+    @property
+    def _bins(self) -> int:
+        return self.config.action_bins or 2  # of MultiDiscrete all combinations are offered
+
+    def _adapted(self, env: AnyEnv) -> AnyEnv:
+        if not isinstance(spaces_of(env)[1], spaces.Box) or self.config.action_bins is not None:
+            return super()._adapted(env)
+        if isinstance(env, VectorEnv):
+            raise TypeError(
+                f"env is {env}: with continuous actions it must be one environment; "
+                "action_bins=5 offers a few of them, in several"
+            )
+        return observed(env)
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "partition": "rule", "horizon": self.horizon}

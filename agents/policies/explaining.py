@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.names import matching_names
-from oda_rl.agents.environments.validation import checked_batch
+from oda_rl.agents.environments.validation import checked_points
 from oda_rl.agents.policies.contract import Trained
 
 _COMPONENTS = 12  # of an observation that are printed
@@ -207,8 +207,7 @@ def explain(
     """Do what :meth:`oda_rl.agents.Agent.explain` says."""
     scale = _require_learned(agent)
     interface, policy = agent.interface, agent.policy
-    interface.flatten("observation", observation)
-    points = checked_batch(observation, interface)
+    points = checked_points(interface.point("observation", observation), interface)
     components, actions = _checked_names(agent, names, action_names)
     shape = interface.observation_shape
     cell, choice = int(policy.cells(points)[0]), int(policy.choices(points)[0])
@@ -224,7 +223,7 @@ def explain(
         n_cells=policy.n_cells,
         codevector=policy.codevectors[cell].reshape(shape),
         q_values=values[0],
-        action=_plain(interface.actions(policy.act(points))[0]),
+        action=_plain(interface.performed(policy.act(points))[0]),
         choice=choice,
         margin=float(margins_of(values, np.array([choice]))[0]),
         runner_up=runner_up,
@@ -233,7 +232,7 @@ def explain(
         at_least=nearest.at_least,
         exact=policy.exact,
         nearest_other=None if there is None else there.reshape(shape),
-        other_action=None if there is None else _plain(interface.actions(policy.act(there))[0]),
+        other_action=None if there is None else _plain(interface.performed(policy.act(there))[0]),
         other_choice=None if there is None else int(policy.choices(there)[0]),
         names=components,
         action_names=actions,
@@ -278,13 +277,13 @@ def overview(
     components, actions = _checked_names(agent, names, action_names)
     policy, interface = agent.policy, agent.interface
     codevectors, (values, best, acts) = policy.codevectors, policy.at_codevectors()
-    taken = map(_plain, interface.actions(acts))
+    taken = map(_plain, interface.performed(acts))
     labels = [_in_words(actions[a], action) for a, action in zip(best, taken, strict=True)]
     seen = codevectors if visited is None or len(visited) == 0 else visited
     shares, agreement = np.full(policy.n_cells, np.nan), np.nan
     visits = agent.visits.sum(axis=1)
     if seen is visited:
-        points = checked_batch(visited.reshape(-1, *interface.observation_shape), interface)
+        points = checked_points(visited, interface)
         cells = policy.cells(points)
         shares = np.bincount(cells, minlength=policy.n_cells) / len(cells)
         agreement = float((best[cells] == policy.choices(points)).mean())
@@ -356,6 +355,9 @@ def known_names(agent: Trained) -> tuple[Sequence[str], Sequence[str]]:
     components = [f"observation[{j}]" for j in range(interface.n_features)]
     first, n = interface.first_action, policy.n_actions
     actions = [f"{policy.choice_name} {a}" for a in range(first, first + n)]
+    if interface.native is not None and interface.native.offers_combinations:
+        offered = interface.native.actions(np.arange(n))
+        actions = [_in_words(*named) for named in zip(actions, offered, strict=True)]
     fits = known_actions is not None and len(known_actions) == n
     return known or components, known_actions if known_actions and fits else actions
 
@@ -378,8 +380,8 @@ def _plain(action: Any) -> Any:
 
 
 def _in_words(name: str, action: Any) -> str:
-    """Return an action's name; of a continuous one also its components."""
-    if isinstance(action, int):
+    """Return an action's name, with its components if it has some that are not in it."""
+    if isinstance(action, int) or name.endswith(")"):
         return name
     return f"{name} ({', '.join(f'{part:.4g}' for part in np.ravel(action))})"
 

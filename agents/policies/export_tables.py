@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.environments.names import matching_parts
-from oda_rl.agents.environments.spaces import ActionBox
+from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Trained
 from oda_rl.agents.policies.explaining import known_names
 from oda_rl.agents.policies.rules import in_box
@@ -233,7 +232,7 @@ def export_of(agent: Trained) -> Export:
     """
     if not hasattr(agent, "policy"):
         raise ValueError(f"agent is {agent!r}: it must be an agent, which has a policy")
-    _check_spaces(agent)
+    _check_numbers(agent.interface)
     policy, interface = agent.policy, agent.interface
     learned = policy.q_values.any() or policy.n_actions == 1  # of one, no value is needed
     if agent.scale_ is None or not learned:
@@ -257,19 +256,8 @@ def export_of(agent: Trained) -> Export:
     )
 
 
-def _check_spaces(agent: Trained) -> None:
-    if agent.env is not None:
-        observations, actions = agent.env.observation_space, agent.env.action_space
-        if not isinstance(observations, spaces.Box):
-            raise ValueError(
-                f"observation_space is {observations}: an exported policy takes a Box; train in "
-                "the environment wrapped by gymnasium.wrappers.FlattenObservation"
-            )
-        if agent.interface.box is None and not isinstance(actions, spaces.Discrete):
-            raise ValueError(
-                f"action_space is {actions}: an exported policy returns Discrete actions"
-            )
-    first, n = agent.interface.first_action, agent.interface.n_actions
+def _check_numbers(interface: Interface) -> None:
+    first, n = interface.first_action, interface.n_actions
     if not -_LARGEST_INT <= first <= _LARGEST_INT - n:
         raise ValueError(
             f"action_space is Discrete({n}, start={first}): its actions must be integers of 32 bits"

@@ -21,7 +21,6 @@ from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.engine.training import deferred_interrupt
 from oda_rl.agents.engine.vector import matrix
 from oda_rl.agents.environments.making import make_env
-from oda_rl.agents.environments.spaces import Interface
 
 try:
     import torch
@@ -35,7 +34,14 @@ try:
     )
     from stable_baselines3.common.vec_env import VecEnv
 
-    from oda_rl.agents.sb3.environments import described, inner_env, last_observations
+    from oda_rl.agents.sb3.environments import (
+        Observations,
+        described,
+        inner_env,
+        item,
+        last_observations,
+        saved_spaces,
+    )
     from oda_rl.agents.sb3.policy import CellsPolicy
 except ImportError as error:
     raise ImportError(
@@ -57,7 +63,7 @@ class Algorithm(BaseAlgorithm):
     _agent_class: ClassVar[type[Agent]]
     _load_keywords: ClassVar[tuple[str, ...]] = ()
     _started = 0.0  # when training would have started, had it been in one go
-    _chosen: npt.NDArray[np.int64] | None = None  # the next actions in several environments
+    _chosen: npt.NDArray[Any] | None = None  # the next actions in several environments
 
     def __init__(
         self,
@@ -109,7 +115,6 @@ class Algorithm(BaseAlgorithm):
         if self.env is None:
             raise ValueError("env is None: it must be an environment, or the id of one")
         place = described(self.env)
-        Interface.of(place)  # what the plain agent would wrap, the vector environment would not
         agent = self._agent_class(place, seed=self.seed, **self._config)
         self._take_over(agent)
 
@@ -205,16 +210,17 @@ class Algorithm(BaseAlgorithm):
     def _step(self, env: VecEnv, callback: BaseCallback) -> tuple[bool, bool]:
         """Act and learn; return whether an episode has ended, and whether to go on."""
         last_obs = self._last_obs
-        assert isinstance(last_obs, np.ndarray)
+        assert last_obs is not None
         actions = self._next_actions(env, last_obs)
         self._last_obs = self._chosen = None  # if the step fails, learning goes on with a reset
         new_obs, rewards, dones, infos = env.step(actions)
-        assert isinstance(new_obs, np.ndarray)
+        assert not isinstance(new_obs, tuple)
         after, truncated = last_observations(new_obs, dones, infos)
         if dones.any():
             self.agent.training_seconds = time.perf_counter() - self._started
         if env.num_envs == 1:
-            self._learn_from(last_obs[0], actions[0], rewards[0], after[0], dones[0], truncated[0])
+            before, then = item(last_obs, 0), item(after, 0)
+            self._learn_from(before, actions[0], rewards[0], then, dones[0], truncated[0])
         else:
             self._learn_from_all(rewards, after, new_obs, dones, truncated)
         self.num_timesteps += env.num_envs
@@ -224,20 +230,20 @@ class Algorithm(BaseAlgorithm):
         callback.update_locals(locals())
         return bool(dones.any()), callback.on_step()
 
-    def _next_actions(self, env: VecEnv, observations: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return an action for each environment, as the environments number them."""
+    def _next_actions(self, env: VecEnv, observations: Observations) -> npt.NDArray[Any]:
+        """Return an action for each environment, of its action space."""
         if env.num_envs == 1:
-            return np.array([self.agent.act(observations[0])])
+            return np.array([self.agent.act(item(observations, 0))])
         if self._chosen is None or self.agent.n_lanes != env.num_envs:
             self._chosen = self.agent.begin_in_all(observations)
         return self._chosen
 
     def _learn_from(
         self,
-        observation: npt.NDArray[Any],
-        action: int,
+        observation: Any,
+        action: Any,
         reward: np.float32,
-        after: npt.NDArray[Any],
+        after: Any,
         ended: bool,
         truncated: bool,
     ) -> None:
@@ -249,8 +255,8 @@ class Algorithm(BaseAlgorithm):
     def _learn_from_all(
         self,
         rewards: npt.NDArray[Any],
-        after: npt.NDArray[Any],
-        observations: npt.NDArray[Any],
+        after: Observations,
+        observations: Observations,
         ended: npt.NDArray[Any],
         truncated: npt.NDArray[np.bool_],
     ) -> None:
@@ -440,16 +446,9 @@ class Algorithm(BaseAlgorithm):
 
         A plain agent has not saved the bounds of observations.
         """
-        face = agent.interface
-        actions = spaces.Discrete(face.n_actions, start=face.first_action)
-        if "sb3_low" in arrays:
-            low, high = arrays["sb3_low"], arrays["sb3_high"]
-            observations = spaces.Box(low, high, dtype=low.dtype.type)
-            if self.env is not None:
-                check_for_correct_spaces(self.env, observations, actions)
-        else:
-            shape, dtype = face.observation_shape, np.dtype(face.dtype).type
-            observations = spaces.Box(-np.inf, np.inf, shape, dtype)
+        observations, actions = saved_spaces(agent.interface, arrays)
+        if self.env is not None and "sb3_low" in arrays:
+            check_for_correct_spaces(self.env, observations, actions)
         if self.env is None:
             self.observation_space, self.action_space, self.n_envs = observations, actions, 1
 

@@ -6,11 +6,15 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
-from oda_rl.agents.environments.spaces import Described
+from oda_rl.agents.environments.spaces import Described, Interface
+
+Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
+"""Of several environments."""
 
 
 def described(env: VecEnv) -> Described:
@@ -19,17 +23,44 @@ def described(env: VecEnv) -> Described:
 
 
 def last_observations(
-    observations: npt.NDArray[Any], dones: npt.NDArray[Any], infos: list[dict[str, Any]]
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    observations: Observations, dones: npt.NDArray[Any], infos: list[dict[str, Any]]
+) -> tuple[Observations, npt.NDArray[np.bool_]]:
     """Return what a step led to where an episode has begun since, and which were truncated."""
     truncated = np.zeros(len(dones), dtype=np.bool_)
     ended = dones.nonzero()[0].tolist()
-    if ended:
-        observations = observations.copy()
-        for i in ended:
-            observations[i] = infos[i]["terminal_observation"]
-            truncated[i] = infos[i].get("TimeLimit.truncated", False)
-    return observations, truncated
+    if not ended:
+        return observations, truncated
+    parts = observations if isinstance(observations, dict) else {"": observations}
+    after = {name: part.copy() for name, part in parts.items()}
+    for i in ended:
+        last = infos[i]["terminal_observation"]
+        for name, part in after.items():
+            part[i] = last[name] if isinstance(observations, dict) else last
+        truncated[i] = infos[i].get("TimeLimit.truncated", False)
+    return after if isinstance(observations, dict) else after[""], truncated
+
+
+def item(observations: Observations, i: int) -> Any:
+    """Return one of several observations."""
+    if isinstance(observations, dict):
+        return {name: part[i] for name, part in observations.items()}
+    return observations[i]
+
+
+def saved_spaces(
+    interface: Interface, arrays: dict[str, npt.NDArray[Any]]
+) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """Return the spaces of a saved model; those of a plain agent's boxes have no bounds."""
+    native = interface.native
+    actions = spaces.Discrete(interface.n_actions, start=interface.first_action)
+    taken = actions if native is None else native.action_space
+    if native is not None and not native.sees_vectors:
+        return native.observation_space, taken
+    if "sb3_low" in arrays:
+        low, high = arrays["sb3_low"], arrays["sb3_high"]
+        return spaces.Box(low, high, dtype=low.dtype.type), taken
+    dtype = np.dtype(interface.dtype).type
+    return spaces.Box(-np.inf, np.inf, interface.observation_shape, dtype), taken
 
 
 def _spec(env: VecEnv) -> EnvSpec | None:

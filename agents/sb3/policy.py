@@ -28,8 +28,11 @@ class CellsPolicy(BasePolicy):
         self.agent = agent
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> torch.Tensor:
-        assert isinstance(observation, torch.Tensor)
-        actions, _ = self.agent.predict(observation.numpy(), deterministic=deterministic)
+        if isinstance(observation, torch.Tensor):
+            seen: Any = observation.numpy()
+        else:
+            seen = {name: part.numpy() for name, part in observation.items()}
+        actions, _ = self.agent.predict(seen, deterministic=deterministic)
         return torch.as_tensor(actions)
 
     def save(self, path: str) -> NoReturn:

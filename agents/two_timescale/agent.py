@@ -50,9 +50,8 @@ class TwoTimescaleAgent(Agent):
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
         An environment, or the id of one, or a vector environment, whose environments all teach the
         agent. Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple;
-        actions: Discrete, MultiDiscrete, MultiBinary or Box. Where they are not Box and Discrete,
-        ``agent.env`` is the environment inside wrappers that make them so: that is what a loop of
-        one's own steps.
+        actions: Discrete, MultiDiscrete, MultiBinary or Box, of which a grid is offered. What is
+        taken and returned by :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
     partition : {"oda", "gmm", "grid", "infex", "som"} or Partition
         How observations are aggregated: cells by annealing (of Discrete observations, a cell for
         each), the components of a Gaussian mixture, a uniform grid, the exemplars of a mixture
@@ -113,17 +112,15 @@ class TwoTimescaleAgent(Agent):
         own = {name: config.pop(name) for name in _OF_AGENT & config.keys()}
         self.config = TwoTimescaleConfig(**own)
         self.partition = _made(partition, config)
-        made = self._adapted(env)
-        spec = spec_of(made)
+        spec = self._enter(env)
         if self.config.solved_return is None and spec is not None:
             self.config = replace(self.config, solved_return=spec.reward_threshold)
-        interface = Interface.of(made)
+        interface = self._interface()
         if interface.n_values > 0 and partition == "oda":  # a cell for each value
-            first = float(spaces_of(made)[0].low[0]) - 0.5  # type: ignore[attr-defined]
+            first = float(spaces_of(self._require_env())[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
             self.partition = GridPartition(bins=interface.n_values, ranges=ranges)
         self._build(interface, self.config, seed)
-        self._enter(made)
 
     def _make_engine(self) -> OnlineEngine:
         d, config = self.interface.n_features, self.config

@@ -20,7 +20,7 @@ def codes_of_acts(acts: npt.NDArray[Any], interface: Interface) -> FloatArray:
 def actions_of(codes: FloatArray, interface: Interface) -> npt.NDArray[Any]:
     """Return the environment's actions, shape (n, ...), of codes."""
     acts = codes.argmax(axis=1) if interface.box is None else codes[:, 1:]
-    return interface.actions(acts)
+    return interface.performed(acts)
 
 
 def checked_codes(name: str, actions: npt.ArrayLike, n: int, interface: Interface) -> FloatArray:
@@ -31,6 +31,9 @@ def checked_codes(name: str, actions: npt.ArrayLike, n: int, interface: Interfac
            [1., 0.]])
     """
     array, box = np.asarray(actions), interface.box
+    if interface.native is not None and box is None and len(array) == n:
+        numbers = np.array([interface.native.number(action) for action in array])
+        return codes_of(numbers, interface.n_actions)
     shape = () if box is None else box.shape
     if array.shape != (n, *shape):
         wanted = ", ".join(map(str, (n, *shape))) + ("," if box is None else "")

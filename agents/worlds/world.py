@@ -15,7 +15,7 @@ from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.names import matching_names
 from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, spaces_of
-from oda_rl.agents.environments.validation import checked_batch
+from oda_rl.agents.environments.validation import checked_batch, checked_points
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.worlds.codes import actions_of, checked_codes, codes_of_acts
 from oda_rl.agents.worlds.coordinates import Coordinates
@@ -165,7 +165,7 @@ class World:
             If an observation has another shape or is not finite, or an action is not in its space.
         """
         points = checked_batch(observation, self.interface)
-        one = np.shape(observation) == self.interface.observation_shape
+        one = self.interface.is_one(observation)
         if one:
             codes = checked_codes("action", np.asarray(action)[None], 1, self.interface)
         else:
@@ -250,8 +250,7 @@ class World:
                 "policy is None, and no agent has passed its own: give a policy, or a function "
                 "from an observation to an action"
             )
-        vector = self.interface.flatten("observation", observation)
-        start = checked_batch(vector.reshape(self.interface.observation_shape), self.interface)
+        start = checked_points(self.interface.point("observation", observation), self.interface)
         known, steps = self.checked_names(names), checked_count("horizon", horizon)
         arrays = without_noise(self.learned.arrays)
         starts = np.repeat(start, self.n_laws, axis=0)

@@ -1,0 +1,218 @@
+"""The spaces of an environment as its user has them: observations taken in, actions given out.
+
+Inside, an agent sees vectors and numbers its actions (:mod:`oda_rl.agents.environments.adaptation`).
+Whoever calls it has what the environment has: numbers, dictionaries, torques.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from oda_rl.agents.environments.choices import action_choices
+
+_Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Native:
+    """Spaces that are not what an agent works with.
+
+    Examples
+    --------
+    >>> native = Native(spaces.Discrete(3), spaces.Box(-2.0, 2.0, (1,)), bins=5)
+    >>> native.points(2)
+    (array([[2.]]), True)
+    >>> native.actions(np.array([0, 3])), native.number(np.float32([1.0]))
+    (array([[-2.],
+           [ 1.]], dtype=float32), 3)
+    """
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    bins: int | None
+    """Values of each component of a continuous action; None where the agent needs no grid."""
+
+    @property
+    def sees_vectors(self) -> bool:
+        """Whether observations are arrays as they are."""
+        return isinstance(self.observation_space, spaces.Box)
+
+    @property
+    def offers_combinations(self) -> bool:
+        """Whether actions are other than numbers."""
+        return not isinstance(self.action_space, spaces.Discrete)
+
+    def points(self, observation: Any) -> tuple[npt.NDArray[Any], bool]:
+        """Return an observation, or a batch of them, as vectors, and whether it is one.
+
+        A batch has one more leading dimension, in each part of a Dict or Tuple. What is an array of
+        vectors already, as ``codevectors`` are, stays so.
+
+        Raises
+        ------
+        ValueError
+            If the observation is not of the space.
+        """
+        space = self.observation_space
+        if self._are_vectors(observation):
+            return np.atleast_2d(observation), np.ndim(observation) == 1
+        try:
+            n = _batch_size(space, observation)
+            each = [observation] if n is None else [_item(space, observation, i) for i in range(n)]
+            rows = [self._vector(one) for one in each]
+        except (TypeError, ValueError, IndexError, KeyError) as error:
+            raise ValueError(f"{self._unlike(observation)} ({error})") from error
+        return np.array(rows, dtype=np.float64).reshape(len(each), -1), n is None
+
+    def actions(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the environment's actions for numbers from 0, shape (n, *action shape)."""
+        return self._choices[numbers]
+
+    def number(self, action: Any) -> int:
+        """Return the number of an action from 0; raise ValueError if it is none that is offered."""
+        array = np.asarray(action)
+        found = None
+        if array.shape == self._choices.shape[1:]:
+            found = self._numbers.get(array.astype(self._choices.dtype).tobytes())
+        if found is None:
+            raise ValueError(
+                f"action is {action!r}: it must be one of the {len(self._choices)} actions of "
+                f"{self.action_space} that the agent chooses from, as act returns them"
+            )
+        return found
+
+    def to_json(self) -> _Json:
+        """Return the spaces, for :meth:`from_json`."""
+        return {
+            "observation_space": _described(self.observation_space),
+            "action_space": _described(self.action_space),
+            "bins": self.bins,
+        }
+
+    @classmethod
+    def from_json(cls, fields: _Json) -> "Native":
+        """Take over what :meth:`to_json` returned."""
+        made = (_made(fields[name]) for name in ("observation_space", "action_space"))
+        return cls(*made, fields["bins"])
+
+    @cached_property
+    def _choices(self) -> npt.NDArray[Any]:
+        if isinstance(self.action_space, spaces.Discrete):
+            return int(self.action_space.start) + np.arange(int(self.action_space.n))
+        assert self.bins is not None
+        return action_choices(self.action_space, self.bins)
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {choice.tobytes(): number for number, choice in enumerate(self._choices)}
+
+    def _are_vectors(self, observation: Any) -> bool:
+        shape = np.shape(observation) if isinstance(observation, np.ndarray) else ()
+        if isinstance(self.observation_space, spaces.Discrete):
+            return len(shape) == 2 and shape[1] == 1
+        length = spaces.flatdim(self.observation_space)
+        return shape != self.observation_space.shape and shape in ((length,), (shape[:1] + (length,)))
+
+    def _vector(self, observation: Any) -> npt.NDArray[Any]:
+        space = self.observation_space
+        if not isinstance(space, spaces.Discrete):
+            return np.asarray(spaces.flatten(space, observation))
+        return np.array([observation])
+
+    def _unlike(self, observation: Any) -> str:
+        text = repr(observation)
+        shown = text if len(text) <= 200 else f"{text[:200]}…"
+        return f"observation is {shown}: it must be one of {self.observation_space}, or a batch"
+
+
+def native_of(
+    observation_space: spaces.Space[Any], action_space: spaces.Space[Any], bins: int | None
+) -> Native | None:
+    """Return what is to be translated, or None: a Box, and actions by numbers or codevectors."""
+    acts = bins is None or isinstance(action_space, spaces.Discrete)
+    if isinstance(observation_space, spaces.Box) and acts:
+        return None
+    return Native(observation_space, action_space, bins)
+
+
+def _batch_size(space: spaces.Space[Any], value: Any) -> int | None:
+    """Return the length of a batch, or None if it is one observation."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or set(value) != set(space.spaces):
+            raise ValueError(f"it must be a dictionary with the keys {', '.join(space.spaces)}")
+        sizes = {_batch_size(part, value[key]) for key, part in space.spaces.items()}
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(value, tuple) or len(value) != len(space.spaces):
+            raise ValueError(f"it must be a tuple of {len(space.spaces)}")
+        sizes = {_batch_size(part, one) for part, one in zip(space.spaces, value, strict=True)}
+    else:
+        shape, expected = np.shape(value), space.shape or ()
+        if shape != expected and shape[1:] != expected:
+            raise ValueError(f"a part has shape {shape}: it must be {expected}")
+        _check_numbers(space, value)
+        sizes = {None if shape == expected else shape[0]}
+    if len(sizes) != 1:
+        raise ValueError("its parts are batches of different lengths")
+    return sizes.pop()
+
+
+def _check_numbers(space: spaces.Space[Any], values: Any) -> None:
+    """Raise ValueError for what Gymnasium would flatten to something else, or to nothing."""
+    if isinstance(space, spaces.Discrete):
+        first, n = int(space.start), np.asarray(int(space.n))
+    elif isinstance(space, spaces.MultiDiscrete):
+        first, n = space.start, space.nvec
+    elif isinstance(space, spaces.MultiBinary):
+        first, n = 0, np.asarray(2)
+    else:
+        return
+    numbers = np.asarray(values) - first
+    if not ((numbers >= 0) & (numbers < n) & (numbers == np.floor(numbers))).all():
+        raise ValueError(f"a part is {values!r}: it must be one of {space}")
+
+
+def _item(space: spaces.Space[Any], batch: Any, i: int) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _item(part, batch[key], i) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_item(part, one, i) for part, one in zip(space.spaces, batch, strict=True))
+    return np.asarray(batch)[i]
+
+
+def _described(space: spaces.Space[Any]) -> _Json:
+    """Say what a space is, in JSON's types."""
+    if isinstance(space, spaces.Dict):
+        return {"Dict": {key: _described(part) for key, part in space.spaces.items()}}
+    if isinstance(space, spaces.Tuple):
+        return {"Tuple": [_described(part) for part in space.spaces]}
+    if isinstance(space, spaces.Discrete):
+        return {"Discrete": [int(space.n), int(space.start)]}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"MultiDiscrete": [space.nvec.tolist(), space.start.tolist()], "dtype": str(space.dtype)}
+    if isinstance(space, spaces.MultiBinary):
+        return {"MultiBinary": list(space.shape)}
+    assert isinstance(space, spaces.Box)
+    return {"Box": [space.low.tolist(), space.high.tolist()], "dtype": str(space.dtype)}
+
+
+def _made(fields: _Json) -> spaces.Space[Any]:
+    """Make the space that :func:`_described` described."""
+    (kind, value), dtype = next(iter(fields.items())), fields.get("dtype")
+    if kind == "Dict":
+        return spaces.Dict({key: _made(part) for key, part in value.items()})
+    if kind == "Tuple":
+        return spaces.Tuple([_made(part) for part in value])
+    if kind == "Discrete":
+        return spaces.Discrete(value[0], start=value[1])
+    if kind == "MultiDiscrete":
+        nvec, start = (np.array(one) for one in value)
+        return spaces.MultiDiscrete(nvec, dtype=np.dtype(dtype).type, start=start)
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(value[0] if len(value) == 1 else value)
+    low, high = (np.array(bound, dtype=dtype) for bound in value)
+    return spaces.Box(low, high, dtype=np.dtype(dtype).type)
