@@ -26,11 +26,12 @@ from oda_rl.agents.engine.loops import (
     update,
 )
 from oda_rl.agents.engine.player import Player, checked_count
+from oda_rl.agents.engine.summary import as_html, as_text, in_a_line
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
 from oda_rl.agents.engine.vector import first_step, train_vector
-from oda_rl.agents.environments.making import make_env, spec_of
+from oda_rl.agents.environments.making import given_env, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.environments.validation import action_index
+from oda_rl.agents.environments.validation import action_index, checked_reward
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
@@ -61,6 +62,15 @@ class Agent(Player):
         self._build(self._interface(), self.config, seed)
         self.solved_return = None if spec is None else spec.reward_threshold
 
+    def __repr__(self) -> str:
+        return in_a_line(self)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
     @abstractmethod
     def _make_engine(self) -> Engine:
         """Make the engine, by ``interface``, ``config`` and ``_rngs``."""
@@ -75,8 +85,8 @@ class Agent(Player):
 
     def _enter(self, env: str | AnyEnv) -> EnvSpec | None:
         """Take an environment, or one with that id, for the agent's own; return what made it."""
-        self.env = make_env(env) if isinstance(env, str) else env
-        spec = spec_of(self.env)
+        self.env = made = given_env(env)
+        spec = spec_of(made)
         self.env_id = None if spec is None else spec.id
         return spec
 
@@ -204,7 +214,7 @@ class Agent(Player):
             self._engine,
             self.interface.point("observation", observation),
             index,
-            float(reward),
+            reward if type(reward) is float else checked_reward(reward),
             self.interface.point("next_observation", next_observation),
             bool(terminated),
             bool(truncated),
@@ -272,6 +282,8 @@ class Agent(Player):
 
         Raises
         ------
+        TypeError
+            If ``callback`` cannot be called.
         ValueError
             If ``total_timesteps`` is below 1, or the environment returns an observation of another
             shape, or one or a reward that is not finite.
@@ -279,6 +291,8 @@ class Agent(Player):
             After Ctrl-C, between two steps: the agent is whole, and can be saved or trained on.
         """
         total = checked_count("total_timesteps", total_timesteps)
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback is {callback!r}: it must be a function of the agent, or None")
         env = self._require_env()
         started = time.perf_counter()
         before = self.training_seconds

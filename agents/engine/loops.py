@@ -16,7 +16,7 @@ from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.loop import environment_arrays, train_loop
 from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.engine.training import Interrupt
-from oda_rl.agents.environments.validation import BAD_STEP
+from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
 from oda_rl.envs.dynamics import Compiled, Resets
 
 Progress = Iterator[tuple[int, FloatArray]]
@@ -42,7 +42,8 @@ def train_stepwise(
             observation, reward, terminated, truncated, _ = env.step(first_action + action)
             if converting:
                 observation = vector(observation)
-            reward = reward if type(reward) is float else float(reward)
+            if type(reward) is not float:
+                reward = checked_reward(reward, steps)
             try:
                 code = step(observation, reward, terminated, truncated, *arrays)
             except NumbaError:  # an observation of another kind than the first
@@ -55,7 +56,7 @@ def train_stepwise(
                 continue
             episode = _NO_EPISODE
             if code < 0:
-                engine.attend(-code, BAD_STEP)
+                engine.attend(-code, f"{BAD_STEP} at step {steps}")
                 arrays = engine.arrays
                 if -code & EPISODE_END:
                     episode = last_episode(engine, steps - last)

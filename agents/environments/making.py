@@ -34,6 +34,22 @@ def make_env(env_id: str) -> gym.Env[Any, Any]:
         ) from error
 
 
+def given_env(env: Any) -> AnyEnv:
+    """Return an environment, made if ``env`` is an id; raise TypeError if it is neither.
+
+    >>> given_env("CartPole-v1").spec.id
+    'CartPole-v1'
+    """
+    if isinstance(env, str):
+        return make_env(env)
+    if not isinstance(env, gym.Env | VectorEnv):
+        raise TypeError(
+            f"env is {env!r}: it must be an environment or a vector environment of Gymnasium, or "
+            "the id of one"
+        )
+    return env
+
+
 def separate_env(env: AnyEnv) -> gym.Env[Any, Any]:
     """Make another environment like ``env``, or one like those in it, and leave ``env`` alone."""
     spec = spec_of(env)

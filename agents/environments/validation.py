@@ -27,6 +27,21 @@ def refuse(events: int, what: str, interface: Interface) -> None:
         raise ValueError(f"{what} is not finite: {FINITE}")
 
 
+def checked_reward(reward: Any, step: int | None = None) -> float:
+    """Return a reward as a float; raise ValueError if it is not one number.
+
+    >>> checked_reward(np.float32(0.5))
+    0.5
+    """
+    try:
+        if np.ndim(reward) == 0:
+            return float(reward)
+    except (TypeError, ValueError):
+        pass
+    when = "" if step is None else f" at step {step}"
+    raise ValueError(f"reward is {reward!r}{when}: it must be one number")
+
+
 def action_index(action: Any, interface: Interface) -> int:
     """Return the agent's number for an action of the environment, or raise ValueError."""
     if interface.native is not None:

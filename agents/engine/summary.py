@@ -1,0 +1,71 @@
+"""An agent in a few lines: for a prompt, and for a notebook."""
+
+import html
+from typing import Protocol
+
+from oda_rl.agents.engine.training import EpisodeLog
+from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.policies.contract import Policy
+
+
+class Told(Protocol):
+    """What is told of: an agent."""
+
+    env: AnyEnv | None
+    env_id: str | None
+    episodes: EpisodeLog
+    training_seconds: float
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps learned from."""
+
+    @property
+    def policy(self) -> Policy:
+        """What it delivers."""
+
+
+def facts(agent: Told) -> dict[str, str]:
+    """Return what there is to say, by what it is about."""
+    told = {"environment": agent.env_id or str(agent.env), "steps": f"{agent.num_timesteps:,}"}
+    returns = agent.episodes.rows[:, 0]
+    if len(returns):
+        told["episodes"] = f"{len(returns):,} in {agent.training_seconds:.3g} s"
+        recent = agent.episodes.recent_return()
+        told["returns in training"] = f"{returns.max():.6g} at best, lately {recent:.6g}"
+    policy = agent.policy
+    size = sum(part.size for part in policy.parameters)
+    cells, choices = _many(policy.n_cells, "cell"), _many(policy.n_actions, policy.choice_name)
+    told["policy"] = f"{cells}, {choices}, {_many(size, 'number')}"
+    return told
+
+
+def in_a_line(agent: Told) -> str:
+    """Return what a prompt shows."""
+    return (
+        f"<{type(agent).__name__} of {agent.env_id or agent.env}, {agent.num_timesteps:,} steps, "
+        f"{_many(agent.policy.n_cells, 'cell')}>"
+    )
+
+
+def as_text(agent: Told) -> str:
+    """Return what ``print`` shows."""
+    told = facts(agent)
+    width = max(map(len, told))
+    return "\n".join(
+        [type(agent).__name__, *(f"  {name:{width}}  {text}" for name, text in told.items())]
+    )
+
+
+def as_html(agent: Told) -> str:
+    """Return what a notebook shows: a table."""
+    rows = "".join(
+        f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+        f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+        for name, text in facts(agent).items()
+    )
+    return f"<table><caption>{type(agent).__name__}</caption>{rows}</table>"
+
+
+def _many(n: int, thing: str) -> str:
+    return f"{n:,} {thing}" + ("" if n == 1 else "s")

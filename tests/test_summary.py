@@ -1,0 +1,76 @@
+"""What an agent says of itself, and of what it cannot take."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Toy
+
+from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
+
+KINDS = [TwoTimescaleAgent, FittedQAgent, ModelAgent]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_in_a_line_in_lines_and_as_a_table(kind):
+    agent = kind("CartPole-v1", seed=0)
+    assert repr(agent).startswith(f"<{kind.__name__} of CartPole-v1, 0 steps, ")
+    assert "returns" not in str(agent)
+    agent.learn(400)
+    text, best = str(agent), agent.episodes.rows[:, 0].max()
+    assert text.startswith(f"{kind.__name__}\n")
+    assert "400" in text and f"{best:.6g} at best" in text
+    size = sum(part.size for part in agent.policy.parameters)
+    assert f"{agent.n_cells:,} cell" in text and f"{size:,} number" in text
+    table = agent._repr_html_()
+    assert table.startswith("<table>") and table.count("<tr>") == text.count("\n")
+
+
+def test_names_are_escaped_in_notebooks():
+    class Odd(Toy):
+        def __str__(self):
+            return "<b>&"
+
+    assert "&lt;b&gt;&amp;" in FittedQAgent(Odd(), seed=0)._repr_html_()
+    assert "codevector" in str(CodevectorAgent("Pendulum-v1", seed=0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_environment_or_callback(kind):
+    for wrong in (3, None, gym.make, ["CartPole-v1"]):
+        with pytest.raises(TypeError, match="env is .*: it must be an environment or a vector"):
+            kind(wrong)
+    with pytest.raises(TypeError, match="callback is 5: it must be a function"):
+        kind("CartPole-v1").learn(10, callback=5)
+
+
+class Paying(Toy):
+    """Pays something odd at the seventh step."""
+
+    def __init__(self, odd):
+        super().__init__()
+        self.odd, self.steps = odd, 0
+
+    def step(self, action):
+        self.steps += 1
+        observation, reward, *rest = super().step(action)
+        return observation, self.odd if self.steps == 7 else reward, *rest
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (None, "reward is None at step 7: it must be one number"),
+        (np.ones(2), r"reward is array\(\[1., 1.\]\) at step 7: it must be one number"),
+        ("much", "reward is 'much' at step 7: it must be one number"),
+        (np.nan, "reward at step 7 is not finite"),
+    ],
+)
+def test_an_odd_reward_is_named_with_its_step(kind, odd, message):
+    agent = kind(Paying(odd), seed=0)
+    with pytest.raises(ValueError, match=message):
+        agent.learn(20)
+    observation = agent.env.reset()[0]
+    agent.act(observation)
+    with pytest.raises(ValueError, match="reward|finite"):
+        agent.update(observation, 0, odd, observation, False, False)
