@@ -90,7 +90,8 @@ def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
         np.asarray(choice).tobytes() for choice in action_choices(space, 3)
     }
     chosen = agent.predict(np.zeros(2, np.float32))[0]
-    assert chosen.dtype == space.dtype and space.contains(chosen)
+    assert chosen.dtype == space.dtype
+    assert space.contains(chosen)
     np.testing.assert_array_equal(chosen, best)
     batch = agent.predict(np.zeros((4, 2), np.float32))[0]
     assert batch.shape == (4, *space.shape)

@@ -641,7 +641,9 @@ class Rooms(gym.Env):
 
 @algorithms
 @pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("make", [Rooms, partial(gym.make, "FrozenLake-v1"), partial(gym.make, "Pendulum-v1")])
+@pytest.mark.parametrize(
+    "make", [Rooms, partial(gym.make, "FrozenLake-v1"), partial(gym.make, "Pendulum-v1")]
+)
 def test_every_space_that_the_agents_take(algorithm, n_envs, make, tmp_path):
     env = DummyVecEnv([make] * n_envs)
     model = algorithm(env, seed=0).learn(600 if n_envs == 1 else 602)

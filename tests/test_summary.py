@@ -18,11 +18,14 @@ def test_an_agent_in_a_line_in_lines_and_as_a_table(kind):
     agent.learn(400)
     text, best = str(agent), agent.episodes.rows[:, 0].max()
     assert text.startswith(f"{kind.__name__}\n")
-    assert "400" in text and f"{best:.6g} at best" in text
+    assert "400" in text
+    assert f"{best:.6g} at best" in text
     size = sum(part.size for part in agent.policy.parameters)
-    assert f"{agent.n_cells:,} cell" in text and f"{size:,} number" in text
+    assert f"{agent.n_cells:,} cell" in text
+    assert f"{size:,} number" in text
     table = agent._repr_html_()
-    assert table.startswith("<table>") and table.count("<tr>") == text.count("\n")
+    assert table.startswith("<table>")
+    assert table.count("<tr>") == text.count("\n")
 
 
 def test_names_are_escaped_in_notebooks():
@@ -39,7 +42,7 @@ def test_what_is_no_environment_or_callback(kind):
     for wrong in (3, None, gym.make, ["CartPole-v1"]):
         with pytest.raises(TypeError, match="env is .*: it must be an environment or a vector"):
             kind(wrong)
-    with pytest.raises(TypeError, match="callback is 5: it must be a function"):
+    with pytest.raises(TypeError, match="callback is 5: it must be callable"):
         kind("CartPole-v1").learn(10, callback=5)
 
 

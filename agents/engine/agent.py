@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
@@ -292,7 +292,7 @@ class Agent(Player):
         """
         total = checked_count("total_timesteps", total_timesteps)
         if callback is not None and not callable(callback):
-            raise TypeError(f"callback is {callback!r}: it must be a function of the agent, or None")
+            raise TypeError(f"callback is {callback!r}: it must be callable, or None")
         env = self._require_env()
         started = time.perf_counter()
         before = self.training_seconds

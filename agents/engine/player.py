@@ -183,7 +183,8 @@ class Player(ABC):
 
     def _interface(self) -> Interface:
         """Read the spaces of its environment."""
-        assert self._env is not None and self._inside is not None
+        assert self._env is not None
+        assert self._inside is not None
         return self._interface_of(self._inside).of_user(self._env, self._bins)
 
     def _interface_of(self, env: AnyEnv) -> Interface:

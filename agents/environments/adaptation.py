@@ -1,7 +1,7 @@
 """Gymnasium's wrappers around environments whose spaces are not what agents work with.
 
-An engine sees a Box and chooses among Discrete actions. Everything else is brought to that here, for
-its training; who calls an agent has the spaces of the environment (``native``).
+An engine sees a Box and chooses among Discrete actions. Everything else is brought to that here,
+for its training; who calls an agent has the spaces of the environment (``native``).
 """
 
 from typing import Any

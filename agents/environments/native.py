@@ -1,7 +1,8 @@
 """The spaces of an environment as its user has them: observations taken in, actions given out.
 
-Inside, an agent sees vectors and numbers its actions (:mod:`oda_rl.agents.environments.adaptation`).
-Whoever calls it has what the environment has: numbers, dictionaries, torques.
+Inside, an agent sees vectors and numbers its actions, for which
+:mod:`oda_rl.agents.environments.adaptation` is there. Whoever calls it has what the environment
+has: numbers, dictionaries, torques.
 """
 
 from collections.abc import Mapping
@@ -69,6 +70,10 @@ class Native:
             raise ValueError(f"{self._unlike(observation)} ({error})") from error
         return np.array(rows, dtype=np.float64).reshape(len(each), -1), n is None
 
+    def is_one(self, observation: Any) -> bool:
+        """Whether this is one observation, not a batch; raise ValueError if it is neither."""
+        return self.points(observation)[1]
+
     def actions(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Return the environment's actions for numbers from 0, shape (n, *action shape)."""
         return self._choices[numbers]
@@ -97,8 +102,8 @@ class Native:
     @classmethod
     def from_json(cls, fields: _Json) -> "Native":
         """Take over what :meth:`to_json` returned."""
-        made = (_made(fields[name]) for name in ("observation_space", "action_space"))
-        return cls(*made, fields["bins"])
+        seen, taken = _made(fields["observation_space"]), _made(fields["action_space"])
+        return cls(seen, taken, fields["bins"])
 
     @cached_property
     def _choices(self) -> npt.NDArray[Any]:
@@ -116,7 +121,10 @@ class Native:
         if isinstance(self.observation_space, spaces.Discrete):
             return len(shape) == 2 and shape[1] == 1
         length = spaces.flatdim(self.observation_space)
-        return shape != self.observation_space.shape and shape in ((length,), (shape[:1] + (length,)))
+        return shape != self.observation_space.shape and shape in (
+            (length,),
+            ((*shape[:1], length)),
+        )
 
     def _vector(self, observation: Any) -> npt.NDArray[Any]:
         space = self.observation_space
@@ -164,11 +172,11 @@ def _batch_size(space: spaces.Space[Any], value: Any) -> int | None:
 def _check_numbers(space: spaces.Space[Any], values: Any) -> None:
     """Raise ValueError for what Gymnasium would flatten to something else, or to nothing."""
     if isinstance(space, spaces.Discrete):
-        first, n = int(space.start), np.asarray(int(space.n))
+        first, n = np.asarray(space.start), np.asarray(space.n)
     elif isinstance(space, spaces.MultiDiscrete):
         first, n = space.start, space.nvec
     elif isinstance(space, spaces.MultiBinary):
-        first, n = 0, np.asarray(2)
+        first, n = np.asarray(0), np.asarray(2)
     else:
         return
     numbers = np.asarray(values) - first
@@ -193,7 +201,10 @@ def _described(space: spaces.Space[Any]) -> _Json:
     if isinstance(space, spaces.Discrete):
         return {"Discrete": [int(space.n), int(space.start)]}
     if isinstance(space, spaces.MultiDiscrete):
-        return {"MultiDiscrete": [space.nvec.tolist(), space.start.tolist()], "dtype": str(space.dtype)}
+        return {
+            "MultiDiscrete": [space.nvec.tolist(), space.start.tolist()],
+            "dtype": str(space.dtype),
+        }
     if isinstance(space, spaces.MultiBinary):
         return {"MultiBinary": list(space.shape)}
     assert isinstance(space, spaces.Box)

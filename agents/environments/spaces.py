@@ -171,13 +171,13 @@ class Interface:
         points, _ = self.native.points(observation)
         if len(points) != 1:
             raise ValueError(f"{name} is a batch of {len(points)}: it must be one observation")
-        return points[0]
+        return np.asarray(points[0])
 
     def is_one(self, observation: Any) -> bool:
         """Whether this is one observation of the user's, not a batch."""
         if self.native is None or self.native.sees_vectors:
-            return np.shape(observation) == self.observation_shape
-        return self.native.points(observation)[1]
+            return bool(np.shape(observation) == self.observation_shape)
+        return self.native.is_one(observation)
 
     def flatten(self, name: str, observation: Any) -> npt.NDArray[Any]:
         """Return one observation as a vector; raise ValueError if its shape is another."""

@@ -13,7 +13,6 @@ from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.adaptation import observed
-from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
 from oda_rl.agents.fitted.action_codevectors import label
 from oda_rl.agents.fitted.agent import FittedQAgent

@@ -14,8 +14,8 @@ from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.engine.training import Interrupt
-from oda_rl.agents.environments.adaptation import adapted, adapted_vector, observed
-from oda_rl.agents.environments.making import make_env, spec_of
+from oda_rl.agents.environments.adaptation import observed
+from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.model.engine import ModelEngine

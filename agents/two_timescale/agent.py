@@ -10,7 +10,6 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.agent import Agent
-from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions.contract import Partition
 from oda_rl.agents.partitions.gmm import GMMPartition
