@@ -77,3 +77,33 @@ def test_an_odd_reward_is_named_with_its_step(kind, odd, message):
     agent.act(observation)
     with pytest.raises(ValueError, match="reward|finite"):
         agent.update(observation, 0, odd, observation, False, False)
+
+
+class Counting(gym.Wrapper):
+    """Has a step of its own, which may do anything with rewards."""
+
+    def step(self, action):
+        return self.env.step(action)
+
+
+def test_a_threshold_counts_for_the_rewards_it_is_meant_for():
+    def plain():
+        return gym.make("CartPole-v1")
+
+    wrappers = gym.wrappers
+    for same in (plain(), gym.Wrapper(plain()), wrappers.RecordEpisodeStatistics(plain()),
+                 wrappers.NormalizeObservation(plain()), gym.make_vec("CartPole-v1", 2)):  # fmt: skip
+        assert TwoTimescaleAgent(same).solved_return == 475.0
+        assert FittedQAgent(same).solved_return == 475.0
+    for other in (wrappers.TransformReward(plain(), lambda reward: 1000.0 * reward),
+                  wrappers.NormalizeReward(plain()), gym.Wrapper(Counting(plain())),
+                  gym.make_vec("CartPole-v1", 2, wrappers=[wrappers.NormalizeReward],
+                               vectorization_mode="sync")):  # fmt: skip
+        assert TwoTimescaleAgent(other).config.solved_return is None
+        assert FittedQAgent(other).solved_return is None
+
+
+def test_rewards_times_a_thousand_do_not_stop_the_learning():
+    env = gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 1000.0 * reward)
+    agent = TwoTimescaleAgent(env, seed=0).learn(20_000)
+    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 100.0

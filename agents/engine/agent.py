@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
@@ -29,7 +28,7 @@ from oda_rl.agents.engine.player import Player, checked_count
 from oda_rl.agents.engine.summary import as_html, as_text, in_a_line
 from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
 from oda_rl.agents.engine.vector import first_step, train_vector
-from oda_rl.agents.environments.making import given_env, spec_of
+from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import action_index, checked_reward
 from oda_rl.agents.policies.contract import Extent
@@ -58,9 +57,9 @@ class Agent(Player):
 
     def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
         self.config = self._config_class(**config)
-        spec = self._enter(env)
+        made = self._enter(env)
         self._build(self._interface(), self.config, seed)
-        self.solved_return = None if spec is None else spec.reward_threshold
+        self.solved_return = reward_threshold(made)
 
     def __repr__(self) -> str:
         return in_a_line(self)
@@ -83,12 +82,12 @@ class Agent(Player):
         self.training_seconds = 0.0
         self._engine = self._make_engine()
 
-    def _enter(self, env: str | AnyEnv) -> EnvSpec | None:
-        """Take an environment, or one with that id, for the agent's own; return what made it."""
+    def _enter(self, env: str | AnyEnv) -> AnyEnv:
+        """Take an environment, or one with that id, for the agent's own, and return it."""
         self.env = made = given_env(env)
         spec = spec_of(made)
         self.env_id = None if spec is None else spec.id
-        return spec
+        return made
 
     @property
     @abstractmethod

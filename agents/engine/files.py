@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy.typing as npt
-from gymnasium.envs.registration import EnvSpec
 
 from oda_rl import persistence
 from oda_rl.agents.engine.format4 import upgraded
@@ -51,7 +50,7 @@ class Savable(Protocol):
     ) -> Self:
         """Make one without an environment from what :meth:`_to_file` returned."""
 
-    def _enter(self, env: str | AnyEnv) -> EnvSpec | None:
+    def _enter(self, env: str | AnyEnv) -> AnyEnv:
         """Take an environment for the agent's own."""
 
     def _interface(self) -> Interface:

@@ -5,7 +5,9 @@ from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector import VectorEnv, VectorRewardWrapper, VectorWrapper
+from gymnasium.wrappers import AtariPreprocessing, NormalizeReward
+from gymnasium.wrappers.vector import NormalizeReward as VectorNormalizeReward
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
@@ -14,6 +16,11 @@ from oda_rl.agents.environments.spaces import AnyEnv
 
 # Arguments of gymnasium.make_vec that an environment does not take.
 _OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "max_episode_steps")
+
+# Modules whose wrappers leave rewards as they are, but for those named below.
+_HARMLESS = ("gymnasium.", "oda_rl.", "stable_baselines3.common.monitor")
+_OTHER_REWARDS = (gym.RewardWrapper, NormalizeReward, AtariPreprocessing)
+_OTHER_VECTOR_REWARDS = (VectorRewardWrapper, VectorNormalizeReward)
 
 
 def make_env(env_id: str) -> gym.Env[Any, Any]:
@@ -73,6 +80,33 @@ def _changed(env: AnyEnv) -> bool:
     while isinstance(env, AdaptedVector | RecordEpisodeStatistics):
         env = env.env
     return isinstance(env, VectorWrapper)
+
+
+def reward_threshold(env: AnyEnv) -> float | None:
+    """Return the specification's threshold, if rewards are those that it is meant for.
+
+    A wrapper with a ``step`` of its own may change them, unless it is known not to.
+
+    >>> reward_threshold(gym.make("CartPole-v1"))
+    475.0
+    >>> reward_threshold(gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda r: 2 * r))
+    """
+    spec = spec_of(env)
+    return None if spec is None or _rewards_differ(env) else spec.reward_threshold
+
+
+def _rewards_differ(env: AnyEnv) -> bool:
+    if isinstance(env, VectorWrapper):
+        return _changes(env, VectorWrapper, _OTHER_VECTOR_REWARDS) or _rewards_differ(env.env)
+    if isinstance(env, gym.Wrapper):
+        return _changes(env, gym.Wrapper, _OTHER_REWARDS) or _rewards_differ(env.env)
+    return any(map(_rewards_differ, getattr(env, "envs", ())))
+
+
+def _changes(env: AnyEnv, base: type[Any], others: tuple[type[Any], ...]) -> bool:
+    """Whether a wrapper changes rewards, or may: it has a step of its own, and is not known."""
+    known = type(env).step is base.step or type(env).__module__.startswith(_HARMLESS)
+    return isinstance(env, others) or not known
 
 
 def spec_of(env: AnyEnv) -> EnvSpec | None:

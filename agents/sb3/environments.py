@@ -1,6 +1,7 @@
 """Environments of Stable-Baselines3, as an agent asks about them."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
+from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import Described, Interface
 
 Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
@@ -65,8 +67,9 @@ def saved_spaces(
 
 def _spec(env: VecEnv) -> EnvSpec | None:
     if isinstance(env.unwrapped, DummyVecEnv):
-        spec: EnvSpec | None = env.get_attr("spec")[0]
-        return spec
+        inner = env.unwrapped.envs[0]
+        spec: EnvSpec | None = inner.spec
+        return spec and replace(spec, reward_threshold=reward_threshold(inner))
     # The spec of an environment in another process can't be sent if a wrapper holds a lambda. Its
     # text always can, and ends in the id: <TimeLimit<CartPoleEnv<CartPole-v1>>>.
     found = re.search(r"<([^<>]+)>+$", str(env.env_method("__str__")[0]))

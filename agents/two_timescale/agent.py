@@ -10,6 +10,7 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.agent import Agent
+from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions.contract import Partition
 from oda_rl.agents.partitions.gmm import GMMPartition
@@ -111,9 +112,9 @@ class TwoTimescaleAgent(Agent):
         own = {name: config.pop(name) for name in _OF_AGENT & config.keys()}
         self.config = TwoTimescaleConfig(**own)
         self.partition = _made(partition, config)
-        spec = self._enter(env)
-        if self.config.solved_return is None and spec is not None:
-            self.config = replace(self.config, solved_return=spec.reward_threshold)
+        made = self._enter(env)
+        if self.config.solved_return is None:
+            self.config = replace(self.config, solved_return=reward_threshold(made))
         interface = self._interface()
         if interface.n_values > 0 and partition == "oda":  # a cell for each value
             first = float(spaces_of(self._require_env())[0].low[0]) - 0.5  # type: ignore[attr-defined]
