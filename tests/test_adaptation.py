@@ -248,3 +248,13 @@ def test_what_is_not_supported():
             kind(Combined(spaces.Text(5), spaces.Discrete(2)))
         with pytest.raises(ValueError, match="action_bins is 1: it must be at least 2"):
             kind("Pendulum-v1", action_bins=1)
+
+
+@pytest.mark.parametrize(("kind", "most"), [(TwoTimescaleAgent, 1024), (FittedQAgent, 256)])
+def test_more_components_than_can_be_learned_from_are_refused(kind, most):
+    image = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+    message = f"21,168 components are too many for {kind.__name__}, at most {most:,}; .*Transform"
+    with pytest.raises(ValueError, match=f"observation_space is Box.*{message}"):
+        kind(Combined(image, spaces.Discrete(2)))
+    large = spaces.Box(-1.0, 1.0, (most,))
+    assert kind(Combined(large, spaces.Discrete(2)), seed=0).interface.n_features == most

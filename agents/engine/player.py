@@ -15,7 +15,7 @@ from oda_rl.agents.engine.loops import play
 from oda_rl.agents.engine.settings import Settings
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
 from oda_rl.agents.environments.making import make_env, separate_env
-from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.envs.dynamics import compiled_dynamics
@@ -28,6 +28,7 @@ class Player(ABC):
     env_id: str | None
     interface: Interface
 
+    _most_features = 1024  # beyond, steps cost more than in proportion
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
     _env: AnyEnv | None = None
@@ -185,7 +186,15 @@ class Player(ABC):
         """Read the spaces of its environment."""
         assert self._env is not None
         assert self._inside is not None
-        return self._interface_of(self._inside).of_user(self._env, self._bins)
+        found = self._interface_of(self._inside)
+        if found.n_features > self._most_features:
+            raise ValueError(
+                f"observation_space is {spaces_of(self._env)[0]}: its {found.n_features:,} "
+                f"components are too many for {type(self).__name__}, at most "
+                f"{self._most_features:,}; gymnasium.wrappers.TransformObservation can make a few "
+                "features of them, ResizeObservation and GrayscaleObservation smaller images"
+            )
+        return found.of_user(self._env, self._bins)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         """Read the spaces of an environment that :meth:`_adapted` returned."""

@@ -87,6 +87,7 @@ class FittedQAgent(Agent):
 
     config: FittedQConfig
     _engine: FittedEngine
+    _most_features = 256  # a fit inverts a matrix of so many rows for each cell
     _engine_class: type[FittedEngine] = FittedEngine
     _config_class = FittedQConfig
     _streams = ("explore", "fitting", "reservoir", "env", "predict")

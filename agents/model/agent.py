@@ -100,6 +100,7 @@ class ModelAgent(Agent):
     _engine: ModelEngine
 
     _config_class = ModelConfig
+    _most_features = 256
     _streams = ("explore", "planning", "env", "predict")
     _horizon: int | None = None  # of a file
 
