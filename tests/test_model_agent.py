@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import QUICK
 
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
@@ -15,8 +16,6 @@ from oda_rl.agents.model.simplifying import grounded, rounded, simplified
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.learning import Transitions, learn_world
-
-QUICK = {"generations": 2, "population": 8, "starts": 4}
 
 
 def arrays_of(agent):

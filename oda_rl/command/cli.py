@@ -221,7 +221,7 @@ class Explain:
 
 @dataclass(frozen=True)
 class Compare:
-    """Train both agents and DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
+    """Train our agents, and DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
 
     Theirs have rl-zoo's tuned hyper-parameters, where it has some, and ours their defaults. Every
     run is a process of its own; a command that was interrupted goes on where it was.
