@@ -156,12 +156,13 @@ def test_values_are_those_of_watkins_with_traces_for_each():
 
 
 @kinds
-def test_64_copies_are_learned_from(kind):
-    # Of 40 seeds .98 (online) and .85 of 20 (fitted, all above 400) were solved by then.
+def test_many_copies_are_learned_from(kind):
+    # Of 40 seeds .98 (online) and .85 of 20 (fitted, all above 400) were solved by then. A model
+    # agent has to see whole episodes of 500 steps.
+    copies, steps = (8, 5000) if kind is quick_rule else (64, 100_000)
     for seed in range(2):
-        steps = steps_for(kind, 100_000, 2000)
-        agent = kind(cartpoles(64), seed=seed).learn(steps)
-        assert steps <= agent.num_timesteps < steps + 64
+        agent = kind(cartpoles(copies), seed=seed).learn(steps)
+        assert steps <= agent.num_timesteps < steps + copies
         assert agent.evaluate(20, seed=0).mean() > 400
 
 
@@ -202,11 +203,13 @@ def test_other_spaces(kind, mode, observations, actions, best):
     def make():
         return Combined(observations, actions, np.array(best, dtype=actions.dtype))
 
+    kind = ModelAgent if kind is quick_rule else kind
     agent = kind(several(make, 4, mode), seed=0, action_bins=3, **near_sighted(kind))
-    agent.learn(steps_for(kind, 3000))
-    assert agent.evaluate(3, env=make(), seed=1).mean() > 9
+    agent.learn(1000 if kind is ModelAgent else 3000)
+    least = 4 if kind is ModelAgent else 9  # a search may find what is best in most states only
+    assert agent.evaluate(3, env=make(), seed=1).mean() > least
     if isinstance(observations, spaces.Discrete):
-        assert getattr(agent, "newest", agent).n_cells == 12 or kind is quick_rule
+        assert getattr(agent, "newest", agent).n_cells == 12 or kind is ModelAgent
     loaded_into = kind(make(), seed=0, action_bins=3)
     assert loaded_into.interface == agent.interface
 
@@ -292,7 +295,8 @@ def test_nonsense_is_refused(kind, mode, change, message):
     agent = kind(env, seed=0)
     with pytest.raises(ValueError, match=f"observation or reward.*{message}"):
         agent.learn(1000)
-    assert np.isfinite(agent.q_values).all()
+    known = agent.q_values[agent.q_values > -np.inf]  # that of what a rule never does
+    assert np.isfinite(known).all()
     agent.env = gym.make(BARTO)
     assert agent.learn(500).num_timesteps >= 500
 

@@ -79,7 +79,7 @@ class ModelEngine(Engine):
         planning: np.random.Generator,
     ) -> None:
         super().__init__(interface, 1, explore)
-        d = interface.n_features
+        d, self._horizon = interface.n_features, horizon
         boxed = interface.box is not None
         self._n_codes = 1 + interface.n_components if boxed else interface.n_actions
         self.raw, (lane,) = with_lanes(Counters, 1)
@@ -234,7 +234,16 @@ class ModelEngine(Engine):
             state.last_return, state.last_length = lane.episode_return, lane.episode_length
             lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
             return EPISODE_END
-        return _PLAN if self._new_steps >= _PATIENCE * self._needed else 0
+        return _PLAN if self._new_steps >= self._patience else 0
+
+    @property
+    def _patience(self) -> int:
+        """Steps without a plan after which it is time for one in the midst of episodes.
+
+        As many as it takes all environments to end theirs, if there are several: or none might
+        ever say how good a rule is.
+        """
+        return max(_PATIENCE * self._needed, self.n_lanes * self._horizon)
 
     def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
         return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST)
