@@ -181,6 +181,13 @@ def test_of_equal_promises_the_one_that_was_played_more_wins():
     assert values([once, often]).argmax() == 1
 
 
+def test_of_a_rules_episodes_the_latest_twenty_count():
+    one = candidate(90.0, [10.0] * 5 + [90.0] * 20, [90.0] * 25)
+    np.testing.assert_array_equal(one.surprises, np.zeros(20))
+    np.testing.assert_array_equal(candidate(90.0, [80.0], [90.0]).surprises, [-10.0])
+    assert len(candidate(90.0, [], []).surprises) == 0
+
+
 def test_candidates_of_different_sizes_come_back_from_arrays():
     one = candidate(1.0, [2.0, 3.0], [2.5, 2.5])
     two = Candidate(np.ones((3, 2)), np.ones((3, 1, 1)))
@@ -294,6 +301,14 @@ def test_several_environments_teach_one_agent():
     free = seen.after[:, 0] > -1.2  # not stopped by the wall
     np.testing.assert_allclose(moved[free], seen.after[free, 1], atol=1e-6)
     assert agent.evaluate(10, seed=0).mean() > -200.0
+
+
+def test_several_environments_may_end_their_episodes():
+    # Good rules play 500 steps in each: none would ever be confirmed if all were replaced before.
+    agent = ModelAgent("CartPole-v1", seed=0)
+    assert agent._engine._patience == 10 * agent.config.random_steps
+    agent._engine.set_lanes(8)
+    assert agent._engine._patience == 8 * 500
 
 
 def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():

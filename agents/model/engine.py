@@ -50,6 +50,8 @@ class Running:
     """Whether that alone has been played in it."""
     drawn: Any = None
     """State of the generator before the last choice, if that drew from it."""
+    last: tuple[int, int, FloatArray, FloatArray, FloatArray] | None = None
+    """What else that has changed, as it was: action, hold, ``code``, ``before`` and ``start``."""
 
 
 class ModelEngine(Engine):
@@ -146,10 +148,11 @@ class ModelEngine(Engine):
         if event:
             return -event
         lane = running.lane
+        running.last = lane.action, lane.held, running.code, running.before, running.start
+        running.drawn = None
         running.before = np.array(vector, dtype=np.float64)
         if lane.episode_length == 0:
             running.start = running.before
-        running.drawn = None
         if running.played is not None:
             lane.action, running.code = running.played.decide(running.before)
         elif lane.held > 0:
@@ -357,11 +360,12 @@ class ModelEngine(Engine):
 
     def withdraw_choice(self) -> None:
         """Take back the last choice of an action."""
-        if self.single.drawn is not None:
-            self._explore.bit_generator.state = self.single.drawn
-            self.single.lane.held = 0
-        elif self.single.played is None:
-            self.single.lane.held += 1
+        one = self.single
+        if one.last is not None:
+            one.lane.action, one.lane.held, one.code, one.before, one.start = one.last
+        if one.drawn is not None:
+            self._explore.bit_generator.state = one.drawn
+        one.last = one.drawn = None
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""
