@@ -313,7 +313,9 @@ def test_several_environments_may_end_their_episodes():
 
 def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():
     agent = ModelAgent("CartPole-v1", seed=0, **QUICK).learn(250)
-    played = [list(one.returns) for one in agent._engine.planner.candidates]
+    agent.begin_episode()
+    rule = agent._engine.single.played
+    before = list(rule.returns)
     env = gym.make("CartPole-v1")
     observation, _ = env.reset(seed=0)
     over = False
@@ -322,7 +324,7 @@ def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():
         after, reward, over, _, _ = env.step(1)
         agent.update(observation, 1, reward, after, over, False)
         observation = after
-    assert [list(one.returns) for one in agent._engine.planner.candidates][: len(played)] == played
+    assert rule.returns == before
     last = agent._engine.memory.transitions
     assert last.codes[-1].tolist() == [0.0, 1.0]
     assert last.ended[-1]

@@ -4,10 +4,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import Grid, Toy
+from worlds import TwoRooms
 
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.engine.history import Level
+from oda_rl.agents.policies import TablePolicy
+from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.report import metric_table, names_for, write_figures
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import tint
@@ -196,6 +199,22 @@ def test_figures_of_a_rule(env_id, tmp_path):
         bar = next(one for one in ax.figure.axes if one is not ax)
         assert bar.get_ylabel() == "torque (N m)"
         assert bar.get_ylim() == (-2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "names"),
+    [("FrozenLake-v1", []), ("Blackjack-v1", []), ("TwoRooms-v0", ["partition"])],
+)
+def test_figures_of_a_table_of_states(env_id, names, tmp_path, monkeypatch):
+    two_rooms = gym.envs.registration.EnvSpec("TwoRooms-v0", TwoRooms, kwargs={"numbers": 2})
+    monkeypatch.setitem(gym.registry, "TwoRooms-v0", two_rooms)
+    agent = ModelAgent(env_id, seed=0).learn(500)
+    written = write_figures(agent, tmp_path)
+    assert [path.stem for path in written] == ["learning_curve", *names]
+    assert isinstance(agent.policy, TablePolicy)
+    ax = plotting.plot_policy(overview(agent))
+    shown = np.asarray(ax.get_images()[0].get_array())
+    assert len(shown) == min(agent.n_cells, 40)
 
 
 def test_figures_of_each_agent(either, tmp_path):
