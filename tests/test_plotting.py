@@ -103,8 +103,8 @@ def test_metric_of_many_components_shows_the_first_directions():
 
 
 def test_metric_has_to_be_learned_first():
-    for kind in (FittedQAgent, TwoTimescaleAgent):
-        with pytest.raises(ValueError, match="metric_ is None"):
+    for kind in (FittedQAgent, TwoTimescaleAgent, ModelAgent):
+        with pytest.raises(ValueError, match="metric_ is None.*or is of a kind that learns no"):
             plotting.plot_metric(kind("CartPole-v1"))
         assert metric_table(kind("CartPole-v1")) is None
 
@@ -156,6 +156,13 @@ def test_bifurcation_draws_a_line_for_each_child():
     assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
 
 
+def test_where_cells_have_no_temperatures_the_bifurcation_says_so(agent, fitted):
+    ax = plotting.plot_bifurcation(fitted.history)
+    assert "plot_cells_over_time" in ax.texts[0].get_text()
+    assert not ax.lines
+    assert plotting.plot_bifurcation(agent.history).lines
+
+
 def test_cells_over_time(agent, fitted):
     ax = plotting.plot_cells_over_time(agent.history, agent.num_timesteps)
     line = ax.get_lines()[0]
@@ -168,7 +175,7 @@ def test_cells_over_time(agent, fitted):
 
 
 def test_figures_before_anything_was_learned(tmp_path):
-    for kind in (FittedQAgent, TwoTimescaleAgent):
+    for kind in (FittedQAgent, TwoTimescaleAgent, ModelAgent):
         paths = write_figures(kind("CartPole-v1", seed=0), tmp_path)
         assert {path.stem for path in paths} == {"learning_curve", "partition"}
         for path in paths:
