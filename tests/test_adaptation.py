@@ -14,9 +14,12 @@ KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
+NEAR_SIGHTED = {"discount": 0.1, "trace_decay": 0.0}  # for tasks of one step
+
+
 def near_sighted(kind):
-    """Settings for tasks of one step."""
-    return {} if kind in (quick_rule, ModelAgent) else {"discount": 0.1, "trace_decay": 0.0}
+    """Settings for tasks of one step; a model agent has none."""
+    return {} if kind in (quick_rule, ModelAgent) else NEAR_SIGHTED
 
 
 class Combined(gym.Env):
