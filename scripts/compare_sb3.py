@@ -1,4 +1,4 @@
-"""Both agents against DQN, PPO and A2C of Stable-Baselines3 on the two cart-poles.
+"""Our agents against DQN, PPO and A2C of Stable-Baselines3 on the two cart-poles.
 
 Ours have their package defaults, theirs rl-zoo's tuned hyper-parameters. What is measured, and how,
 says oda_rl/agents/comparison.py; ``oda-rl compare --env-id ...`` does it for any environment.
@@ -83,7 +83,7 @@ def _sizes(at: Rows) -> list[str]:
 def _ratios(label: str, rows: Rows, counts: dict[str, int]) -> list[list[str]]:
     """Say how many times as long PPO takes until half and nearly all of the seeds are solved."""
     lines = []
-    for name in OWN:
+    for name in (name for name in OWN if name in counts):
         for share in SHARES:
             found = solved_at(rows, counts, share)
             own, other = found[name], found["PPO"]

@@ -777,6 +777,121 @@ MUTATIONS = [
             "test_explain.py::test_the_overview_is_about_every_cell",
         ),
     ),
+    # The agent that learns the world, and rules.
+    *_of(
+        "agents/policies/rules.py",
+        (
+            "of equal scores the last decides in compiled loops",
+            "        if score > greatest:",
+            "        if score >= greatest:",
+            "test_rules.py::test_of_equal_scores_the_first_decides",
+        ),
+        (
+            "continuous actions go beyond their box",
+            "np.asarray(np.clip(units, -1.0, 1.0))",
+            "np.asarray(units)",
+            "test_rules.py::test_it_does_what_the_oracle_does",
+        ),
+        (
+            "the middle of a box is said to be 0",
+            "    own[:, :, 0] += 0.5 * (low + high)\n",
+            "",
+            "test_rules.py::test_in_box_they_are_what_the_box_makes_of_units",
+        ),
+    ),
+    *_of(
+        "agents/model/counting.py",
+        (
+            "standard errors do not shrink with visits",
+            "math.sqrt(variance / n)",
+            "math.sqrt(variance)",
+            "test_model_tables.py::test_standard_errors_and_doubt_enter_values",
+        ),
+        (
+            "every surprise counts as one at the first visit",
+            "edges.news[1, visits] += 1.0",
+            "edges.news[1, 0] += 1.0",
+            "test_model_tables.py::test_surprises_are_counted_by_visits",
+        ),
+    ),
+    *_of(
+        "agents/model/selection.py",
+        (
+            "a rule's own real returns do not correct what is promised of it",
+            "+ (own.sum() + _PRIOR_EPISODES * bias)",
+            "+ (_PRIOR_EPISODES * bias)",
+            "test_model_agent.py::test_promises_that_reality_did_not_keep_do_not_win",
+        ),
+    ),
+    *_of(
+        "agents/model/episodes.py",
+        (
+            "episodes count for ever",
+            "max(n - self.latest, 0)",
+            "0",
+            "test_model_agent.py::test_of_a_rules_episodes_the_latest_twenty_count",
+        ),
+    ),
+    *_of(
+        "agents/model/engine.py",
+        (
+            "a rule is credited with what others did in its episode",
+            "[[1.0], self.box.units(action)])\n        running.whole = False",
+            "[[1.0], self.box.units(action)])",
+            "test_model_agent.py::test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit",
+        ),
+        (
+            "a rule is given up before several environments have ended an episode",
+            "max(_PATIENCE * self._needed, self.n_lanes * self._horizon)",
+            "_PATIENCE * self._needed",
+            "test_model_agent.py::test_several_environments_may_end_their_episodes",
+        ),
+    ),
+    *_of(
+        "agents/model/simplifying.py",
+        (
+            "a digit too many is kept",
+            "(digits - 1 - np.floor",
+            "(digits - np.floor",
+            "test_model_agent.py::test_rounding_keeps_significant_digits",
+        ),
+    ),
+    *_of(
+        "agents/worlds/ends.py",
+        (
+            "an end begins at the last state that went on",
+            "sign * (top + margin * gap)",
+            "sign * top",
+            "test_world.py::test_a_half_space_is_found",
+        ),
+    ),
+    *_of(
+        "agents/worlds/rewards.py",
+        (
+            "features of rewards are in raw units",
+            "z = observations / at.scale",
+            "z = observations",
+            "test_world.py::test_features_of_rewards_are_those_of_the_oracle",
+        ),
+    ),
+    *_of(
+        "agents/distilling/races.py",
+        (
+            "an incumbent falls to whoever is no worse",
+            "returns[incumbent]) > _ENOUGH",
+            "returns[incumbent]) > -_ENOUGH",
+            "test_distilling.py::test_an_incumbent_has_to_be_beaten",
+        ),
+    ),
+    *_of(
+        "agents/distilling/fit.py",
+        (
+            "the gradient forgets that shares sum to 1",
+            "shares * (costs - expected[:, None])",
+            "shares * costs",
+            "test_distilling.py::test_the_gradient_is_that_of_finite_differences",
+        ),
+    ),
     # Files.
     *_of(
         "oda_rl/persistence.py",

@@ -1,10 +1,31 @@
-"""Environments and wrappers that tests of both agents play in."""
+"""Environments and wrappers that tests of all agents play in."""
+
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
+from oda_rl.agents import ModelAgent
+
 BARTO = "oda_rl/BartoCartPole-v0"
+
+QUICK = {"generations": 2, "population": 8, "starts": 4}
+
+
+def quick(kind):
+    """A class with quick searches; a subclass could not be saved and loaded as the class."""
+    searching = partial(kind, **QUICK)
+    searching.load, searching.__name__ = kind.load, kind.__name__
+    return searching
+
+
+quick_rule = quick(ModelAgent)
+
+
+def steps_for(kind, steps, most=500):
+    """As many steps, or if it is a model agent, ``most``: it needs fewer, but takes its time."""
+    return min(steps, most) if isinstance(kind, partial) else steps
 
 
 class Plain(gym.Wrapper):

@@ -5,18 +5,26 @@ import json
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO, live
+from environments import BARTO, live, quick_rule, steps_for
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.adaptation import NumberedObservation, adapted
 from oda_rl.agents.environments.choices import action_choices
 from oda_rl.agents.environments.native import Native
 from oda_rl.command.cli import main
 
-KINDS = [TwoTimescaleAgent, FittedQAgent]
+KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
+kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
 NEAR_SIGHTED = {"discount": 0.1, "trace_decay": 0.0}  # for tasks of one step
+
+
+def near_sighted(kind):
+    """Settings for tasks of one step; a model agent has none."""
+    return {} if kind in (quick_rule, ModelAgent) else NEAR_SIGHTED
 
 
 class Combined(gym.Env):
@@ -50,14 +58,14 @@ MIXED = spaces.Dict(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 @pytest.mark.parametrize(
     ("space", "n_features"),
     [(MIXED, 2 + 3 + 2 + 6), (spaces.MultiDiscrete([3, 2]), 5), (spaces.MultiBinary(4), 4)],
 )
 def test_composite_observations_are_flattened(kind, space, n_features):
     env = Combined(space, spaces.Discrete(2), best=1)
-    agent = kind(env, seed=0, **NEAR_SIGHTED).learn(1500)
+    agent = kind(env, seed=0, **near_sighted(kind)).learn(steps_for(kind, 1500))
     assert agent.interface.n_features == n_features
     observation = agent.env.reset(seed=3)[0]
     assert agent.predict(observation)[0] == 1
@@ -68,11 +76,12 @@ def test_composite_observations_are_flattened(kind, space, n_features):
     np.testing.assert_array_equal(agent.predict(batch)[0], actions)
     vectors = np.array([spaces.flatten(space, one) for one in several])
     np.testing.assert_array_equal(agent.cell(vectors), [agent.cell(one) for one in several])
+    before = agent.num_timesteps
     agent.update(several[0], agent.act(several[0]), 1.0, several[1], False, False)
-    assert agent.num_timesteps == 1501
+    assert agent.num_timesteps == before + 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent, ModelAgent])
 @pytest.mark.parametrize(
     ("space", "best", "n_actions"),
     [
@@ -84,7 +93,8 @@ def test_composite_observations_are_flattened(kind, space, n_features):
 )
 def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
     env = Combined(BOX, space, np.array(best))
-    agent = kind(env, seed=0, action_bins=3, **NEAR_SIGHTED).learn(3000)
+    agent = kind(env, seed=0, action_bins=3, **near_sighted(kind))
+    agent.learn(1500 if kind is ModelAgent else 3000)
     assert agent.interface.n_actions == n_actions
     assert {np.asarray(action).tobytes() for action in env.taken} == {
         np.asarray(choice).tobytes() for choice in action_choices(space, 3)
@@ -92,18 +102,22 @@ def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
     chosen = agent.predict(np.zeros(2, np.float32))[0]
     assert chosen.dtype == space.dtype
     assert space.contains(chosen)
-    np.testing.assert_array_equal(chosen, best)
     batch = agent.predict(np.zeros((4, 2), np.float32))[0]
     assert batch.shape == (4, *space.shape)
+    returns = agent.evaluate(3, env=Combined(BOX, space, np.array(best)), seed=1)
+    if kind is ModelAgent:  # whose search may find a rule that is best in most states only
+        assert returns.mean() > 4  # by chance 1 to 2
+    else:
+        np.testing.assert_array_equal(chosen, best)
+        assert returns.mean() > 9
     observation = np.zeros(2, np.float32)
     agent.update(observation, agent.act(observation), 1.0, observation, False, False)
     agent.act(observation)
     with pytest.raises(ValueError, match=f"one of the {n_actions} actions"):
         agent.update(observation, np.full(space.shape, 77), 1.0, observation, False, False)
-    assert agent.evaluate(3, env=Combined(BOX, space, np.array(best)), seed=1).mean() > 9
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 def test_a_loop_of_ones_own_is_in_the_environments_spaces(kind):
     for env_id in ("Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"):
         env = gym.make(env_id)
@@ -157,12 +171,15 @@ def test_a_grid_of_a_continuous_action_has_its_ends():
     assert adapted(env, 5) is env
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 @pytest.mark.parametrize("start", [0, -3])
 def test_each_value_of_a_discrete_observation_is_a_cell_of_its_own(kind, start):
     env = Combined(spaces.Discrete(40, start=start), spaces.Discrete(2), best=0)
     agent = kind(env, seed=0).learn(3000)
-    assert getattr(agent, "newest", agent).n_cells == 40
+    if kind is quick_rule:
+        assert agent._engine.planner.n_states == 40
+    else:
+        assert getattr(agent, "newest", agent).n_cells == 40
     values = agent.codevectors.round()  # of the policy delivered, which may not know all of them
     np.testing.assert_allclose(agent.codevectors, values, atol=1e-9)
     assert set(values.ravel()) <= set(start + np.arange(40.0))
@@ -189,10 +206,11 @@ def test_the_cliff_is_learned_as_a_table():
     assert returns.count(-13.0) >= 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 @pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Pendulum-v1", "Blackjack-v1"])
 def test_files_and_loops_of_ones_own(kind, env_id, tmp_path):
-    agent = kind(env_id, seed=0, action_bins=3).learn(1200)
+    agent = kind(env_id, seed=0, action_bins=3).learn(steps_for(kind, 1200))
+    steps = agent.num_timesteps
     agent.save(tmp_path / "a.zip")
     loaded = load_agent(tmp_path / "a.zip")
     np.testing.assert_array_equal(loaded.q_values, agent.q_values)
@@ -203,7 +221,7 @@ def test_files_and_loops_of_ones_own(kind, env_id, tmp_path):
     other = kind.load(tmp_path / "a.zip", env=gym.make(env_id))
     for one in (agent, other):
         live(one, one.env, 500)
-    assert other.num_timesteps == agent.num_timesteps == 1700
+    assert other.num_timesteps == agent.num_timesteps == steps + 500
     with pytest.raises(ValueError, match="trained with"):
         kind.load(tmp_path / "a.zip", env="CartPole-v1")
 
@@ -217,15 +235,15 @@ def test_continuous_actions_train_from_the_command_line(tmp_path, capsys):
     assert "return over 2 greedy episodes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 def test_gymnasiums_wrappers(kind, tmp_path):
     env = gym.wrappers.RecordEpisodeStatistics(gym.make(BARTO), buffer_length=10_000)
-    agent = kind(env, seed=0).learn(1500)
+    agent = kind(env, seed=0).learn(steps_for(kind, 1500))
     np.testing.assert_array_equal(list(env.return_queue), agent.episodes.rows[:, 0])
     short = gym.wrappers.TimeLimit(gym.make(BARTO), 7)
-    agent = kind(short, seed=0).learn(700)
+    agent = kind(short, seed=0).learn(steps_for(kind, 700))
     assert agent.episodes.rows[:, 1].max() == 7
-    assert kind(gym.wrappers.NormalizeObservation(gym.make(BARTO)), seed=0).learn(700).n_cells
+    assert kind(gym.wrappers.NormalizeObservation(gym.make(BARTO)), seed=0).learn(300).n_cells
     place = gym.make("CartPole-v1", render_mode="rgb_array")
     filmed = gym.wrappers.RecordVideo(
         place, f"{tmp_path}/film", video_length=20, disable_logger=True
@@ -238,7 +256,7 @@ def test_gymnasiums_wrappers(kind, tmp_path):
 def test_what_is_not_supported():
     unbounded = spaces.Box(-np.inf, np.inf, (1,))
     for kind in KINDS:
-        with pytest.raises(ValueError, match="action_space is Box.*needs bounds; .*RescaleAction"):
+        with pytest.raises(ValueError, match="action_space is Box.*bound.*; .*RescaleAction"):
             kind(Combined(BOX, unbounded))
         with pytest.raises(ValueError, match="100,000 combinations .*at most 1000.*action_bins"):
             kind(Combined(BOX, spaces.Box(-1, 1, (5,))), action_bins=10)

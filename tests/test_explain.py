@@ -354,7 +354,7 @@ def test_what_a_rule_never_does_is_called_so():
         "never",
     ]
     assert [text.get_text() for text in plotting.plot_policy(table).texts].count("never") == 2
-    agent.policy = rule.without([0])
+    agent.policy = RulePolicy(rule.scores[1:], rule.outputs[1:], rule.codevectors[1:])
     agent.visits = np.ones((1, 3))
     told = explain(agent, [-0.5, 0.02])
     assert (told.runner_up, told.margin, told.distance) == (None, np.inf, np.inf)

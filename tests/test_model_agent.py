@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import QUICK
 
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
@@ -15,8 +16,6 @@ from oda_rl.agents.model.simplifying import grounded, rounded, simplified
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.learning import Transitions, learn_world
-
-QUICK = {"generations": 2, "population": 8, "starts": 4}
 
 
 def arrays_of(agent):
@@ -182,6 +181,13 @@ def test_of_equal_promises_the_one_that_was_played_more_wins():
     assert values([once, often]).argmax() == 1
 
 
+def test_of_a_rules_episodes_the_latest_twenty_count():
+    one = candidate(90.0, [10.0] * 5 + [90.0] * 20, [90.0] * 25)
+    np.testing.assert_array_equal(one.surprises, np.zeros(20))
+    np.testing.assert_array_equal(candidate(90.0, [80.0], [90.0]).surprises, [-10.0])
+    assert len(candidate(90.0, [], []).surprises) == 0
+
+
 def test_candidates_of_different_sizes_come_back_from_arrays():
     one = candidate(1.0, [2.0, 3.0], [2.5, 2.5])
     two = Candidate(np.ones((3, 2)), np.ones((3, 1, 1)))
@@ -298,9 +304,19 @@ def test_several_environments_teach_one_agent():
     assert agent.evaluate(10, seed=0).mean() > -200.0
 
 
+def test_several_environments_may_end_their_episodes():
+    # Good rules play 500 steps in each: none would ever be confirmed if all were replaced before.
+    agent = ModelAgent("CartPole-v1", seed=0)
+    assert agent._engine._patience == 10 * agent.config.random_steps
+    agent._engine.set_lanes(8)
+    assert agent._engine._patience == 8 * 500
+
+
 def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():
     agent = ModelAgent("CartPole-v1", seed=0, **QUICK).learn(250)
-    played = [list(one.returns) for one in agent._engine.planner.candidates]
+    agent.begin_episode()
+    rule = agent._engine.single.played
+    before = list(rule.returns)
     env = gym.make("CartPole-v1")
     observation, _ = env.reset(seed=0)
     over = False
@@ -309,7 +325,7 @@ def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():
         after, reward, over, _, _ = env.step(1)
         agent.update(observation, 1, reward, after, over, False)
         observation = after
-    assert [list(one.returns) for one in agent._engine.planner.candidates][: len(played)] == played
+    assert rule.returns == before
     last = agent._engine.memory.transitions
     assert last.codes[-1].tolist() == [0.0, 1.0]
     assert last.ended[-1]

@@ -54,6 +54,12 @@ def evaluate(agent: ModelAgent, env: gym.Env[Any, Any], seed: int) -> float:
     return total
 
 
+def tried(policy: TablePolicy, returns: Any, promised: float, imagined: Any) -> Tabled:
+    """A table that was played from its first state."""
+    starts = [0] * len(returns)
+    return Tabled(policy, starts=starts, returns=returns, promised=promised, imagined=imagined)
+
+
 class Chain(gym.Env[Any, int]):
     """Five states; right, right, ... pays 1 at the end, left .1 at once and ends."""
 
@@ -253,19 +259,19 @@ def test_few_distinct_observations_are_a_table() -> None:
 
 def test_real_returns_correct_what_the_model_promises() -> None:
     policy = greedy(np.zeros((1, 1)), np.ones((1, 1)))
-    honest = Tabled(policy, [0], [5.0], 5.0, [5.0])
-    boaster = Tabled(policy, [0], [1.0], 9.0, [9.0])
+    honest = tried(policy, [5.0], 5.0, [5.0])
+    boaster = tried(policy, [1.0], 9.0, [9.0])
     unplayed = Tabled(policy, promised=8.0)
     assert values_of_tables([honest, boaster, unplayed]).argmax() == 0
     assert values_of_tables([honest, unplayed]).argmax() == 1
-    lucky = Tabled(policy, [0, 0], [1.0, 1.0], 0.5, [0.5, 0.5])
-    unlucky = Tabled(policy, [0] * 4, [0.0, 1.0, 0.0, 1.0], 0.6, [0.6] * 4)
+    lucky = tried(policy, [1.0, 1.0], 0.5, [0.5, 0.5])
+    unlucky = tried(policy, [0.0, 1.0, 0.0, 1.0], 0.6, [0.6] * 4)
     assert values_of_tables([lucky, unlucky]).argmax() == 1  # it may have been chance
 
 
 def test_tables_go_through_arrays() -> None:
     policies = [greedy(np.arange(n)[:, None] * 1.0, np.eye(n)[:, :2]) for n in (2, 3)]
-    tables = [Tabled(one, [0] * one.n_cells, [1.0] * one.n_cells, 2.0, [3.0] * one.n_cells)
+    tables = [tried(one, [1.0] * one.n_cells, 2.0, [3.0] * one.n_cells)
               for one in policies]  # fmt: skip
     for old, new in zip(tables, from_arrays(to_arrays(tables)), strict=True):
         np.testing.assert_array_equal(old.policy.diagram, new.policy.diagram)

@@ -4,10 +4,13 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import Grid, Toy
+from worlds import TwoRooms
 
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.engine.history import Level
+from oda_rl.agents.policies import TablePolicy
+from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.report import metric_table, names_for, write_figures
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import tint
@@ -100,8 +103,8 @@ def test_metric_of_many_components_shows_the_first_directions():
 
 
 def test_metric_has_to_be_learned_first():
-    for kind in (FittedQAgent, TwoTimescaleAgent):
-        with pytest.raises(ValueError, match="metric_ is None"):
+    for kind in (FittedQAgent, TwoTimescaleAgent, ModelAgent):
+        with pytest.raises(ValueError, match="metric_ is None.*or is of a kind that learns no"):
             plotting.plot_metric(kind("CartPole-v1"))
         assert metric_table(kind("CartPole-v1")) is None
 
@@ -153,6 +156,13 @@ def test_bifurcation_draws_a_line_for_each_child():
     assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
 
 
+def test_where_cells_have_no_temperatures_the_bifurcation_says_so(agent, fitted):
+    ax = plotting.plot_bifurcation(fitted.history)
+    assert "plot_cells_over_time" in ax.texts[0].get_text()
+    assert not ax.lines
+    assert plotting.plot_bifurcation(agent.history).lines
+
+
 def test_cells_over_time(agent, fitted):
     ax = plotting.plot_cells_over_time(agent.history, agent.num_timesteps)
     line = ax.get_lines()[0]
@@ -165,7 +175,7 @@ def test_cells_over_time(agent, fitted):
 
 
 def test_figures_before_anything_was_learned(tmp_path):
-    for kind in (FittedQAgent, TwoTimescaleAgent):
+    for kind in (FittedQAgent, TwoTimescaleAgent, ModelAgent):
         paths = write_figures(kind("CartPole-v1", seed=0), tmp_path)
         assert {path.stem for path in paths} == {"learning_curve", "partition"}
         for path in paths:
@@ -196,6 +206,22 @@ def test_figures_of_a_rule(env_id, tmp_path):
         bar = next(one for one in ax.figure.axes if one is not ax)
         assert bar.get_ylabel() == "torque (N m)"
         assert bar.get_ylim() == (-2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "names"),
+    [("FrozenLake-v1", []), ("Blackjack-v1", []), ("TwoRooms-v0", ["partition"])],
+)
+def test_figures_of_a_table_of_states(env_id, names, tmp_path, monkeypatch):
+    two_rooms = gym.envs.registration.EnvSpec("TwoRooms-v0", TwoRooms, kwargs={"numbers": 2})
+    monkeypatch.setitem(gym.registry, "TwoRooms-v0", two_rooms)
+    agent = ModelAgent(env_id, seed=0).learn(500)
+    written = write_figures(agent, tmp_path)
+    assert [path.stem for path in written] == ["learning_curve", *names]
+    assert isinstance(agent.policy, TablePolicy)
+    ax = plotting.plot_policy(overview(agent))
+    shown = np.asarray(ax.get_images()[0].get_array())
+    assert len(shown) == min(agent.n_cells, 40)
 
 
 def test_figures_of_each_agent(either, tmp_path):

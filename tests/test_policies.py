@@ -114,6 +114,7 @@ def test_it_comes_back_from_its_arrays(policy, points, tmp_path):
         (CodevectorAgent, "MountainCarContinuous-v0"),
         (partial(ModelAgent, generations=2), "CartPole-v1"),
         (partial(ModelAgent, generations=2), "Pendulum-v1"),
+        (ModelAgent, "FrozenLake-v1"),
     ],
 )
 def test_an_agent_answers_as_its_policy_does(kind, env_id):

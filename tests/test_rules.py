@@ -126,16 +126,6 @@ def test_the_alternative_is_the_nearest_of_a_grid(policy):
             assert length == pytest.approx(found.distance, rel=1e-4)
 
 
-def test_without_some_cells():
-    policy = discrete(9, 3, 4)
-    fewer = policy.without([2, 5])
-    assert fewer.n_cells == 7
-    np.testing.assert_array_equal(fewer.scores, np.delete(policy.scores, [2, 5], axis=0))
-    points = points_of(policy)
-    kept = ~np.isin(policy.cells(points), [2, 5])
-    np.testing.assert_array_equal(fewer.act(points)[kept], policy.act(points)[kept])
-
-
 # In words.
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO, live
+from environments import BARTO, live, quick_rule
 
 from oda_rl import persistence
-from oda_rl.agents import FittedQAgent, ODAPartition, TwoTimescaleAgent, load_agent
+from oda_rl.agents import FittedQAgent, ModelAgent, ODAPartition, TwoTimescaleAgent, load_agent
 
 
 @pytest.fixture(scope="module")
@@ -172,30 +172,41 @@ def test_a_damaged_size_is_not_believed(tmp_path):
         persistence.load_archive(file)
 
 
-def test_damaged_files_of_a_fitted_agent(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "env_id", "optional"),
+    [
+        (FittedQAgent, BARTO, ("metric", "scale", "_values", "history_lineage")),
+        (quick_rule, BARTO, ("history_lineage",)),
+        (quick_rule, "Pendulum-v1", ("history_lineage",)),
+        (quick_rule, "FrozenLake-v1", ("history_lineage",)),
+    ],
+)
+def test_damaged_files_of_others(kind, env_id, optional, tmp_path):
     file = tmp_path / "agent.zip"
-    FittedQAgent(BARTO, seed=0).learn(300).save(file)
+    kind(env_id, seed=0).learn(300).save(file)
     whole = file.read_bytes()
-    assert FittedQAgent.load(file).num_timesteps == 300
+    assert kind.load(file).num_timesteps == 300
     step = len(whole) // 60
     holes = [whole[:at] + bytes(50) + whole[at + 50 :] for at in range(0, len(whole) - 50, step)]
     for damaged in (b"", whole[:1000], *holes):
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match="is damaged"):
-            FittedQAgent.load(file)
+            kind.load(file)
     file.write_bytes(whole)
     metadata, arrays = persistence.load_archive(file)
     for name in arrays:
-        if name in ("metric", "scale", "_values", "history_lineage"):
+        if name in optional:
             continue  # there may be none
         persistence.save_archive(file, metadata, {k: a for k, a in arrays.items() if k != name})
         with pytest.raises(ValueError, match="is damaged"):
-            FittedQAgent.load(file)
+            kind.load(file)
 
 
 def test_load_agent_finds_the_class(agent, tmp_path):
     fitted = FittedQAgent("CartPole-v1", seed=0).learn(300)
-    for name, one in (("a.zip", agent), ("run", agent), ("b.zip", fitted), ("fitted", fitted)):
+    rule = quick_rule("CartPole-v1", seed=0).learn(300)
+    both = [("b.zip", fitted), ("fitted", fitted), ("c.zip", rule), ("rule", rule)]
+    for name, one in (("a.zip", agent), ("run", agent), *both):
         one.save(tmp_path / name)
         loaded = load_agent(tmp_path / name)
         assert type(loaded) is type(one)
@@ -206,7 +217,12 @@ def test_load_agent_finds_the_class(agent, tmp_path):
     assert load_agent(tmp_path / "run", env="CartPole-v1").env_id == "CartPole-v1"
     with pytest.raises(ValueError, match="trained with"):
         load_agent(tmp_path / "run", env="MountainCar-v0")
-    for path, kind, other in (("a.zip", FittedQAgent, "TwoT"), ("fitted", TwoTimescaleAgent, "Fi")):
+    for path, kind, other in (
+        ("a.zip", FittedQAgent, "TwoT"),
+        ("fitted", TwoTimescaleAgent, "Fi"),
+        ("fitted", ModelAgent, "Fi"),
+        ("rule", FittedQAgent, "Mo"),
+    ):
         with pytest.raises(ValueError, match=f"holds '{other}"):
             kind.load(tmp_path / path)
 

@@ -12,8 +12,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import test_fitted
+import test_model_agent
 import test_two_timescale
-from environments import NONSENSE, Broken, Grid, Plain, Toy
+from environments import NONSENSE, Broken, Grid, Plain, Toy, quick, quick_rule, steps_for
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import (
@@ -38,10 +39,15 @@ from stable_baselines3.common.vec_env import (
 )
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.sb3.algorithms import FittedQ, TwoTimescale
+from oda_rl.agents.sb3.algorithms import FittedQ, ModelSearch, TwoTimescale
 
-PAIRS = {TwoTimescale: TwoTimescaleAgent, FittedQ: FittedQAgent}
-SAME = {TwoTimescale: test_two_timescale.same, FittedQ: test_fitted.same}
+QuickSearch = quick(ModelSearch)
+PAIRS = {TwoTimescale: TwoTimescaleAgent, FittedQ: FittedQAgent, QuickSearch: quick_rule}
+SAME = {
+    TwoTimescale: test_two_timescale.same,
+    FittedQ: test_fitted.same,
+    QuickSearch: test_model_agent.same,
+}
 
 algorithms = pytest.mark.parametrize("algorithm", PAIRS, ids=lambda kind: kind.__name__)
 
@@ -76,15 +82,16 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
     model = algorithm(wrap(short), seed=3)
     assert isinstance(model, BaseAlgorithm)
     assert model.agent.solved_return == agent.solved_return == 475
-    for steps in (1200, 1, 300):
+    first = steps_for(algorithm, 1200, 400)
+    for steps in (first, 1, 300):
         SAME[algorithm](model.learn(steps).agent, agent.learn(steps))
     lengths = agent.episodes.rows[:, 1]
     assert lengths.min() < 30 == lengths.max()
-    assert (model.num_timesteps, model.agent.num_timesteps) == (300, 1501)
+    assert (model.num_timesteps, model.agent.num_timesteps) == (300, first + 301)
     model.get_env().close()
 
 
-@algorithms
+@pytest.mark.parametrize("algorithm", [TwoTimescale, FittedQ])
 def test_it_learns_what_the_agent_learns_of_cartpole(algorithm):
     agent = PAIRS[algorithm](Plain(gym.make("CartPole-v1")), seed=0, discount=0.98).learn(6000)
     model = algorithm("CartPole-v1", seed=0, discount=0.98).learn(6000)
@@ -301,8 +308,8 @@ def test_vec_normalize(algorithm, norm_reward):
     evaluated.norm_reward = False
     model = algorithm(env, seed=0)
     assert model.get_vec_normalize_env() is env
-    evaluation = EvalCallback(evaluated, n_eval_episodes=3, eval_freq=2000, verbose=0)
-    model.learn(6000, callback=evaluation)
+    evaluation = EvalCallback(evaluated, n_eval_episodes=3, eval_freq=500, verbose=0)
+    model.learn(steps_for(algorithm, 6000, 1000), callback=evaluation)
     np.testing.assert_array_equal(evaluated.obs_rms.mean, env.obs_rms.mean)
     assert np.abs(model.agent.codevectors).max() <= 10.5
     np.testing.assert_allclose(model.agent.episodes.rows[:, 0], model.agent.episodes.rows[:, 1])
@@ -313,7 +320,7 @@ def test_vec_normalize(algorithm, norm_reward):
 
 @algorithms
 def test_predict_takes_one_observation_or_a_batch(algorithm):
-    model = algorithm("CartPole-v1", seed=0).learn(1500)
+    model = algorithm("CartPole-v1", seed=0).learn(steps_for(algorithm, 1500))
     points = np.random.default_rng(0).normal(size=(50, 4), scale=0.2).astype(np.float32)
     actions, state = model.predict(points, deterministic=True)
     assert state is None
@@ -340,7 +347,7 @@ def test_predict_explores_unless_told_otherwise():
 
 @algorithms
 def test_evaluate_policy_in_several_environments(algorithm):
-    model = algorithm("CartPole-v1", seed=0).learn(3000)
+    model = algorithm("CartPole-v1", seed=0).learn(steps_for(algorithm, 3000))
     several = make_vec_env("CartPole-v1", n_envs=3, seed=5)
     returns, _ = evaluate_policy(model, several, n_eval_episodes=6, return_episode_rewards=True)
     several.seed(5)
@@ -354,12 +361,13 @@ def test_evaluate_policy_in_several_environments(algorithm):
 @pytest.mark.parametrize("kind", [DummyVecEnv, pytest.param(SubprocVecEnv, marks=pytest.mark.slow)])
 def test_several_environments_teach_what_gymnasiums_do(algorithm, kind):
     env = kind([short] * 4)
-    model = algorithm(env, seed=6).learn(3000)
+    steps = steps_for(algorithm, 3000, 600)
+    model = algorithm(env, seed=6).learn(steps)
     env.close()
-    assert model.num_timesteps == 3000
+    assert model.num_timesteps == steps
     mode = gym.vector.AutoresetMode.SAME_STEP
     vector = gym.vector.SyncVectorEnv([short] * 4, autoreset_mode=mode)
-    SAME[algorithm](model.agent, PAIRS[algorithm](vector, seed=6).learn(3000))
+    SAME[algorithm](model.agent, PAIRS[algorithm](vector, seed=6).learn(steps))
     assert len(model.agent.episodes.rows) == model._episode_num
 
 

@@ -7,12 +7,12 @@ import threading
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.engine.training import EpisodeLog, deferred_interrupt
 
-BARTO = "oda_rl/BartoCartPole-v0"
-both = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])
+kinds = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent, quick_rule])
 
 
 class Interrupting(gym.Wrapper):
@@ -29,7 +29,7 @@ class Interrupting(gym.Wrapper):
         return self.env.step(action)
 
 
-@both
+@kinds
 def test_ctrl_c_leaves_the_agent_between_two_steps(kind):
     agent = kind(Interrupting(gym.make(BARTO), 500), seed=0)
     with pytest.raises(KeyboardInterrupt):
@@ -37,8 +37,8 @@ def test_ctrl_c_leaves_the_agent_between_two_steps(kind):
     assert agent.num_timesteps == 500
     same = kind(BARTO, seed=0).learn(500)
     np.testing.assert_array_equal(agent.q_values, same.q_values)
-    agent.learn(1000)
-    assert agent.num_timesteps == 1500
+    agent.learn(300)
+    assert agent.num_timesteps == 800
 
 
 def test_a_second_ctrl_c_raises_at_once():
@@ -55,13 +55,13 @@ def test_a_second_ctrl_c_raises_at_once():
         signal.signal(signal.SIGINT, before)
 
 
-@both
+@kinds
 def test_training_outside_of_the_main_thread(kind):
     agent = kind(BARTO, seed=0)
-    thread = threading.Thread(target=agent.learn, args=(1000,))
+    thread = threading.Thread(target=agent.learn, args=(600,))
     thread.start()
     thread.join()
-    assert agent.num_timesteps == 1000
+    assert agent.num_timesteps == 600
 
 
 def test_progress_line_shows_what_is_asked(capsys, monkeypatch):
@@ -75,11 +75,12 @@ def test_progress_line_shows_what_is_asked(capsys, monkeypatch):
     assert "/s" in out
 
 
-def test_progress_line_of_an_agent_without_a_temperature(capsys, monkeypatch):
+@pytest.mark.parametrize(("kind", "steps"), [(FittedQAgent, 3000), (quick_rule, 500)])
+def test_progress_line_of_an_agent_without_a_temperature(kind, steps, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    agent = FittedQAgent(BARTO, seed=0).learn(3000, progress_bar=True)
+    agent = kind(BARTO, seed=0).learn(steps, progress_bar=True)
     out = capsys.readouterr().out
-    assert "3,000/3,000 steps" in out
+    assert f"{steps:,}/{steps:,} steps" in out
     assert f"return {agent.episodes.recent_return():.1f} {agent.n_cells} cells" in out
     assert "nan" not in out
     assert " T " not in out
@@ -98,9 +99,10 @@ def test_episode_log():
     assert text[1:3] == ["r,l,t", "1.000000,2,0.100000"]
 
 
-@both
+@kinds
 def test_times_of_episodes_increase(kind):
-    agent = kind(BARTO, seed=0).learn(3000).learn(3000)
+    steps = steps_for(kind, 3000)
+    agent = kind(BARTO, seed=0).learn(steps).learn(steps)
     times = agent.episodes.rows[:, 2]
     assert (np.diff(times) >= 0).all()
     assert 0 < times[0] < times[-1] <= agent.training_seconds

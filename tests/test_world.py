@@ -154,11 +154,15 @@ def test_coordinates_are_found():
 def test_a_half_space_is_found():
     rng = np.random.default_rng(4)
     points = rng.normal(size=(600, 3))
-    found = fit_ends(points, points[:, 1] < -1.2, 0.5, 2, None, rng)
-    assert len(found.terms) == 0
-    ((component, sign, threshold),) = found.walls.tolist()
-    assert (component, sign) == (1.0, -1.0)
-    assert threshold == pytest.approx(-1.2, abs=0.05)
+    ended = points[:, 1] < -1.2
+    last, first = points[~ended, 1].min(), points[ended, 1].max()
+    for margin in (0.2, 0.5):
+        found = fit_ends(points, ended, margin, 2, None, rng)
+        assert len(found.terms) == 0
+        ((component, sign, threshold),) = found.walls.tolist()
+        assert (component, sign) == (1.0, -1.0)
+        assert threshold == pytest.approx(last + margin * (first - last))
+        assert threshold == pytest.approx(-1.2, abs=0.05)
 
 
 def test_an_end_that_is_no_half_space_is_found():

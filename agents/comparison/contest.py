@@ -1,12 +1,13 @@
-"""Both agents against DQN, PPO and A2C of Stable-Baselines3: one process a run, resumable.
+"""Our agents against DQN, PPO and A2C of Stable-Baselines3: one process a run, resumable.
 
 Every run is a process of its own, at one thread, so that its memory is its own. Before the clock
 starts it has loaded its compiled code, or torch, and learned for a moment with something else;
 how long all that took is reported as ``startup``. At each checkpoint the clock stops, and the
 policy plays 100 greedy episodes in the real environment, which begin alike for all.
 
-Where an environment has compiled dynamics our agents train in one compiled loop with it, which
-those of Stable-Baselines3 cannot do. So ours are timed in a Python loop, too, over the same steps.
+Where an environment has compiled dynamics, those of our agents that learn values train in one
+compiled loop with it, which those of Stable-Baselines3 cannot do. So they are timed in a Python
+loop, too, over the same steps.
 """
 
 import importlib.util
@@ -27,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import make_env
@@ -36,7 +37,11 @@ from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.experiments import Execution, Rows, Run, failures, origins_of, rows_of, run_all
 from oda_rl.results import Origin
 
-OWN = {"FittedQAgent": FittedQAgent, "TwoTimescaleAgent": TwoTimescaleAgent}
+OWN = {
+    "FittedQAgent": FittedQAgent,
+    "TwoTimescaleAgent": TwoTimescaleAgent,
+    "ModelAgent": ModelAgent,
+}
 COMPETITORS = (*OWN, *ALGORITHMS)
 SOLVED_SHARE = 0.95
 EVALUATION_EPISODES = 100
@@ -44,7 +49,8 @@ EVALUATION_EPISODES = 100
 _FIRST_SEED = 57_000_000
 _EVALUATION_SEED = 10**8
 _GRID = (1, 2, 3, 5, 7)
-_WARM_UP_STEPS = 3000  # until everything has been called once
+# Until everything has been called once.
+_WARM_UP_STEPS = {"FittedQAgent": 3000, "TwoTimescaleAgent": 3000, "ModelAgent": 500}
 _CALLS, _BLOCKS = 200, 5
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _CHILD = (
@@ -83,7 +89,7 @@ class Own:
     @staticmethod
     def warm_up(algorithm: str, env_id: str) -> None:
         """Load or compile all code that a training calls."""
-        OWN[algorithm](env_id, seed=0).learn(_WARM_UP_STEPS)
+        OWN[algorithm](env_id, seed=0).learn(_WARM_UP_STEPS[algorithm])
 
     def learn(self, checkpoints: Sequence[int], pause: Pause) -> None:
         """Train, and call ``pause`` with steps and seconds at each checkpoint."""
@@ -350,7 +356,8 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
         "startup": startup,
     }
     looped = [row["seconds"] for row in rows]
-    if algorithm in OWN and compiled_dynamics(make_env(env_id)) is not None:
+    fuses = isinstance(competitor, Own) and competitor.agent.fuses
+    if fuses and compiled_dynamics(make_env(env_id)) is not None:
         looped = loop_seconds(algorithm, env_id, seed, checkpoints)
     return [
         {**row, "loop_seconds": seconds, **about} for row, seconds in zip(rows, looped, strict=True)
@@ -362,7 +369,7 @@ def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[i
 
     The steps are the same: with the same seed both loops learn the same bits.
     """
-    OWN[algorithm](_Stepped(make_env(env_id)), seed=0).learn(_WARM_UP_STEPS)
+    OWN[algorithm](_Stepped(make_env(env_id)), seed=0).learn(_WARM_UP_STEPS[algorithm])
     agent: Agent = OWN[algorithm](_Stepped(make_env(env_id)), seed=seed)
     seconds = []
     for steps in checkpoints:

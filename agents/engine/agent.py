@@ -144,6 +144,11 @@ class Agent(Player):
         return self._engine.epsilon
 
     @property
+    def fuses(self) -> bool:
+        """Whether it trains in one compiled loop with an environment that has compiled dynamics."""
+        return self._engine.fuses
+
+    @property
     def n_lanes(self) -> int:
         """Number of environments learned from at once; at most 1 along one trajectory."""
         return self._engine.n_lanes
@@ -412,7 +417,7 @@ class Agent(Player):
         self._engine.leave_lanes()
         dynamics = compiled_dynamics(env)
         observation = self._reset_env(env)
-        if dynamics is None or not self._engine.fuses:
+        if dynamics is None or not self.fuses:
             return train_stepwise(self._engine, env, observation, total, interrupt)
         return train_fused(self._engine, dynamics, observation, total, one_by_one)
 

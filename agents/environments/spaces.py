@@ -56,8 +56,9 @@ class ActionBox:
             and np.prod(space.shape) > 0
         ):
             raise ValueError(
-                f"action_space is {space}: it must be a bounded Box of floats for codevectors of "
-                "actions; FittedQAgent takes other actions"
+                f"action_space is {space}: it must be a bounded Box of floats where actions are "
+                "continuous; gymnasium.wrappers.RescaleAction or TransformAction can give it "
+                "bounds, and FittedQAgent takes other actions"
             )
         low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
         return cls(low, high, space.shape, str(space.dtype))

@@ -52,10 +52,8 @@ class ModelAgent(Agent):
     Parameters
     ----------
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
-        An environment, or the id of one, or a vector environment, whose environments all teach the
-        agent. Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple;
-        actions: Discrete, MultiDiscrete, MultiBinary or Box; in vector environments no Box, unless
-        ``action_bins`` are given.
+        With spaces as of :class:`FittedQAgent`. Of a Box of actions no grid is made, unless
+        ``action_bins`` are given; vector environments with such actions need that.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config

@@ -1,31 +1,24 @@
-"""What can be played, and how its real episodes went."""
+"""Rules that can be played, and how their real episodes went."""
 
-import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
-
-_LATEST = 20  # episodes that count
+from oda_rl.agents.model import episodes
+from oda_rl.agents.model.episodes import Tried
 
 
 @dataclass(eq=False)
-class Candidate:
+class Candidate(Tried):
     """A rule (:class:`~oda_rl.agents.policies.rules.RulePolicy`) and its real episodes."""
 
     scores: FloatArray
     outputs: FloatArray
-    starts: list[FloatArray] = field(default_factory=list)
-    """First observations of the episodes that were played with it,"""
-    returns: list[float] = field(default_factory=list)
-    """and their returns."""
-    promised: float = -math.inf
-    """Mean return in the present model."""
-    imagined: list[float] = field(default_factory=list)
-    """Returns there from the episodes' starts."""
+
+    latest: ClassVar[int | None] = 20
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
         """Return the number of what is done in a state, and its code."""
@@ -36,28 +29,18 @@ class Candidate:
         units = np.clip(own[:, 0] + own[:, 1:] @ point, -1.0, 1.0)
         return cell, np.concatenate([[1.0], units])
 
-    @property
-    def surprises(self) -> FloatArray:
-        """Real minus imagined returns of the latest episodes."""
-        n = min(len(self.returns), _LATEST)
-        return np.subtract(self.returns[len(self.returns) - n :], self.imagined[-n:] if n else [])
-
 
 def to_arrays(candidates: list[Candidate]) -> dict[str, npt.NDArray[Any]]:
     """Return candidates as arrays, for a file."""
     if not candidates:
         return {}
     starts = [start for one in candidates for start in one.starts]
-    d = candidates[0].scores.shape[1] - 1
     return {
         "scores": np.concatenate([one.scores for one in candidates]),
         "outputs": np.concatenate([one.outputs for one in candidates]),
         "cells": np.array([len(one.scores) for one in candidates]),
-        "counts": np.array([len(one.returns) for one in candidates]),
-        "starts": np.array(starts).reshape(-1, d),
-        "returns": np.concatenate([one.returns for one in candidates] + [[]]),
-        "imagined": np.concatenate([one.imagined for one in candidates] + [[]]),
-        "promised": np.array([one.promised for one in candidates]),
+        "starts": np.array(starts).reshape(-1, candidates[0].scores.shape[1] - 1),
+        **episodes.to_arrays(candidates),
     }
 
 
@@ -65,16 +48,9 @@ def from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> list[Candidate]:
     """Make candidates of what :func:`to_arrays` returned."""
     if not arrays:
         return []
-    ends = np.cumsum(arrays["counts"])[:-1]
-    starts, returns, imagined = (
-        np.split(arrays[name], ends) for name in ("starts", "returns", "imagined")
-    )
     cells = np.cumsum(arrays["cells"])[:-1]
     scores, outputs = (np.split(arrays[name], cells) for name in ("scores", "outputs"))
     return [
-        Candidate(
-            scores[k].copy(), outputs[k].copy(), list(starts[k]),
-            returns[k].tolist(), float(arrays["promised"][k]), imagined[k].tolist(),
-        )
-        for k in range(len(scores))
-    ]  # fmt: skip
+        Candidate(own.copy(), done.copy(), **known)
+        for own, done, known in zip(scores, outputs, episodes.from_arrays(arrays), strict=True)
+    ]

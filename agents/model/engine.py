@@ -50,6 +50,8 @@ class Running:
     """Whether that alone has been played in it."""
     drawn: Any = None
     """State of the generator before the last choice, if that drew from it."""
+    last: tuple[int, int, FloatArray, FloatArray, FloatArray] | None = None
+    """What else that has changed, as it was: action, hold, ``code``, ``before`` and ``start``."""
 
 
 class ModelEngine(Engine):
@@ -79,7 +81,7 @@ class ModelEngine(Engine):
         planning: np.random.Generator,
     ) -> None:
         super().__init__(interface, 1, explore)
-        d = interface.n_features
+        d, self._horizon = interface.n_features, horizon
         boxed = interface.box is not None
         self._n_codes = 1 + interface.n_components if boxed else interface.n_actions
         self.raw, (lane,) = with_lanes(Counters, 1)
@@ -146,10 +148,11 @@ class ModelEngine(Engine):
         if event:
             return -event
         lane = running.lane
+        running.last = lane.action, lane.held, running.code, running.before, running.start
+        running.drawn = None
         running.before = np.array(vector, dtype=np.float64)
         if lane.episode_length == 0:
             running.start = running.before
-        running.drawn = None
         if running.played is not None:
             lane.action, running.code = running.played.decide(running.before)
         elif lane.held > 0:
@@ -234,7 +237,16 @@ class ModelEngine(Engine):
             state.last_return, state.last_length = lane.episode_return, lane.episode_length
             lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
             return EPISODE_END
-        return _PLAN if self._new_steps >= _PATIENCE * self._needed else 0
+        return _PLAN if self._new_steps >= self._patience else 0
+
+    @property
+    def _patience(self) -> int:
+        """Steps without a plan after which it is time for one in the midst of episodes.
+
+        As many as it takes all environments to end theirs, if there are several: or none might
+        ever say how good a rule is.
+        """
+        return max(_PATIENCE * self._needed, self.n_lanes * self._horizon)
 
     def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
         return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST)
@@ -348,11 +360,12 @@ class ModelEngine(Engine):
 
     def withdraw_choice(self) -> None:
         """Take back the last choice of an action."""
-        if self.single.drawn is not None:
-            self._explore.bit_generator.state = self.single.drawn
-            self.single.lane.held = 0
-        elif self.single.played is None:
-            self.single.lane.held += 1
+        one = self.single
+        if one.last is not None:
+            one.lane.action, one.lane.held, one.code, one.before, one.start = one.last
+        if one.drawn is not None:
+            self._explore.bit_generator.state = one.drawn
+        one.last = one.drawn = None
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""

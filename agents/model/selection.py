@@ -58,8 +58,9 @@ def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
     --------
     >>> from oda_rl.agents.model.tabled import greedy
     >>> policy = greedy(np.zeros((1, 1)), np.ones((1, 1)))
-    >>> honest = Tabled(policy, [0, 0], [90.0, 90.0], 90.0, [90.0, 90.0])
-    >>> boaster = Tabled(policy, [0, 0], [50.0, 50.0], 100.0, [100.0, 100.0])
+    >>> honest, boaster = Tabled(policy, promised=90.0), Tabled(policy, promised=100.0)
+    >>> honest.returns, honest.imagined = [90.0, 90.0], [90.0, 90.0]
+    >>> boaster.returns, boaster.imagined = [50.0, 50.0], [100.0, 100.0]
     >>> values_of_tables([honest, boaster]).argmax()
     np.int64(0)
     """

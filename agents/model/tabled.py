@@ -1,39 +1,30 @@
 """Tables that can be played, and how their real episodes went."""
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.model import episodes
+from oda_rl.agents.model.episodes import Tried
 from oda_rl.agents.policies.table import TablePolicy
 
 
 @dataclass(eq=False)
-class Tabled:
-    """A table (:class:`~oda_rl.agents.policies.table.TablePolicy`) and its real episodes."""
+class Tabled(Tried):
+    """A table (:class:`~oda_rl.agents.policies.table.TablePolicy`) and its real episodes.
+
+    Their starts are the numbers of states.
+    """
 
     policy: TablePolicy
-    starts: list[int] = field(default_factory=list)
-    """Numbers of the states in which episodes began that were played with it,"""
-    returns: list[float] = field(default_factory=list)
-    """and their returns."""
-    promised: float = -math.inf
-    """Mean return in the present model."""
-    imagined: list[float] = field(default_factory=list)
-    """Mean returns there from the episodes' starts."""
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
         """Return the action in a state, and its code."""
         action = int(self.policy.choices(point[None])[0])
         return action, np.eye(self.policy.n_actions)[action]
-
-    @property
-    def surprises(self) -> FloatArray:
-        """Real minus imagined returns."""
-        return np.subtract(self.returns, self.imagined)
 
 
 def greedy(states: FloatArray, q_values: FloatArray) -> TablePolicy:
@@ -55,11 +46,8 @@ def to_arrays(tables: list[Tabled]) -> dict[str, npt.NDArray[Any]]:
         "cells": np.array([policy.n_cells for policy in policies]),
         "states": np.concatenate([policy.codevectors for policy in policies]),
         "q_values": np.concatenate([policy.q_values for policy in policies]),
-        "counts": np.array([len(one.returns) for one in tables]),
-        "starts": np.concatenate([np.array(one.starts, dtype=np.int64) for one in tables]),
-        "returns": np.concatenate([one.returns for one in tables]),
-        "imagined": np.concatenate([one.imagined for one in tables]),
-        "promised": np.array([one.promised for one in tables]),
+        "starts": np.array([start for one in tables for start in one.starts], dtype=np.int64),
+        **episodes.to_arrays(tables),
     }
 
 
@@ -67,15 +55,9 @@ def from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> list[Tabled]:
     """Make tables of what :func:`to_arrays` returned."""
     if "cells" not in arrays:
         return []
-    cells, ends = np.cumsum(arrays["cells"])[:-1], np.cumsum(arrays["counts"])[:-1]
+    cells = np.cumsum(arrays["cells"])[:-1]
     states, q_values = (np.split(arrays[name], cells) for name in ("states", "q_values"))
-    starts, returns, imagined = (
-        np.split(arrays[name], ends) for name in ("starts", "returns", "imagined")
-    )
     return [
-        Tabled(
-            greedy(states[k], q_values[k].copy()), starts[k].tolist(), returns[k].tolist(),
-            float(arrays["promised"][k]), imagined[k].tolist(),
-        )
-        for k in range(len(states))
-    ]  # fmt: skip
+        Tabled(greedy(own, values.copy()), **known)
+        for own, values, known in zip(states, q_values, episodes.from_arrays(arrays), strict=True)
+    ]

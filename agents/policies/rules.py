@@ -6,7 +6,7 @@ another's, no rule is said: a rule of two cells is one line.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -151,16 +151,6 @@ class RulePolicy(Stored):
         affine = self.outputs if self.continuous else None
         return CellTables(
             np.zeros(self.scores.shape[1] - 1), 0.0 - self.scores, values, affine=affine
-        )
-
-    def without(self, cells: Sequence[int]) -> "RulePolicy":
-        """Return the rule without some of its cells."""
-        kept = np.setdiff1d(np.arange(self.n_cells), cells)
-        return replace(
-            self,
-            scores=self.scores[kept],
-            outputs=self.outputs[kept],
-            codevectors=self.codevectors[kept],
         )
 
     def rules(

@@ -1,5 +1,6 @@
 """Environments of Stable-Baselines3, as an agent asks about them."""
 
+import copy
 import re
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from oda_rl.agents.environments.spaces import Described, Interface
 
 Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 """Of several environments."""
+
+_LIMIT = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
 
 
 def described(env: VecEnv) -> Described:
@@ -73,7 +76,12 @@ def _spec(env: VecEnv) -> EnvSpec | None:
     # The spec of an environment in another process can't be sent if a wrapper holds a lambda. Its
     # text always can, and ends in the id: <TimeLimit<CartPoleEnv<CartPole-v1>>>.
     found = re.search(r"<([^<>]+)>+$", str(env.env_method("__str__")[0]))
-    return gym.registry.get(found[1]) if found else None
+    registered = gym.registry.get(found[1]) if found else None
+    if registered is None or not env.env_method("has_wrapper_attr", _LIMIT)[0]:
+        return registered
+    spec = copy.copy(registered)
+    spec.max_episode_steps = env.env_method("get_wrapper_attr", _LIMIT)[0]
+    return spec
 
 
 def inner_env(env: VecEnv) -> gym.Env[Any, Any] | None:

@@ -41,6 +41,7 @@ from oda_rl.command.report import (
     policy_table,
     save_figure,
     summary,
+    tells_states_apart,
     write_figures,
 )
 
@@ -221,7 +222,7 @@ class Explain:
 
 @dataclass(frozen=True)
 class Compare:
-    """Train both agents and DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
+    """Train our agents, and DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
 
     Theirs have rl-zoo's tuned hyper-parameters, where it has some, and ours their defaults. Every
     run is a process of its own; a command that was interrupted goes on where it was.
@@ -279,7 +280,8 @@ def train(options: TrainFitted, console: Console) -> int:
     if (table := metric_table(agent)) is not None:
         console.print(table)
     if isinstance(agent, ModelAgent):
-        console.print(f"the rule: {agent.rules()}")
+        told = f"; 'oda-rl explain {folder}' prints it" if tells_states_apart(agent) else ""
+        console.print(f"the rule: {agent.rules()}{told}")
         if agent.models_laws:
             console.print(f"the model is {agent.world.trust}")
     console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")

@@ -19,13 +19,14 @@ _NOTES = """\
 Return, seconds, numbers, memory, bytes and µs are medians over the seeds; "least" is the seed with
 the least return. A seed is solved if the mean return of 100 greedy episodes reaches the threshold.
 Seconds are those of training, without evaluations and without the start of the process (imports,
-loading code, first calls), which has a column of its own; ours train in one compiled loop with an
-environment that has compiled dynamics, and are timed in a Python loop as well. Numbers are the
-entries of the delivered policy's tables, or the parameters of all networks of a model (without
-target copies). Bytes are those of the policy, and of the file that `save` writes, for
-`FittedQAgent` with all the transitions that it remembers. µs are those of `predict` with one
-observation. rl-zoo's hyper-parameters are those of rl-baselines3-zoo's dqn.yml at commit ce95481b,
-ppo.yml at 208b6fdf and a2c.yml at c6c209e7. Every run was a process of its own, at one thread.
+loading code, first calls), which has a column of its own; `FittedQAgent` and `TwoTimescaleAgent`
+train in one compiled loop with an environment that has compiled dynamics, and are timed in a Python
+loop as well. Numbers are the entries of the delivered policy's tables, or the parameters of all
+networks of a model (without target copies). Bytes are those of the policy, and of the file that
+`save` writes, for `FittedQAgent` and `ModelAgent` with all the transitions that they remember. µs
+are those of `predict` with one observation. rl-zoo's hyper-parameters are those of
+rl-baselines3-zoo's dqn.yml at commit ce95481b, ppo.yml at 208b6fdf and a2c.yml at c6c209e7. Every
+run was a process of its own, at one thread.
 """
 _HEADINGS = (
     "", "hyper-parameters", "seeds", "steps", "return", "least", "solved", "s to 95 % solved",

@@ -26,7 +26,8 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
     """Draw learning curve, partition, metric and bifurcation into a folder; return the files.
 
     The states drawn over the partition are those that the greedy policy visits. An agent that
-    anneals anew at each fit has no bifurcation to show.
+    anneals anew at each fit has no bifurcation to show, and a table of states of more than two
+    components no plane in which they lie.
     """
     from matplotlib.axes import Axes
 
@@ -40,7 +41,8 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
         )
     }
     names, action_names = names_for(agent)
-    if agent.interface.n_features >= 2:
+    d = agent.interface.n_features
+    if d == 2 or (d > 2 and not tells_states_apart(agent)):
         axes["partition"] = plotting.plot_partition(
             agent,
             visited=agent.visited_states(_VISITED_STEPS, seed=seed),
@@ -54,6 +56,14 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
         axes["bifurcation"] = plotting.plot_bifurcation(agent.history, ax=left)
         plotting.plot_cells_over_time(agent.history, agent.num_timesteps, ax=right)
     return [save_figure(ax, folder / f"{name}.png") for name, ax in axes.items()]
+
+
+def tells_states_apart(agent: "Agent") -> bool:
+    """Whether an agent has learned a table of states, each of which it tells from all others."""
+    from oda_rl.agents import ModelAgent
+    from oda_rl.agents.policies import TablePolicy
+
+    return isinstance(agent, ModelAgent) and isinstance(agent.policy, TablePolicy)
 
 
 def names_for(agent: "Agent") -> tuple["Sequence[str] | None", "Sequence[str] | None"]:

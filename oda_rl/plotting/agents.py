@@ -229,7 +229,10 @@ def plot_metric(
     """
     matrix, scale = agent.metric_, agent.scale_
     if matrix is None or scale is None:
-        raise ValueError("agent.metric_ is None: the agent has to learn for some steps first")
+        raise ValueError(
+            "agent.metric_ is None: the agent has to learn for some steps first, or is of a kind "
+            "that learns no metric; plot_policy(overview(agent)) shows what it does"
+        )
     shares, vectors = directions(matrix, scale)
     shown = min(len(shares), _DIRECTIONS)
     names = names or [f"observation[{j}]" for j in range(len(scale))]

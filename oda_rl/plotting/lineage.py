@@ -82,8 +82,11 @@ def draw_lineage(history: Sequence[TemperatureLevel], ax: Axes) -> list[Temperat
     starts = [i for i, level in enumerate(history) if level.lineage is None]
     levels = list(history[starts[-1] :]) if starts else []
     ax.set(xlabel="temperature", ylabel="codevector, first principal component")
-    if not levels or levels[-1].temperature <= 0.0:
-        ax.text(0.5, 0.5, "annealing has not begun", ha="center", transform=ax.transAxes)
+    if not levels or not levels[-1].temperature > 0.0:
+        text = "annealing has not begun"
+        if levels and np.isnan(levels[-1].temperature):
+            text = "cells have no temperatures here:\nplot_cells_over_time shows their number"
+        ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
         return []
     heights = _principal_component([level.codevectors for level in levels])
     thickness = min(1.0, 12.0 / len(levels))
