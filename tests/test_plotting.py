@@ -4,7 +4,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import Grid, Toy
-from worlds import TwoRooms
 
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
@@ -12,6 +11,7 @@ from oda_rl.agents.engine.history import Level
 from oda_rl.agents.policies import TablePolicy
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.report import metric_table, names_for, write_figures
+from oda_rl.envs.sparse import TwoRooms
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import tint
 
