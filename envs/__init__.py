@@ -22,3 +22,5 @@ register(
     max_episode_steps=MAX_EPISODE_STEPS,
     reward_threshold=950.0,
 )
+for _name, _steps in (("DeepSea", None), ("TwoRooms", 200), ("DoorKey", 250)):
+    register(f"oda_rl/{_name}-v0", f"oda_rl.envs.sparse:{_name}", max_episode_steps=_steps)

@@ -36,7 +36,12 @@ WORK = {
     "SGDGaussianMixture": _ESTIMATOR.format("SGDGaussianMixture", "16, ", ""),
     "INFEX": _ESTIMATOR.format("INFEX", "", ""),
 }  # fmt: skip
-DEFAULTS = (*list(WORK)[:2], "ModelAgent, CartPole-v1", "ODAClusterer", "SGDGaussianMixture")  # what the target is for
+DEFAULTS = (
+    *list(WORK)[:2],
+    "ModelAgent, CartPole-v1",
+    "ODAClusterer",
+    "SGDGaussianMixture",
+)  # what the target is for
 PPO = "PPO of Stable-Baselines3, CartPole-v1"
 COMPETITOR = "from stable_baselines3 import PPO; PPO('MlpPolicy', 'CartPole-v1').learn(2048)"
 

@@ -18,7 +18,6 @@ results/benchmark_suite.csv and results/benchmark_suite.png.
 """
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +28,7 @@ import gymnasium as gym
 import numpy as np
 from experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
 from hand_rules import RULES
+from learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, ONLINE, learn, play
 from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
 from summaries import (
     Column,
@@ -51,10 +51,7 @@ from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT, PACE = Experiment("benchmark_suite"), Experiment("benchmark_suite_pace")
-EVALUATION_EPISODES = 100
 PACED_STEPS = 20_000
-FITTED, ONLINE, MODEL = "FittedQAgent", "TwoTimescaleAgent", "ModelAgent"
-HAND = "rule by hand"
 BASELINES = ("DQN", "PPO")
 ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
 ONLINE_SEEDS = 300  # a training takes milliseconds
@@ -67,8 +64,8 @@ def train(method: str, task: str, seed: int) -> list[Row]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     known = next(one for one in TASKS if one.name == task)
     ways = {FITTED: run_ours, ONLINE: run_ours, MODEL: run_ours, HAND: run_by_hand}
-    learn = ways.get(method, run_sb3)
-    return [{**row, "solved": solved(known, row["mean"])} for row in learn(method, known, seed)]
+    run = ways.get(method, run_sb3)
+    return [{**row, "solved": solved(known, row["mean"])} for row in run(method, known, seed)]
 
 
 def solved(task: Task, mean: float) -> int:
@@ -82,20 +79,8 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
 
     agent = getattr(agents, method)(make(task), seed=seed)
     place = make(task)
-    used = 0.0
-    for steps in checkpoints(method, task):
-        begun = time.process_time()
-        agent.learn(steps - agent.num_timesteps)
-        used += time.process_time() - begun
-        returns = agent.evaluate(EVALUATION_EPISODES, env=place, seed=seed + 10**8)
-        yield {
-            "steps": steps,
-            "mean": float(returns.mean()),
-            "least": float(returns.min()),
-            "cells": agent.n_cells,
-            "seconds": used if method == MODEL else agent.training_seconds,
-            "bytes": sum(np.asarray(array).nbytes for array in agent.policy.parameters),
-        }
+    for row in learn(agent, lambda _: place, checkpoints(method, task), seed):
+        yield row if method == MODEL else {**row, "seconds": agent.training_seconds}
 
 
 def checkpoints(method: str, task: Task) -> tuple[int, ...]:
@@ -106,19 +91,7 @@ def checkpoints(method: str, task: Task) -> tuple[int, ...]:
 
 def run_by_hand(method: str, task: Task, seed: int) -> Iterator[Row]:
     """Play by the rule that a person wrote."""
-    place, decide = make(task), RULES[task.name]
-    returns = []
-    observation, _ = place.reset(seed=seed + 10**8)
-    while len(returns) < EVALUATION_EPISODES:
-        total, over = 0.0, False
-        while not over:
-            observation, reward, terminated, truncated, _ = place.step(decide(observation))
-            total += float(reward)
-            over = terminated or truncated
-        returns.append(total)
-        observation, _ = place.reset()
-    mean, least = float(np.mean(returns)), float(np.min(returns))
-    yield {"steps": 0, "mean": mean, "least": least, "cells": 0, "seconds": 0.0, "bytes": 0}
+    yield play(RULES[task.name], make(task), seed)
 
 
 def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:

@@ -39,6 +39,9 @@ FIRST_SEEDS = {
     "benchmark_speed": 40_000_000,
     "baselines": 50_000_000,  # of the suite
     "benchmark_suite": 51_000_000,
+    "benchmark_disturbed": 51_200_000,
+    "benchmark_sparse": 51_300_000,
+    "benchmark_mujoco": 51_400_000,
     "figure5": 52_000_000,
     "benchmark_continuous": 53_000_000,
     "compare_sb3": 57_000_000,  # which oda_rl/agents/comparison sets

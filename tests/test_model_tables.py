@@ -6,7 +6,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from worlds import DeepSea, TwoRooms
 
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.agents.model.agent import ModelAgent
@@ -19,6 +18,7 @@ from oda_rl.agents.model.tabled import Tabled, from_arrays, greedy, to_arrays
 from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.envs.sparse import DeepSea, TwoRooms
 
 
 def random_world(seed: int, n: int = 7, n_actions: int = 3, steps: int = 400) -> Any:

@@ -1,0 +1,183 @@
+"""Small worlds whose reward is hard to find.
+
+References
+----------
+I. Osband et al., "Behaviour suite for reinforcement learning", ICLR 2020: deep sea.
+M. Chevalier-Boisvert et al., "Minigrid & Miniworld", NeurIPS 2023: the door and its key.
+"""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+
+class DeepSea(gym.Env[Any, int]):
+    """A grid of ``size`` by ``size``, from its top left a step down each time.
+
+    To go right costs .01 / size; only who always does so finds the reward of 1. Which action is
+    right is drawn for each cell, once.
+
+    Parameters
+    ----------
+    size : int
+        Rows, and columns.
+    numbers : int
+        Of an observation: 1, the cell's number; or 2, row and column.
+    swap : int or None
+        Seed of the actions' meanings; None: 1 is right everywhere.
+
+    Examples
+    --------
+    >>> sea = DeepSea(2, swap=None)
+    >>> sea.reset()[0], sea.step(1)[:3], sea.step(1)[:3]
+    (0, (3, -0.005, False), (3, 0.995, True))
+    """
+
+    def __init__(self, size: int = 20, numbers: int = 1, swap: int | None = 0) -> None:
+        self.size, self.numbers = size, numbers
+        self.action_space = spaces.Discrete(2)
+        self.observation_space: Any = spaces.Discrete(size * size)
+        if numbers == 2:
+            self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float64)
+        self._right = np.ones((size, size), dtype=int)
+        if swap is not None:
+            self._right = np.random.default_rng(swap).integers(2, size=(size, size))
+
+    def _seen(self) -> Any:
+        row = min(self._row, self.size - 1)
+        if self.numbers == 2:
+            return np.array([row, self._column]) / self.size
+        return row * self.size + self._column
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin at the top left."""
+        super().reset(seed=seed)
+        self._row, self._column = 0, 0
+        return self._seen(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Dive a row, to the left or to the right."""
+        reward = 0.0
+        last = self.size - 1
+        if action == self._right[self._row, self._column]:
+            reward = -0.01 / self.size
+            if self._row == last and self._column == last:
+                reward += 1.0
+            self._column = min(self._column + 1, last)
+        else:
+            self._column = max(self._column - 1, 0)
+        self._row += 1
+        return self._seen(), reward, self._row == self.size, False, {}
+
+
+class TwoRooms(gym.Env[Any, int]):
+    """Two rooms of 5 by 5 with a door between; reward 1 in the far corner of the other one.
+
+    Parameters
+    ----------
+    numbers : int
+        Of an observation: 1, the cell's number; or 2, x and y.
+
+    Examples
+    --------
+    >>> rooms = TwoRooms(2)
+    >>> rooms.reset()[0], rooms.step(0)[0]
+    (array([0., 0.]), array([1., 0.]))
+    """
+
+    def __init__(self, numbers: int = 1) -> None:
+        self.numbers = numbers
+        self.action_space = spaces.Discrete(4)
+        self.observation_space: Any = spaces.Discrete(55)
+        if numbers == 2:
+            self.observation_space = spaces.Box(
+                np.zeros(2), np.array([10.0, 4.0]), (2,), np.float64
+            )
+
+    def _seen(self) -> Any:
+        x, y = self._at
+        return np.array([x, y], dtype=float) if self.numbers == 2 else 5 * x + y
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin in a corner."""
+        super().reset(seed=seed)
+        self._at = (0, 0)
+        self._steps = 0
+        return self._seen(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Go right, left, up or down, where no wall is."""
+        dx, dy = ((1, 0), (-1, 0), (0, 1), (0, -1))[action]
+        x, y = self._at[0] + dx, self._at[1] + dy
+        if 0 <= x <= 10 and 0 <= y <= 4 and (x != 5 or y == 2):
+            self._at = (x, y)
+        self._steps += 1
+        found = self._at == (10, 4)
+        return self._seen(), float(found), found, self._steps >= 200, {}
+
+
+class DoorKey(gym.Env[Any, int]):
+    """MiniGrid's DoorKey-5x5: fetch the key, open the door, and go to the far corner behind it.
+
+    Two rooms of one column each, and of three cells, with a door between that is locked. Where the
+    key lies, where the door is and where the agent begins is drawn for each episode. Actions: turn
+    left, turn right, forward, pick up, drop, toggle the door, nothing. What is found pays
+    1 - 0.9·(steps / 250).
+
+    An observation is nine numbers: the agent's column, row and direction (0 to 3: right, down,
+    left, up), the key's column and row (0, 0 while it is carried), whether it is carried, the
+    door's column and row, and whether it is open. A door that is closed again is locked again.
+
+    Examples
+    --------
+    >>> world = DoorKey()
+    >>> observation, _ = world.reset(seed=0)
+    >>> observation.shape, world.action_space
+    ((9,), Discrete(7))
+    """
+
+    observation_space = spaces.Box(0.0, 4.0, (9,), np.float64)
+    action_space = spaces.Discrete(7)
+    most_steps = 250
+
+    def _seen(self) -> Any:
+        return np.array([
+            *self._at, self._direction, *(self._key or (0, 0)), self._key is None,
+            *self._door, self._open,
+        ], dtype=np.float64)  # fmt: skip
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Place the agent and the key in the left room, and the door."""
+        super().reset(seed=seed)
+        self._door = (2, int(self.np_random.integers(1, 3)))
+        own, other = (1 + self.np_random.permutation(3)[:2]).tolist()
+        self._at, self._key = (1, own), (1, other)
+        self._direction = int(self.np_random.integers(4))
+        self._open, self._steps = False, 0
+        return self._seen(), {}
+
+    def _free(self, place: tuple[int, int]) -> bool:
+        if place == self._door:
+            return self._open
+        return place[0] in (1, 3) and 1 <= place[1] <= 3 and place != self._key
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Do one of the seven things."""
+        dx, dy = ((1, 0), (0, 1), (-1, 0), (0, -1))[self._direction]
+        front = (self._at[0] + dx, self._at[1] + dy)
+        self._steps += 1
+        if action in (0, 1):
+            self._direction = (self._direction + 2 * action - 1) % 4
+        elif action == 2 and self._free(front):
+            self._at = front
+        elif action == 3 and front == self._key:
+            self._key = None
+        elif action == 4 and self._key is None and front != self._door and self._free(front):
+            self._key = front
+        elif action == 5 and front == self._door:
+            self._open = not self._open and self._key is None
+        found = self._at == (3, 3)
+        reward = 1.0 - 0.9 * self._steps / self.most_steps if found else 0.0
+        return self._seen(), reward, found, self._steps >= self.most_steps, {}

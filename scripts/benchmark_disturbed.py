@@ -1,0 +1,299 @@
+"""Disturbed worlds, and observations written in other ways.
+
+CartPole-v1 with sticky actions, noise on what is observed, physics that drift, actions that come a
+step late, or whose meanings are swapped at half time: the model agent, the fitted agent, and the
+rule by hand (scripts/hand_rules.py), played in the same disturbed environment. Delivered policies
+are evaluated in the environment as it was in the last step; it changes no more meanwhile.
+
+The model agent in CartPole-v1, MountainCar-v0 and Acrobot-v1 whose observations are rotated,
+rescaled, shifted, or have 16 components of noise behind them, beside the plain ones.
+
+Agents have their package defaults. A line's mean is over seeds of 100 greedy episodes each; seeds
+are those from 51 200 000 on, which chose nothing.
+
+Run: python scripts/benchmark_disturbed.py [--only "sticky actions" ...] [--seeds 20]
+     [--workers 2 | --backend dask --address tcp://...:8786]
+Runs are kept in results/benchmark_disturbed.jsonl as they end, and not repeated; writes
+results/benchmark_disturbed.csv.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from experiment import Experiment, SharedOptions, chosen, say, start
+from gymnasium.wrappers import StickyAction, TransformObservation
+from hand_rules import RULES
+from learning import FITTED, HAND, MODEL, Place, learn, play
+from suite_tasks import TASKS
+from summaries import Column, Row, Rows, Table, Text, among, count, of, the
+
+from oda_rl._types import FloatArray
+
+EXPERIMENT = Experiment("benchmark_disturbed")
+CARTPOLE = "CartPole-v1"
+CHANGE = 5_000  # steps: physics drift until then; then actions are swapped
+LONGER, HEAVIER, WEAKER = 2.0, 2.0, 0.7  # pole, cart and force, when they have drifted
+METHODS = (MODEL, FITTED, HAND)
+SOLVED = {task.name: task.solved for task in TASKS}
+N_NOISE = 16
+Env = gym.Env[Any, Any]
+Wrap = Callable[[Env, int, np.random.Generator], Env]
+"""Disturbs an environment as it is in a step, from 0; less than 0: it is to be learned in."""
+
+
+class Late(gym.Wrapper[Any, Any, Any, Any]):
+    """Does what it was told a step before; at first, what is drawn."""
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        found = self.env.reset(**options)
+        self._waiting = int(self.np_random.integers(2))
+        return found
+
+    def step(self, action: Any) -> Any:
+        """Do the last one."""
+        self._waiting, last = action, self._waiting
+        return self.env.step(last)
+
+
+class Changing(gym.Wrapper[Any, Any, Any, Any]):
+    """A cart-pole that changes with the steps.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        A cart-pole.
+    steps : int
+        It stays as it is in this one; less than 0: it begins at 0, and they are counted.
+    change : callable
+        Told of the environment, an action and how far things have come, from 0 to 1 at ``CHANGE``
+        steps; returns the action that is done.
+    """
+
+    def __init__(self, env: Env, steps: int, change: Callable[[Any, int, float], int]) -> None:
+        super().__init__(env)
+        self._counts, self._steps, self._change = steps < 0, max(steps, 0), change
+
+    def step(self, action: Any) -> Any:
+        """Change, and do a step."""
+        action = self._change(self.unwrapped, int(action), min(self._steps / CHANGE, 1.0))
+        self._steps += self._counts
+        return self.env.step(action)
+
+
+def drift(cart: Any, action: int, share: float) -> int:
+    """Lengthen the pole, load the cart and weaken the force."""
+    cart.length = 0.5 * LONGER**share
+    cart.masscart = HEAVIER**share
+    cart.force_mag = 10.0 * WEAKER**share
+    cart.total_mass = cart.masscart + cart.masspole
+    cart.polemass_length = cart.masspole * cart.length
+    return action
+
+
+def swap(cart: Any, action: int, share: float) -> int:
+    """Swap the actions' meanings when the time has come."""
+    return 1 - action if share >= 1.0 else action
+
+
+def noisy(share: float) -> Wrap:
+    """Add noise of a share of the components' deviations in random play."""
+
+    def wrap(env: Env, steps: int, rng: np.random.Generator) -> Env:
+        noise = share * deviations(env.unwrapped)
+        return seen(env, lambda x: x + noise * rng.normal(size=len(x)), len(noise))
+
+    return wrap
+
+
+def deviations(env: Any) -> FloatArray:
+    """Return the components' standard deviations in 2000 steps of random play."""
+    rng = np.random.default_rng(0)
+    observations = [env.reset(seed=0)[0]]
+    while len(observations) < 2000:
+        observation, _, terminated, *_ = env.step(int(rng.integers(env.action_space.n)))
+        observations.append(env.reset()[0] if terminated else observation)
+    return np.std(np.array(observations, dtype=np.float64), axis=0)
+
+
+def seen(env: Env, function: Callable[[FloatArray], FloatArray], n: int) -> Env:
+    """Show n functions of the observation, in double precision."""
+    box = gym.spaces.Box(-np.inf, np.inf, (n,), np.float64)
+    return TransformObservation(env, lambda x: function(x.astype(np.float64)), box)
+
+
+def rotated(env: Env, steps: int, rng: np.random.Generator) -> Env:
+    """Turn standardised observations by an orthogonal matrix."""
+    scale = deviations(env.unwrapped)
+    turn = np.linalg.qr(rng.normal(size=(len(scale), len(scale))))[0]
+    return seen(env, lambda x: turn @ (x / scale), len(scale))
+
+
+def rescaled(env: Env, steps: int, rng: np.random.Generator) -> Env:
+    """Write components in thousandths and in thousands, in turns."""
+    (d,) = env.observation_space.shape or ()
+    units = np.resize([1e3, 1e-3], d)
+    return seen(env, lambda x: units * x, d)
+
+
+def shifted(env: Env, steps: int, rng: np.random.Generator) -> Env:
+    """Add 100 to each component."""
+    (d,) = env.observation_space.shape or ()
+    return seen(env, lambda x: x + 100.0, d)
+
+
+def with_noise_behind(env: Env, steps: int, rng: np.random.Generator) -> Env:
+    """Append components of noise."""
+    (d,) = env.observation_space.shape or ()
+    return seen(env, lambda x: np.concatenate([x, rng.normal(size=N_NOISE)]), d + N_NOISE)
+
+
+DISTURBED: dict[str, Wrap] = {
+    "sticky actions, 25 %": lambda env, steps, rng: StickyAction(env, 0.25),
+    "noise of 1 %": noisy(0.01),
+    "noise of 10 %": noisy(0.1),
+    "drifting physics": lambda env, steps, rng: Changing(env, steps, drift),
+    "actions a step late": lambda env, steps, rng: Late(env),
+    "actions swapped after 5,000": lambda env, steps, rng: Changing(env, steps, swap),
+}
+LEAST = {name: 440.0 if name.startswith("sticky") else 450.0 for name in DISTURBED}
+TRANSFORMED: dict[str, Wrap] = {
+    "plain": lambda env, steps, rng: env,
+    "rotated": rotated,
+    "rescaled by 1e3 and 1e-3": rescaled,
+    "shifted by 100": shifted,
+    f"{N_NOISE} components of noise": with_noise_behind,
+}
+TRANSFORMED_STEPS = {CARTPOLE: 500, "MountainCar-v0": 5_000, "Acrobot-v1": 5_000}
+SHARE = 0.05  # of seeds: how far transformed ones may be from plain ones
+
+
+def train(method: str, task: str, world: str, seed: int) -> list[Row]:
+    """Train once, or play by the rule; a row for each checkpoint."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return [
+        {**row, "solved": int(row["mean"] >= SOLVED[task])}
+        for row in run(method, task, world, seed)
+    ]
+
+
+def run(method: str, task: str, world: str, seed: int) -> Iterator[Row]:
+    """Train an agent, or play by the rule."""
+    from oda_rl import agents
+
+    wrap = (DISTURBED | TRANSFORMED)[world]
+
+    def make(step: int) -> Env:
+        """Make the environment; all those of a seed are transformed in the same way."""
+        return wrap(gym.make(task), step, np.random.default_rng(seed))
+
+    place: Place = lambda steps: make(steps - 1)  # noqa: E731
+    checkpoints = checkpoints_of(task, world)
+    if method == HAND:
+        for steps in checkpoints:
+            yield {**play(RULES[task], place(steps), seed), "steps": steps}
+        return
+    yield from learn(getattr(agents, method)(make(-1), seed=seed), place, checkpoints, seed)
+
+
+def checkpoints_of(task: str, world: str) -> tuple[int, ...]:
+    """After how many steps agents are evaluated."""
+    if world in TRANSFORMED:
+        return (TRANSFORMED_STEPS[task],)
+    return (CHANGE, 2 * CHANGE) if "swapped" in world else (CHANGE,)
+
+
+def means(method: str) -> Text:
+    """Make a text of a method's mean and least seed."""
+
+    def text(own: Rows) -> str:
+        return f"{np.mean(own.column('mean')):.0f} ({np.min(own.column('mean')):.0f})"
+
+    return among(text, method=method)
+
+
+def shares(world: str) -> Text:
+    """Make a text of the share of seeds solved, and the mean."""
+
+    def text(own: Rows) -> str:
+        return f"{np.mean(own.column('solved')):.2f} ({np.mean(own.column('mean')):.1f})"
+
+    return among(text, world=world)
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return a table of disturbed cart-poles, and one of transformed observations."""
+    disturbed = Rows(row for row in rows if row["world"] in DISTURBED)
+    transformed = Rows(row for row in rows if row["world"] in TRANSFORMED)
+    columns = [
+        Column(CARTPOLE, the("world"), once=True),
+        Column("steps", the("steps", ",")),
+        Column("seeds", lambda own: count(own.where(method=MODEL))),
+        *(Column(name if name == HAND else f"`{name}`", means(name)) for name in METHODS),
+        Column("processor s", among(of(np.median, "seconds", ".2g"), method=MODEL)),
+    ]
+    lines = [at for world in DISTURBED for at in disturbed.where(world=world).by_steps()]
+    others = [
+        Column(f"`{MODEL}`", lambda own: f"{own[0]['task']} ≥ {SOLVED[own[0]['task']]:g}"),
+        Column("steps", the("steps", ",")),
+        Column("seeds", lambda own: count(own.where(world="plain"))),
+        *(Column(world, shares(world)) for world in TRANSFORMED),
+    ]
+    tasks = [own for task in TRANSFORMED_STEPS if (own := transformed.where(task=task))]
+    return {
+        "disturbed": Table("mean return (that of the least seed)", columns, lines),
+        "transformed": Table("share of seeds solved (mean return)", others, tasks),
+    }
+
+
+def missed(rows: Rows) -> list[str]:
+    """Say where a target is missed."""
+    found = []
+    for own in rows.where(method=MODEL).groups("task", "world"):
+        last = own.by_steps()[-1]
+        world, mean = own[0]["world"], np.mean(last.column("mean"))
+        if mean < LEAST.get(world, -np.inf):
+            found.append(f"{world}: the mean is {mean:.1f}, not {LEAST[world]:g}")
+        plain = rows.where(method=MODEL, task=own[0]["task"], world="plain")
+        if world in TRANSFORMED and plain:
+            share, usual = np.mean(own.column("solved")), np.mean(plain.column("solved"))
+            if abs(share - usual) > SHARE + 1e-9:
+                found.append(
+                    f"{own[0]['task']}, {world}: {share:.2f} are solved, plain {usual:.2f}"
+                )
+    return found
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    """What to run, and where."""
+
+    only: tuple[str, ...] = ()
+    """Names of the worlds to do; all by default."""
+    tasks: tuple[str, ...] = ()
+    """Ids of the environments whose observations are transformed; all by default."""
+    methods: tuple[str, ...] = ()
+    """Names of the agents; all by default."""
+
+
+def main(options: Options) -> None:
+    """Benchmark in disturbed and in transformed worlds."""
+    worlds = chosen(options.only, [*DISTURBED, *TRANSFORMED])
+    methods, tasks = chosen(options.methods, METHODS), chosen(options.tasks, TRANSFORMED_STEPS)
+    kinds = [(CARTPOLE, world, m) for world in DISTURBED if world in worlds for m in methods]
+    kinds += [(task, world, MODEL) for task in tasks for world in TRANSFORMED if world in worlds]
+    settings = [
+        {"method": method, "task": task, "world": world, "seed": seed}
+        for task, world, method in kinds
+        for seed in EXPERIMENT.seeds(options)
+    ]
+    rows = EXPERIMENT.run(train, settings, options.execution)
+    say(*tables(rows).values(), *missed(rows))
+
+
+if __name__ == "__main__":
+    start(main, Options, __doc__)
