@@ -1,0 +1,131 @@
+"""Worlds whose reward is hard to find: how many seeds find it.
+
+A deep sea of 20 by 20 cells, as in bsuite, numbered, whose actions' meanings are drawn for each
+seed; two rooms with a reward in the far corner, whose observation is the cell's number, or two
+numbers; MiniGrid's DoorKey-5x5 in nine numbers (envs/sparse.py). A seed succeeds if the delivered
+policy's mean return over 100 greedy episodes is what the table says. Agents have their package
+defaults; seeds are those from 51 300 000 on, which chose nothing.
+
+Run: python scripts/benchmark_sparse.py [--only DeepSea ...] [--seeds 20]
+     [--workers 2 | --backend dask --address tcp://...:8786]
+Runs are kept in results/benchmark_sparse.jsonl as they end, and not repeated; writes
+results/benchmark_sparse.csv.
+"""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from experiment import Experiment, SharedOptions, chosen, say, start
+from learning import FITTED, MODEL, learn
+from summaries import Column, Row, Rows, Table, among, count, of, the
+
+import oda_rl.envs  # noqa: F401  (registers its environments)
+
+EXPERIMENT = Experiment("benchmark_sparse")
+METHODS = (MODEL, FITTED)
+SHARE = 0.95  # of seeds, which is aimed at
+
+
+@dataclass(frozen=True)
+class World:
+    """An environment, and when it counts as solved."""
+
+    env_id: str
+    solved: float
+    """Least mean return."""
+    steps: tuple[int, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    drawn: bool = False
+    """Meanings of the actions are drawn by the seed."""
+
+    def make(self, seed: int) -> gym.Env[Any, Any]:
+        """Make it."""
+        drawn = {"swap": seed} if self.drawn else {}
+        return gym.make(self.env_id, **self.options, **drawn)
+
+
+WORLDS = {
+    "DeepSea, 20 by 20": World("oda_rl/DeepSea-v0", 0.98, (10_000, 20_000, 50_000), drawn=True),
+    "two rooms, numbered": World("oda_rl/TwoRooms-v0", 1.0, (2_000, 5_000, 20_000)),
+    "two rooms, two numbers": World(
+        "oda_rl/TwoRooms-v0", 1.0, (2_000, 5_000, 20_000), {"numbers": 2}
+    ),
+    "DoorKey-5x5, nine numbers": World("oda_rl/DoorKey-v0", 0.9, (10_000, 20_000, 50_000)),
+}
+
+
+def train(method: str, world: str, seed: int) -> list[Row]:
+    """Train once; a row for each checkpoint."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from oda_rl import agents
+
+    about = WORLDS[world]
+    agent = getattr(agents, method)(about.make(seed), seed=seed)
+    return [
+        {**row, "solved": int(row["mean"] >= about.solved)}
+        for row in learn(agent, lambda _: about.make(seed), about.steps, seed)
+    ]
+
+
+def share(own: Rows) -> str:
+    """Share of seeds that succeed, and the mean."""
+    return f"{np.mean(own.column('solved')):.2f} ({np.mean(own.column('mean')):.2f})"
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return the shares of seeds that succeed."""
+
+    def goal(own: Rows) -> str:
+        return f"{own[0]['world']} ≥ {WORLDS[own[0]['world']].solved:g}"
+
+    columns = [
+        Column("", goal, once=True),
+        Column("steps", the("steps", ",")),
+        Column("seeds", lambda own: count(own.where(method=MODEL))),
+        *(Column(f"`{method}`", among(share, method=method)) for method in METHODS),
+        *(
+            Column(f"{method}, processor s", among(of(np.median, "seconds", ".2g"), method=method))
+            for method in METHODS
+        ),
+    ]
+    lines = [at for world in WORLDS for at in rows.where(world=world).by_steps()]
+    return {"sparse": Table("share of seeds that succeed (mean return)", columns, lines)}
+
+
+def missed(rows: Rows) -> list[str]:
+    """Say where the target is missed."""
+    found = []
+    for own in rows.where(method=MODEL).groups("world"):
+        found_by = np.mean(own.by_steps()[-1].column("solved"))
+        if found_by < SHARE:
+            found.append(f"{own[0]['world']}: {found_by:.2f} of the seeds succeed, not {SHARE}")
+    return found
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    """What to run, and where."""
+
+    only: tuple[str, ...] = ()
+    """Names of the worlds to do; all by default."""
+    methods: tuple[str, ...] = ()
+    """Names of the agents; all by default."""
+
+
+def main(options: Options) -> None:
+    """Benchmark where rewards are sparse."""
+    settings = [
+        {"method": method, "world": world, "seed": seed}
+        for world in chosen(options.only, WORLDS)
+        for method in chosen(options.methods, METHODS)
+        for seed in EXPERIMENT.seeds(options)
+    ]
+    rows = EXPERIMENT.run(train, settings, options.execution)
+    say(*tables(rows).values(), *missed(rows))
+
+
+if __name__ == "__main__":
+    start(main, Options, __doc__)
