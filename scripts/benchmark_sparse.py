@@ -48,12 +48,10 @@ class World:
 
 
 WORLDS = {
-    "DeepSea, 20 by 20": World("oda_rl/DeepSea-v0", 0.98, (10_000, 20_000, 50_000), drawn=True),
-    "two rooms, numbered": World("oda_rl/TwoRooms-v0", 1.0, (2_000, 5_000, 20_000)),
-    "two rooms, two numbers": World(
-        "oda_rl/TwoRooms-v0", 1.0, (2_000, 5_000, 20_000), {"numbers": 2}
-    ),
-    "DoorKey-5x5, nine numbers": World("oda_rl/DoorKey-v0", 0.9, (10_000, 20_000, 50_000)),
+    "DeepSea, 20 by 20": World("oda_rl/DeepSea-v0", 0.98, (10_000, 20_000), drawn=True),
+    "two rooms, numbered": World("oda_rl/TwoRooms-v0", 1.0, (2_000, 5_000)),
+    "two rooms, two numbers": World("oda_rl/TwoRooms-v0", 1.0, (2_000, 5_000), {"numbers": 2}),
+    "DoorKey-5x5, nine numbers": World("oda_rl/DoorKey-v0", 0.9, (10_000, 20_000)),
 }
 
 
