@@ -5,8 +5,9 @@ Every training step is counted. A seed is solved if the delivered policy's mean 
 greedy episodes reaches the threshold. Seeds are those from 51 000 000 on (of the baselines from
 50 000 000 on), which chose nothing.
 
-DQN and PPO of Stable-Baselines3, with rl-zoo's tuned hyper-parameters for each environment, learn
-in the same environments for the same number of steps: --baselines 3 gives them three seeds.
+DQN and PPO of Stable-Baselines3, and SAC where actions are continuous, with rl-zoo's tuned
+hyper-parameters for each environment, learn in the same environments for the same number of steps:
+--baselines 3 gives them three seeds. Beside them stand rules by hand, and dynamic programming.
 
 Run: python scripts/benchmark_suite.py [--only CartPole-v1 ...] [--baselines 3]
      [--workers 2 | --backend dask --address tcp://...:8786]
@@ -26,6 +27,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from dynamic_programming import KNOWN, best_rule
 from experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
 from hand_rules import RULES
 from learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, ONLINE, learn, play
@@ -39,7 +41,6 @@ from summaries import (
     count,
     draw_quartiles,
     interquartile_mean,
-    mark_steps,
     of,
     open_axes,
     the,
@@ -52,7 +53,11 @@ from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT, PACE = Experiment("benchmark_suite"), Experiment("benchmark_suite_pace")
 PACED_STEPS = 20_000
-BASELINES = ("DQN", "PPO")
+DRAWN_STEPS = (100, 10**6)
+GRID = "dynamic programming"
+PLAYED = (HAND, GRID)  # which do not learn
+CHOOSING, CONTINUOUS = ("DQN", "PPO"), ("SAC",)
+BASELINES = (*CHOOSING, *CONTINUOUS)
 ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
 ONLINE_SEEDS = 300  # a training takes milliseconds
 BY_HAND_SEEDS = 20
@@ -63,7 +68,8 @@ def train(method: str, task: str, seed: int) -> list[Row]:
     """Train once; a row for each checkpoint."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     known = next(one for one in TASKS if one.name == task)
-    ways = {FITTED: run_ours, ONLINE: run_ours, MODEL: run_ours, HAND: run_by_hand}
+    ways = dict.fromkeys((FITTED, ONLINE, MODEL), run_ours)
+    ways |= dict.fromkeys(PLAYED, run_played)
     run = ways.get(method, run_sb3)
     return [{**row, "solved": solved(known, row["mean"])} for row in run(method, known, seed)]
 
@@ -89,13 +95,14 @@ def checkpoints(method: str, task: Task) -> tuple[int, ...]:
     return own.get(method, task.checkpoints)
 
 
-def run_by_hand(method: str, task: Task, seed: int) -> Iterator[Row]:
-    """Play by the rule that a person wrote."""
-    yield play(RULES[task.name], make(task), seed)
+def run_played(method: str, task: Task, seed: int) -> Iterator[Row]:
+    """Play by the rule that a person wrote, or that is best on a grid of states."""
+    decide = RULES[task.name] if method == HAND else best_rule(task.name)
+    yield play(decide, make(task), seed)
 
 
 def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
-    """Train DQN or PPO with rl-zoo's hyper-parameters."""
+    """Train an algorithm of Stable-Baselines3 with rl-zoo's hyper-parameters."""
     import stable_baselines3 as sb3
     import torch
     from stable_baselines3.common.env_util import make_vec_env
@@ -109,26 +116,32 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
     if normalize:
         envs = VecNormalize(envs, gamma=settings["gamma"])
     model = getattr(sb3, method)("MlpPolicy", envs, seed=seed, device="cpu", **settings)
-    assert task.baseline_steps is not None
-    taken = seconds(lambda: model.learn(task.baseline_steps))
-    place: Any = make_vec_env(lambda: make(task), n_envs=1, seed=seed + 10**8)
-    if normalize:
-        place = VecNormalize(place, training=False, norm_reward=False)
-        place.obs_rms = envs.obs_rms
-    returns, _ = evaluate_policy(
-        model, place, EVALUATION_EPISODES, return_episode_rewards=True, warn=False
-    )
+    taken = 0.0
+    for steps in task.baseline_steps:
+        further = partial(model.learn, steps - model.num_timesteps, reset_num_timesteps=taken == 0)
+        taken += seconds(further)
+        place: Any = make_vec_env(lambda: make(task), n_envs=1, seed=seed + 10**8)
+        if normalize:
+            place = VecNormalize(place, training=False, norm_reward=False)
+            place.obs_rms = envs.obs_rms
+        returns, _ = evaluate_policy(
+            model, place, EVALUATION_EPISODES, return_episode_rewards=True, warn=False
+        )
+        yield {
+            "steps": steps,
+            "mean": float(np.mean(returns)),
+            "least": float(np.min(returns)),
+            "cells": sum(parameter.numel() for parameter in model.policy.parameters()),
+            "seconds": taken,
+            "bytes": size_of(model),
+        }
+
+
+def size_of(model: Any) -> int:
+    """Bytes of the saved policy."""
     with TemporaryDirectory() as folder:
         model.policy.save(f"{folder}/policy")
-        size = os.path.getsize(f"{folder}/policy")
-    yield {
-        "steps": task.baseline_steps,
-        "mean": float(np.mean(returns)),
-        "least": float(np.min(returns)),
-        "cells": sum(parameter.numel() for parameter in model.policy.parameters()),
-        "seconds": taken,
-        "bytes": size,
-    }
+        return os.path.getsize(f"{folder}/policy")
 
 
 class Plain(gym.Wrapper[Any, Any, Any, Any]):
@@ -194,10 +207,13 @@ def planned(options: "Options") -> list[Row]:
             methods[MODEL] = task.model_seeds
         if task.name in RULES:
             methods[HAND] = BY_HAND_SEEDS
+        if task.model_steps and task.env_id in KNOWN:
+            methods[GRID] = BY_HAND_SEEDS
         if task.env_id in ONLINE_TARGETS:
             methods[ONLINE] = ONLINE_SEEDS
-        if task.baseline_steps is not None:
-            methods |= {"DQN": options.baselines, "PPO": options.baselines}
+        if task.baseline_steps:
+            algorithms = CONTINUOUS if task.boxed else CHOOSING
+            methods |= dict.fromkeys(algorithms, options.baselines)
         for method, most in methods.items():
             if task.name in names and (not options.methods or method in options.methods):
                 n = most if options.seeds is None else min(most, options.seeds)
@@ -209,13 +225,16 @@ def planned(options: "Options") -> list[Row]:
 def rules_found(rows: Rows) -> Table:
     """Return what the model agent delivers after few steps, beside a rule by hand."""
 
-    def by_hand(own: Rows) -> str:
-        other = rows.where(method=HAND, task=own[0]["task"])
-        return returns(np.mean)(other) if other else "-"
+    def played(method: str) -> Text:
+        def text(own: Rows) -> str:
+            other = rows.where(method=method, task=own[0]["task"])
+            return returns(np.mean)(other) if other else "-"
+
+        return text
 
     columns = [
         Column(f"`{MODEL}`", aim, once=True),
-        Column("rule by hand", by_hand, once=True),
+        *(Column(method, played(method), once=True) for method in PLAYED),
         Column("seeds", count, once=True),
         Column("steps", the("steps", ",")),
         Column("solved", of(np.mean, "solved", ".2f")),
@@ -286,7 +305,8 @@ def beside(rows: Rows) -> Table:
     lines = [
         own
         for task in TASKS
-        for own in rows.where(task=task.name, steps=task.baseline_steps).groups("method")
+        for steps in task.baseline_steps
+        for own in rows.where(task=task.name, steps=steps).groups("method")
     ]
     return Table("*: with hyper-parameters of another task", columns, lines)
 
@@ -324,7 +344,7 @@ def missed(rows: Rows) -> list[str]:
     found = []
     for own in rows.groups("method", "task", "steps"):
         task, method, steps = of_task(own), own[0]["method"], own[0]["steps"]
-        if method in (*BASELINES, HAND):
+        if method in (*BASELINES, *PLAYED):
             continue
         if method == MODEL:
             mean, aimed = np.mean(own.column("mean")), task.model_means.get(steps)
@@ -366,11 +386,13 @@ def draw(rows: Rows) -> Any:
             )
         if task.solved is not None:
             ax.axhline(task.solved, color="0.5", linestyle="--", linewidth=1)
-        by_hand = own.where(method=HAND)
-        if by_hand:
-            hand = np.mean(by_hand.column("mean"))
-            ax.axhline(hand, color="0.2", linestyle=":", linewidth=1, label=HAND)
-        mark_steps(ax, set(own.values("steps")) - {0})
+        for method, style in zip(PLAYED, (":", "-."), strict=True):
+            if played := own.where(method=method):
+                mean = np.mean(played.column("mean"))
+                ax.axhline(mean, color="0.2", linestyle=style, linewidth=1, label=method)
+        ax.set(xscale="log", xlim=DRAWN_STEPS, xticks=[10**k for k in range(2, 7)])
+        ax.set_xticklabels(["100", "1k", "10k", "100k", "1M"])
+        ax.minorticks_off()
         ax.set_title(task.name, loc="left")
         open_axes(ax)
         handles, labels = ax.get_legend_handles_labels()
@@ -394,7 +416,7 @@ class Options:
     seeds: int | None = None
     """Most seeds of each; by default 100, or 20 where nothing is aimed at."""
     baselines: int = 0
-    """Seeds of DQN and PPO."""
+    """Seeds of DQN, PPO and SAC."""
     pace: int = 0
     """Only take the time a step of compiled environments, so often."""
     execution: Execution = Execution()  # noqa: RUF009

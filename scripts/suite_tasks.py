@@ -31,7 +31,8 @@ class Task:
     """A mean return that is aimed at, and after how many steps."""
     published: str = "-"
     """What rl-zoo reports: algorithm, return, steps."""
-    baseline_steps: int | None = None
+    baseline_steps: tuple[int, ...] = ()
+    """After how many steps the baselines are evaluated."""
     digits: int = 1
     """Of returns, behind the point."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -49,29 +50,29 @@ LONG = (20_000, 50_000, 100_000, 200_000)
 
 TASKS = (
     Task("BartoCartPole", BARTO, 950.0, (2_000, 5_000, 10_000, 20_000, 50_000), 100,
-         targets={20_000: 0.90, 50_000: 0.95}, baseline_steps=50_000, digits=0,
+         targets={20_000: 0.90, 50_000: 0.95}, baseline_steps=(50_000,), digits=0,
          model_steps=(250, 500, 1_000), model_seeds=100, model_means={500: 990.0}),
     Task("CartPole-v1", CARTPOLE, 475.0, (2_000, 5_000, 10_000, 20_000, 50_000), 100,
          targets={10_000: 0.93, 20_000: 0.96},
-         published="DQN 500 (50k), PPO 500 (100k)", baseline_steps=50_000,
+         published="DQN 500 (50k), PPO 500 (100k)", baseline_steps=(50_000,),
          digits=0, model_steps=(250, 500, 1_000), model_seeds=100, model_means={500: 495.0}),
     Task("MountainCar-v0", "MountainCar-v0", -110.0, LONG, 100,
          targets={200_000: 0.95}, least_mean=(200_000, -103.0),
          published="DQN -100.8 (120k), PPO -110.4 (1M)",
-         baseline_steps=100_000, model_steps=(1_000, 5_000, 20_000),
+         baseline_steps=(100_000,), model_steps=(1_000, 5_000, 20_000),
          model_means={5_000: -105.0, 20_000: -100.0}),
     Task("Pendulum-v1, 5 torques", "Pendulum-v1", -200.0, LONG, 100,
          targets={200_000: 0.95}, least_mean=(200_000, -160.0),
          published="PPO -172.2 (100k), continuous",
-         baseline_steps=100_000, model_steps=(1_000, 5_000, 20_000),
+         baseline_steps=(100_000,), model_steps=(1_000, 5_000, 20_000),
          model_means={5_000: -160.0, 20_000: -145.0}),
     Task("Acrobot-v1", "Acrobot-v1", -100.0, LONG, 100,
          targets={200_000: 0.95},
-         published="DQN -76.6 (100k), PPO -73.5 (1M)", baseline_steps=100_000,
+         published="DQN -76.6 (100k), PPO -73.5 (1M)", baseline_steps=(100_000,),
          model_steps=(2_000, 5_000, 20_000), model_means={20_000: -85.0}),
     Task("LunarLander-v3", "LunarLander-v3", 200.0, (50_000, 100_000, 200_000, 300_000), 20,
          least_mean=(300_000, 100.0), published="DQN 154 (100k), PPO 242 (1M), v2",
-         baseline_steps=100_000, digits=0),
+         baseline_steps=(100_000,), digits=0),
     Task("MountainCarContinuous-v0, 5 forces", "MountainCarContinuous-v0", 90.0, LONG, 20,
          published="SAC 94.7 (50k)"),
     Task("CliffWalking-v1", "CliffWalking-v1", -13.0, LONG[:3], 20,
@@ -83,10 +84,10 @@ TASKS = (
          model_means={20_000: 7.5}),
     Task("Pendulum-v1", "Pendulum-v1", -200.0, (), 0, published="SAC -156.9 (20k)",
          model_steps=(1_000, 5_000, 20_000), model_means={5_000: -160.0, 20_000: -145.0},
-         boxed=True),
+         baseline_steps=(5_000, 20_000), boxed=True),
     Task("MountainCarContinuous-v0", "MountainCarContinuous-v0", 90.0, (), 0,
-         published="SAC 94.7 (50k)", model_steps=(1_000, 5_000), model_means={5_000: 93.0},
-         boxed=True),
+         published="SAC 94.7 (50k)", model_steps=(1_000, 5_000, 20_000),
+         model_means={5_000: 93.0}, baseline_steps=(5_000, 20_000), boxed=True),
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Worlds of numbered states: counted, explored by optimism, planned by value iteration."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from oda_rl.agents.model.tabled import Tabled, from_arrays, greedy, to_arrays
 from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.table import TablePolicy
-from oda_rl.envs.sparse import DeepSea, TwoRooms
+from oda_rl.envs.sparse import DeepSea, DoorKey, TwoRooms
 
 
 def random_world(seed: int, n: int = 7, n_actions: int = 3, steps: int = 400) -> Any:
@@ -287,3 +288,45 @@ def test_bad_observations_and_rewards_are_refused() -> None:
         agent.update(np.array([3.0]), 0, np.inf, np.array([3.0]), True, False)
     with pytest.raises(ValueError, match="action"):
         agent.update(np.array([3.0]), 2, 0.0, np.array([3.0]), True, False)
+
+
+def test_the_door_opens_to_who_has_the_key():
+    world = DoorKey()
+    for seed in range(20):
+        first, _ = world.reset(seed=seed)
+        x, y, direction, key_x, key_y, carried, door_x, door_y, is_open = first
+        assert (x, key_x, door_x, carried, is_open) == (1, 1, 2, 0, 0)
+        assert y != key_y
+        assert door_y in (1, 2)
+        for _ in range(int(-direction) % 4):
+            world.step(1)
+        assert world.step(2)[0][0] == 1  # a wall, or a door that is locked
+        assert world.step(5)[0][8] == 0
+    least = [fewest_steps(seed) for seed in range(20)]
+    assert min(least) >= 7
+    assert max(least) <= 20
+
+
+def fewest_steps(seed: int) -> int:
+    """Steps to the far corner, by breadth-first search."""
+    world = DoorKey()
+    world.reset(seed=seed)
+    waiting, known = [(copy.deepcopy(world), 0)], set()
+    for one, steps in waiting:
+        for action in range(7):
+            tried = copy.deepcopy(one)
+            tried.most_steps = 10**6
+            seen, reward, found, *_ = tried.step(action)
+            if found:
+                assert reward > 0.9
+                return steps + 1
+            if seen.tobytes() not in known:
+                known.add(seen.tobytes())
+                waiting.append((tried, steps + 1))
+    raise AssertionError("there is no way")
+
+
+def test_door_and_key():
+    env = gym.make("oda_rl/DoorKey-v0")
+    agent = ModelAgent(env, seed=63_000_004).learn(10_000)
+    assert agent.evaluate(20, seed=1).mean() > 0.9

@@ -166,6 +166,14 @@ def test_tables_of_the_pages_are_those_of_the_rows(scripts, root):
         render_tables.render("<!-- table: nobody -->\n<!-- end -->", tables)
 
 
+def test_a_page_of_results_has_no_table_by_hand(scripts, root):
+    import render_tables
+
+    page = (root / "docs/results.md").read_text(encoding="utf-8")
+    assert render_tables._BLOCK.search(page)
+    assert not re.search(r"^\|", render_tables._BLOCK.sub("", page), re.MULTILINE)
+
+
 def test_a_table_of_the_readme_is_rendered_or_says_that_it_is_not(scripts, root):
     import render_tables
 

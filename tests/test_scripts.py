@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -232,6 +233,119 @@ def test_continuous_script(tmp_path):
     assert "rl-zoo publishes" in printed
     figure = tmp_path / "results" / "benchmark_continuous.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_disturbed_script(tmp_path):
+    arguments = ("--seeds", "1", "--workers", "1", "--tasks", "CartPole-v1")
+    only = ("--only", "actions a step late", "plain", "shifted by 100")
+    printed = run_script("benchmark_disturbed.py", tmp_path, *arguments, *only)
+    rows = read_rows(tmp_path / "results" / "benchmark_disturbed.csv")
+    found = {(row["method"], row["world"], row["steps"]) for row in rows}
+    agents = ("FittedQAgent", "ModelAgent", "rule by hand")
+    assert found == {
+        *((agent, "actions a step late", "5000") for agent in agents),
+        *(("ModelAgent", world, "500") for world in ("plain", "shifted by 100")),
+    }
+    assert "share of seeds solved" in printed
+
+
+@pytest.mark.slow
+def test_sparse_script(tmp_path):
+    arguments = ("--seeds", "1", "--workers", "1", "--only", "two rooms, numbered")
+    printed = run_script("benchmark_sparse.py", tmp_path, *arguments)
+    rows = read_rows(tmp_path / "results" / "benchmark_sparse.csv")
+    assert [int(row["solved"]) for row in rows if row["method"] == "ModelAgent"] == [1, 1]
+    assert len(rows) == 4
+    assert "share of seeds that succeed" in printed
+
+
+@pytest.mark.slow
+def test_mujoco_script(tmp_path):
+    pytest.importorskip("mujoco")
+    arguments = ("--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5")
+    printed = run_script("benchmark_mujoco.py", tmp_path, *arguments, "--workers", "1")
+    (row,) = read_rows(tmp_path / "results" / "benchmark_mujoco.csv")
+    assert float(row["mean"]) > 500.0
+    assert "trusts its model" in printed
+
+
+def played(env, *actions):
+    """Observations of an episode that begins with seed 0."""
+    first, _ = env.reset(seed=0)
+    return np.array([first, *(env.step(action)[0] for action in actions)])
+
+
+def test_disturbed_worlds_are_as_they_say(load_script):
+    script = load_script("benchmark_disturbed")
+
+    def made(name, step=-1):
+        wrap = (script.DISTURBED | script.TRANSFORMED)[name]
+        return wrap(gym.make("CartPole-v1"), step, np.random.default_rng(3))
+
+    plain = played(made("plain"), 0, 1, 1)
+    late = made("actions a step late")
+    late.reset(seed=0)
+    assert np.array_equal(played(late, 1, 1, 0), played(made("plain"), late_first(late), 1, 1))
+    swapped = "actions swapped after 5,000"
+    assert np.array_equal(played(made(swapped, script.CHANGE), 1, 0, 0), plain)
+    assert np.array_equal(played(made(swapped, script.CHANGE - 1), 0, 1, 1), plain)
+    drifted = made("drifting physics", 10**6)
+    played(drifted, 1)
+    cart = drifted.unwrapped
+    assert (cart.length, cart.masscart, cart.force_mag) == pytest.approx((1.0, 2.0, 7.0))
+    assert (cart.total_mass, cart.polemass_length) == pytest.approx((2.1, 0.1))
+    counted = made("drifting physics")
+    played(counted, 0, 1)
+    assert counted.unwrapped.length == pytest.approx(0.5 * 2.0 ** (1 / script.CHANGE))
+    assert np.array_equal(played(made("shifted by 100"), 0, 1, 1), plain.astype(float) + 100.0)
+    rescaled = played(made("rescaled by 1e3 and 1e-3"), 0, 1, 1)
+    assert rescaled == pytest.approx(plain.astype(float) * [1e3, 1e-3, 1e3, 1e-3])
+    behind = played(made("16 components of noise"), 0, 1, 1)
+    assert np.array_equal(behind[:, :4], plain.astype(float))
+    assert behind.shape == (4, 20)
+    assert 0.5 < behind[:, 4:].std() < 1.5
+
+
+def late_first(env):
+    """Which action a late environment begins with, when it is reset with seed 0."""
+    env.reset(seed=0)
+    return env._waiting
+
+
+def test_rotated_observations_keep_their_distances(load_script):
+    script = load_script("benchmark_disturbed")
+    env = gym.make("MountainCar-v0")
+    scale = script.deviations(env.unwrapped)
+    plain = played(env, 0, 2, 2) / scale
+    seen = played(script.rotated(env, -1, np.random.default_rng(1)), 0, 2, 2)
+    assert not np.allclose(seen, plain, atol=0.01)
+    apart = [np.linalg.norm(x[:, None] - x[None], axis=2) for x in (plain, seen)]
+    assert apart[0] == pytest.approx(apart[1])
+
+
+def test_values_between_nodes_are_bilinear(load_script):
+    script = load_script("dynamic_programming")
+    rng = np.random.default_rng(0)
+    car = script.KNOWN["MountainCar-v0"]
+    states = rng.uniform(car.low, car.high, (200, 2))
+    nodes, weights = car.corners(states)
+    assert weights.sum(axis=1) == pytest.approx(1.0)
+    assert (weights[:, :, None] * car.nodes()[nodes]).sum(axis=1) == pytest.approx(states)
+    rod = script.KNOWN["Pendulum-v1"]
+    spread = 2.0 * np.pi / script.NODES
+    nodes, weights = rod.corners(np.array([[np.pi - 0.25 * spread, 0.0], [3.0 * np.pi, 0.0]]))
+    shares = [weights[i, nodes[i] < script.NODES].sum() for i in (0, 1)]  # of the angle -pi
+    assert shares == pytest.approx([0.75, 1.0])
+
+
+def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):
+    script = load_script("dynamic_programming")
+    play = load_script("learning").play
+    monkeypatch.setattr(script, "NODES", 101)
+    car = gym.make("MountainCar-v0")
+    returns = play(script.best_rule.__wrapped__("MountainCar-v0"), car, 0)["mean"]
+    assert -106.0 < returns < -95.0  # with 501 nodes -98 at best
 
 
 def test_fitting_script(tmp_path):

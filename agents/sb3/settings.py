@@ -1,15 +1,15 @@
-"""Tuned hyper-parameters for DQN, PPO and A2C of Stable-Baselines3, and whose they are.
+"""Tuned hyper-parameters for algorithms of Stable-Baselines3, and whose they are.
 
 They are those of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo): hyperparams/dqn.yml at
-commit ce95481b, ppo.yml at 208b6fdf and a2c.yml at c6c209e7. The numbers of steps that they were
-tuned for are not taken over. LunarLander-v3 has those of LunarLander-v2.
+commit ce95481b, ppo.yml at 208b6fdf, a2c.yml at c6c209e7 and sac.yml at 00128b5d. The numbers of
+steps that they were tuned for are not taken over. LunarLander-v3 has those of LunarLander-v2.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-ALGORITHMS = ("DQN", "PPO", "A2C")
+ALGORITHMS = ("DQN", "PPO", "A2C")  # which choose among a few actions
 
 Parameters = dict[str, Any]
 
@@ -74,7 +74,15 @@ _A2C: dict[str, Parameters] = {
         "ent_coef": 1e-5,
     },
 }  # fmt: skip
-_TUNED = {"DQN": _DQN, "PPO": _PPO, "A2C": _A2C}
+_SAC: dict[str, Parameters] = {
+    "Pendulum-v1": {"learning_rate": 1e-3},
+    "MountainCarContinuous-v0": {
+        "learning_rate": 3e-4, "buffer_size": 50_000, "batch_size": 512, "ent_coef": 0.1,
+        "train_freq": 32, "gradient_steps": 32, "gamma": 0.9999, "tau": 0.01, "learning_starts": 0,
+        "use_sde": True, "policy_kwargs": {"log_std_init": -3.67, "net_arch": [64, 64]},
+    },
+}  # fmt: skip
+_TUNED = {"DQN": _DQN, "PPO": _PPO, "A2C": _A2C, "SAC": _SAC}
 # rl-zoo has no settings for these: BartoCartPole is a cart-pole, and DQN needs discrete torques,
 # which also leaves PPO without the state-dependent noise that rl-zoo uses for continuous ones.
 _BORROWED = {"oda_rl/BartoCartPole-v0": "CartPole-v1", "Pendulum-v1": "Acrobot-v1"}
@@ -98,7 +106,7 @@ def settings_for(algorithm: str, env_id: str) -> Settings:
     Parameters
     ----------
     algorithm : str
-        DQN, PPO or A2C.
+        DQN, PPO, A2C or, for continuous actions, SAC.
     env_id : str
         Gymnasium id of the environment.
 
@@ -108,6 +116,8 @@ def settings_for(algorithm: str, env_id: str) -> Settings:
     Settings(parameters={'n_envs': 8, 'ent_coef': 0.0}, source='CartPole-v1')
     >>> settings_for("A2C", "oda_rl/BartoCartPole-v0").source
     'CartPole-v1'
+    >>> settings_for("SAC", "Pendulum-v1").parameters
+    {'learning_rate': 0.001}
     >>> settings_for("A2C", "Taxi-v3")
     Settings(parameters={}, source=None)
     """
