@@ -27,7 +27,7 @@ import numpy as np
 from experiment import Experiment, SharedOptions, chosen, say, start
 from gymnasium.wrappers import StickyAction, TransformObservation
 from hand_rules import RULES
-from learning import FITTED, HAND, MODEL, Place, learn, play
+from learning import FITTED, HAND, MODEL, learn, play, side_by_side
 from suite_tasks import TASKS
 from summaries import Column, Row, Rows, Table, Text, among, count, of, the
 
@@ -105,7 +105,7 @@ def noisy(share: float) -> Wrap:
 
     def wrap(env: Env, steps: int, rng: np.random.Generator) -> Env:
         noise = share * deviations(env.unwrapped)
-        return seen(env, lambda x: x + noise * rng.normal(size=len(x)), len(noise))
+        return seen(env, lambda x: x + noise * env.np_random.normal(size=len(x)), len(noise))
 
     return wrap
 
@@ -149,7 +149,7 @@ def shifted(env: Env, steps: int, rng: np.random.Generator) -> Env:
 def with_noise_behind(env: Env, steps: int, rng: np.random.Generator) -> Env:
     """Append components of noise."""
     (d,) = env.observation_space.shape or ()
-    return seen(env, lambda x: np.concatenate([x, rng.normal(size=N_NOISE)]), d + N_NOISE)
+    return seen(env, lambda x: np.r_[x, env.np_random.normal(size=N_NOISE)], d + N_NOISE)
 
 
 DISTURBED: dict[str, Wrap] = {
@@ -191,13 +191,15 @@ def run(method: str, task: str, world: str, seed: int) -> Iterator[Row]:
         """Make the environment; all those of a seed are transformed in the same way."""
         return wrap(gym.make(task), step, np.random.default_rng(seed))
 
-    place: Place = lambda steps: make(steps - 1)  # noqa: E731
     checkpoints = checkpoints_of(task, world)
     if method == HAND:
         for steps in checkpoints:
-            yield {**play(RULES[task], place(steps), seed), "steps": steps}
+            yield {**play(RULES[task], make(steps - 1), seed), "steps": steps}
         return
-    yield from learn(getattr(agents, method)(make(-1), seed=seed), place, checkpoints, seed)
+    agent = getattr(agents, method)(make(-1), seed=seed)
+    yield from learn(
+        agent, checkpoints, lambda steps: side_by_side(agent, lambda: make(steps - 1), seed)
+    )
 
 
 def checkpoints_of(task: str, world: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import gymnasium as gym
 import numpy as np
 from experiment import Experiment, SharedOptions, chosen, say, start
-from learning import MODEL, learn
+from learning import MODEL, learn, side_by_side
 from summaries import Column, Row, Rows, Table, count, of, the
 
 EXPERIMENT = Experiment("benchmark_mujoco", leave_out=("longest",))
@@ -33,7 +33,7 @@ def train(task: str, seed: int, longest: int) -> list[Row]:
     agent = ModelAgent(gym.make(task), seed=seed)
     steps = [n for n in CHECKPOINTS if n < longest] + [longest]
     rows: list[Row] = []
-    for row in learn(agent, lambda _: gym.make(task), steps, seed):
+    for row in learn(agent, steps, lambda _: side_by_side(agent, lambda: gym.make(task), seed)):
         rows.append({**row, "trusted": int(agent.models_laws and bool(agent.world.trust))})
     return rows
 

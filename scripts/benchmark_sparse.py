@@ -19,7 +19,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from experiment import Experiment, SharedOptions, chosen, say, start
-from learning import FITTED, MODEL, learn
+from learning import FITTED, MODEL, learn, side_by_side
 from summaries import Column, Row, Rows, Table, among, count, of, the
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
@@ -64,7 +64,9 @@ def train(method: str, world: str, seed: int) -> list[Row]:
     agent = getattr(agents, method)(about.make(seed), seed=seed)
     return [
         {**row, "solved": int(row["mean"] >= about.solved)}
-        for row in learn(agent, lambda _: about.make(seed), about.steps, seed)
+        for row in learn(
+            agent, about.steps, lambda _: side_by_side(agent, lambda: about.make(seed), seed)
+        )
     ]
 
 

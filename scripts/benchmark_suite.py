@@ -46,6 +46,8 @@ from summaries import (
     the,
 )
 
+from oda_rl._types import FloatArray
+from oda_rl.agents import Agent
 from oda_rl.agents.sb3.settings import settings_for
 from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.experiments import Execution
@@ -83,9 +85,14 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
     """Train one of our agents, pausing at the checkpoints."""
     from oda_rl import agents
 
-    agent = getattr(agents, method)(make(task), seed=seed)
+    agent: Agent = getattr(agents, method)(make(task), seed=seed)
     place = make(task)
-    for row in learn(agent, lambda _: place, checkpoints(method, task), seed):
+
+    def evaluated(steps: int) -> FloatArray:
+        """Return the returns of greedy episodes."""
+        return agent.evaluate(EVALUATION_EPISODES, env=place, seed=seed + 10**8)
+
+    for row in learn(agent, checkpoints(method, task), evaluated):
         yield row if method == MODEL else {**row, "seconds": agent.training_seconds}
 
 

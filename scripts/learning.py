@@ -9,34 +9,35 @@ import numpy as np
 from hand_rules import Decide
 from summaries import Row
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.agent import Agent
 
 EVALUATION_EPISODES = 100
 FITTED, ONLINE, MODEL = "FittedQAgent", "TwoTimescaleAgent", "ModelAgent"
 HAND = "rule by hand"
-Place = Callable[[int], gym.Env[Any, Any]]
+Make = Callable[[], gym.Env[Any, Any]]
 
 
-def learn(agent: Agent, place: Place, checkpoints: Iterable[int], seed: int) -> Iterator[Row]:
+def learn(
+    agent: Agent, checkpoints: Iterable[int], evaluated: Callable[[int], FloatArray]
+) -> Iterator[Row]:
     """Train an agent, pausing at the checkpoints.
 
     Parameters
     ----------
     agent : Agent
         A new one.
-    place : callable
-        Makes the environment to evaluate in after so many steps.
     checkpoints : iterable of int
         Steps.
-    seed : int
-        That of the agent.
+    evaluated : callable
+        Called with these steps; plays, and returns the returns.
     """
     used = 0.0
     for steps in checkpoints:
         begun = time.process_time()
         agent.learn(steps - agent.num_timesteps)
         used += time.process_time() - begun
-        returns = agent.evaluate(EVALUATION_EPISODES, env=place(steps), seed=seed + 10**8)
+        returns = evaluated(steps)
         yield {
             "steps": steps,
             "mean": float(returns.mean()),
@@ -45,6 +46,23 @@ def learn(agent: Agent, place: Place, checkpoints: Iterable[int], seed: int) -> 
             "seconds": used,
             "bytes": sum(np.asarray(array).nbytes for array in agent.policy.parameters),
         }
+
+
+def side_by_side(agent: Agent, make: Make, seed: int) -> FloatArray:
+    """Return the returns of greedy episodes, one in each of as many copies of an environment."""
+    seed += 10**8
+    copies = [make() for _ in range(EVALUATION_EPISODES)]
+    running, returns = list(range(len(copies))), np.zeros(len(copies))
+    observations = {k: copies[k].reset(seed=seed + k)[0] for k in running}
+    while running:
+        seen = np.array([observations[k] for k in running])
+        actions, _ = agent.predict(seen.reshape(-1, *agent.interface.observation_shape))
+        for k, action in zip(tuple(running), actions, strict=True):
+            observations[k], reward, terminated, truncated, _ = copies[k].step(action)
+            returns[k] += float(reward)
+            if terminated or truncated:
+                running.remove(k)
+    return returns
 
 
 def play(decide: Decide, place: gym.Env[Any, Any], seed: int) -> Row:
