@@ -39,6 +39,12 @@ tables: $(VENV)/developing
 benchmark-suite: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_suite.py --baselines 3
 
+# About an hour on two cores; MuJoCo needs pip install ".[mujoco]".
+benchmark-worlds: $(VENV)/developing
+	$(BIN)/python scripts/benchmark_disturbed.py
+	$(BIN)/python scripts/benchmark_sparse.py
+	$(BIN)/python scripts/benchmark_mujoco.py
+
 # About a quarter of an hour on two cores.
 benchmark-continuous: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_continuous.py

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 
-class DeepSea(gym.Env[Any, int]):
+class DeepSea(gym.Env[Any, Any]):
     """A grid of ``size`` by ``size``, from its top left a step down each time.
 
     To go right costs .01 / size; only who always does so finds the reward of 1. Which action is
@@ -72,7 +72,7 @@ class DeepSea(gym.Env[Any, int]):
         return self._seen(), reward, self._row == self.size, False, {}
 
 
-class TwoRooms(gym.Env[Any, int]):
+class TwoRooms(gym.Env[Any, Any]):
     """Two rooms of 5 by 5 with a door between; reward 1 in the far corner of the other one.
 
     Parameters
@@ -118,7 +118,7 @@ class TwoRooms(gym.Env[Any, int]):
         return self._seen(), float(found), found, self._steps >= 200, {}
 
 
-class DoorKey(gym.Env[Any, int]):
+class DoorKey(gym.Env[Any, Any]):
     """MiniGrid's DoorKey-5x5: fetch the key, open the door, and go to the far corner behind it.
 
     Two rooms of one column each, and of three cells, with a door between that is locked. Where the
@@ -141,6 +141,7 @@ class DoorKey(gym.Env[Any, int]):
     observation_space = spaces.Box(0.0, 4.0, (9,), np.float64)
     action_space = spaces.Discrete(7)
     most_steps = 250
+    _key: tuple[int, int] | None  # None: it is carried
 
     def _seen(self) -> Any:
         return np.array([
