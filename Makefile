@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: train test quick check lint tables benchmark benchmark-suite benchmark-continuous \
-	benchmark-vector benchmark-oda compare figure5 infex clean
+	benchmark-worlds benchmark-vector benchmark-oda compare figure5 infex clean
 
 train: $(VENV)/installed
 	$(BIN)/python scripts/train_cartpole.py
