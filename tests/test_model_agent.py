@@ -15,6 +15,7 @@ from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.simplifying import grounded, rounded, simplified
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.imagination import imagining, scratch_for
 from oda_rl.agents.worlds.learning import Transitions, learn_world
 
 
@@ -93,6 +94,29 @@ def test_a_search_is_no_worse_than_the_rule_it_begins_with():
     _, _, promised = search(where, [known], False, False, effort, rng)
     alone = where.returns(known[0][None], known[1][None], starts[:36]).mean()
     assert promised >= alone - 1e-9
+
+
+@pytest.mark.parametrize("far", [1e-4, 0.02, 100.0])
+def test_a_search_is_lost_where_the_nearest_cell_is_too_far(far):
+    rng = np.random.default_rng(0)
+    learned = learn_world(slider(), -5.0, False, 2, None, rng)
+    world = learned.arrays._replace(bounds=np.array([*learned.arrays.bounds[:3], far]))
+    starts = rng.uniform(-0.8, 0.8, size=(20, 1))
+    rules = rng.normal(size=(1, 4, 2)), np.tile(np.eye(2), (2, 1))[None, :, :, None]
+    found = np.empty((2, 1, 20))
+    steps = [
+        imagining(1)(world, *rules, np.zeros((0, 2)), starts, 30, False, scratch_for(world), own,
+                     np.zeros((n, 4)))
+        for own, n in zip(found, (0, 20), strict=True)
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*found)
+    assert steps[0] == steps[1]
+    assert (steps[0] < 20 * 30) == (far < 10.0)
+
+
+def test_choices_among_more_actions_have_more_cells():
+    cells = [Shape.of(3, n, n, False).n_cells for n in (2, 3, 5, 9, 24)]
+    assert cells == [4, 6, 20, 20, 24]
 
 
 @pytest.mark.parametrize("boxed", [False, True])

@@ -142,14 +142,18 @@ def test_surprises_are_counted_by_visits() -> None:
 def test_a_policy_is_played_as_long_as_episodes_are(steps: int) -> None:
     edges, moves, rewards = random_world(5)
     actions = np.array([0, 1, 2, 0, 1, 2, 0])
-    values, room = np.zeros((2, 7))
-    play(edges, actions, -3.0, steps, values, room)
-    slow = np.zeros(7)
+    found, room = np.zeros((2, 2, 7))
+    play(edges, actions, -3.0, steps, found, room)
+    slow, squares = np.zeros((2, 7))
     rows = np.arange(7)
+    reward, moved = rewards[rows, actions], moves[rows, actions]
+    square = (edges.squares / np.maximum(edges.counts, 1.0))[rows, actions]
     for t in range(steps):
-        slow = rewards[rows, actions] + moves[rows, actions] @ slow
+        squares = square + 2.0 * reward * (moved @ slow) + moved @ squares
+        slow = reward + moved @ slow
         slow[6] = -3.0 * (t + 1)  # nobody has acted there
-    np.testing.assert_allclose(values, slow)
+        squares[6] = slow[6] ** 2
+    np.testing.assert_allclose(found, [slow, squares - slow**2], atol=1e-9)
 
 
 def seen(rows: list[tuple[float, int, float, float, bool]], n_actions: int = 2) -> Memory:
@@ -267,6 +271,20 @@ def test_real_returns_correct_what_the_model_promises() -> None:
     lucky = tried(policy, [1.0, 1.0], 0.5, [0.5, 0.5])
     unlucky = tried(policy, [0.0, 1.0, 0.0, 1.0], 0.6, [0.6] * 4)
     assert values_of_tables([lucky, unlucky]).argmax() == 1  # it may have been chance
+    lucky = Tabled(
+        policy, 0.24, starts=[0] * 4, returns=[1.0] * 4, promised=0.6, imagined=[0.6] * 4
+    )
+    luckless = Tabled(policy, promised=0.8)
+    assert values_of_tables([lucky, luckless]).argmax() == 1  # it may have been chance, all of them
+
+
+def test_returns_vary_as_much_as_the_model_says() -> None:
+    memory = seen([(0, 0, 0.0, 1, True), (0, 0, 1.0, 1, True)] * 4 + [(0, 1, 0.0, 1, True)])
+    planner = TablePlanner(memory, 2, 10, ModelConfig())
+    planner.plan([])
+    best = planner.best()
+    planner.note(best, np.zeros(1), 1.0)
+    assert (best.promised, best.imagined, best.variance) == (0.5, [0.5], 0.25)
 
 
 def test_tables_go_through_arrays() -> None:

@@ -225,7 +225,9 @@ def boldest(edges: Edges, view: View, values: FloatArray, state: int, close: flo
 def play(
     edges: Edges, actions: IntArray, worst: float, steps: int, values: FloatArray, room: FloatArray
 ) -> None:
-    """Write what a policy returns in so many steps from each state, on average.
+    """Write what a policy returns in so many steps from each state, on average, and its variance.
+
+    Where rewards depend on where a step leads, the variance is one of rewards that do not.
 
     Parameters
     ----------
@@ -238,28 +240,35 @@ def play(
     steps : int
         Of the episodes, at most.
     values, room : ndarray
-        Returns, shape (n,), and room for more.
+        Means and variances of returns, shape (2, n), and room for more.
     """
     n = len(actions)
     for state in range(n):
-        values[state] = 0.0
+        values[0, state], values[1, state] = 0.0, 0.0
     for t in range(steps):
         changed = False
         for state in range(n):
             visits = edges.counts[state, actions[state]]
             if visits == 0.0:
-                room[state] = worst * (t + 1)
+                room[0, state], room[1, state] = worst * (t + 1), 0.0
             else:
-                total = edges.rewards[state, actions[state]]
+                reward = edges.rewards[state, actions[state]] / visits
+                mean, square = 0.0, 0.0
                 edge = edges.leaving[state, actions[state]]
                 while edge != NO:
                     after = edges.ends[2, edge]
                     if after != NO:
-                        total += edges.weights[edge] * values[after]
+                        weight, value = edges.weights[edge], values[0, after]
+                        mean += weight * value
+                        square += weight * (values[1, after] + value * value)
                     edge = edges.ends[3, edge]
-                room[state] = total / visits
-            changed = changed or room[state] != values[state]
+                mean, square = mean / visits, square / visits
+                varies = edges.squares[state, actions[state]] / visits - reward * reward
+                room[0, state] = reward + mean
+                room[1, state] = max(varies, 0.0) + max(square - mean * mean, 0.0)
+            changed = changed or room[0, state] != values[0, state]
+            changed = changed or room[1, state] != values[1, state]
         for state in range(n):
-            values[state] = room[state]
+            values[0, state], values[1, state] = room[0, state], room[1, state]
         if not changed:
             return

@@ -91,9 +91,10 @@ class Planner:
         self.searches += 1
         fresh = self.searches % _FRESH == 0
         where = self._imagination()
+        fine = self.searches % _FRESH == 2 and not explore
         effort = Effort(
             generations=self.config.generations, population=self.config.population,
-            starts=self.config.starts,
+            starts=self.config.starts * (2 if fine else 1), sigma=0.1 if fine else 0.4,
         )  # fmt: skip
         scores, outputs, promised = search(
             where, [(one.scores, one.outputs) for one in known], explore, fresh, effort, self.rng

@@ -14,10 +14,11 @@ from oda_rl.agents.model.climbing import Climber
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.imagination import WorldArrays, imagining, scratch_for
 
-_MOST_CELLS = 16
-_SAME = 1e-9
+_MOST_CELLS = 20
+_SAME, _EQUAL = 1e-9, 0.75  # share of rules that are best alike, and a search is over
 _LONGEST = 4  # times as many generations, while returns grow
-_WINDOW, _PROGRESS = 8, 0.01  # by that share from so many generations to the next
+_WINDOW, _PROGRESS = 8, 0.01  # by that share in so many generations, from common starts
+_PAIRED = 4  # times as many as in a generation
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,14 @@ class Shape:
 
     @classmethod
     def of(cls, n_features: int, n_outputs: int, n_choices: int, boxed: bool) -> "Shape":
-        """Return the default: two cells for each action, if these are few; or all choices."""
+        """Return the default: two cells for each pair of actions, if these are few; or all choices.
+
+        More cells than are needed have fewer local optima; what does not matter is dropped later.
+        """
         if boxed:
             return cls(n_choices, n_features, n_outputs, boxed)
-        n_cells = 2 * n_outputs if 2 * n_outputs <= _MOST_CELLS else n_outputs
+        pairs = n_outputs * max(n_outputs - 1, 2)
+        n_cells = max(n_outputs, min(pairs, _MOST_CELLS))
         return cls(n_cells, n_features, n_outputs, boxed)
 
     @property
@@ -174,14 +179,19 @@ def search(
         second = np.where(top >= len(old), second, -np.inf)
     begin = vectors[top[np.argmax(second)]]
     climber = Climber(begin, effort.sigma, effort.population, rng)
-    means: list[float] = []
-    while not _settled(means, effort.generations):
+    before = begin
+    for generation in range(1, _LONGEST * effort.generations + 1):
         asked = climber.ask()
         found = where.means(asked, effort.starts, explore)
-        if np.ptp(found) <= _SAME * np.abs(found).max():
-            break
+        if found.max() - np.quantile(found, 1.0 - _EQUAL) <= _SAME * np.abs(found).max():
+            break  # from so many that are equal nothing is learned
         climber.tell(found)
-        means.append(float(found.mean()))
+        if generation % _WINDOW == 0:
+            pair = where.means(np.array([before, climber.mean]), _PAIRED * effort.starts, explore)
+            before = climber.mean
+            settled = pair[1] - pair[0] < _PROGRESS * abs(pair[0])
+            if settled and generation >= effort.generations:
+                break
     last = np.concatenate([[climber.mean], old])
     final = where.means(last, 3 * effort.starts, explore)
     final[0] += 1e-6 * abs(final[0])
@@ -190,13 +200,3 @@ def search(
     if best > 0:
         return *known[best - 1], float(final[best])
     return scores[0], outputs[0], float(final[0])
-
-
-def _settled(means: Sequence[float], least: int) -> bool:
-    """Whether generations with such mean returns, at least so many, go on no more."""
-    n = len(means)
-    if n < max(least, 2):
-        return False
-    window = min(_WINDOW, n // 2)
-    before, after = np.mean(means[-2 * window : -window]), np.mean(means[-window:])
-    return n >= _LONGEST * least or bool(after - before < _PROGRESS * abs(before))

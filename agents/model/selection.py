@@ -50,7 +50,8 @@ def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
     """Return the value of each table, shape (n,).
 
     A table's model is counted, and real episodes were counted with the rest: they correct it only
-    as far as they differ more between tables than they do by chance. A value is the model's mean
+    as far as they differ more between tables than they do by chance, which is what they vary by, or
+    should by the model: a few episodes may be lucky together. A value is the model's mean
     return, plus what real episodes returned beyond what it imagines from the same starts, shrunk
     towards that of all, minus a standard deviation of what is then left to be surprised by.
 
@@ -73,7 +74,8 @@ def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
     n = max(int(played.sum()), 1)
     means = sums[played] / counts[played]
     within = float(sum(((own - own.mean()) ** 2).sum() for own in surprises if len(own)))
-    noise = within / max(float((counts[played] - 1.0).sum()), 1.0)
+    expected = counts @ np.array([table.variance for table in tables]) / max(counts.sum(), 1.0)
+    noise = max(within / max(float((counts[played] - 1.0).sum()), 1.0), float(expected))
     chance = noise * float((1.0 / counts[played]).sum()) / n * (1.0 + _BEYOND * math.sqrt(2.0 / n))
     between = max(float(((means - bias) ** 2).sum()) / n - chance, 0.0)
     if between == 0.0:

@@ -20,6 +20,8 @@ class Tabled(Tried):
     """
 
     policy: TablePolicy
+    variance: float = 0.0
+    """Of a return in the present model, on average over the episodes' starts."""
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
         """Return the action in a state, and its code."""
@@ -47,6 +49,7 @@ def to_arrays(tables: list[Tabled]) -> dict[str, npt.NDArray[Any]]:
         "states": np.concatenate([policy.codevectors for policy in policies]),
         "q_values": np.concatenate([policy.q_values for policy in policies]),
         "starts": np.array([start for one in tables for start in one.starts], dtype=np.int64),
+        "variances": np.array([one.variance for one in tables]),
         **episodes.to_arrays(tables),
     }
 
@@ -58,6 +61,8 @@ def from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> list[Tabled]:
     cells = np.cumsum(arrays["cells"])[:-1]
     states, q_values = (np.split(arrays[name], cells) for name in ("states", "q_values"))
     return [
-        Tabled(greedy(own, values.copy()), **known)
-        for own, values, known in zip(states, q_values, episodes.from_arrays(arrays), strict=True)
+        Tabled(greedy(own, values.copy()), float(variance), **known)
+        for own, values, variance, known in zip(
+            states, q_values, arrays["variances"], episodes.from_arrays(arrays), strict=True
+        )
     ]

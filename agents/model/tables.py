@@ -146,7 +146,7 @@ class TablePlanner:
         state = self._numbers[_key(start)]
         played.starts.append(state)
         played.returns.append(episode_return)
-        played.imagined.append(float(self._played(played.policy)[state]))
+        self._imagine(played)
 
     def best(self) -> Tabled:
         """Return the candidate of greatest value."""
@@ -290,7 +290,7 @@ class TablePlanner:
             least = np.where(tried, known, np.inf).min(axis=1, keepdims=True)
             known = np.where(tried, known, np.minimum(least, view.unknown) - 1.0 - abs(low))
             found = Tabled(greedy(self._rows[:n][acted], known))
-            found.promised = self._promised(self._played(found.policy))
+            self._imagine(found)
             if best is None or found.promised > best.promised:
                 best = found
         assert best is not None
@@ -312,21 +312,19 @@ class TablePlanner:
     def _judge(self) -> None:
         """Imagine all candidates anew in the present model."""
         for one in self.candidates:
-            returns = self._played(one.policy)
-            one.promised = self._promised(returns)
-            one.imagined = returns[one.starts].tolist()
+            self._imagine(one)
 
-    def _promised(self, returns: FloatArray) -> float:
-        starts = self._starts[: self.n_states]
-        return float(starts @ returns / max(starts.sum(), 1.0))
-
-    def _played(self, policy: TablePolicy) -> FloatArray:
-        """Return the mean return of an episode from each state."""
+    def _imagine(self, one: Tabled) -> None:
+        """Say what a candidate returns in the present model."""
         n = self.n_states
-        actions = policy.choices(self._rows[:n])
-        returns, room = np.zeros((2, n))
-        play(self._edges, actions, min(float(self._bounds[0]), 0.0), self.horizon, returns, room)
-        return returns
+        actions = one.policy.choices(self._rows[:n])
+        found, room = np.zeros((2, 2, n))
+        play(self._edges, actions, min(float(self._bounds[0]), 0.0), self.horizon, found, room)
+        returns, variances = found
+        starts = self._starts[:n]
+        one.promised = float(starts @ returns / max(starts.sum(), 1.0))
+        one.imagined = returns[one.starts].tolist()
+        one.variance = float(variances[one.starts].mean()) if one.starts else 0.0
 
 
 def _key(row: npt.NDArray[Any]) -> bytes:

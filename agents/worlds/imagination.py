@@ -193,6 +193,22 @@ def _locally(
     return gap0
 
 
+def _near(codevectors: FloatArray, x: FloatArray, far: float, first: int) -> int:
+    """Return the number of a cell whose squared gap is at most ``far``; minus 1 if there is none.
+
+    Cells are codevectors, shape (d, K); number ``first`` is looked at first: episodes stay near.
+    """
+    k = first
+    for _ in range(codevectors.shape[1]):
+        gap = 0.0
+        for j in range(n_features):
+            gap += (x[j] - codevectors[j, k]) ** 2
+        if gap <= far:
+            return k
+        k = k + 1 if k + 1 < codevectors.shape[1] else 0
+    return -1
+
+
 def _move(
     s: FloatArray, frame: FloatArray, circles: IntArray, room: Scratch, after: FloatArray
 ) -> None:
@@ -327,6 +343,8 @@ def _imagine(
     frame, x = world.frame, room.x
     taken = integer(0)
     s, after, code = room.s, room.after, room.code
+    searching = not explore and reached.shape[0] == 0 and world.locals.shape[1] == 0
+    cell = integer(0)
     for p in range(scores.shape[0]):
         for i in range(starts.shape[0]):
             for j in range(n_features):
@@ -350,9 +368,15 @@ def _imagine(
                 globally(world.laws[e], first, last, room, after)
                 if world.waves.shape[2] > 0:
                     in_waves(world.waves[e], room, after)
-                gap = locally(
-                    world.codevectors[e], world.locals[e], world.widths[e], first, last, room, after
-                )
+                if searching:
+                    gap, found = np.inf, near(world.codevectors[e], x, far, cell)
+                    if found >= 0:
+                        gap, cell = far, found
+                else:
+                    gap = locally(
+                        world.codevectors[e], world.locals[e], world.widths[e], first, last, room,
+                        after,
+                    )  # fmt: skip
                 if world.residuals.shape[0] > 0:
                     noise = noise * _MULTIPLIER + _INCREMENT
                     drawn = np.int64(noise >> _HIGH_BITS) % world.residuals.shape[0]
@@ -393,11 +417,12 @@ def _unbound(*arguments: Any) -> Any:
     raise NotImplementedError
 
 
-globally = in_waves = locally = move = reward = ends = last_reward = decide = _unbound
+globally = in_waves = locally = near = move = reward = ends = last_reward = decide = _unbound
 _PARTS = {
     "globally": _globally,
     "in_waves": _in_waves,
     "locally": _locally,
+    "near": _near,
     "move": _move,
     "reward": _reward,
     "ends": _ends,
