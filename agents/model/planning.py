@@ -30,6 +30,7 @@ _FRESH = 3  # every so many searches begin from new rules alone
 _KEPT_BEST, _KEPT_LATEST = 10, 20
 _SURE = 10  # episodes after which a rule that cannot be bettered is left alone
 _TOLERANCE = 1e-6
+_LITTLE = 0.02  # of what separates the best return from the worst
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # of the return, that a simpler rule may lose
 _LATEST = 2000  # states that say where a rule's cells are
@@ -87,6 +88,7 @@ class Planner:
             best = self.best()
             if self._cannot_be_bettered(best):
                 return best
+            explore = self.searches % 2 == 0 and self._leaves_nothing(best, returns)
         known = sorted(self.candidates, key=self._value_of, reverse=True)[:_KNOWN]
         self.searches += 1
         fresh = self.searches % _FRESH == 0
@@ -252,6 +254,14 @@ class Planner:
             return False
         least = (1.0 - _TOLERANCE) * most
         return best.promised >= least and min(best.returns[-_SURE:]) >= least
+
+    def _leaves_nothing(self, best: Candidate, returns: Sequence[float]) -> bool:
+        """Whether a rule avoids all cost, and nothing that pays has been seen yet."""
+        assert self.learned is not None
+        most = float(self.learned.arrays.bounds[1])
+        if most > 0.0 or not returns:
+            return False
+        return most * self.horizon - best.promised <= _LITTLE * (best.promised - min(returns))
 
     def _value_of(self, candidate: Candidate) -> float:
         at = next(k for k, one in enumerate(self.candidates) if one is candidate)

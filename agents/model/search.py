@@ -49,6 +49,15 @@ class Shape:
         rows = self.n_cells * (1 + self.n_outputs * self.boxed)
         return rows * (1 + self.n_features)
 
+    @property
+    def constant(self) -> FloatArray:
+        """Rules that always do the same, as vectors; of continuous actions none."""
+        if self.boxed:
+            return np.zeros((0, self.size))
+        rules = np.zeros((self.n_outputs, self.size))
+        rules[:, :: 1 + self.n_features] = np.eye(self.n_outputs, self.n_cells)
+        return rules
+
     def decoded(self, vectors: FloatArray, at: Coordinates) -> tuple[FloatArray, FloatArray]:
         """Return scores and outputs of rules, as :class:`RulePolicy` has them, of P vectors."""
         rows = vectors.reshape(len(vectors), -1, 1 + self.n_features)
@@ -171,7 +180,7 @@ def search(
     old = np.array([shape.encoded(*rule, where.at) for rule in known]).reshape(-1, shape.size)
     new = rng.normal(size=(effort.random, shape.size))
     new[:, :: 1 + shape.n_features] *= 0.5
-    vectors = np.concatenate([old, new])
+    vectors = np.concatenate([old, new, shape.constant])
     first = where.means(vectors, max(effort.starts // 3, 3), explore)
     top = np.argsort(-first, kind="stable")[: 8 + len(old)]
     second = where.means(vectors[top], effort.starts, explore)
