@@ -9,11 +9,17 @@ import numpy as np
 from numba.core import event
 
 from oda_rl._collector import pause
+from oda_rl._splicing import Splicing
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _njit: Any = numba.njit  # whose type does not know all of its options
-_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_OPTIONS: dict[str, Any] = {
+    "cache": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "pipeline_class": Splicing,
+}
 _NO_ALLOCATION: dict[str, Any] = {**_OPTIONS, "_nrt": False}
 _FAST = {"reassoc", "contract", "nsz"}
 

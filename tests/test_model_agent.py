@@ -137,6 +137,17 @@ def test_vectors_of_rules_decide_as_the_rules_do(boxed):
         np.testing.assert_allclose(before.act(points), after.act(points), atol=1e-9)
 
 
+@pytest.mark.parametrize("boxed", [False, True])
+@pytest.mark.parametrize("n", [1, 5])
+def test_one_rule_is_imagined_by_the_code_that_imagines_many(n, boxed):
+    shape = Shape.of(2, 2, 2, boxed)
+    at = Coordinates(np.zeros(2), np.ones(2), np.full(2, -9.0), np.full(2, 9.0),
+                     np.zeros((0, 2), dtype=np.int64), np.zeros((2, 0)))  # fmt: skip
+    for array in shape.decoded(np.zeros((n, shape.size)), at):
+        assert array.flags.c_contiguous  # numba compiles others anew: seconds
+        assert array.flags.writeable
+
+
 def test_a_rule_of_fewer_cells_fills_a_vector_and_decides_as_before():
     rng = np.random.default_rng(3)
     shape = Shape.of(2, 3, 3, False)

@@ -45,7 +45,7 @@ def project(root, tmp_path, monkeypatch, mutate):
     """A small project, whose compiled function calls one of another file."""
     for folder in ("oda_rl", "tests"):
         (tmp_path / folder).mkdir()
-    own = ["oda_rl/_collector.py", "oda_rl/_compile.py"]
+    own = ["oda_rl/_collector.py", "oda_rl/_compile.py", "oda_rl/_splicing.py"]
     for name, text in {
         "oda_rl/__init__.py": "",
         **{name: (root / name).read_text(encoding="utf-8") for name in own},

@@ -70,7 +70,7 @@ class Shape:
         else:
             actions = np.arange(self.n_cells) % self.n_outputs
             one = np.eye(self.n_outputs)[actions][:, :, None]
-            outputs = np.broadcast_to(one, (len(rows), *one.shape))
+            outputs = np.tile(one, (len(rows), 1, 1, 1))  # its own: numba compiles views anew
         return np.ascontiguousarray(scores), np.ascontiguousarray(outputs)
 
     def encoded(self, scores: FloatArray, outputs: FloatArray, at: Coordinates) -> FloatArray:

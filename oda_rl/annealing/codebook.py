@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, internal
+from oda_rl._compile import compiled, spliced
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import FloatArray, IndexArray, IntArray
 from oda_rl.divergences import LOGARITHMIC, TINY, Divergence
@@ -201,7 +201,7 @@ def _redraw(
     offsets[k] = offset
 
 
-@internal
+@spliced
 def _measure(
     samples: Block, i: int, layout: Layout, kernel: int | None, s: int, out: FloatArray
 ) -> float:
@@ -212,7 +212,7 @@ def _measure(
     return measure_affine(samples.points, i, layout.gradients, layout.offsets, first, last, out)
 
 
-@internal
+@spliced
 def _visit(
     samples: Block,
     i: int,
@@ -254,7 +254,7 @@ def _visit(
     return smallest, n_visited
 
 
-@internal
+@spliced
 def _weigh(
     layout: Layout, scratch: Scratch, n_visited: int, smallest: float, temperature: float
 ) -> float:
@@ -274,7 +274,7 @@ def _weigh(
     return total
 
 
-@internal
+@spliced
 def _step(stage: Stage, c: int, size: int, weight: float) -> float:
     """Step size α of a sample, which it counts; the masses decay by 1 - α."""
     step: float = 1.0 / (1.0 + 0.9 * (stage.clocks[c] + size))
@@ -292,7 +292,7 @@ def _step(stage: Stage, c: int, size: int, weight: float) -> float:
     return step
 
 
-@internal
+@spliced
 def _attract(
     samples: Block,
     i: int,
