@@ -20,6 +20,8 @@ FLOORS = [  # the ground floor first
     ["oda_rl.quantization", "oda_rl.mixtures", "oda_rl.exemplars"],
     ["oda_rl.annealing"],
     ["oda_rl.trees"],
+    ["oda_rl.agents.proving"],
+    ["oda_rl.agents.editing"],
     ["oda_rl.agents.environments", "oda_rl.agents.policies"],
     ["oda_rl.agents.engine"],
     ["oda_rl.agents.partitions"],
