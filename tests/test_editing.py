@@ -2,18 +2,20 @@
 
 import json
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from oracles import decide
 from test_export import by_rule, components_in_c, run_in_c, run_in_onnx
 from test_rules import continuous, discrete
 
-from oda_rl.agents import export_policy
+from oda_rl.agents import ModelAgent, export_policy
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.editing.conditions import condition_rows
 from oda_rl.agents.editing.editor import within
 from oda_rl.agents.environments.spaces import ActionBox
 from oda_rl.agents.policies.rules import RulePolicy, decide_by_clauses
+from oda_rl.agents.worlds.trajectories import walk
 
 NAMES = ["cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "angular velocity (rad/s)"]
 ACTIONS = ["push left", "push right"]
@@ -215,3 +217,93 @@ def test_continuous_actions_are_said_in_their_own_units():
         rule.edit().forbid(0)
     with pytest.raises(ValueError, match="do is 5.0: it must be 1 numbers, from"):
         rule.edit(bounds=bounds).where("x[0] > 0", do=5.0)
+
+
+class Watched(gym.Wrapper):
+    """Notes what is done where."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.seen = []
+
+    def reset(self, **settings):
+        self.last, info = self.env.reset(**settings)
+        return self.last, info
+
+    def step(self, action):
+        self.seen.append((np.array(self.last, dtype=float), action))
+        self.last, *rest = self.env.step(action)
+        return self.last, *rest
+
+
+@pytest.mark.parametrize("before", [0, 300])
+def test_learning_goes_on_within_edits(before, tmp_path):
+    env = Watched(gym.make("CartPole-v1"))
+    agent = ModelAgent(env, seed=0, generations=5)
+    if before:
+        agent.learn(before)
+    first = agent.policy
+    editor = agent.edit().where("cart position > 0 and cart velocity > 0", do="push left")
+    editor.forbid("push left", where="pole angle > .02")
+    edited = (editor.lock(0) if before else editor).done()
+    env.seen.clear()
+    agent.constrain(edited)
+    points = np.random.default_rng(0).normal(size=(500, 4)) * 0.2
+    np.testing.assert_array_equal(agent.policy.act(points), edited.act(points))
+    agent.learn(600)
+    states, actions = (np.array(part) for part in zip(*env.seen, strict=True))
+    high = states[:, 2] > 0.02
+    said = (states[:, :2] > 0).all(axis=1) & ~high
+    assert (actions[high] == 1).all()
+    assert (actions[said] == 0).all()
+    assert high.any()
+    assert said.any()
+    assert agent.policy.clauses is not None
+    locked = ~((points[:, :2] > 0).all(axis=1)) & (points[:, 2] <= 0.02)
+    locked &= (first.cells(points) == 0) & (before > 0)
+    np.testing.assert_array_equal(agent.policy.act(points)[locked], first.act(points)[locked])
+    agent.save(tmp_path / "agent.zip")
+    again = ModelAgent.load(tmp_path / "agent.zip", env=gym.make("CartPole-v1"))
+    assert again.rules() == agent.rules()
+    assert again.learn(200).policy.clauses is not None
+    assert "never push left where" in again.rules()
+    agent.explain(points[0])
+
+
+def test_imagined_steps_are_within_clauses():
+    agent = ModelAgent("CartPole-v1", seed=0, generations=2).learn(300)
+    edited = agent.edit().forbid(0, "x[2] > .01").where("x[1] > .2", do=0).lock(0).done()
+    agent.constrain(edited)
+    planner = agent._engine.planner.rules
+    where = planner._imagination()
+    starts = planner.draw_starts(30)
+    told = where.returns(edited.scores[None], edited.outputs[None], starts)[0]
+    world = where.world._replace(clauses=np.zeros((0, 2), dtype=np.int64))
+    expected = walk(
+        world, lambda points: np.eye(2)[edited.act(points)], lambda codes: codes.argmax(axis=1),
+        starts, where.horizon, np.random.default_rng(0),
+    )  # fmt: skip
+    lengths = np.where(expected.lost, np.nan, expected.lengths)
+    same = ~np.isnan(lengths)
+    assert same.any()
+    np.testing.assert_allclose(told[same], lengths[same])
+    free = where.returns(agent.policy.scores[None], agent.policy.outputs[None], starts)
+    assert free.shape == (1, 30)
+
+
+def test_what_cannot_be_constrained_says_so():
+    agent = ModelAgent("CartPole-v1", seed=0)
+    with pytest.raises(ValueError, match="it must be a RulePolicy with outputs of shape"):
+        agent.constrain(continuous(2, 4, 1))
+    with pytest.raises(ValueError, match="the agent has a table of states"):
+        ModelAgent("CliffWalking-v1", seed=0).edit()
+
+
+def test_continuous_actions_are_constrained_while_exploring():
+    env = Watched(gym.make("Pendulum-v1"))
+    agent = ModelAgent(env, seed=0, generations=2)
+    agent.constrain(agent.edit().where("angular velocity > 0", do=1.5).done()).learn(250)
+    states, torques = (np.array(part) for part in zip(*env.seen, strict=True))
+    fast = states[:, 2] > 0
+    np.testing.assert_allclose(torques[fast], 1.5, rtol=1e-6)
+    assert np.unique(torques[~fast]).size > 20

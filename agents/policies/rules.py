@@ -381,7 +381,8 @@ class RulePolicy(Stored):
         """
         unbounded = np.full(self.scores.shape[1] - 1, np.inf)
         low, high = (-unbounded, unbounded) if space is None else space
-        return regions(self._splitter(low, high).pieces(), self.actions, low, high)
+        pieces = self._splitter(low, high).pieces()
+        return regions(pieces, self.actions, self.cells, low, high)
 
     def rules(
         self,

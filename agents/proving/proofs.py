@@ -23,6 +23,8 @@ class Proof:
     """Choices (actions, or of continuous ones cells) that are made somewhere in the box."""
     never: tuple[int, ...]
     """Those that are made nowhere in it."""
+    at_most: tuple[int, ...]
+    """Those that are made at most where a boundary is met, up to rounding: no state was found."""
     states: dict[int, FloatArray]
     """For each choice that is made a state of the box in which it is, shape (d,)."""
     names: tuple[str, ...]
@@ -32,13 +34,14 @@ class Proof:
     @property
     def always(self) -> int | None:
         """The only choice, if there is but one."""
-        return self.occurs[0] if len(self.occurs) == 1 else None
+        return self.occurs[0] if len(self.occurs) == 1 and not self.at_most else None
 
     def __str__(self) -> str:
         lines = [f"where {_where(self.low, self.high, self.names)}:"]
         for choice in self.occurs:
             state = ", ".join(f"{value:.4g}" for value in self.states[choice])
             lines.append(f"  {self.choice_names[choice]}: occurs, as at ({state})")
+        lines += [f"  {self.choice_names[a]}: on a boundary, if at all" for a in self.at_most]
         lines += [f"  {self.choice_names[choice]}: never" for choice in self.never]
         return "\n".join(lines)
 
@@ -79,36 +82,33 @@ def proof(
         What the rule chooses at points, shape (n, d).
     box : (low, high)
     names, choice_names : sequence of str
-
-    Raises
-    ------
-    ArithmeticError
-        If the rule does not choose at some state what the linear program says.
     """
     states: dict[int, FloatArray] = {}
-    doubtful: dict[int, FloatArray] = {}
     for piece in pieces:
         choice = int(actions[piece.cell])
-        if choices(piece.inside[None])[0] == choice:
-            states.setdefault(choice, piece.inside)
-        else:
-            doubtful[choice] = piece.inside
-    if unproved := sorted(doubtful.keys() - states.keys()):
-        raise ArithmeticError(
-            f"whether {choice_names[unproved[0]]!r} occurs is not decided: it does at most at "
-            f"{doubtful[unproved[0]].tolist()}, up to rounding; take a box that is a little larger"
-        )
-    occurs = tuple(sorted(states))
-    never = tuple(a for a in range(len(choice_names)) if a not in states)
-    return Proof(*box, occurs, never, states, tuple(names), tuple(choice_names))
+        if choice not in states and choices(piece.inside[None])[0] == choice:
+            states[choice] = piece.inside
+    possible = {int(actions[piece.cell]) for piece in pieces}
+    occurs, at_most = tuple(sorted(states)), tuple(sorted(possible - states.keys()))
+    never = tuple(a for a in range(len(choice_names)) if a not in possible)
+    return Proof(*box, occurs, never, at_most, states, tuple(names), tuple(choice_names))
 
 
 def regions(
-    pieces: Sequence[Piece], actions: IntArray, low: FloatArray, high: FloatArray
+    pieces: Sequence[Piece],
+    actions: IntArray,
+    cells: Callable[[FloatArray], IntArray],
+    low: FloatArray,
+    high: FloatArray,
 ) -> list[Region]:
-    """Return pieces with their bounding boxes, by the numbers of their cells."""
+    """Return pieces with their bounding boxes, by the numbers of their cells.
+
+    Without those that are but a boundary of others.
+    """
     found = []
     for piece in sorted(pieces, key=lambda one: one.cell):
+        if cells(piece.inside[None])[0] != piece.cell:
+            continue
         ends = np.array([range_over(row, piece.rows, low, high) for row in np.eye(len(low) + 1)[1:]])
         choice = int(actions[piece.cell])
         found.append(Region(piece.cell, choice, piece.rows, *ends.T, piece.inside))
