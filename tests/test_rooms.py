@@ -26,6 +26,7 @@ FLOORS = [  # the ground floor first
     ["oda_rl.agents.engine"],
     ["oda_rl.agents.partitions"],
     ["oda_rl.agents.worlds"],
+    ["oda_rl.agents.certifying"],
     ["oda_rl.agents.two_timescale", "oda_rl.agents.fitted", "oda_rl.agents.model"],
     ["oda_rl.agents.distilling"],
     ["oda_rl.agents.reviewing"],

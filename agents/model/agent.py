@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.editing.editor import Editor
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.loops import Progress
@@ -24,7 +25,8 @@ from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
-from oda_rl.agents.proving.proofs import Proof
+from oda_rl.agents.policies.wording import without_units
+from oda_rl.agents.proving.proofs import Proof, checked_box
 from oda_rl.agents.worlds.world import World, seconds_of
 
 
@@ -252,6 +254,53 @@ class ModelAgent(Agent):
             known if names is None else names,
             known_actions if action_names is None and self.interface.box is None else action_names,
             bounds,
+        )
+
+    def certify(
+        self,
+        box: Mapping[str | int, tuple[float, float]],
+        steps: int,
+        names: Sequence[str] | None = None,
+        sets: int = 400,
+    ) -> Certificate:
+        """Find the largest box, within one, from which no imagined episode ends within steps.
+
+        It is a proof about the learned laws, each of whose steps may be off by as much as the
+        largest held-out residual: not about the environment. See
+        :func:`oda_rl.agents.certifying.certificates.certify`.
+
+        Parameters
+        ----------
+        box : dict
+            Least and greatest value of all components, by their names or numbers; those that are
+            not named are as in the first observations of the episodes.
+        steps : int
+        names : sequence of str, optional
+            Of the observation's components.
+        sets : int
+            That are followed at once: more prove more, and take longer.
+
+        Raises
+        ------
+        ValueError
+            If nothing has been learned yet, or the laws are of cells, angles or noise; if what it
+            delivers is a table; or for unknown components.
+
+        Examples
+        --------
+        >>> agent = ModelAgent("CartPole-v1", seed=0).learn(500)
+        >>> found = agent.certify({"pole angle": (-0.02, 0.02)}, steps=5, sets=50)
+        >>> print(found.lines[0])
+        Certified: no episode that begins in this box ends within 5 steps
+        """
+        policy, world, memory = self._rule("certify"), self.world, self._engine.memory
+        components = world.checked_names(names)
+        starts = memory.starts
+        low, high = checked_box(
+            box, [components, without_units(components)], (starts.min(axis=0), starts.max(axis=0))
+        )
+        return certify_learned(
+            policy, world.learned, world.seen, world.first, (low, high), steps, components, sets
         )
 
     def _rule(self, what: str) -> RulePolicy:

@@ -8,7 +8,7 @@ from oda_rl import persistence
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header
-from oda_rl.agents.policies.export_tables import Export, export_of
+from oda_rl.agents.policies.export_tables import Certified, Export, export_of
 
 SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
 _VERSION = 1
@@ -54,6 +54,7 @@ def export_policy(
     out: str | Path,
     format: str = "c",  # noqa: A002
     fixed_point: bool = False,
+    certificate: Certified | None = None,
 ) -> Path:
     """Write an agent's policy to a file that needs neither the agent nor this package.
 
@@ -81,6 +82,9 @@ def export_policy(
         What to write.
     fixed_point : bool
         Of a C header: tables of 16-bit integers instead of single precision.
+    certificate : Certificate, optional
+        What has been proved of the policy, as from ``agent.certify``: in the comment of a C header,
+        and in JSON.
 
     Returns
     -------
@@ -91,7 +95,7 @@ def export_policy(
     ------
     ValueError
         If the format is unknown or knows no fixed point, or continuous actions do not, ``out`` is
-        a folder, or the agent's policy can't be exported.
+        a folder, the certificate is one of another policy, or the agent's policy can't be exported.
     ImportError
         If onnx is asked for and not installed.
 
@@ -109,7 +113,7 @@ def export_policy(
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    export = export_of(agent)
+    export = export_of(agent, certificate)
     if format == "onnx":
         from oda_rl.agents.policies.export_onnx import onnx_model
 
@@ -179,6 +183,8 @@ def json_document(export: Export) -> str:
         document["how_to_decide"] = _EDITED + last
         document["clauses"] = clauses_in_json(cells.clauses, len(cells.diagram))
     document["codevectors"] = export.codevectors.tolist()
+    if export.certificate is not None:
+        document["certificate"] = export.certificate.document
     return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
 
 

@@ -421,6 +421,7 @@ def _comment(
         *_returned(export),
         "",
         *_explanation(export, integers, found),
+        *([] if export.certificate is None else ["", *export.certificate.lines]),
     ]
     return "/* " + "\n".join(f" * {_plain(line)}".rstrip() for line in lines)[3:] + "\n */\n"
 

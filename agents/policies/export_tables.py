@@ -20,7 +20,7 @@ or they are affine functions of the observation, and their cells are numbered.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,22 @@ _MOST_SHIFT = 12  # of a row, so that sums of thousands of products stay within 
 _STEPS = 2**18  # of an observation's component, from the centre to the farthest value seen
 CLIP = 2**22
 """Components of an observation are clipped at so many steps; float32 holds all integers to that."""
+
+
+class Certified(Protocol):
+    """What has been proved of a policy."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What that is, in words."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The same for JSON."""
+
+    @property
+    def parameters(self) -> tuple[FloatArray, ...]:
+        """Arrays that the policy decides by."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +79,8 @@ class Export:
     """Of continuous actions."""
     parts: Sequence[str] = ()
     """Names of their components."""
+    certificate: Certified | None = None
+    """What has been proved of it."""
 
     @property
     def blended(self) -> bool:
@@ -234,14 +252,14 @@ class IntegerTables:
     exponents: npt.NDArray[np.int8] | None
 
 
-def export_of(agent: Trained) -> Export:
+def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
     """Take an agent's policy out of it.
 
     Raises
     ------
     ValueError
         If it is no agent, has learned nothing yet, or its environment has spaces that cannot be
-        exported.
+        exported; or if the certificate is one of another policy.
 
     Examples
     --------
@@ -260,6 +278,10 @@ def export_of(agent: Trained) -> Export:
             f"agent has learned nothing yet in {agent.num_timesteps} steps: it must have been "
             "trained, with learn(total_timesteps) or 'oda-rl train', for longer"
         )
+    if certificate is not None and not _same(certificate.parameters, policy.parameters):
+        raise ValueError(
+            f"certificate is one of another policy: {certificate.lines[0]}; certify this one"
+        )
     names, action_names = known_names(agent)
     parts = matching_parts(agent.env_id, interface)
     return Export(
@@ -273,7 +295,12 @@ def export_of(agent: Trained) -> Export:
         first_action=interface.first_action,
         box=interface.box,
         parts=list(parts or (f"action[{i}]" for i in range(interface.n_components))),
+        certificate=certificate,
     )
+
+
+def _same(ours: Sequence[FloatArray], theirs: Sequence[FloatArray]) -> bool:
+    return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
 
 
 def _check_numbers(interface: Interface) -> None:
