@@ -34,7 +34,9 @@ def edited(policy, seed=0):
     if outputs.shape[1] == 2:  # not both in one place
         forbids = [(some[0], 0), (-some[0], 1)]
     own = [rng.permuted(outputs[0], axis=0) for _ in range(2)]
-    says = [(rows, output, k == 1) for k, (rows, output) in enumerate(zip(some[2:], own, strict=True))]
+    says = [
+        (rows, output, k == 1) for k, (rows, output) in enumerate(zip(some[2:], own, strict=True))
+    ]
     return within(policy, Clauses.of(forbids if many else [], says, outputs))
 
 
@@ -60,7 +62,10 @@ def oracle(policy, point):
 
 
 POLICIES = [
-    *(edited(discrete(*sizes), seed) for seed, sizes in enumerate([(2, 4, 2), (3, 2, 3), (9, 3, 4)])),
+    *(
+        edited(discrete(*sizes), seed)
+        for seed, sizes in enumerate([(2, 4, 2), (3, 2, 3), (9, 3, 4)])
+    ),
     *(edited(continuous(*sizes), seed) for seed, sizes in enumerate([(1, 3, 1), (5, 2, 2)])),
 ]
 policies = pytest.mark.parametrize("policy", POLICIES)
@@ -164,9 +169,11 @@ def test_where_all_of_its_cells_are_forbidden_a_rule_does_something_else():
     after = two.edit().forbid(0).forbid(1, "x[0] > 1").done()
     assert after.act(np.array([[-1.0], [0.5], [2.0]])).tolist() == [1, 1, 2]
     assert after.rules().splitlines() == [
-        "never action 0", "never action 1 where observation[0] > 1",
-        "action 2 where observation[0] > 1", "otherwise action 1 if observation[0] > 0, else action 0",
-    ]  # fmt: skip
+        "never action 0",
+        "never action 1 where observation[0] > 1",
+        "action 2 where observation[0] > 1",
+        "otherwise action 1 if observation[0] > 0, else action 0",
+    ]
     with pytest.raises(ValueError, match="every action is forbidden at .*one must be left"):
         two.edit().forbid(0).forbid(1, "x[0] > 1").forbid(2, "x[0] > 5").done()
 
@@ -191,7 +198,10 @@ def test_conditions_are_read(text, row):
         (lambda e: e.lock(2), "cell is 2: it must be an integer from 0 to 1"),
         (lambda e: e.lock(0).merge(1, 0), "other is 0, which is locked"),
         (lambda e: e.forbid("push up"), "action is 'push up': it must be one of"),
-        (lambda e: e.forbid(0, "angle > 1"), "where is 'angle > 1', with 'angle': it must speak of"),
+        (
+            lambda e: e.forbid(0, "angle > 1"),
+            "where is 'angle > 1', with 'angle': it must speak of",
+        ),
         (lambda e: e.forbid(0, "x[0] ~ 1"), "it must be comparisons"),
         (lambda e: e.forbid(0, "1 > 0"), "it must depend on the observation"),
         (lambda e: e.where("x[0] > 1 and x[0] < 0", 1), "which holds nowhere"),

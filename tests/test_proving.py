@@ -43,7 +43,9 @@ def test_regions_are_where_cells_decide(policy):
         [(one.rows[:, 0] + points @ one.rows[:, 1:].T >= 0.0).all(axis=1) for one in atlas]
     )
     assert (inside.sum(axis=0) == 1).all()
-    np.testing.assert_array_equal(np.array([one.cell for one in atlas])[inside.argmax(axis=0)], cells)
+    np.testing.assert_array_equal(
+        np.array([one.cell for one in atlas])[inside.argmax(axis=0)], cells
+    )
     for one, own in zip(atlas, inside, strict=True):
         assert ((points[own] >= one.low - 1e-9) & (points[own] <= one.high + 1e-9)).all()
         assert policy.cells(one.inside[None])[0] == one.cell

@@ -44,7 +44,9 @@ class Certificate:
     def lines(self) -> list[str]:
         """What it says."""
         if self.share == 0.0:
-            return [f"Not certified: from no box that was tried does it stay up {self.steps} steps."]
+            return [
+                f"Not certified: from no box that was tried does it stay up {self.steps} steps."
+            ]
         ends = zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
         return [
             f"Certified: no episode that begins in this box ends within {self.steps} steps",

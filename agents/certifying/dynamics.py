@@ -112,7 +112,9 @@ class LearnedLaw:
         terms: list[Any] = [1.0, *x]
         if self.world.laws.shape[2] > 1 + d:
             terms += [x[i] * x[k] for i in range(d) for k in range(i, d)]
-        codes = [(c, w) for c, w in enumerate(self._codes(state, output)) if not np.isscalar(w) or w]
+        codes = [
+            (c, w) for c, w in enumerate(self._codes(state, output)) if not np.isscalar(w) or w
+        ]
         waves = self._waves(x)
         near = Cells.of(self.world, self.law).near(x)
         following = []
@@ -221,7 +223,9 @@ class Near:
         rest = np.column_stack([one.rest for one in self.x]) @ np.abs(own[:, 1:]).T
         centre = (self.weights * centres).sum(axis=1)
         common = (self.weights[:, :, None] * shared).sum(axis=1)
-        off = np.abs(centres - centre[:, None]) + np.abs(shared - common[:, None]).sum(axis=2) + rest
+        off = (
+            np.abs(centres - centre[:, None]) + np.abs(shared - common[:, None]).sum(axis=2) + rest
+        )
         size = np.abs(centres) + np.abs(shared).sum(axis=2) + rest
         off += 3.0 * _NEGLIGIBLE * size  # of weights that are left out
         return Affine(centre, common, np.where(self.weights > 0.0, off, 0.0).max(axis=1))
@@ -240,6 +244,4 @@ def _summed(terms: Sequence[Any], weights: FloatArray) -> Any:
 
 
 def _clipped(value: Any, low: float, high: float) -> Any:
-    return (
-        value.clipped(low, high) if isinstance(value, Affine) else np.clip(value, low, high)
-    )
+    return value.clipped(low, high) if isinstance(value, Affine) else np.clip(value, low, high)

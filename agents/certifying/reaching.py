@@ -86,7 +86,9 @@ class Reach:
         last = first + width
         half = 0.5 * (last - first)
         state = [
-            Affine(0.5 * (first + last)[:, j], half[:, j : j + 1] * np.eye(d)[j], np.zeros(len(first)))
+            Affine(
+                0.5 * (first + last)[:, j], half[:, j : j + 1] * np.eye(d)[j], np.zeros(len(first))
+            )
             for j in range(d)
         ]
         return self._boxed(state)
@@ -105,22 +107,26 @@ class Reach:
                 moved = [one.widened(e) for one, e in zip(state, self.world.error, strict=True)]
                 ended &= self.world.may_end(moved)
                 boxed = self._boxed(moved)
-                after = boxed if after is None else Sets(
-                    np.maximum(after.low, boxed.low), np.minimum(after.high, boxed.high)
+                after = (
+                    boxed
+                    if after is None
+                    else Sets(np.maximum(after.low, boxed.low), np.minimum(after.high, boxed.high))
                 )
             if after is None or ended.any() or not np.isfinite(after.high - after.low).all():
                 return sets, True
-            found.append(after.some((after.low <= after.high).all(axis=(1, 2))))
+            real = np.asarray((after.low <= after.high).all(axis=(1, 2)))
+            found.append(after.some(real))
         return Sets(
             np.concatenate([one.low for one in found]), np.concatenate([one.high for one in found])
         ), False
 
     def steps_without_end(self, sets: Sets, steps: int, most: int) -> int:
         """Return after how many steps, at most so many, no episode can have ended."""
-        for t in range(steps):
-            sets, ended = self.step(sets.merged(most))
-            if ended:
-                return t
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite may have ended
+            for t in range(steps):
+                sets, ended = self.step(sets.merged(most))
+                if ended:
+                    return t
         return steps
 
     @cached_property
@@ -134,7 +140,7 @@ class Reach:
         centre = np.column_stack([one.centre for one in state]) @ rows.T
         shared = np.tensordot(np.array([one.shared for one in state]), rows.T, axes=(0, 0))
         rest = np.column_stack([one.rest for one in state]) @ np.abs(rows).T
-        radius = np.abs(shared).sum(axis=1) + rest
+        radius = np.asarray(np.abs(shared).sum(axis=1) + rest)
         size = np.column_stack([np.abs(one.centre) + one.radius for one in state])
         radius += ROUNDING * (size @ np.abs(rows).T)
         shape = n, len(self.frames), d
@@ -267,8 +273,8 @@ def _sliding(
     _, turned, _ = schur(unit.T, sort=lambda re, im=0.0: abs(complex(re, im)) < 0.5)
     by_schur = turned.T.copy()
     by_schur[np.abs(by_schur @ first).argmax()] = first
-    return [frame / np.linalg.norm(frame, axis=1, keepdims=True) / scale
-            for frame in (by_vectors, by_schur, _apart(first, effect / scale)) if len(frame) == d]  # fmt: skip
+    whole = [one for one in (by_vectors, by_schur, _apart(first, effect / scale)) if len(one) == d]
+    return [one / np.linalg.norm(one, axis=1, keepdims=True) / scale for one in whole]
 
 
 def _apart(first: FloatArray, effect: FloatArray) -> FloatArray:

@@ -59,7 +59,7 @@ class Clauses:
         like : ndarray
             Outputs of the rule, shape (K, A, 1) or (K, p, 1 + d).
         """
-        rows = [one[0] for one in [*forbids, *says]]
+        rows = [one for one, _ in forbids] + [one for one, _, _ in says]
         width = rows[0].shape[1] if rows else like.shape[2]
         return cls(
             np.concatenate([np.zeros((0, width)), *rows]),
@@ -160,10 +160,11 @@ def completed(clauses: Clauses, outputs: FloatArray) -> Clauses:
     n_actions = outputs.shape[1]
     if len(clauses.forbidden) == 0:
         return clauses
-    if everything := _together(clauses, range(n_actions)):
-        where = point_in(everything[0])
+    for rows in _together(clauses, range(n_actions)):
+        where = point_in(rows)
+        assert where is not None
         raise ValueError(
-            f"every action is forbidden at {np.round(where, 4).tolist()}: one must be left"
+            f"every action is forbidden at {where.round(4).tolist()}: one must be left"
         )
     own = np.unique(outputs[:, :, 0].argmax(axis=1)).tolist()
     rest = [a for a in range(n_actions) if a not in own]

@@ -67,9 +67,7 @@ def _marked(text: str, calls: Sequence[Sequence[str]]) -> tuple[str, list[int]]:
     return text, marks
 
 
-def _sum(
-    part: str, text: str, marks: Sequence[int], names: Sequence[str], d: int
-) -> FloatArray:
+def _sum(part: str, text: str, marks: Sequence[int], names: Sequence[str], d: int) -> FloatArray:
     """Read a sum: offset and slopes, shape (1 + d,)."""
     row, at = np.zeros(1 + d), 0
     part = re.sub(r"(?<=\de)-", "~", part, flags=re.IGNORECASE).rstrip()

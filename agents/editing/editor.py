@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from oda_rl.agents.proving.polyhedra import point_in
 class Editable(Protocol):
     """A rule; see :class:`~oda_rl.agents.policies.rules.RulePolicy`."""
 
-    __dataclass_fields__: Any
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def scores(self) -> FloatArray:

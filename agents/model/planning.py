@@ -245,9 +245,7 @@ class Planner:
                 clauses=np.column_stack([edits.ends, first]),
                 said=edits.outputs,
             )
-        return Imagination(
-            world, self.learned.at, self.shape, self.horizon, self.draw_starts
-        )
+        return Imagination(world, self.learned.at, self.shape, self.horizon, self.draw_starts)
 
     def _judge(self) -> None:
         """Imagine all candidates anew in the present model."""

@@ -81,9 +81,9 @@ class Shape:
 
     def _filled(self, scores: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a rule of all cells that decides like one of fewer."""
-        own = np.arange(self.n_cells) % self.n_outputs
+        order = np.arange(self.n_cells) % self.n_outputs
         if len(scores) == self.n_cells and (
-            self.boxed or np.array_equal(outputs[:, :, 0].argmax(axis=1), own)
+            self.boxed or np.array_equal(outputs[:, :, 0].argmax(axis=1), order)
         ):
             return scores, outputs
         if self.boxed:

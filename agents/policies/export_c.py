@@ -328,9 +328,7 @@ def _search(found: Tables) -> str:
     return search.replace("nearest = k", "nearest = k + 1")
 
 
-def _constants(
-    export: Export, tables: FloatTables | IntegerTables, found: Tables
-) -> list[str]:
+def _constants(export: Export, tables: FloatTables | IntegerTables, found: Tables) -> list[str]:
     """Return the definitions of all constants."""
     constants = {
         "FEATURES": str(len(export.cells.origin)),

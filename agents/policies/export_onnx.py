@@ -72,7 +72,7 @@ _Node = tuple[str, tuple[list[str], list[str]], dict[str, Any]]
 def _graph(export: Export, found: Tables) -> tuple[list[_Node], dict[str, Any]]:
     """Return nodes (operator, inputs and outputs, settings) and constant arrays."""
     tables = found.in_floats()
-    arrays = {
+    arrays: dict[str, Any] = {
         "offsets": tables.scores[:, 0],
         "slopes": np.ascontiguousarray(tables.scores[:, 1:].T),
     }

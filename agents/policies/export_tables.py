@@ -112,9 +112,7 @@ class Export:
             return Tables(scores, centre, near, None, advantages, self.actions())
         numbered = affine is not None or (apart and (actions[order] == np.arange(len(order))).all())
         own = None if numbered else actions if edited is not None else actions[order]
-        return Tables(
-            scores, centre, near, own, None, affine=affine, apart=apart, clauses=edited
-        )
+        return Tables(scores, centre, near, own, None, affine=affine, apart=apart, clauses=edited)
 
     def actions(self) -> FloatArray | None:
         """Return the action codevectors, not clipped, shape (K, A, p), if there are any."""

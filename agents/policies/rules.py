@@ -435,9 +435,7 @@ class RulePolicy(Stored):
         text = self._edited(said, components, named)
         return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
 
-    def _edited(
-        self, said: Sequence[str], components: Sequence[str], named: Sequence[str]
-    ) -> str:
+    def _edited(self, said: Sequence[str], components: Sequence[str], named: Sequence[str]) -> str:
         """Say clauses, and which cell decides where there are none, given what each does."""
         n = len(self.scores)
         text = self._decided(said[:n], components)

@@ -41,9 +41,7 @@ def half_space(row: FloatArray, names: Sequence[str]) -> str:
     return f"{affine(np.append(0.0, short[1:]), names)} {relation} {number(-short[0])}"
 
 
-def clause_lines(
-    clauses: Sequence[tuple[FloatArray, str]], components: Sequence[str]
-) -> list[str]:
+def clause_lines(clauses: Sequence[tuple[FloatArray, str]], components: Sequence[str]) -> list[str]:
     """Say clauses, of which each is rows, shape (m, 1 + d), that are positive, and what is done.
 
     >>> clause_lines([(np.array([[0.5, 1.0]]), "coast"), (np.zeros((0, 2)), "never brake")], ["x"])

@@ -109,9 +109,11 @@ def regions(
     for piece in sorted(pieces, key=lambda one: one.cell):
         if cells(piece.inside[None])[0] != piece.cell:
             continue
-        ends = np.array([range_over(row, piece.rows, low, high) for row in np.eye(len(low) + 1)[1:]])
+        ends = np.array(
+            [range_over(row, piece.rows, low, high) for row in np.eye(len(low) + 1)[1:]]
+        )
         choice = int(actions[piece.cell])
-        found.append(Region(piece.cell, choice, piece.rows, *ends.T, piece.inside))
+        found.append(Region(piece.cell, choice, piece.rows, ends[:, 0], ends[:, 1], piece.inside))
     return found
 
 

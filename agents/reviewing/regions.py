@@ -107,7 +107,7 @@ def _thresholds(values: FloatArray, meant: BoolArray) -> FloatArray:
     at = np.concatenate([own, all_])
     near = np.searchsorted(middles, at)
     both = np.concatenate([near - 1, near])
-    return middles[np.unique(np.clip(both, 0, len(middles) - 1))]
+    return np.asarray(middles[np.unique(np.clip(both, 0, len(middles) - 1))])
 
 
 def _side(values: FloatArray, side: str, threshold: float) -> BoolArray:
