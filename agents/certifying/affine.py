@@ -65,12 +65,10 @@ class Affine:
         return Affine(-self.centre, -self.shared, self.rest)
 
     def __sub__(self, other: Any) -> "Affine":
-        opposite: Any = -other
-        return self + opposite
+        return self.__add__(-other)
 
     def __rsub__(self, other: Any) -> "Affine":
-        opposite = -self
-        return opposite + other
+        return (-self).__add__(other)
 
     def __mul__(self, other: Any) -> "Affine":
         if not isinstance(other, Affine):
@@ -88,12 +86,10 @@ class Affine:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> "Affine":
-        over: Any = inverse(other) if isinstance(other, Affine) else 1.0 / other
-        return self * over
+        return self.__mul__(inverse(other) if isinstance(other, Affine) else 1.0 / other)
 
     def __rtruediv__(self, other: Any) -> "Affine":
-        over = inverse(self)
-        return over * other
+        return inverse(self).__mul__(other)
 
     def widened(self, by: FloatArray | float) -> "Affine":
         """Return forms that may be that much farther off."""

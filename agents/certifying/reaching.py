@@ -131,7 +131,7 @@ class Reach:
 
     @cached_property
     def _backs(self) -> FloatArray:
-        return np.linalg.inv(self.frames)
+        return np.asarray(np.linalg.inv(self.frames), dtype=np.float64)
 
     def _boxed(self, state: Sequence[Affine]) -> Sets:
         """Enclose components in boxes of the frames' coordinates."""

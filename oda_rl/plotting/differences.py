@@ -1,5 +1,6 @@
 """The figure of what has changed between policies. It draws on a matplotlib Axes and returns it."""
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,8 @@ from oda_rl.plotting.axes import COLORS, new_axes, padded_range
 
 if TYPE_CHECKING:
     from oda_rl.agents.reviewing.diff import Difference
+
+_LABEL = 70  # letters in a line of a label
 
 
 def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes:
@@ -44,7 +47,7 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
         (left, right), (bottom, top) = ends[first], ends[second]
         frame = Rectangle(
             (left, bottom), right - left, top - bottom, fill=False, edgecolor="0.2", linewidth=1.2,
-            label=difference.region.said(difference.names),
+            label=textwrap.fill(difference.region.said(difference.names), _LABEL),
         )  # fmt: skip
         axes.add_patch(frame)
     axes.set(
