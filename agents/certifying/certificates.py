@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.certifying.dynamics import LearnedLaw, Moving
 from oda_rl.agents.certifying.reaching import Reach, frames
 from oda_rl.agents.engine.player import checked_count
+from oda_rl.agents.policies.export_tables import decisive
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.judging import held_out
 from oda_rl.agents.worlds.learning import Learned, Transitions
@@ -37,8 +39,8 @@ class Certificate:
     """How far each component may be off after each step, shape (d,)."""
     names: tuple[str, ...]
     """Of the components."""
-    parameters: tuple[FloatArray, ...]
-    """Of the rule."""
+    policy: dict[str, npt.NDArray[Any]]
+    """Arrays of the rule."""
 
     @property
     def lines(self) -> list[str]:
@@ -132,7 +134,7 @@ def certify(
     return Certificate(
         centre - share * half, centre + share * half, count, share, worlds[0].error_text,
         np.max([one.error for one in worlds], axis=0),
-        tuple(names or (f"observation[{j}]" for j in range(d))), policy.parameters,
+        tuple(names or (f"observation[{j}]" for j in range(d))), decisive(policy),
     )  # fmt: skip
 
 

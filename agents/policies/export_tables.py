@@ -29,7 +29,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.environments.names import matching_parts
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Trained
+from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Policy, Trained
 from oda_rl.agents.policies.explaining import known_names
 from oda_rl.agents.policies.rules import in_box
 
@@ -54,8 +54,8 @@ class Certified(Protocol):
         """The same for JSON."""
 
     @property
-    def parameters(self) -> tuple[FloatArray, ...]:
-        """Arrays that the policy decides by."""
+    def policy(self) -> dict[str, npt.NDArray[Any]]:
+        """What :func:`decisive` says of the policy."""
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
             f"agent has learned nothing yet in {agent.num_timesteps} steps: it must have been "
             "trained, with learn(total_timesteps) or 'oda-rl train', for longer"
         )
-    if certificate is not None and not _same(certificate.parameters, policy.parameters):
+    if certificate is not None and not _same(certificate.policy, decisive(policy)):
         raise ValueError(
             f"certificate is one of another policy: {certificate.lines[0]}; certify this one"
         )
@@ -297,8 +297,15 @@ def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
     )
 
 
-def _same(ours: Sequence[FloatArray], theirs: Sequence[FloatArray]) -> bool:
-    return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))
+def decisive(policy: Policy) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that say what a policy does, without those that only describe it."""
+    return {name: array for name, array in policy.arrays.items() if name != "codevectors"}
+
+
+def _same(ours: dict[str, npt.NDArray[Any]], theirs: dict[str, npt.NDArray[Any]]) -> bool:
+    return ours.keys() == theirs.keys() and all(
+        np.array_equal(array, theirs[name]) for name, array in ours.items()
+    )
 
 
 def _check_numbers(interface: Interface) -> None:

@@ -70,11 +70,9 @@ class WorldArrays(NamedTuple):
     last: FloatArray
     """Remembered ends, standardised, and what was received there, shape (n, d + 1)."""
     conditions: FloatArray = np.zeros((0, 1))
-    """Of rules that are played within clauses (:mod:`oda_rl.agents.editing.clauses`): their rows,
-    shape (R, 1 + d),"""
+    """Rows of clauses (:mod:`oda_rl.agents.editing.clauses`), shape (R, 1 + d),"""
     clauses: IntArray = np.zeros((0, 2), dtype=np.int64)
-    """the number of rows up to the end of each, and the action that it forbids, or -1, shape
-    (n, 2),"""
+    """up to which row each goes, and the action that it forbids, or -1, shape (n, 2),"""
     said: FloatArray = np.zeros((0, 1, 1))
     """and what those do that forbid nothing, as outputs of a rule."""
 
@@ -351,8 +349,7 @@ def _decide_within(
             row += 1
         action = world.clauses[i, 1]
         if action >= 0:
-            if holds:
-                barred |= one << action
+            barred |= (one if holds else np.int64(0)) << action
             continue
         own = integer(0)
         while discrete and world.said[said, own, 0] <= 0.0:
@@ -375,12 +372,11 @@ def _decide_within(
     if cell >= 0:
         unbarred(world, scores[cell : cell + 1], outputs[cell : cell + 1], s, code)
         return cell
-    found = False
+    own = integer(0)
+    while (barred >> own) & one != 0:
+        own += 1
     for c in range(outputs.shape[1]):
-        code[c] = 0.0
-        if not found and (barred >> c) & one == 0:
-            code[c] = 1.0
-            found = True
+        code[c] = 1.0 if c == own else 0.0
     return cell
 
 
@@ -477,8 +473,8 @@ def _unbound(*arguments: Any) -> Any:
     raise NotImplementedError
 
 
-globally = in_waves = locally = near = move = reward = ends = last_reward = decide = _unbound
-unbarred = _unbound
+globally = in_waves = locally = near = move = reward = ends = last_reward = _unbound
+decide = unbarred = _unbound
 _PARTS = {
     "globally": _globally,
     "in_waves": _in_waves,
