@@ -337,8 +337,7 @@ def _decide_within(
 ) -> int:
     """Do what :func:`_decide` does, within the world's clauses; -1 - i where clause i decides."""
     discrete = outputs.shape[2] == 1
-    barred, row, said = np.int64(0), integer(0), integer(0)  # barred: a bit for each action
-    one = np.int64(1)
+    barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
     for i in range(world.clauses.shape[0]):
         holds = True
         while row < world.clauses[i, 0]:
