@@ -85,6 +85,16 @@ def summarize(values: npt.ArrayLike, threshold: float | None = None, seed: int =
     )
 
 
+def mean_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float]:
+    """Return a 95 % bootstrap interval of the mean.
+
+    >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
+    >>> 1.0 <= low < 2.5 < high <= 4.0
+    True
+    """
+    return _bootstrap(np.asarray(values, dtype=np.float64), np.mean, seed)
+
+
 def _bootstrap(values: FloatArray, statistic: Any, seed: int) -> tuple[float, float]:
     """Percentile interval of a statistic; a point where all values are equal."""
     from scipy import stats

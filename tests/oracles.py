@@ -431,13 +431,16 @@ def decide(document, observation):
     x = np.ravel(observation) - document["origin"]
     diagram = np.array(document["diagram"])
     scores = diagram[:, 0] + diagram[:, 1:] @ x
+    cell = scores.argmin()
+    if "clauses" in document:
+        cell = _cell_within(document, scores, x)
     if "affine_actions" in document:
-        rows = np.array(document["affine_actions"][scores.argmin()])
+        rows = np.array(document["affine_actions"][cell])
         low, high, shape = (document["actions"][name] for name in ("low", "high", "shape"))
         return np.clip(rows[:, 0] + rows[:, 1:] @ x, low, high).reshape(shape)
     values = np.array(document["values"])
     if document["kind"] == "nearest cell":
-        return document["actions"]["first"] + values[scores.argmin()].argmax()
+        return document["actions"]["first"] + values[cell].argmax()
     common = np.array(document["common"])
     near = np.argsort(scores, kind="stable")[:3]
     weights = np.exp((scores.min() - scores[near]) / document["width"])
@@ -449,6 +452,22 @@ def decide(document, observation):
     action = weights / weights.sum() @ np.array(document["action_codevectors"])[near, chosen]
     low, high, shape = (document["actions"][name] for name in ("low", "high", "shape"))
     return np.clip(action, low, high).reshape(shape)
+
+
+def _cell_within(document, scores, x):
+    """Cell, or clause, that decides in a document with clauses."""
+    holding = [
+        one for one in document["clauses"]
+        if all(row[0] + np.dot(row[1:], x) > 0.0 for row in one["where"])
+    ]  # fmt: skip
+    forbidden = {one["forbids"] for one in holding if "forbids" in one}
+
+    def allowed(cell):
+        return "values" not in document or np.argmax(document["values"][cell]) not in forbidden
+
+    said = [one["cell"] for one in holding if "cell" in one and allowed(one["cell"])]
+    free = [k for k in range(len(scores)) if allowed(k)]
+    return said[0] if said else min(free, key=lambda k: (scores[k], k))
 
 
 def is_tie(document, observation, tolerance):

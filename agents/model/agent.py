@@ -1,7 +1,7 @@
 """The agent that learns the world, and delivers a rule."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -10,6 +10,8 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.certifying.certificates import Certificate, certify_learned
+from oda_rl.agents.editing.editor import Editor
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.performing import Performed
@@ -23,6 +25,8 @@ from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.policies.wording import without_units
+from oda_rl.agents.proving.proofs import Proof, checked_box
 from oda_rl.agents.worlds.world import World, seconds_of
 
 
@@ -144,6 +148,167 @@ class ModelAgent(Agent):
             known_actions if action_names is None else action_names,
             None if box is None else box.bounds,
         )
+
+    def edit(
+        self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
+    ) -> Editor[RulePolicy]:
+        """Begin to edit the delivered rule, by the names of the environment's components.
+
+        See :meth:`RulePolicy.edit`, and :meth:`constrain`, which takes what comes of it.
+
+        Parameters
+        ----------
+        names, action_names : sequence of str, optional
+            As in :meth:`rules`.
+
+        Raises
+        ------
+        ValueError
+            If what it delivers is a table, or there are not as many names as there should be.
+        """
+        known, known_actions = matching_names(self.env_id, self.interface)
+        box = self.interface.box
+        return self._rule("edit").edit(
+            known if names is None else names,
+            known_actions if action_names is None and box is None else action_names,
+            None if box is None else box.bounds,
+        )
+
+    def constrain(self, policy: RulePolicy) -> Self:
+        """Take an edited rule: it is delivered, and learning goes on within its clauses.
+
+        What is forbidden is not done from now on, neither while exploring, and what is locked, or
+        said to be done somewhere, is done there. It may be called before :meth:`learn`. A policy
+        without clauses ends that.
+
+        Parameters
+        ----------
+        policy : RulePolicy
+            What :meth:`edit`, or :meth:`RulePolicy.edit`, came to.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If it is not a rule for this environment, or the agent has a table.
+
+        Examples
+        --------
+        >>> agent = ModelAgent("CartPole-v1", seed=0)
+        >>> edited = agent.edit().forbid("push left", where="cart position < -1").done()
+        >>> agent = agent.constrain(edited).learn(500)
+        >>> print(agent.rules().splitlines()[0])
+        never push left where cart position < -1
+        """
+        self._rule("constrain")
+        box, d = self.interface.box, self.interface.n_features
+        n = self.interface.n_actions if box is None else self.interface.n_components
+        shape = (n, 1 if box is None else 1 + d)
+        if not isinstance(policy, RulePolicy) or policy.outputs.shape[1:] != shape:
+            raise ValueError(
+                f"policy is {policy!r}: it must be a RulePolicy with outputs of shape (K, {n}, "
+                f"{shape[1]}), as agent.edit().done() returns it"
+            )
+        self._engine.constrain(policy)
+        return self
+
+    def prove(
+        self,
+        box: Mapping[str | int, tuple[float, float]],
+        names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+    ) -> Proof:
+        """Say which actions the delivered rule takes anywhere in a box, and which it never takes.
+
+        Components that are not named have the bounds of the observation space.
+
+        Parameters
+        ----------
+        box : dict
+            Least and greatest value of some components, by their names or numbers.
+        names, action_names : sequence of str, optional
+            As in :meth:`rules`.
+
+        Raises
+        ------
+        ValueError
+            If what it delivers is a table, or for unknown components.
+
+        Examples
+        --------
+        >>> agent = ModelAgent("CartPole-v1", seed=0).learn(500)
+        >>> found = agent.prove({"pole angle": (0.15, 0.2), "pole angular velocity": (1, 2),
+        ...                      "cart position": (0, 1), "cart velocity": (0, 1)})
+        >>> found.always == 1, str(found).splitlines()[-1]
+        (True, '  push left: never')
+        """
+        known, known_actions = matching_names(self.env_id, self.interface)
+        place = self._require_env()
+        space = spaces_of(place)[0]
+        bounds = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
+        return self._rule("prove").prove(
+            box,
+            known if names is None else names,
+            known_actions if action_names is None and self.interface.box is None else action_names,
+            bounds,
+        )
+
+    def certify(
+        self,
+        box: Mapping[str | int, tuple[float, float]],
+        steps: int,
+        names: Sequence[str] | None = None,
+        sets: int = 400,
+    ) -> Certificate:
+        """Find the largest box, within one, from which no imagined episode ends within steps.
+
+        It is a proof about the learned laws, each of whose steps may be off by as much as the
+        largest held-out residual: not about the environment. See
+        :func:`oda_rl.agents.certifying.certificates.certify`.
+
+        Parameters
+        ----------
+        box : dict
+            Least and greatest value of all components, by their names or numbers; those that are
+            not named are as in the first observations of the episodes.
+        steps : int
+        names : sequence of str, optional
+            Of the observation's components.
+        sets : int
+            That are followed at once: more prove more, and take longer.
+
+        Raises
+        ------
+        ValueError
+            If nothing has been learned yet, or the laws are of cells, angles or noise; if what it
+            delivers is a table; or for unknown components.
+
+        Examples
+        --------
+        >>> agent = ModelAgent("CartPole-v1", seed=0).learn(500)
+        >>> found = agent.certify({"pole angle": (-0.02, 0.02)}, steps=5, sets=50)
+        >>> print(found.lines[0])
+        Certified: no episode that begins in this box ends within 5 steps
+        """
+        policy, world, memory = self._rule("certify"), self.world, self._engine.memory
+        components = world.checked_names(names)
+        starts = memory.starts
+        low, high = checked_box(
+            box, [components, without_units(components)], (starts.min(axis=0), starts.max(axis=0))
+        )
+        return certify_learned(
+            policy, world.learned, world.seen, world.first, (low, high), steps, components, sets
+        )
+
+    def _rule(self, what: str) -> RulePolicy:
+        """Return the delivered rule; raise ValueError if it is a table."""
+        policy = self.policy
+        if isinstance(policy, TablePolicy) or self.interface.n_values:
+            raise ValueError(f"{what}: the agent has a table of states; it must have a rule")
+        return policy
 
     @property
     def models_laws(self) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.editing.clauses import Clauses, decisions, done_at
 from oda_rl.agents.model import episodes
 from oda_rl.agents.model.episodes import Tried
 
@@ -17,13 +18,19 @@ class Candidate(Tried):
 
     scores: FloatArray
     outputs: FloatArray
+    clauses: Clauses | None = None
+    """Within which it is played."""
 
     latest: ClassVar[int | None] = 20
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
         """Return the number of what is done in a state, and its code."""
-        cell = int(np.argmax(self.scores[:, 0] + self.scores[:, 1:] @ point))
-        own = self.outputs[cell]
+        if self.clauses is not None:
+            cell = int(decisions(self.scores, self.outputs, self.clauses, point[None])[0])
+            own = done_at(self.scores, self.outputs, self.clauses, point[None])[0]
+        else:
+            cell = int(np.argmax(self.scores[:, 0] + self.scores[:, 1:] @ point))
+            own = self.outputs[cell]
         if own.shape[1] == 1:
             return int(own[:, 0].argmax()), own[:, 0]
         units = np.clip(own[:, 0] + own[:, 1:] @ point, -1.0, 1.0)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.contract import Planning, Played
 from oda_rl.agents.model.memory import Memory
@@ -83,7 +84,7 @@ class ChoosingPlanner:
         if is_table:
             n = self.tables.n_states
             is_table = n <= _MOST_STATES and n <= _MOST_NEW * self.memory.n
-        elif self.rules.learned is None:
+        elif self.rules.learned is None and self.clauses is None:
             is_table = seen_again(self.memory) >= _AGAIN
         self.chosen = self.tables if is_table else self.rules
         return self.chosen.plan(returns)
@@ -92,6 +93,15 @@ class ChoosingPlanner:
         """Note a real episode that was played with something from its start to its end."""
         if isinstance(played, Candidate) == (self.chosen is self.rules):
             self.chosen.note(played, start, episode_return)
+
+    @property
+    def clauses(self) -> Clauses | None:
+        """Within which everything is done."""
+        return self.rules.clauses
+
+    def constrain(self, policy: RulePolicy) -> Played | None:
+        """Plan within a policy's clauses from now on; return it as what can be played."""
+        return self.chosen.constrain(policy)
 
     def best(self) -> Played:
         """Return the candidate of greatest value."""

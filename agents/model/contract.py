@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
@@ -68,6 +69,13 @@ class Planning(Protocol):
 
     def policy(self, newest: Any) -> RulePolicy | TablePolicy:
         """Return what is delivered; ``newest`` was planned last, or is None."""
+
+    @property
+    def clauses(self) -> Clauses | None:
+        """Within which everything is done."""
+
+    def constrain(self, policy: RulePolicy) -> Played | None:
+        """Plan within a policy's clauses from now on; return it as what can be played."""
 
     def pack(self, known: Sequence[Any]) -> dict[str, npt.NDArray[Any]]:
         """Return what can be played as arrays, for a file."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.interpreted import badness
@@ -15,6 +16,7 @@ from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_STEP, NOT_FINITE, refuse
+from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.choosing import ChoosingPlanner
 from oda_rl.agents.model.contract import Planning, Played
 from oda_rl.agents.model.memory import Memory
@@ -155,14 +157,31 @@ class ModelEngine(Engine):
             running.start = running.before
         if running.played is not None:
             lane.action, running.code = running.played.decide(running.before)
-        elif lane.held > 0:
+            return lane.action
+        if lane.held > 0:
             lane.held -= 1
         else:
             running.drawn = self._explore.bit_generator.state
             lane.action, running.code = self._random()
             share = max(self._explore.random(), 1.0 / _LONGEST_HOLD)
             lane.held = int(1.0 / share) - 1
+        if self.planner.clauses is not None:
+            self._obey(running, self.planner.clauses)
         return lane.action
+
+    def _obey(self, running: Running, clauses: Clauses) -> None:
+        """Do what clauses say in place of a random action, or the next one that is allowed."""
+        lane = running.lane
+        barred, said = clauses.at(running.before[None])
+        if said[0] >= 0:
+            output = clauses.outputs[said[0]]
+            own = Candidate(np.zeros((1, len(running.before) + 1)), output[None])
+            lane.action, running.code = own.decide(running.before)
+            lane.held = 0
+        elif self.interface.box is None and barred[0, lane.action]:
+            allowed = np.flatnonzero(~barred[0])
+            lane.action = int(allowed[np.argmax(allowed > lane.action)])
+            running.code = np.eye(self._n_codes)[lane.action]
 
     def _random(self) -> tuple[int, FloatArray]:
         if self.interface.box is not None:
@@ -299,6 +318,11 @@ class ModelEngine(Engine):
             if not running.whole and running.played is not self._newest:
                 self._confirmed += running.lane.episode_length
             running.played = self._next if running.whole else self._newest
+
+    def constrain(self, policy: RulePolicy) -> None:
+        """Go on within a policy's clauses, and from it; running episodes are not finished."""
+        self._newest = self._next = self.planner.constrain(policy)
+        self.begin_episode()
 
     @property
     def n_lanes(self) -> int:

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.editing.clauses import Clauses
+from oda_rl.agents.editing.editor import within
 from oda_rl.agents.model import candidates
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.memory import Memory
@@ -63,6 +65,8 @@ class Planner:
     learned: Learned | None = None
     searches: int = 0
     imagined_steps: int = 0
+    clauses: Clauses | None = None
+    """Within which rules are searched and played."""
 
     def wait(self, steps: int) -> int:
         """Return how many new steps there should be, after so many, before the next plan."""
@@ -107,7 +111,17 @@ class Planner:
                 return one
         if not explore and self.config.simplify:
             scores, outputs = self._simplified(where, (scores, outputs))
-        return Candidate(scores, outputs, promised=promised)
+        return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
+
+    def constrain(self, policy: RulePolicy) -> Candidate | None:
+        """Search within a policy's clauses from now on, beginning with it; forget what was known.
+
+        Before anything is learned only its clauses are taken.
+        """
+        self.clauses, self.candidates = policy.clauses, []
+        if self.learned is None:
+            return None
+        return Candidate(policy.scores, policy.outputs, clauses=policy.clauses)
 
     def _simplified(self, where: Imagination, rule: Rule) -> Rule:
         """Drop what the model says does not matter."""
@@ -165,17 +179,25 @@ class Planner:
         nothing = np.zeros((1, shape.n_outputs, 1 + shape.n_features * shape.boxed))
         if not shape.boxed:
             nothing[0, 0] = 1.0
-        return RulePolicy(
+        blank = RulePolicy(
             np.zeros((1, 1 + shape.n_features)), nothing, np.zeros((1, shape.n_features))
         )
+        return blank if self.clauses is None else within(blank, self.clauses)
 
     def pack(self, known: Sequence[Candidate]) -> dict[str, npt.NDArray[Any]]:
         """Return rules as arrays, for a file."""
-        return candidates.to_arrays(list(known))
+        edits = {} if self.clauses is None else files.prefixed("clauses", self.clauses.arrays)
+        return {**candidates.to_arrays(list(known)), **edits}
 
     def unpack(self, arrays: dict[str, npt.NDArray[Any]]) -> list[Candidate]:
         """Make of them what was packed."""
-        return candidates.from_arrays(arrays)
+        edits = files.part(arrays, "clauses")
+        self.clauses = Clauses(**edits) if edits else None
+        own = {name: array for name, array in arrays.items() if not name.startswith("clauses_")}
+        known = candidates.from_arrays(own)
+        for one in known:
+            one.clauses = self.clauses
+        return known
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that has to be saved, the candidates apart."""
@@ -205,6 +227,8 @@ class Planner:
         rule = RulePolicy(
             candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), points.shape[1]))
         )
+        if self.clauses is not None:
+            rule = within(rule, self.clauses)
         cells = rule.cells(points)
         for k in range(rule.n_cells):
             own = points[cells == k]
@@ -213,9 +237,17 @@ class Planner:
 
     def _imagination(self) -> Imagination:
         assert self.learned is not None
-        return Imagination(
-            self.learned.arrays, self.learned.at, self.shape, self.horizon, self.draw_starts
-        )
+        world = self.learned.arrays
+        if self.clauses is not None:
+            edits = self.clauses
+            first = np.full(len(edits.ends), -1)
+            first[: len(edits.forbidden)] = edits.forbidden
+            world = world._replace(
+                conditions=edits.conditions,
+                clauses=np.column_stack([edits.ends, first]),
+                said=edits.outputs,
+            )
+        return Imagination(world, self.learned.at, self.shape, self.horizon, self.draw_starts)
 
     def _judge(self) -> None:
         """Imagine all candidates anew in the present model."""

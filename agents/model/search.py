@@ -90,7 +90,10 @@ class Shape:
 
     def _filled(self, scores: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a rule of all cells that decides like one of fewer."""
-        if len(scores) == self.n_cells:
+        order = np.arange(self.n_cells) % self.n_outputs
+        if len(scores) == self.n_cells and (
+            self.boxed or np.array_equal(outputs[:, :, 0].argmax(axis=1), order)
+        ):
             return scores, outputs
         if self.boxed:
             rows = np.arange(self.n_cells) % len(scores)
@@ -136,7 +139,7 @@ class Imagination:
         """Return the returns of P rules from n starts, shape (P, n)."""
         found = np.empty((len(scores), len(starts)))
         d, n_codes = self.shape.n_features, self.world.laws.shape[1]
-        self.steps += imagining(d)(
+        self.steps += imagining(d, len(self.world.clauses) > 0)(
             self.world, scores, outputs, np.zeros((0, n_codes)), starts, self.horizon, explore,
             scratch_for(self.world), found, np.zeros((0, d + 3)),
         )  # fmt: skip

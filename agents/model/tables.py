@@ -34,6 +34,7 @@ from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.selection import values_of_tables
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tabled import Tabled, from_arrays, greedy, to_arrays
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 
 _DISCOUNT = 0.99  # of exploration
@@ -147,6 +148,15 @@ class TablePlanner:
         played.starts.append(state)
         played.returns.append(episode_return)
         self._imagine(played)
+
+    @property
+    def clauses(self) -> None:
+        """None: what is done in numbered states is not edited."""
+        return None
+
+    def constrain(self, policy: RulePolicy) -> None:
+        """Refuse."""
+        raise ValueError("constrain: the agent has a table of states; it must have a rule")
 
     def best(self) -> Tabled:
         """Return the candidate of greatest value."""

@@ -38,6 +38,7 @@ _HALVINGS = 24
 _DIRECTIONS = 64  # tried around the best one, for each of
 _SPREADS = (10.0, 10.0, 3.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # relative; 10: anywhere
 _REGIONS = 500  # looked at for the lower bound, at most
+_MARGIN, _LEAST_MARGIN = 1e-6, 1e-9  # of the distance by which a witness lies in a polyhedron
 _BEYOND = 2.0  # as far as the polyhedra that a search follows the direction to them
 
 
@@ -71,6 +72,41 @@ def alternative_of_cells(
     found = nearest_member(scores, slopes, others, own)
     reached = None if found.step is None else point + _unscaled(found.step, scale)
     return Alternative(found.distance, found.distance, reached)
+
+
+def alternative_of_pieces(
+    pieces: Sequence[FloatArray], policy: Policy, point: FloatArray, choice: int, scale: FloatArray
+) -> Alternative:
+    """Return the nearest point in one of some polyhedra; exact.
+
+    Parameters
+    ----------
+    pieces : sequence of ndarray, shape (m, 1 + d)
+        Where the policy makes another choice: rows, affine functions that are not negative there.
+    policy : Policy
+        Says of what is reached whether that is so.
+    point : ndarray, shape (d,)
+        Where one is.
+    choice : int
+        What is chosen there.
+    scale : ndarray, shape (d,)
+        Inverse standard deviations of the components; those with 0 are not moved.
+    """
+    found: list[tuple[float, int, FloatArray, FloatArray]] = []
+    for k, rows in enumerate(pieces):
+        gaps, slopes = _scores_and_slopes(-rows, point, scale)
+        step = least_step(slopes, gaps)
+        if step is not None:
+            found.append((float(np.linalg.norm(step)), k, slopes, gaps))
+    found.sort(key=lambda one: one[:2])
+    for distance, _, slopes, gaps in found:
+        margin = max(_MARGIN * distance, _LEAST_MARGIN)
+        beyond = least_step(slopes, gaps + margin * np.linalg.norm(slopes, axis=1))
+        if beyond is not None:
+            reached = point + _unscaled(beyond, scale)
+            if policy.choices(reached[None])[0] != choice:
+                return Alternative(distance, distance, reached)
+    return Alternative(np.inf, np.inf, None)
 
 
 def alternative_of_blend(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 
 TIE = 1e-9  # relative: values closer than that are equal
@@ -47,6 +48,8 @@ class CellTables(NamedTuple):
     affine: FloatArray | None = None
     """Offset and slopes of each cell's continuous action, in units, shape (K, p, 1 + d), if that
     is an affine function of the observation less the origin."""
+    clauses: Clauses | None = None
+    """Beside the cells; what they do follows what the cells do in ``values`` and ``affine``."""
 
 
 class Rows(NamedTuple):

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from oda_rl import persistence
+from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header
-from oda_rl.agents.policies.export_tables import Export, export_of
+from oda_rl.agents.policies.export_tables import Certified, Export, export_of
 
 SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
 _VERSION = 1
@@ -32,6 +33,14 @@ _AFFINE = [
     "affine_actions[cell][i][1 + j] * x[j], flattened; below actions.low that, above actions.high "
     "that",
 ]
+_EDITED = [
+    *_NEAREST[:2],
+    "a clause holds where all of its rows are positive: row[0] + sum over j of row[1 + j] * x[j]",
+    "clauses with an entry forbids forbid that action, from 0, where they hold; if a clause with "
+    "an entry cell holds, whose action is not forbidden, the first of these is the cell",
+    "otherwise cell = the one of least score, the first of equals, of the first len(diagram) whose "
+    "action is not forbidden",
+]
 _CONTINUOUS = [
     *_BLENDED[:4],
     "a = the first with value >= greatest - tie * |greatest|: the number of an action codevector",
@@ -45,6 +54,7 @@ def export_policy(
     out: str | Path,
     format: str = "c",  # noqa: A002
     fixed_point: bool = False,
+    certificate: Certified | None = None,
 ) -> Path:
     """Write an agent's policy to a file that needs neither the agent nor this package.
 
@@ -72,6 +82,9 @@ def export_policy(
         What to write.
     fixed_point : bool
         Of a C header: tables of 16-bit integers instead of single precision.
+    certificate : Certificate, optional
+        What has been proved of the policy, as from ``agent.certify``: in the comment of a C header,
+        and in JSON.
 
     Returns
     -------
@@ -82,7 +95,7 @@ def export_policy(
     ------
     ValueError
         If the format is unknown or knows no fixed point, or continuous actions do not, ``out`` is
-        a folder, or the agent's policy can't be exported.
+        a folder, the certificate is one of another policy, or the agent's policy can't be exported.
     ImportError
         If onnx is asked for and not installed.
 
@@ -100,7 +113,7 @@ def export_policy(
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    export = export_of(agent)
+    export = export_of(agent, certificate)
     if format == "onnx":
         from oda_rl.agents.policies.export_onnx import onnx_model
 
@@ -165,13 +178,29 @@ def json_document(export: Export) -> str:
         del document["values"]
         document["how_to_decide"] = _AFFINE
         document["affine_actions"] = affine.tolist()
+    if cells.clauses is not None:
+        last = _AFFINE[-1:] if affine is not None else _NEAREST[-1:]
+        document["how_to_decide"] = _EDITED + last
+        document["clauses"] = clauses_in_json(cells.clauses, len(cells.diagram))
     document["codevectors"] = export.codevectors.tolist()
+    if export.certificate is not None:
+        document["certificate"] = export.certificate.document
     return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
+
+
+def clauses_in_json(clauses: Clauses, n_cells: int) -> list[dict[str, Any]]:
+    """Return clauses as JSON has them, of a rule of so many cells."""
+    forbids = [{"where": rows.tolist(), "forbids": a} for rows, a in clauses.forbids]
+    says = [
+        {"where": rows.tolist(), "cell": n_cells + i, "locked": locked}
+        for i, (rows, _, locked) in enumerate(clauses.says)
+    ]
+    return [*forbids, *says]
 
 
 def _entry(name: str, value: Any) -> str:
     """Return one entry; of a list of rows or sentences, each on a line of its own."""
-    if isinstance(value, list) and isinstance(value[0], list | str):
+    if isinstance(value, list) and isinstance(value[0], list | str | dict):
         rows = ",\n".join(f"    {_json(row)}" for row in value)
         return f"{_json(name)}: [\n{rows}\n  ]"
     return f"{_json(name)}: {_json(value)}"

@@ -44,6 +44,9 @@ _DIMENSIONS = {
     "oda_codevectors": "[ODA_CELLS][ODA_ACTIONS][ODA_COMPONENTS]",
     "oda_low": "[ODA_COMPONENTS]",
     "oda_high": "[ODA_COMPONENTS]",
+    "oda_conditions": "[ODA_ROWS][1 + ODA_FEATURES]",
+    "oda_ends": "[ODA_CLAUSES]",
+    "oda_forbidden": "[ODA_FORBIDDING]",
 }
 _SCORES = ("oda_diagram", "oda_offsets", "oda_slopes", "oda_shifts")
 _WIDTH = 96
@@ -93,6 +96,38 @@ ONE_SCORE        if (k == 0 || score < least) {
             nearest = k;
         }
     }
+"""
+_EDITED = """\
+    unsigned char forbidden[ODA_ACTIONS] = {0};
+    int nearest = -1;
+    SCORE least = 0;
+    for (int c = 0, row = 0; c < ODA_CLAUSES && nearest < 0; ++c) {
+        int holds = 1;
+        for (; row < oda_ends[c]; ++row) {
+            float sum = oda_conditions[row][0];
+            for (int j = 0; j < ODA_FEATURES; ++j) {
+                sum += oda_conditions[row][1 + j] * x[j];
+            }
+            holds = holds && sum > 0.0f;
+        }
+FORBIDS        if (holds && !forbidden[ACTION(ODA_CELLS + c - ODA_FORBIDDING)]) {
+            nearest = ODA_CELLS + c - ODA_FORBIDDING;
+        }
+    }
+    for (int k = 0, decided = nearest >= 0; k < ODA_CELLS && !decided; ++k) {
+ONE_SCORE        if (!forbidden[ACTION(k)] && (nearest < 0 || score < least)) {
+            least = score;
+            nearest = k;
+        }
+    }
+"""
+_FORBIDS = """\
+        if (c < ODA_FORBIDDING) {
+            if (holds) {
+                forbidden[oda_forbidden[c]] = 1;
+            }
+            continue;
+        }
 """
 _LOOKED_UP = """\
     return ODA_FIRST_ACTION + (int)oda_actions[nearest];
@@ -210,9 +245,9 @@ def c_header(export: Export, fixed_point: bool = False) -> str:
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
         "#include <math.h>\n" if export.blended else "",
         "#include <stdint.h>\n\n",
-        *_constants(export, tables),
+        *_constants(export, tables, found),
         "\n",
-        *(_table(name, array, found.apart) for name, array in arrays.items()),
+        *(_table(name, array, found) for name, array in arrays.items()),
         f"static inline {_signature(export)}\n{{\n",
         _ALWAYS if always else _body(export, tables, found),
         "}\n\n#endif\n",
@@ -244,6 +279,11 @@ def _arrays(
         arrays["oda_affine"] = tables.affine
     if export.box is not None:
         arrays["oda_low"], arrays["oda_high"] = export.box.bounds.astype(np.float32)
+    if found.clauses is not None and isinstance(tables, FloatTables):
+        arrays["oda_conditions"] = tables.conditions
+        arrays["oda_ends"] = _unsigned(found.clauses.ends)
+        barred = found.clauses.forbidden
+        arrays["oda_forbidden"] = _unsigned(barred) if len(barred) else None
     arrays["oda_actions"] = None if found.actions is None else _unsigned(found.actions)
     arrays["oda_advantages"] = tables.advantages
     present = {name: array for name, array in arrays.items() if array is not None}
@@ -275,6 +315,11 @@ def _body(export: Export, tables: FloatTables | IntegerTables, found: Tables) ->
 
 def _search(found: Tables) -> str:
     """Return the statements that find the nearest cell."""
+    if found.clauses is not None:
+        forbids = _FORBIDS if len(found.clauses.forbidden) else ""
+        action = "oda_actions[{}]" if found.affine is None else "{}"
+        text = _EDITED.replace("FORBIDS", forbids)
+        return re.sub(r"ACTION\((.*?)\)", lambda inner: action.format(inner.group(1)), text)
     if len(found.scores) == 1 and found.apart:
         return _ONLY
     if not found.apart:
@@ -283,7 +328,7 @@ def _search(found: Tables) -> str:
     return search.replace("nearest = k", "nearest = k + 1")
 
 
-def _constants(export: Export, tables: FloatTables | IntegerTables) -> list[str]:
+def _constants(export: Export, tables: FloatTables | IntegerTables, found: Tables) -> list[str]:
     """Return the definitions of all constants."""
     constants = {
         "FEATURES": str(len(export.cells.origin)),
@@ -294,6 +339,10 @@ def _constants(export: Export, tables: FloatTables | IntegerTables) -> list[str]
         constants["FIRST_ACTION"] = f"({export.first_action})"
     else:
         constants["COMPONENTS"] = str(len(export.box.low))
+    if found.clauses is not None:
+        constants["ROWS"] = str(len(found.clauses.conditions))
+        constants["CLAUSES"] = str(len(found.clauses.ends))
+        constants["FORBIDDING"] = str(len(found.clauses.forbidden))
     if isinstance(tables, IntegerTables):
         constants["ONE"] = f"INT64_C({tables.one})"
         constants["CLIP"] = f"{CLIP}.0f"
@@ -304,10 +353,13 @@ def _constants(export: Export, tables: FloatTables | IntegerTables) -> list[str]
     return [f"#define ODA_{name} {value}\n" for name, value in constants.items()]
 
 
-def _table(name: str, array: npt.NDArray[Any], apart: bool) -> str:
+def _table(name: str, array: npt.NDArray[Any], found: Tables) -> str:
     """Return the definition of a table."""
     size = _DIMENSIONS[name]
-    if apart and name in _SCORES:
+    if found.clauses is not None and name in ("oda_actions", "oda_affine"):
+        more = len(found.clauses.outputs)
+        size = size.replace("ODA_CELLS", f"ODA_CELLS + {more}", 1)
+    if found.apart and name in _SCORES:
         size = size.replace("ODA_CELLS", "ODA_CELLS - 1", 1)
     head = f"static const {_TYPES[array.dtype]} {name}{size} = {{\n"
     write = _float if array.dtype == np.float32 else str
@@ -367,6 +419,7 @@ def _comment(
         *_returned(export),
         "",
         *_explanation(export, integers, found),
+        *([] if export.certificate is None else ["", *export.certificate.lines]),
     ]
     return "/* " + "\n".join(f" * {_plain(line)}".rstrip() for line in lines)[3:] + "\n */\n"
 
@@ -402,6 +455,12 @@ def _explanation(export: Export, integers: bool, found: Tables) -> list[str]:
     if found.apart:
         lines.append("that of cell 0 is 0,")
     lines.append("and the nearest cell has the least score.")
+    if found.clauses is not None:
+        lines += [
+            "A clause holds where all of its rows in oda_conditions, of which oda_ends says where",
+            "they end, are positive; rows are like those of scores. The first ones forbid actions,",
+            "oda_forbidden; the first of the others that holds and is not forbidden is the cell.",
+        ]
     if found.affine is not None:
         return [
             *(lines if len(found.scores) > 1 else []),

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from oda_rl.agents.policies.export_tables import Export, FloatTables, Tables
 
 _OPSET = 17
+_FLOAT = 1  # TensorProto.FLOAT
 _IR_VERSION = 8  # of that opset's time, so that older runtimes take the model, too
 
 
@@ -38,7 +39,7 @@ def onnx_model(export: Export) -> bytes:
         ) from error
     found, box = export.tables(), export.box
     kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])
-    nodes, arrays = _graph(export, found.in_floats(), _numbers(found))
+    nodes, arrays = _graph(export, found)
     d = len(export.cells.origin)
     graph = helper.make_graph(
         [helper.make_node(kind, *ends, **settings) for kind, ends, settings in nodes],
@@ -61,16 +62,17 @@ def onnx_model(export: Export) -> bytes:
 
 
 def _numbers(found: Tables) -> npt.NDArray[np.int64]:
-    """Return the action of each cell where the nearest decides."""
+    """Return the action of each cell, and clause, where the nearest decides."""
     return np.arange(len(found.scores)) if found.actions is None else found.actions
 
 
 _Node = tuple[str, tuple[list[str], list[str]], dict[str, Any]]
 
 
-def _graph(export: Export, tables: FloatTables, actions: Any) -> tuple[list[_Node], dict[str, Any]]:
+def _graph(export: Export, found: Tables) -> tuple[list[_Node], dict[str, Any]]:
     """Return nodes (operator, inputs and outputs, settings) and constant arrays."""
-    arrays = {
+    tables = found.in_floats()
+    arrays: dict[str, Any] = {
         "offsets": tables.scores[:, 0],
         "slopes": np.ascontiguousarray(tables.scores[:, 1:].T),
     }
@@ -84,9 +86,13 @@ def _graph(export: Export, tables: FloatTables, actions: Any) -> tuple[list[_Nod
         ("Add", (["sums", "offsets"], ["scores"]), {}),
     ]
     if tables.advantages is None:
-        nodes.append(("ArgMin", (["scores"], ["cell"]), {"axis": 1, "keepdims": 0}))
+        if tables.conditions is not None and found.clauses is not None:
+            arrays |= _clause_arrays(found, tables)
+            nodes += _within_clauses(point, len(found.clauses.forbidden) > 0)
+        else:
+            nodes.append(("ArgMin", (["scores"], ["cell"]), {"axis": 1, "keepdims": 0}))
         if tables.affine is None:
-            arrays["actions"] = actions
+            arrays["actions"] = _numbers(found)
             nodes.append(("Gather", (["actions", "cell"], ["index"]), {}))
     else:
         own = np.pad(tables.advantages, ((0, 0), (1, 0)))  # and of action 0 over itself
@@ -106,6 +112,71 @@ def _graph(export: Export, tables: FloatTables, actions: Any) -> tuple[list[_Nod
     assert tables.parts is not None
     arrays["codevectors"] = tables.parts
     return [*nodes, *_performing(), *_CLIPPING], arrays
+
+
+def _clause_arrays(found: Tables, tables: FloatTables) -> dict[str, Any]:
+    """Return the constant arrays of clauses; see :func:`_within_clauses`."""
+    clauses, n_cells = found.clauses, len(found.scores)
+    assert clauses is not None
+    assert tables.conditions is not None
+    n, sizes = len(clauses.forbidden), np.diff(clauses.ends, prepend=0)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    member = (owner[:, None] == np.arange(len(sizes))).astype(np.float32)
+    arrays: dict[str, Any] = {
+        "condition_offsets": tables.conditions[:, 0],
+        "condition_slopes": np.ascontiguousarray(tables.conditions[:, 1:].T),
+        "says_rows": member[:, n:],
+        "says_needed": sizes[n:].astype(np.float32) - 0.5,
+        "one_more": np.array([0, 0, 0, 1], dtype=np.int64),
+        "last_place": np.array(len(sizes) - n, dtype=np.int64),
+        "first_more": np.array(n_cells, dtype=np.int64),
+        "nothing": np.array(0.0, dtype=np.float32),
+        "half": np.array(0.5, dtype=np.float32),
+        "beyond": np.array(np.inf, dtype=np.float32),
+    }
+    if n:
+        assert found.actions is not None
+        same = clauses.forbidden[:, None] == found.actions
+        arrays["forbids_rows"] = member[:, :n]
+        arrays["forbids_needed"] = sizes[:n].astype(np.float32) - 0.5
+        arrays["forbids_cells"] = same[:, :n_cells].astype(np.float32)
+        arrays["forbids_says"] = same[:, n_cells:].astype(np.float32)
+    return arrays
+
+
+def _within_clauses(point: str, forbids: bool) -> list[_Node]:
+    """Return the nodes from scores to the cell, or clause, that decides."""
+    nodes: list[_Node] = [
+        ("MatMul", ([point, "condition_slopes"], ["condition_sums"]), {}),
+        ("Add", (["condition_sums", "condition_offsets"], ["conditions"]), {}),
+        ("Greater", (["conditions", "nothing"], ["rows_hold"]), {}),
+        ("Cast", (["rows_hold"], ["rows_held"]), {"to": _FLOAT}),
+        ("MatMul", (["rows_held", "says_rows"], ["says_count"]), {}),
+        ("Greater", (["says_count", "says_needed"], ["says_hold"]), {}),
+        ("Cast", (["says_hold"], ["says"]), {"to": _FLOAT}),
+    ]
+    says, scores = "says", "scores"
+    if forbids:
+        nodes += [
+            ("MatMul", (["rows_held", "forbids_rows"], ["forbids_count"]), {}),
+            ("Greater", (["forbids_count", "forbids_needed"], ["forbids_hold"]), {}),
+            ("Cast", (["forbids_hold"], ["forbids"]), {"to": _FLOAT}),
+            ("MatMul", (["forbids", "forbids_cells"], ["cells_barred"]), {}),
+            ("Greater", (["cells_barred", "half"], ["barred"]), {}),
+            ("Where", (["barred", "beyond", "scores"], ["free_scores"]), {}),
+            ("MatMul", (["forbids", "forbids_says"], ["says_barred"]), {}),
+            ("Sub", (["says", "says_barred"], ["free_says"]), {}),
+        ]
+        says, scores = "free_says", "free_scores"
+    return [
+        *nodes,
+        ("ArgMin", ([scores], ["own_cell"]), {"axis": 1, "keepdims": 0}),
+        ("Pad", ([says, "one_more", "half"], ["said"]), {}),
+        ("ArgMax", (["said"], ["place"]), {"axis": 1, "keepdims": 0}),
+        ("Add", (["place", "first_more"], ["more_cell"]), {}),
+        ("Less", (["place", "last_place"], ["decided"]), {}),
+        ("Where", (["decided", "more_cell", "own_cell"], ["cell"]), {}),
+    ]
 
 
 def _blending() -> list[_Node]:

@@ -19,16 +19,17 @@ or they are affine functions of the observation, and their cells are numbered.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.environments.names import matching_parts
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Trained
+from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Policy, Trained
 from oda_rl.agents.policies.explaining import known_names
 from oda_rl.agents.policies.rules import in_box
 
@@ -39,6 +40,22 @@ _MOST_SHIFT = 12  # of a row, so that sums of thousands of products stay within 
 _STEPS = 2**18  # of an observation's component, from the centre to the farthest value seen
 CLIP = 2**22
 """Components of an observation are clipped at so many steps; float32 holds all integers to that."""
+
+
+class Certified(Protocol):
+    """What has been proved of a policy."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What that is, in words."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The same for JSON."""
+
+    @property
+    def policy(self) -> dict[str, npt.NDArray[Any]]:
+        """What :func:`decisive` says of the policy."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,8 @@ class Export:
     """Of continuous actions."""
     parts: Sequence[str] = ()
     """Names of their components."""
+    certificate: Certified | None = None
+    """What has been proved of it."""
 
     @property
     def blended(self) -> bool:
@@ -73,22 +92,27 @@ class Export:
         cells, (centre, reach) = self.cells, self.extent
         diagram, affine = _moved(cells.diagram, cells.origin - centre), self.affine()
         actions = np.asarray(cells.values.argmax(axis=1))
-        apart = not self.blended and len(np.unique(actions)) == len(actions)
-        order = actions.argsort() if apart else np.arange(len(actions))
+        edited = cells.clauses
+        apart = not self.blended and edited is None and len(np.unique(actions)) == len(actions)
+        order = actions.argsort() if apart else np.arange(len(diagram))
         least = order[0] if apart else diagram[:, 0].argmin()
         scores = ((diagram - diagram[least]) / cells.width)[order]
         used = scores[:, 1:].any(axis=0)
         if affine is not None:
             affine = _moved(affine, cells.origin - centre)
             used |= affine[:, :, 1:].any(axis=(0, 1))
+        if edited is not None:
+            conditions = _moved(edited.conditions, cells.origin - centre)
+            edited = replace(edited, conditions=conditions)
+            used |= conditions[:, 1:].any(axis=0)
         # Elsewhere a + <g, x> would be a small difference of large numbers.
         near = bool((np.abs(centre) <= reach)[used].all())
         if self.blended:
             advantages = _advantages(cells.values)
             return Tables(scores, centre, near, None, advantages, self.actions())
         numbered = affine is not None or (apart and (actions[order] == np.arange(len(order))).all())
-        own = None if numbered else actions[order]
-        return Tables(scores, centre, near, own, None, affine=affine, apart=apart)
+        own = None if numbered else actions if edited is not None else actions[order]
+        return Tables(scores, centre, near, own, None, affine=affine, apart=apart, clauses=edited)
 
     def actions(self) -> FloatArray | None:
         """Return the action codevectors, not clipped, shape (K, A, p), if there are any."""
@@ -128,6 +152,8 @@ class Tables:
     """Or offsets and slopes of each cell's continuous action, shape (K, p, 1 + d)."""
     apart: bool = False
     """Whether no two cells have the same action; then the scores of the first are 0."""
+    clauses: Clauses | None = None
+    """Beside the cells; ``actions`` and ``affine`` go on with what they do."""
 
     def in_floats(self) -> "FloatTables":
         """Round to single precision; raise ValueError if something is beyond its range."""
@@ -135,8 +161,11 @@ class Tables:
         offsets = self.origin if origin is None else self.origin - origin.astype(np.float64)
         scores = _single(_moved(self.scores, offsets))
         affine = None if self.affine is None else _single(_moved(self.affine, offsets))
+        edited = None
+        if self.clauses is not None:
+            edited = _single(_moved(self.clauses.conditions, offsets))
         parts = _single(self.parts)
-        return FloatTables(scores, origin, _single(self.advantages), parts, affine)
+        return FloatTables(scores, origin, _single(self.advantages), parts, affine, edited)
 
     def in_integers(self, reach: FloatArray) -> "IntegerTables":
         """Round to 16 bits, offsets to 32, with a scale for each column and a shift for each row.
@@ -155,6 +184,11 @@ class Tables:
             raise ValueError(
                 "fixed_point is True: it must be False for continuous actions, which are in single "
                 "precision"
+            )
+        if self.clauses is not None:
+            raise ValueError(
+                "fixed_point is True: it must be False for a rule with clauses, which are in "
+                "single precision"
             )
         origin = _single(self.origin)
         scores = _moved(self.scores, self.origin - origin.astype(np.float64))
@@ -192,6 +226,8 @@ class FloatTables:
     advantages: npt.NDArray[np.float32] | None
     parts: npt.NDArray[np.float32] | None
     affine: npt.NDArray[np.float32] | None
+    conditions: npt.NDArray[np.float32] | None = None
+    """Rows of clauses, shape (R, 1 + d)."""
 
 
 @dataclass(frozen=True)
@@ -214,14 +250,14 @@ class IntegerTables:
     exponents: npt.NDArray[np.int8] | None
 
 
-def export_of(agent: Trained) -> Export:
+def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
     """Take an agent's policy out of it.
 
     Raises
     ------
     ValueError
         If it is no agent, has learned nothing yet, or its environment has spaces that cannot be
-        exported.
+        exported; or if the certificate is one of another policy.
 
     Examples
     --------
@@ -240,6 +276,10 @@ def export_of(agent: Trained) -> Export:
             f"agent has learned nothing yet in {agent.num_timesteps} steps: it must have been "
             "trained, with learn(total_timesteps) or 'oda-rl train', for longer"
         )
+    if certificate is not None and not _same(certificate.policy, decisive(policy)):
+        raise ValueError(
+            f"certificate is one of another policy: {certificate.lines[0]}; certify this one"
+        )
     names, action_names = known_names(agent)
     parts = matching_parts(agent.env_id, interface)
     return Export(
@@ -253,6 +293,18 @@ def export_of(agent: Trained) -> Export:
         first_action=interface.first_action,
         box=interface.box,
         parts=list(parts or (f"action[{i}]" for i in range(interface.n_components))),
+        certificate=certificate,
+    )
+
+
+def decisive(policy: Policy) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays that say what a policy does, without those that only describe it."""
+    return {name: array for name, array in policy.arrays.items() if name != "codevectors"}
+
+
+def _same(ours: dict[str, npt.NDArray[Any]], theirs: dict[str, npt.NDArray[Any]]) -> bool:
+    return ours.keys() == theirs.keys() and all(
+        np.array_equal(array, theirs[name]) for name, array in ours.items()
     )
 
 

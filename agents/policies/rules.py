@@ -2,21 +2,34 @@
 
 The cell of greatest score says the action: a discrete one, or for continuous actions an affine
 function of the observation, cut off at the bounds of the box. Where no score is greater than
-another's, no rule is said: a rule of two cells is one line.
+another's, no rule is said: a rule of two cells is one line. Beside it there may be clauses
+(:mod:`oda_rl.agents.editing.clauses`), which :meth:`RulePolicy.edit` adds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.policies.alternatives import alternative_of_cells
+from oda_rl.agents.editing.clauses import Clauses, decisions, done_at
+from oda_rl.agents.editing.editor import Editor
+from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
-from oda_rl.agents.policies.wording import affine, number, shortest, without_units
+from oda_rl.agents.policies.wording import (
+    affine,
+    clause_lines,
+    half_space,
+    number,
+    shortest,
+    without_units,
+)
+from oda_rl.agents.proving.pieces import Piece, Splitter
+from oda_rl.agents.proving.proofs import Proof, Region, checked_box, proof, regions
 
 
 @spliced
@@ -30,6 +43,42 @@ def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
         for j in range(scores.shape[1] - 1):
             score += scores[k, 1 + j] * observation[j]
         if score > greatest:
+            greatest = score
+            cell = k
+    action: int = actions[cell]
+    return action
+
+
+@spliced
+def decide_by_clauses(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Return the action in a state by (scores, actions, conditions, ends, forbidden, said, room).
+
+    See :class:`~oda_rl.agents.editing.clauses.Clauses`; the room is for what is forbidden.
+    """
+    scores, actions, conditions, ends, forbidden, said, barred = arrays
+    for a in range(barred.shape[0]):
+        barred[a] = False
+    row = integer(0)
+    for c in range(ends.shape[0]):
+        holds = True
+        while row < ends[c]:
+            total = conditions[row, 0]
+            for j in range(conditions.shape[1] - 1):
+                total += conditions[row, 1 + j] * observation[j]
+            holds = holds and total > 0.0
+            row += 1
+        if holds and c < forbidden.shape[0]:
+            barred[forbidden[c]] = True
+        elif holds and not barred[said[c - forbidden.shape[0]]]:
+            by_clause: int = said[c - forbidden.shape[0]]
+            return by_clause
+    cell = integer(0)
+    greatest = -np.inf
+    for k in range(scores.shape[0]):
+        score = scores[k, 0]
+        for j in range(scores.shape[1] - 1):
+            score += scores[k, 1 + j] * observation[j]
+        if score > greatest and not barred[actions[k]]:
             greatest = score
             cell = k
     action: int = actions[cell]
@@ -57,6 +106,8 @@ class RulePolicy(Stored):
     ones offset and slopes of each component, in units of the box, shape (K, p, 1 + d)."""
     codevectors: FloatArray
     """Means of the states seen in each cell, shape (K, d)."""
+    clauses: Clauses | None = None
+    """What was edited; those that say something are cells, too, from number K on."""
 
     @property
     def continuous(self) -> bool:
@@ -81,7 +132,7 @@ class RulePolicy(Stored):
     @property
     def n_cells(self) -> int:
         """Number of cells."""
-        return len(self.scores)
+        return len(self.scores) + (0 if self.clauses is None else len(self.clauses.outputs))
 
     @property
     def n_actions(self) -> int:
@@ -93,7 +144,13 @@ class RulePolicy(Stored):
         """Choices of the cells, shape (K,)."""
         if self.continuous:
             return np.arange(self.n_cells)
-        return np.asarray(self.outputs[:, :, 0].argmax(axis=1))
+        return np.asarray(self.all_outputs[:, :, 0].argmax(axis=1))
+
+    @property
+    def all_outputs(self) -> FloatArray:
+        """What each cell does, clauses included, as :attr:`outputs`."""
+        said = self.outputs[:0] if self.clauses is None else self.clauses.outputs
+        return np.concatenate([self.outputs, said])
 
     @property
     def q_values(self) -> FloatArray:
@@ -102,14 +159,28 @@ class RulePolicy(Stored):
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:
         """Cells, shape (n,), of points, shape (n, d)."""
-        return np.asarray(self._scores_at(points).argmax(axis=1))
+        return decisions(self.scores, self.outputs, self.clauses, points)
 
     def values(self, points: npt.NDArray[Any]) -> FloatArray:
-        """Greatest score among the cells of each choice, shape (n, A); minus infinity for none."""
+        """Greatest score among the cells of each choice, shape (n, A); minus infinity for none.
+
+        Minus infinity, too, for what a clause forbids, or has something else done in place of.
+        """
         found = self._scores_at(points)
+        actions = self.actions
         values = np.full((len(points), self.n_actions), -np.inf)
-        for cell, choice in enumerate(self.actions):
+        for cell in range(len(self.scores)):
+            choice = actions[cell]
             values[:, choice] = np.maximum(values[:, choice], found[:, cell])
+        if self.clauses is not None:
+            if not self.continuous:
+                values[self.clauses.at(points)[0]] = -np.inf
+            cells = self.cells(points)
+            said = cells >= len(self.scores)
+            own = actions[cells[said]]
+            kept = np.nan_to_num(values[said, own], neginf=0.0)
+            values[said] = -np.inf
+            values[said, own] = kept
         return values
 
     def choices(self, points: npt.NDArray[Any]) -> IntArray:
@@ -120,7 +191,7 @@ class RulePolicy(Stored):
         """Actions, shape (n,), or units of continuous ones, shape (n, p), within -1 and 1."""
         if not self.continuous:
             return self.choices(points)
-        own = self.outputs[self.cells(points)]
+        own = done_at(self.scores, self.outputs, self.clauses, points)
         units = own[:, :, 0] + (own[:, :, 1:] @ np.asarray(points)[:, :, None])[:, :, 0]
         return np.asarray(np.clip(units, -1.0, 1.0))
 
@@ -130,28 +201,188 @@ class RulePolicy(Stored):
 
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
         """Find the nearest state where the choice is not that at ``point``; exact."""
+        if self.clauses is not None:
+            others = [one for one in self.pieces if self.actions[one.cell] != choice]
+            return alternative_of_pieces([one.rows for one in others], self, point, choice, scale)
         return alternative_of_cells(-self.scores, self.actions, point, choice, scale)
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
         """The arrays that decisions are made by."""
-        return (self.scores, self.outputs) if self.continuous else (self.scores,)
+        own = (self.scores, self.outputs) if self.continuous else (self.scores,)
+        if self.clauses is None:
+            return own
+        said = (self.clauses.outputs,) if self.continuous else ()
+        return (*own, self.clauses.conditions, *said)
 
     @property
     def in_loops(self) -> InLoops | None:
         """How compiled loops decide by it; None where actions are continuous."""
         if self.continuous:
             return None
-        return InLoops("rule", decide_by_rule, (self.scores, self.actions))
+        if self.clauses is None:
+            return InLoops("rule", decide_by_rule, (self.scores, self.actions))
+        within = self.clauses
+        arrays = (
+            self.scores, self.actions, within.conditions, within.ends, within.forbidden,
+            within.actions, np.zeros(self.n_actions, dtype=np.bool_),
+        )  # fmt: skip
+        return InLoops("rule_and_clauses", decide_by_clauses, arrays)
 
     @property
     def tables(self) -> CellTables:
         """The same as tables, for export."""
         values = np.eye(self.n_actions)[self.actions]
-        affine = self.outputs if self.continuous else None
+        affine = self.all_outputs if self.continuous else None
         return CellTables(
-            np.zeros(self.scores.shape[1] - 1), 0.0 - self.scores, values, affine=affine
+            np.zeros(self.scores.shape[1] - 1),
+            0.0 - self.scores,
+            values,
+            affine=affine,
+            clauses=self.clauses,
         )
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All of it, for a file."""
+        own = {name: getattr(self, name) for name in ("scores", "outputs", "codevectors")}
+        edited = {} if self.clauses is None else self.clauses.arrays
+        return own | {f"clauses_{name}": array for name, array in edited.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Make one of what :attr:`arrays` returned."""
+        own = {name: array for name, array in arrays.items() if not name.startswith("clauses_")}
+        edited = {
+            name.removeprefix("clauses_"): array
+            for name, array in arrays.items()
+            if name.startswith("clauses_")
+        }
+        return cls(**own, clauses=Clauses(**edited) if edited else None)
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """Polyhedra, in each of which one cell, or clause, decides."""
+        unbounded = np.full(self.scores.shape[1] - 1, np.inf)
+        return self._splitter(-unbounded, unbounded).pieces()
+
+    def _splitter(self, low: FloatArray, high: FloatArray) -> Splitter:
+        actions, edited = self.actions, self.clauses
+        forbids = [] if edited is None else edited.forbids
+        says = [] if edited is None else edited.says
+        later = [(one[0], int(a)) for one, a in zip(says, actions[len(self.scores) :], strict=True)]
+        return Splitter(self.scores, actions[: len(self.scores)], forbids, later, low, high)
+
+    def edit(
+        self,
+        names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        bounds: FloatArray | None = None,
+    ) -> "Editor[Self]":
+        """Begin to edit: lock, forbid, merge, set, and say where something else is done.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Of the observation's components; by their names conditions speak of them, or as
+            ``x[2]``.
+        action_names : sequence of str, optional
+            Of discrete actions, which may be called so, or by their numbers from 0.
+        bounds : ndarray, shape (2, p), optional
+            Least and greatest components of continuous actions; by default those of units.
+
+        Returns
+        -------
+        oda_rl.agents.editing.editor.Editor
+            Its ``done()`` returns the edited policy; this one stays as it is.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many names as there should be.
+
+        Examples
+        --------
+        >>> scores = np.array([[0.0, 0.0, 0.0], [0.0, 6.0, 1.0]])
+        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
+        >>> names, actions = ["angle", "angular velocity"], ["push left", "push right"]
+        >>> edited = rule.edit(names, actions).forbid("push left", where="angle > .1").done()
+        >>> print(edited.rules(names, actions))
+        never push left where angle > 0.1
+        otherwise push right if 6·angle + angular velocity > 0, else push left
+        >>> edited.act(np.array([[0.2, -3.0], [0.0, -3.0]]))
+        array([1, 0])
+        """
+        d, n = self.scores.shape[1] - 1, self.outputs.shape[1]
+        components = _checked("names", names, [f"observation[{j}]" for j in range(d)])
+        known = _checked("action_names", action_names, [f"action {a}" for a in range(n)])
+        calls = [components, without_units(components)]
+        return Editor(self, calls, known, None if bounds is None else np.asarray(bounds))
+
+    def prove(
+        self,
+        box: Mapping[str | int, tuple[float, float]],
+        names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        space: tuple[FloatArray, FloatArray] | None = None,
+    ) -> Proof:
+        """Say which actions occur anywhere in a box, and which never do; exact.
+
+        Cells and clauses are polyhedra, so linear programs tell whether one meets the box. For each
+        action that occurs there is a state, which :meth:`choices` has been asked about.
+
+        Parameters
+        ----------
+        box : dict
+            Least and greatest value of some components, by their names or numbers; others are not
+            bounded, but by ``space``.
+        names, action_names : sequence of str, optional
+            Of the observation's components, and of the actions.
+        space : (low, high), optional
+            Bounds of the observation space, shape (d,) each.
+
+        Raises
+        ------
+        ValueError
+            For unknown components, or bounds that are no numbers in order.
+
+        Examples
+        --------
+        >>> scores = np.array([[0.0, 0.0, 0.0], [0.0, 6.0, 1.0]])
+        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
+        >>> found = rule.prove({0: (0.1, 0.2), 1: (-0.5, 0.5)})
+        >>> found.occurs, found.never
+        ((1,), (0,))
+        """
+        d, n = self.scores.shape[1] - 1, self.n_actions
+        components = _checked("names", names, [f"observation[{j}]" for j in range(d)])
+        what = [f"{self.choice_name} {a}" for a in range(n)]
+        known = what if self.continuous else _checked("action_names", action_names, what)
+        low, high = checked_box(box, [components, without_units(components)], space)
+        pieces = self._splitter(low, high).pieces()
+        return proof(pieces, self.actions, self.choices, (low, high), components, known)
+
+    def regions(self, space: tuple[FloatArray, FloatArray] | None = None) -> list[Region]:
+        """Return the atlas: where each cell, or clause, decides; in several parts if it has to be.
+
+        Parameters
+        ----------
+        space : (low, high), optional
+            Bounds of the observation space, shape (d,) each; by default there are none.
+
+        Examples
+        --------
+        >>> scores = np.array([[0.0, 0.0], [-1.0, 2.0]])
+        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 1)))
+        >>> for region in rule.regions((np.array([0.0]), np.array([2.0]))):
+        ...     print(region.choice, region.low.round(6), region.high.round(6))
+        0 [0.] [0.5]
+        1 [0.5] [2.]
+        """
+        unbounded = np.full(self.scores.shape[1] - 1, np.inf)
+        low, high = (-unbounded, unbounded) if space is None else space
+        pieces = self._splitter(low, high).pieces()
+        return regions(pieces, self.actions, self.cells, low, high)
 
     def rules(
         self,
@@ -185,9 +416,9 @@ class RulePolicy(Stored):
             _checked("names", names, [f"observation[{j}]" for j in range(d)])
         )
         if not self.continuous:
-            return self._decided([named[a] for a in self.actions], components)
+            return self._edited([named[a] for a in self.actions], components, named)
         low, high = np.repeat([[-1.0], [1.0]], n, axis=1) if bounds is None else bounds
-        own = in_box(self.outputs, low, high)
+        own = in_box(self.all_outputs, low, high)
         constant = ~own[:, :, 1:].any(axis=2)
         own[:, :, 0] = np.where(constant, np.clip(own[:, :, 0], low, high), own[:, :, 0])
         parts = without_units(named)
@@ -201,21 +432,31 @@ class RulePolicy(Stored):
         if n > 1 and len(set(limits)) == 1:
             named, limits = ["each"], limits[:1]
         ends = ", ".join(map("{} {}".format, named, limits))
-        text = self._decided(said, components)
+        text = self._edited(said, components, named)
         return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
+
+    def _edited(self, said: Sequence[str], components: Sequence[str], named: Sequence[str]) -> str:
+        """Say clauses, and which cell decides where there are none, given what each does."""
+        n = len(self.scores)
+        text = self._decided(said[:n], components)
+        if self.clauses is None:
+            return text
+        forbids = [(rows, f"never {named[a]}") for rows, a in self.clauses.forbids]
+        says = [
+            (rows, f"locked: {what}" if locked else what)
+            for (rows, _, locked), what in zip(self.clauses.says, said[n:], strict=True)
+        ]
+        return "\n".join([*clause_lines([*forbids, *says], components), f"otherwise {text}"])
 
     def _decided(self, said: Sequence[str], components: Sequence[str]) -> str:
         """Say which cell decides, given what each does."""
         if len(set(said)) == 1:
             return f"always {said[0]}"
-        if self.n_cells == 2:
-            (row,) = shortest(self.scores[1:] - self.scores[:1])
+        if len(self.scores) == 2:
+            row = self.scores[1] - self.scores[0]
             if not row[1:].any():
                 return f"always {said[int(row[0] > 0.0)]}"
-            first = row[1:][np.flatnonzero(row[1:])[0]]
-            row, relation = (row, ">") if first > 0.0 else (-row, "<")
-            sums = affine(np.append(0.0, row[1:]), components)
-            return f"{said[1]} if {sums} {relation} {number(-row[0])}, else {said[0]}"
+            return f"{said[1]} if {half_space(row, components)}, else {said[0]}"
         rows = [affine(row, components) for row in shortest(self.scores)]
         rows = [row if row != "0" else "0, otherwise" for row in rows]
         width = max(map(len, rows))

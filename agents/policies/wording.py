@@ -29,6 +29,32 @@ def affine(row: FloatArray, names: Sequence[str]) -> str:
     return text or "0"
 
 
+def half_space(row: FloatArray, names: Sequence[str]) -> str:
+    """Say where an affine function, shape (1 + d,), is positive.
+
+    >>> half_space(np.array([-0.1, 0.0, 1.0]), ["x", "speed"])
+    'speed > 0.1'
+    """
+    (short,) = shortest(row[None])
+    first = short[1:][np.flatnonzero(short[1:])[0]]
+    short, relation = (short, ">") if first > 0.0 else (-short, "<")
+    return f"{affine(np.append(0.0, short[1:]), names)} {relation} {number(-short[0])}"
+
+
+def clause_lines(clauses: Sequence[tuple[FloatArray, str]], components: Sequence[str]) -> list[str]:
+    """Say clauses, of which each is rows, shape (m, 1 + d), that are positive, and what is done.
+
+    >>> clause_lines([(np.array([[0.5, 1.0]]), "coast"), (np.zeros((0, 2)), "never brake")], ["x"])
+    ['coast where x > -0.5', 'never brake']
+    """
+    lines = []
+    for rows, what in clauses:
+        moving = rows[rows[:, 1:].any(axis=1)]
+        where = " and ".join(half_space(row, components) for row in moving)
+        lines.append(f"{what} where {where}" if where else what)
+    return lines
+
+
 def number(value: float) -> str:
     """Return a number to four digits.
 

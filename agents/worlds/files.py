@@ -30,9 +30,10 @@ def part(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
 def to_arrays(learned: Learned) -> Arrays:
     """Return a learned world as arrays."""
     world, chosen = learned.arrays, learned.chosen
+    own = {k: a for k, a in world._asdict().items() if k not in world._field_defaults}
     names = [form.name for form in FORMS]
     return {
-        **prefixed("world", {name: np.asarray(a) for name, a in world._asdict().items()}),
+        **prefixed("world", {name: np.asarray(a) for name, a in own.items()}),
         "form": np.array([names.index(chosen.form.name), chosen.n]),
         "errors": np.array([chosen.errors[name] for name in names]),
         "terms": chosen.terms,

@@ -69,6 +69,12 @@ class WorldArrays(NamedTuple):
     """Their weights, and the threshold, for each law, shape (E, n + 1)."""
     last: FloatArray
     """Remembered ends, standardised, and what was received there, shape (n, d + 1)."""
+    conditions: FloatArray = np.zeros((0, 1))
+    """Rows of clauses (:mod:`oda_rl.agents.editing.clauses`), shape (R, 1 + d),"""
+    clauses: IntArray = np.zeros((0, 2), dtype=np.int64)
+    """up to which row each goes, and the action that it forbids, or -1, shape (n, 2),"""
+    said: FloatArray = np.zeros((0, 1, 1))
+    """and what those do that forbid nothing, as outputs of a rule."""
 
 
 MEAN, SCALE, LOW, HIGH, LEVELS = range(5)  # rows of the frame
@@ -297,7 +303,9 @@ def _last_reward(remembered: FloatArray, x: FloatArray) -> float:
     return reward
 
 
-def _decide(scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray) -> int:
+def _decide(
+    world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
+) -> int:
     """Write the code of the action by a rule (:mod:`oda_rl.agents.policies.rules`); its cell.
 
     ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d).
@@ -321,6 +329,53 @@ def _decide(scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatA
             for j in range(n_features):
                 value += outputs[cell, c, 1 + j] * s[j]
             code[1 + c] = min(max(value, -1.0), 1.0)
+    return cell
+
+
+def _decide_within(
+    world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
+) -> int:
+    """Do what :func:`_decide` does, within the world's clauses; -1 - i where clause i decides."""
+    discrete = outputs.shape[2] == 1
+    barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
+    for i in range(world.clauses.shape[0]):
+        holds = True
+        while row < world.clauses[i, 0]:
+            total = world.conditions[row, 0]
+            for j in range(n_features):
+                total += world.conditions[row, 1 + j] * s[j]
+            holds = holds and total > 0.0
+            row += 1
+        action = world.clauses[i, 1]
+        if action >= 0:
+            barred |= (one if holds else np.int64(0)) << action
+            continue
+        own = integer(0)
+        while discrete and world.said[said, own, 0] <= 0.0:
+            own += 1
+        if holds and (barred >> own) & one == 0:
+            unbarred(world, scores[:1], world.said[said : said + 1], s, code)
+            return -1 - i
+        said += 1
+    cell, greatest = integer(-1), -np.inf
+    for k in range(scores.shape[0]):
+        own = integer(0)
+        while discrete and outputs[k, own, 0] <= 0.0:
+            own += 1
+        score = scores[k, 0]
+        for j in range(n_features):
+            score += scores[k, 1 + j] * s[j]
+        if score > greatest and (barred >> own) & one == 0:
+            greatest = score
+            cell = k
+    if cell >= 0:
+        unbarred(world, scores[cell : cell + 1], outputs[cell : cell + 1], s, code)
+        return cell
+    own = integer(0)
+    while (barred >> own) & one != 0:
+        own += 1
+    for c in range(outputs.shape[1]):
+        code[c] = 1.0 if c == own else 0.0
     return cell
 
 
@@ -357,7 +412,7 @@ def _imagine(
                     for c in range(n_codes):
                         code[c] = codes[i, c]
                 else:
-                    decide(scores[p], outputs[p], s, code)
+                    decide(world, scores[p], outputs[p], s, code)
                 first, last = integer(0), n_codes
                 if not world.boxed:
                     while code[first] == 0.0:
@@ -417,7 +472,8 @@ def _unbound(*arguments: Any) -> Any:
     raise NotImplementedError
 
 
-globally = in_waves = locally = near = move = reward = ends = last_reward = decide = _unbound
+globally = in_waves = locally = near = move = reward = ends = last_reward = _unbound
+decide = unbarred = _unbound
 _PARTS = {
     "globally": _globally,
     "in_waves": _in_waves,
@@ -432,9 +488,13 @@ _PARTS = {
 
 
 @cache
-def imagining(d: int) -> Callable[..., int]:
-    """Compile :func:`_imagine` for observations of d components."""
+def imagining(d: int, within: bool = False) -> Callable[..., int]:
+    """Compile :func:`_imagine` for observations of d components; ``within`` clauses, or without."""
     label, size = f"_{d}", {"n_features": d}
     parts = {name: reordered(bound_copy(part, label, **size)) for name, part in _PARTS.items()}
+    if within:
+        label += "_within"
+        size["unbarred"] = parts["decide"]
+        parts["decide"] = reordered(bound_copy(_decide_within, label, **size))
     found: Callable[..., int] = reordering(bound_copy(_imagine, label, **size, **parts))
     return found

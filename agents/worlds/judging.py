@@ -167,6 +167,24 @@ def judge(
     )  # fmt: skip
 
 
+def held_out(
+    learned: Learned, seen: Transitions, first: BoolArray | None, rng: np.random.Generator
+) -> FloatArray:
+    """Return what laws that have not seen it say follows each step, shape (n, d).
+
+    Parameters are as in :func:`judge`.
+    """
+    n = len(seen.before)
+    steps = max(min(_STEPS, n // _FEWEST_STRETCHES), 1)
+    pieces = list(stretches(trajectories(seen, first), steps))
+    expected = np.empty(seen.before.shape)
+    for fold in _folds(pieces, seen.ended, rng):
+        held = np.sort(np.concatenate(fold))
+        world = refitted(learned, seen, np.setdiff1d(np.arange(n), held), rng).arrays
+        expected[held] = predict(world, seen.before[held], seen.codes[held])[0]
+    return expected
+
+
 def judged(error: float, steps: int, precision: float, recall: float, reward_r2: float) -> Trust:
     """Say whether a model with such errors is to be believed.
 

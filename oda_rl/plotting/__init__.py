@@ -1,7 +1,8 @@
 """Figures of agents and estimators, each drawn into an axes of matplotlib.
 
 ``agents`` draws learning curves, partitions and metrics, ``policies`` what a policy does in each
-cell, ``world`` what a learned world makes of an episode, ``lineage`` how cells came from cells;
+cell, ``differences`` what has changed between two, ``world`` what a learned world makes of an
+episode, ``lineage`` how cells came from cells;
 ``annealing``, ``exemplars`` and ``mixtures`` draw the estimators. ``axes`` are what all share.
 """
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from oda_rl.plotting.agents import plot_partition as plot_partition
     from oda_rl.plotting.axes import COLORS as COLORS
     from oda_rl.plotting.axes import new_axes as new_axes
+    from oda_rl.plotting.differences import plot_difference as plot_difference
     from oda_rl.plotting.lineage import TemperatureLevel as TemperatureLevel
     from oda_rl.plotting.lineage import draw_lineage as draw_lineage
     from oda_rl.plotting.lineage import plot_bifurcation as plot_bifurcation
@@ -31,6 +33,7 @@ __getattr__, __dir__ = offer(
         "new_axes": "axes",
         "plot_bifurcation": "lineage",
         "plot_cells_over_time": "lineage",
+        "plot_difference": "differences",
         "plot_learning_curve": "agents",
         "plot_metric": "agents",
         "plot_partition": "agents",

@@ -1,0 +1,195 @@
+"""Certificates: affine arithmetic encloses, laws are those that are imagined, and proofs hold."""
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from test_export import by_rule
+
+from oda_rl.agents import ModelAgent, export_policy
+from oda_rl.agents.certifying.affine import Affine, cos, sin
+from oda_rl.agents.certifying.certificates import certify
+from oda_rl.agents.certifying.dynamics import CartPole, LearnedLaw
+from oda_rl.agents.certifying.reaching import Reach, Sets, frames
+from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.worlds.learning import predict
+from oda_rl.agents.worlds.trajectories import one_law, without_noise
+
+RULE = RulePolicy(
+    np.array([[0.0] * 5, [0.0, 0.0, 0.0, 6.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 4))
+)
+LIMITS = np.array([2.4, np.inf, 12 * 2 * np.pi / 360, np.inf])
+
+
+def forms(rng, n=50, m=3):
+    return Affine(rng.normal(size=n), rng.normal(size=(n, m)) * 0.15, rng.uniform(0, 0.1, n))
+
+
+def drawn(rng, one, noise):
+    own = rng.uniform(-1, 1, (len(noise), len(one.centre)))
+    return one.centre + noise @ one.shared.T + own * one.rest
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x + 2.0 * y - 1.0,
+        lambda x, y: x * y,
+        lambda x, y: x * x - y * x,
+        lambda x, y: sin(x) * cos(y),
+        lambda x, y: (1.0 - x) / (y * y + 4.0),
+        lambda x, y: -x / 3.0,
+    ],
+)
+def test_affine_forms_enclose_and_are_not_much_wider(function):
+    rng = np.random.default_rng(0)
+    x, y = forms(rng), forms(rng)
+    low, high = function(x, y).ends
+    noise = rng.uniform(-1, 1, size=(4_000, 3))
+    noise[:64] = np.sign(noise[:64])
+    values = function(drawn(rng, x, noise), drawn(rng, y, noise))
+    assert (values >= low).all()
+    assert (values <= high).all()
+    assert ((high - low) < 8.0 * np.ptp(values, axis=0) + 0.3).all()
+
+
+def test_what_may_be_divided_by_zero_is_not_bounded():
+    around = Affine(np.zeros(1), np.ones((1, 1)), np.zeros(1))
+    with np.errstate(invalid="ignore"):
+        assert not np.isfinite((around / around).radius).any()
+        assert not np.isfinite((1.0 / (around + 1.0) - around).radius).any()
+    assert np.isfinite((around / (around + 2.0)).radius).all()
+
+
+def test_the_cart_pole_is_gymnasiums():
+    env = gym.make("CartPole-v1").unwrapped
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        env.reset(seed=0)
+        state, action = rng.normal(size=4) * [1, 1, 0.1, 1], int(rng.integers(2))
+        env.state = state.copy()
+        env.step(action)
+        found = [
+            one[0] for one in CartPole().step(list(state[:, None]), np.eye(2)[action][:, None])
+        ]
+        np.testing.assert_allclose(found, env.state, rtol=1e-12, atol=1e-14)
+
+
+def played(rule, states, steps):
+    """Whether the pole stays up from many states, shape (n,)."""
+    up = np.ones(len(states), dtype=bool)
+    for _ in range(steps):
+        actions = rule.act(states.astype(np.float32).astype(np.float64))
+        both = [
+            np.column_stack(CartPole().step(list(states.T), np.eye(2)[a][:, None])) for a in (0, 1)
+        ]
+        states = np.where(actions[:, None] == 1, both[1], both[0])
+        up &= (np.abs(states) <= LIMITS).all(axis=1)
+    return up
+
+
+@pytest.mark.parametrize("starts", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_from_a_certified_box_no_pole_falls(starts):
+    asked = np.array([0.5, 0.5, 0.1, 0.5])
+    found = certify(RULE, [CartPole()], -asked, asked, steps=60, sets=60)
+    assert 0.1 < found.share <= 1.0
+    np.testing.assert_allclose(found.high, found.share * asked)
+    states = np.random.default_rng(1).uniform(found.low, found.high, size=(starts, 4))
+    states[:16] = np.sign(states[:16]) * found.high
+    assert played(RULE, states, 60).all()
+    assert not played(RULE, states * 40.0, 60).all()
+
+
+def test_sets_enclose_where_states_come():
+    edited = (
+        RULE.edit()
+        .forbid(0, "x[0] < -.045 and x[2] > 0")
+        .where("x[2] > .05 and x[3] > .1", 1)
+        .done()
+    )
+    world, rng = CartPole(), np.random.default_rng(0)
+    pieces = [(one.rows, edited.all_outputs[one.cell]) for one in edited.pieces]
+    half = np.array([0.05, 0.05, 0.02, 0.05])
+    reach = Reach(world, pieces, frames(world, pieces, np.zeros(4), half))
+    sets = reach.start(-half, half, 16)
+    states = rng.uniform(-half, half, size=(2_000, 4))
+    for _ in range(12):
+        sets, ended = reach.step(sets.merged(40))
+        assert not ended
+        actions = edited.act(states)
+        both = [np.column_stack(world.step(list(states.T), np.eye(2)[a][:, None])) for a in (0, 1)]
+        states = np.where(actions[:, None] == 1, both[1], both[0])
+        at = np.einsum("fij,nj->nfi", reach.frames, states)[:, None]
+        inside = ((at >= sets.low) & (at <= sets.high)).all(axis=(2, 3))
+        assert inside.any(axis=1).all()
+
+
+def test_merged_sets_contain_all():
+    rng = np.random.default_rng(0)
+    low = rng.normal(size=(500, 2, 3))
+    sets = Sets(low, low + rng.uniform(0, 0.1, size=low.shape))
+    few = sets.merged(60)
+    assert len(few) <= 60
+    inside = (few.low <= sets.low[:, None]) & (few.high >= sets.high[:, None])
+    assert inside.all(axis=(2, 3)).any(axis=1).all()
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return ModelAgent("CartPole-v1", seed=0, generations=5).learn(400)
+
+
+def test_learned_laws_are_those_that_are_imagined_and_enclosed(agent):
+    world = agent.world
+    arrays, rng = without_noise(world.learned.arrays), np.random.default_rng(0)
+    points = world.seen.before[rng.integers(len(world.seen.before), size=40)]
+    for e in range(2):
+        law = LearnedLaw(arrays, e, np.zeros(4), "")
+        for action in (0, 1):
+            codes = np.tile(np.eye(2)[action], (len(points), 1))
+            expected = predict(one_law(arrays, e), points, codes)[0]
+            found = np.column_stack(law.step(list(points.T), np.eye(2)[action][:, None]))
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+            half = np.array([0.02, 0.02, 0.01, 0.02])
+            sets = [
+                Affine(points[:, j], half[j] * np.tile(np.eye(4)[j], (40, 1)), np.zeros(40))
+                for j in range(4)
+            ]
+            ends = [one.ends for one in law.step(sets, np.eye(2)[action][:, None])]
+            for _ in range(20):
+                near = points + rng.uniform(-half, half, size=points.shape)
+                after = predict(one_law(arrays, e), near, codes)[0]
+                for j, (low, high) in enumerate(ends):
+                    assert (after[:, j] >= low - 1e-6).all()
+                    assert (after[:, j] <= high + 1e-6).all()
+
+
+def test_an_agent_certifies_and_exports_what_it_has_proved(agent, tmp_path):
+    box = dict.fromkeys(range(4), (-0.02, 0.02))
+    found = agent.certify(box, steps=3, sets=30)
+    assert found.share > 0.0
+    assert "each of the 4 learned laws, if no step is off by more than" in str(found)
+    text = export_policy(agent, tmp_path / "policy.h", certificate=found).read_text()
+    comment = text[: text.index("*/")]
+    assert "Certified: no episode that begins in this box ends within 3 steps" in comment
+    assert "pole angle (rad) from" in comment
+    written = export_policy(agent, tmp_path / "policy.json", "json", certificate=found).read_text()
+    assert json.loads(written)["certificate"]["high"] == found.high.tolist()
+    other, _ = by_rule([[0.0] * 5, [1.0, 0.0, 0.0, 1.0, 1.0]], np.eye(2)[:, :, None])
+    with pytest.raises(ValueError, match="certificate is one of another policy"):
+        export_policy(other, tmp_path / "policy.h", certificate=found)
+
+
+def test_what_is_not_proved_is_not_certified():
+    asked = np.full(4, 1.0)
+    away = RulePolicy(-RULE.scores, RULE.outputs, RULE.codevectors)
+    found = certify(away, [CartPole()], -asked, asked, steps=100, sets=10)
+    assert found.share == 0.0
+    assert str(found).startswith("Not certified")
+    with pytest.raises(ValueError, match="they must be 4 numbers, in order"):
+        certify(RULE, [CartPole()], [1.0] * 4, [0.0] * 4, 10)
+    with pytest.raises(ValueError, match="they must be finite"):
+        certify(RULE, [CartPole()], [-np.inf] * 4, [0.0] * 4, 10)
+    with pytest.raises(ValueError, match="steps is 0"):
+        certify(RULE, [CartPole()], [-1.0] * 4, [0.0] * 4, 0)

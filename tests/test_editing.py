@@ -1,0 +1,319 @@
+"""Edited rules: they do what is said, explain, are exported and saved, and are learned within."""
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from oracles import decide
+from test_export import by_rule, components_in_c, run_in_c, run_in_onnx
+from test_rules import continuous, discrete
+
+from oda_rl.agents import ModelAgent, export_policy
+from oda_rl.agents.editing.clauses import Clauses
+from oda_rl.agents.editing.conditions import condition_rows
+from oda_rl.agents.editing.editor import within
+from oda_rl.agents.environments.spaces import ActionBox
+from oda_rl.agents.policies.rules import RulePolicy, decide_by_clauses
+from oda_rl.agents.worlds.trajectories import walk
+
+NAMES = ["cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "angular velocity (rad/s)"]
+ACTIONS = ["push left", "push right"]
+UPRIGHT = RulePolicy(
+    np.array([[0.0] * 5, [0.0, 0.5, 1.0, 20.0, 3.0]]), np.eye(2)[:, :, None], np.zeros((2, 4))
+)
+
+
+def edited(policy, seed=0):
+    """A rule with random clauses."""
+    rng = np.random.default_rng(seed)
+    d, outputs = policy.scores.shape[1] - 1, policy.outputs
+    some = [rng.normal(size=(m, 1 + d)) for m in (1, 2, 1, 3)]
+    many = outputs.shape[2] == 1 and outputs.shape[1] > 1
+    forbids = [(rows, int(a)) for rows, a in zip(some[:2], rng.permutation(2), strict=True)]
+    if outputs.shape[1] == 2:  # not both in one place
+        forbids = [(some[0], 0), (-some[0], 1)]
+    own = [rng.permuted(outputs[0], axis=0) for _ in range(2)]
+    says = [
+        (rows, output, k == 1) for k, (rows, output) in enumerate(zip(some[2:], own, strict=True))
+    ]
+    return within(policy, Clauses.of(forbids if many else [], says, outputs))
+
+
+def oracle(policy, point):
+    """The action or units that a rule within clauses says, one by one."""
+    edits = policy.clauses
+
+    def holds(rows):
+        return all(row[0] + row[1:] @ point > 0.0 for row in rows)
+
+    def done(output):
+        if not policy.continuous:
+            return int(output[:, 0].argmax())
+        return np.clip(output[:, 0] + output[:, 1:] @ point, -1.0, 1.0)
+
+    barred = {action for rows, action in edits.forbids if holds(rows)}
+    for rows, output, _ in edits.says:
+        if holds(rows) and (policy.continuous or done(output) not in barred):
+            return done(output)
+    scores = policy.scores[:, 0] + policy.scores[:, 1:] @ point
+    left = [k for k in range(len(scores)) if policy.continuous or policy.actions[k] not in barred]
+    return done(policy.outputs[max(left, key=lambda k: (scores[k], -k))])
+
+
+POLICIES = [
+    *(
+        edited(discrete(*sizes), seed)
+        for seed, sizes in enumerate([(2, 4, 2), (3, 2, 3), (9, 3, 4)])
+    ),
+    *(edited(continuous(*sizes), seed) for seed, sizes in enumerate([(1, 3, 1), (5, 2, 2)])),
+]
+policies = pytest.mark.parametrize("policy", POLICIES)
+
+
+def points_of(policy, n=500):
+    return np.random.default_rng(1).normal(size=(n, policy.codevectors.shape[1]))
+
+
+@policies
+def test_it_does_what_is_said(policy):
+    points = points_of(policy)
+    told = np.array([oracle(policy, point) for point in points])
+    np.testing.assert_allclose(policy.act(points), told, rtol=1e-12, atol=1e-12)
+    values = policy.values(points)
+    np.testing.assert_array_equal(policy.choices(points), values.argmax(axis=1))
+    assert len(np.unique(policy.cells(points))) > 2  # the clauses matter
+    if policy.in_loops is not None:
+        one_by_one = [decide_by_clauses(policy.in_loops.arrays, point) for point in points]
+        np.testing.assert_array_equal(one_by_one, told)
+    again = RulePolicy.from_arrays(policy.arrays)
+    np.testing.assert_array_equal(again.act(points), policy.act(points))
+    assert again.rules() == policy.rules()
+
+
+@policies
+def test_the_distance_to_acting_otherwise_is_exact(policy):
+    rng = np.random.default_rng(2)
+    d = policy.codevectors.shape[1]
+    scale = rng.uniform(0.5, 2.0, size=d)
+    for point in points_of(policy, 5):
+        choice = policy.choices(point[None])[0]
+        found = policy.alternative(point, choice, scale)
+        assert policy.choices(found.point[None])[0] != choice
+        assert found.distance <= np.linalg.norm((found.point - point) * scale) * (1 + 1e-9)
+        ways = rng.normal(size=(20_000, d))
+        ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+        near = point + ways * rng.uniform(0.0, found.distance, size=(20_000, 1)) / scale
+        assert (policy.choices(near) == choice).all()
+        beyond = point + ways * 1.5 * found.distance / scale
+        assert d > 3 or (policy.choices(beyond) != choice).any()
+
+
+@policies
+def test_it_is_exported(policy, tmp_path):
+    points = points_of(policy, 10_000).astype(np.float32)
+    if policy.continuous:
+        p = policy.outputs.shape[1]
+        box = ActionBox((-2.0, -1.0)[:p], (2.0, 5.0)[:p], (p,), "float64")
+        agent, _ = by_rule(np.zeros((1, 1 + points.shape[1])), np.ones((1, p, 1)), box)
+        agent.policy = policy
+        expected = box.actions(policy.act(points.astype(np.float64)))
+        in_c = components_in_c(agent, tmp_path, points)
+        in_onnx = run_in_onnx(agent, tmp_path, points, np.float32)
+    else:
+        agent, _ = by_rule(np.zeros((1, 1 + points.shape[1])), np.ones((1, policy.n_actions, 1)))
+        agent.policy = policy
+        expected = policy.act(points.astype(np.float64))
+        in_c, in_onnx = run_in_c(agent, tmp_path, points), run_in_onnx(agent, tmp_path, points)
+    for found in (in_c, in_onnx):
+        same = np.isclose(found, expected, rtol=1e-5, atol=1e-5).reshape(len(points), -1)
+        assert same.all(axis=1).mean() >= 0.9998  # but at boundaries, in single precision
+    document = json.loads(export_policy(agent, tmp_path / "policy.json", "json").read_text())
+    told = [decide(document, point) for point in points[:300]]
+    np.testing.assert_allclose(told, expected[:300], rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="fixed_point is True: it must be False for"):
+        export_policy(agent, tmp_path / "policy.h", fixed_point=True)
+
+
+def test_each_edit_does_what_it_says():
+    points = np.random.default_rng(0).normal(size=(2_000, 4)) * 0.3
+    before, high = UPRIGHT.act(points), points[:, 2] > 0.1
+    begin = UPRIGHT.edit(NAMES, ACTIONS)
+    after = begin.forbid("push left", where="pole angle > .1").done()
+    np.testing.assert_array_equal(after.act(points), np.where(high, 1, before))
+    after = UPRIGHT.edit().where("x[2] > .1", do=0).where("x[2] > .1 and x[0] > 0", do=1).done()
+    told = np.where(high, np.where(points[:, 0] > 0, 1, 0), before)
+    np.testing.assert_array_equal(after.act(points), told)
+    assert (UPRIGHT.edit().forbid(1).done().act(points) == 0).all()
+    assert (UPRIGHT.edit().merge(1, 0).done().act(points) == 1).all()
+    set_to = UPRIGHT.edit(NAMES).set(1, {"cart position (m)": 0.0, 1: 0.0, "offset": -0.1}).done()
+    np.testing.assert_array_equal(set_to.scores[1], [-0.1, 0.0, 0.0, 20.0, 3.0])
+    np.testing.assert_array_equal(UPRIGHT.act(points), before)
+
+
+def test_what_is_locked_stays():
+    points = np.random.default_rng(0).normal(size=(2_000, 4)) * 0.3
+    before = UPRIGHT.act(points)
+    moved = UPRIGHT.edit().lock(1).set(0, {"offset": 5.0}).done()
+    assert (moved.act(points)[before == 1] == 1).all()
+    said_later = UPRIGHT.edit().lock(1).where("x[0] > -9", do=0).done()
+    assert (said_later.act(points)[before == 1] == 1).all()
+    assert (said_later.act(points)[before == 0] == 0).all()
+    forbidden = UPRIGHT.edit().lock(1).forbid(1).done()
+    assert (forbidden.act(points) == 0).all()
+    assert "locked: action 1 where" in said_later.rules()
+
+
+def test_where_all_of_its_cells_are_forbidden_a_rule_does_something_else():
+    two = RulePolicy(np.array([[0.0, 0.0], [0.0, 1.0]]), np.eye(3)[:2, :, None], np.zeros((2, 1)))
+    after = two.edit().forbid(0).forbid(1, "x[0] > 1").done()
+    assert after.act(np.array([[-1.0], [0.5], [2.0]])).tolist() == [1, 1, 2]
+    assert after.rules().splitlines() == [
+        "never action 0",
+        "never action 1 where observation[0] > 1",
+        "action 2 where observation[0] > 1",
+        "otherwise action 1 if observation[0] > 0, else action 0",
+    ]
+    with pytest.raises(ValueError, match="every action is forbidden at .*one must be left"):
+        two.edit().forbid(0).forbid(1, "x[0] > 1").forbid(2, "x[0] > 5").done()
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("pole angle > .1", [[-0.1, 0, 0, 1, 0]]),
+        ("pole angle (rad) < 0.1", [[0.1, 0, 0, -1, 0]]),
+        ("6*x[2] + 2·angular velocity - 1e-3 >= x[0]", [[-1e-3, -1, 0, 6, 2]]),
+        ("-x[2] > -1 and x[0] < 2", [[1, 0, 0, -1, 0], [2, -1, 0, 0, 0]]),
+    ],
+)
+def test_conditions_are_read(text, row):
+    calls = [NAMES, ["cart position", "cart velocity", "pole angle", "angular velocity"]]
+    np.testing.assert_allclose(condition_rows(text, calls), row)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda e: e.lock(2), "cell is 2: it must be an integer from 0 to 1"),
+        (lambda e: e.lock(0).merge(1, 0), "other is 0, which is locked"),
+        (lambda e: e.forbid("push up"), "action is 'push up': it must be one of"),
+        (
+            lambda e: e.forbid(0, "angle > 1"),
+            "where is 'angle > 1', with 'angle': it must speak of",
+        ),
+        (lambda e: e.forbid(0, "x[0] ~ 1"), "it must be comparisons"),
+        (lambda e: e.forbid(0, "1 > 0"), "it must depend on the observation"),
+        (lambda e: e.where("x[0] > 1 and x[0] < 0", 1), "which holds nowhere"),
+        (lambda e: e.set(0, {"speed": 1.0}), "component is 'speed': it must be one of"),
+        (lambda e: e.set(0, {"offset": np.nan}), r"coefficients\['offset'\] is nan"),
+    ],
+)
+def test_errors_say_what_would_be_right(edit, message):
+    with pytest.raises(ValueError, match=message):
+        edit(UPRIGHT.edit(NAMES, ACTIONS))
+
+
+def test_continuous_actions_are_said_in_their_own_units():
+    rule = continuous(2, 2, 1)
+    bounds = np.array([[0.0], [4.0]])
+    after = rule.edit(bounds=bounds).where("x[0] > 0", do=1.0).done()
+    points = points_of(rule)
+    here = points[:, 0] > 0
+    np.testing.assert_allclose(after.act(points)[here], -0.5)
+    np.testing.assert_array_equal(after.act(points)[~here], rule.act(points)[~here])
+    assert after.rules(bounds=bounds).startswith("action[0] = 1 where observation[0] > 0\n")
+    with pytest.raises(ValueError, match="actions are continuous"):
+        rule.edit().forbid(0)
+    with pytest.raises(ValueError, match="do is 5.0: it must be 1 numbers, from"):
+        rule.edit(bounds=bounds).where("x[0] > 0", do=5.0)
+
+
+class Watched(gym.Wrapper):
+    """Notes what is done where."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.seen = []
+
+    def reset(self, **settings):
+        self.last, info = self.env.reset(**settings)
+        return self.last, info
+
+    def step(self, action):
+        self.seen.append((np.array(self.last, dtype=float), action))
+        self.last, *rest = self.env.step(action)
+        return self.last, *rest
+
+
+@pytest.mark.parametrize("before", [0, 300])
+def test_learning_goes_on_within_edits(before, tmp_path):
+    env = Watched(gym.make("CartPole-v1"))
+    agent = ModelAgent(env, seed=0, generations=5)
+    if before:
+        agent.learn(before)
+    first = agent.policy
+    editor = agent.edit().where("cart position > 0 and cart velocity > 0", do="push left")
+    editor.forbid("push left", where="pole angle > .02")
+    edited = (editor.lock(0) if before else editor).done()
+    env.seen.clear()
+    agent.constrain(edited)
+    points = np.random.default_rng(0).normal(size=(500, 4)) * 0.2
+    np.testing.assert_array_equal(agent.policy.act(points), edited.act(points))
+    agent.learn(600)
+    states, actions = (np.array(part) for part in zip(*env.seen, strict=True))
+    high = states[:, 2] > 0.02
+    said = (states[:, :2] > 0).all(axis=1) & ~high
+    assert (actions[high] == 1).all()
+    assert (actions[said] == 0).all()
+    assert high.any()
+    assert said.any()
+    assert agent.policy.clauses is not None
+    locked = ~((points[:, :2] > 0).all(axis=1)) & (points[:, 2] <= 0.02)
+    locked &= (first.cells(points) == 0) & (before > 0)
+    np.testing.assert_array_equal(agent.policy.act(points)[locked], first.act(points)[locked])
+    agent.save(tmp_path / "agent.zip")
+    again = ModelAgent.load(tmp_path / "agent.zip", env=gym.make("CartPole-v1"))
+    assert again.rules() == agent.rules()
+    assert again.learn(200).policy.clauses is not None
+    assert "never push left where" in again.rules()
+    agent.explain(points[0])
+
+
+def test_imagined_steps_are_within_clauses():
+    agent = ModelAgent("CartPole-v1", seed=0, generations=2).learn(300)
+    edited = agent.edit().forbid(0, "x[2] > .01").where("x[1] > .2", do=0).lock(0).done()
+    agent.constrain(edited)
+    planner = agent._engine.planner.rules
+    where = planner._imagination()
+    starts = planner.draw_starts(30)
+    told = where.returns(edited.scores[None], edited.outputs[None], starts)[0]
+    world = where.world._replace(clauses=np.zeros((0, 2), dtype=np.int64))
+    expected = walk(
+        world, lambda points: np.eye(2)[edited.act(points)], lambda codes: codes.argmax(axis=1),
+        starts, where.horizon, np.random.default_rng(0),
+    )  # fmt: skip
+    lengths = np.where(expected.lost, np.nan, expected.lengths)
+    same = ~np.isnan(lengths)
+    assert same.any()
+    np.testing.assert_allclose(told[same], lengths[same])
+    free = where.returns(agent.policy.scores[None], agent.policy.outputs[None], starts)
+    assert free.shape == (1, 30)
+
+
+def test_what_cannot_be_constrained_says_so():
+    agent = ModelAgent("CartPole-v1", seed=0)
+    with pytest.raises(ValueError, match="it must be a RulePolicy with outputs of shape"):
+        agent.constrain(continuous(2, 4, 1))
+    with pytest.raises(ValueError, match="the agent has a table of states"):
+        ModelAgent("CliffWalking-v1", seed=0).edit()
+
+
+def test_continuous_actions_are_constrained_while_exploring():
+    env = Watched(gym.make("Pendulum-v1"))
+    agent = ModelAgent(env, seed=0, generations=2)
+    agent.constrain(agent.edit().where("angular velocity > 0", do=1.5).done()).learn(250)
+    states, torques = (np.array(part) for part in zip(*env.seen, strict=True))
+    fast = states[:, 2] > 0
+    np.testing.assert_allclose(torques[fast], 1.5, rtol=1e-6)
+    assert np.unique(torques[~fast]).size > 3

@@ -1,0 +1,95 @@
+"""Proofs and atlases of rules: against many random states, and states that are worked out."""
+
+import numpy as np
+import pytest
+from test_editing import POLICIES as EDITED
+from test_rules import POLICIES as PLAIN
+
+from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.proving.polyhedra import point_in, range_over
+
+policies = pytest.mark.parametrize("policy", [*PLAIN, *EDITED])
+
+
+@policies
+@pytest.mark.parametrize("size", [0.3, 2.0])
+def test_what_occurs_is_found_and_what_never_does_is_not(policy, size):
+    rng = np.random.default_rng(3)
+    d = policy.scores.shape[1] - 1
+    centre = rng.normal(size=d)
+    low, high = centre - size, centre + size
+    found = policy.prove({j: (low[j], high[j]) for j in range(d)})
+    points = rng.uniform(low, high, size=(50_000, d))
+    seen = set(policy.choices(points).tolist())
+    assert seen <= set(found.occurs)
+    assert set(found.occurs) | set(found.never) == set(range(policy.n_actions))
+    for choice, state in found.states.items():
+        assert ((state >= low) & (state <= high)).all()
+        assert policy.choices(state[None])[0] == choice
+    rare = set(found.occurs) - seen  # in less than a ten thousandth of the box
+    assert len(rare) <= 1
+    assert str(found).count("never") == len(found.never)
+
+
+@policies
+def test_regions_are_where_cells_decide(policy):
+    rng = np.random.default_rng(4)
+    d = policy.scores.shape[1] - 1
+    space = np.full(d, -3.0), np.full(d, 3.0)
+    atlas = policy.regions(space)
+    points = rng.uniform(-3.0, 3.0, size=(2_000, d))
+    cells = policy.cells(points)
+    inside = np.array(
+        [(one.rows[:, 0] + points @ one.rows[:, 1:].T >= 0.0).all(axis=1) for one in atlas]
+    )
+    assert (inside.sum(axis=0) == 1).all()
+    np.testing.assert_array_equal(
+        np.array([one.cell for one in atlas])[inside.argmax(axis=0)], cells
+    )
+    for one, own in zip(atlas, inside, strict=True):
+        assert ((points[own] >= one.low - 1e-9) & (points[own] <= one.high + 1e-9)).all()
+        assert policy.cells(one.inside[None])[0] == one.cell
+        assert policy.actions[one.cell] == one.choice
+
+
+def test_where_two_scores_are_equal_the_first_decides():
+    rule = RulePolicy(np.array([[0.0, 0.0], [0.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 1)))
+    assert rule.prove({0: (0.0, 0.0)}).occurs == (0,)
+    assert rule.prove({0: (0.0, 1e-3)}).occurs == (0, 1)
+    assert rule.prove({0: (-1.0, 0.0)}).occurs == (0,)
+    assert rule.prove({}).occurs == (0, 1)
+    same = RulePolicy(np.zeros((2, 2)), np.eye(2)[:, :, None], np.zeros((2, 1)))
+    assert same.prove({}).never == (1,)
+
+
+def test_a_proof_reads_well():
+    rule = RulePolicy(np.array([[0.0, 0.0], [0.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 1)))
+    found = rule.prove({"angle": (0.5, 1.0)}, names=["angle (rad)"], action_names=["left", "right"])
+    assert str(found).splitlines()[0] == "where angle (rad) from 0.5 to 1:"
+    assert found.always == 1
+    assert found.never == (0,)
+
+
+@pytest.mark.parametrize(
+    ("box", "message"),
+    [
+        ({"speed": (0, 1)}, "component is 'speed': it must be one of"),
+        ({0: (1, 0)}, r"box\[0\] is \(1, 0\): it must be \(least, greatest\)"),
+        ({0: (np.nan, 0)}, r"it must be \(least, greatest\)"),
+    ],
+)
+def test_boxes_are_checked(box, message):
+    with pytest.raises(ValueError, match=message):
+        EDITED[0].prove(box)
+
+
+def test_polyhedra():
+    assert point_in(np.array([[-1.0, 1.0, 0.0], [0.5, -1.0, 0.0]])) is None
+    assert point_in(np.array([[-1.0, 0.0, 0.0]])) is None
+    touching = np.array([[-1.0, 1.0], [1.0, -1.0]])
+    assert point_in(touching) is None
+    np.testing.assert_allclose(point_in(touching, np.array([False, False])), 1.0)
+    low, high = np.zeros(2), np.ones(2)
+    below = np.array([[1.0, -1.0, -1.0]])
+    assert range_over(np.array([0.0, 1.0, 2.0]), below, low, high) == (0.0, 2.0)
+    assert range_over(np.array([0.0, 1.0, 0.0]), below, None, None) == (-np.inf, np.inf)
