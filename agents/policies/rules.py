@@ -7,12 +7,13 @@ another's, no rule is said: a rule of two cells is one line.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
+from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_cells
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
@@ -36,6 +37,18 @@ def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
     return action
 
 
+def check_rule(scores: FloatArray, outputs: FloatArray) -> None:
+    """Raise InvalidFileError unless each of one or more cells does something that can be done."""
+    n_cells, width = scores.shape
+    require(n_cells >= 1 and outputs.shape[1] >= 1, f"a rule has outputs of {outputs.shape}")
+    if outputs.shape[2] == 1:
+        numbers = outputs[:, :, 0]
+        one_hot = np.isin(numbers, (0.0, 1.0)).all() and (numbers.sum(axis=1) == 1.0).all()
+        require(one_hot, "outputs of discrete actions must be a one among zeros")
+    else:
+        require(outputs.shape[2] == width, f"outputs has {outputs.shape[2]} columns, not {width}")
+
+
 @dataclass(frozen=True)
 class RulePolicy(Stored):
     """K affine scores, of which the greatest decides.
@@ -57,6 +70,19 @@ class RulePolicy(Stored):
     ones offset and slopes of each component, in units of the box, shape (K, p, 1 + d)."""
     codevectors: FloatArray
     """Means of the states seen in each cell, shape (K, d)."""
+
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "codevectors": real("K, d"),
+        "scores": real("K, 1+d"),
+        "outputs": real("K, n, m"),
+    }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, FloatArray]) -> "RulePolicy":
+        """Make one of what :attr:`arrays` returned, or raise InvalidFileError."""
+        rule = super().from_arrays(arrays)
+        check_rule(rule.scores, rule.outputs)
+        return rule
 
     @property
     def continuous(self) -> bool:
