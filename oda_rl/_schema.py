@@ -27,7 +27,8 @@ Sizes = dict[str, int]
 Header = tuple[np.dtype[Any], tuple[int, ...]]
 
 MOST = 1e15  # of what is counted: sums of some of these are exact in double precision
-_STORED = {float: np.float64, int: np.int64, bool: np.bool_, np.float32: np.float32}
+_STORED = {float: np.float64, int: np.int64, bool: np.bool_, np.float32: np.float32,
+           np.uint64: np.uint64, np.uint8: np.uint8}  # fmt: skip
 _WHOLE = "a whole number "
 
 
