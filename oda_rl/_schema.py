@@ -135,7 +135,8 @@ class Member:
         if wrong.any():
             at = np.unravel_index(int(wrong.argmax()), array.shape)
             place = f"[{', '.join(map(str, map(int, at)))}]" if at else ""
-            whole = _WHOLE if self.whole or self.kind is int else "a number "
+            floats = self.kind in (float, np.float32) and not self.whole
+            whole = "a number " if floats else _WHOLE
             raise InvalidFileError(
                 f"{name}{place} is {array[at].item()!r}: it must be {whole}in {span.said(sizes)}"
             )
