@@ -9,7 +9,8 @@ Traceback (most recent call last):
 oda_rl._schema.InvalidFileError: owners[1] is 3: it must be a whole number in [0, d), d = 3
 
 Shapes and ranges may name sizes, ``1+d`` and ``K-1`` among them. A name that is not known yet is
-bound by the first array that has it; those with capital letters are at least 1. Compiled code checks no index: it relies on this.
+bound by the first array that has it; those with capital letters are at least 1. Compiled code
+checks no index: it relies on this.
 """
 
 import math
@@ -82,7 +83,7 @@ class Span:
         return np.asarray(~right)
 
     def said(self, sizes: Mapping[str, int]) -> str:
-        """The text, and what its names stand for."""
+        """Return the text, and what its names stand for."""
         names = [name for name in _names(self.text) if name in sizes]
         return ", ".join([self.text, *(f"{name} = {sizes[name]}" for name in names)])
 
@@ -295,7 +296,7 @@ def check_fields(instance: Any) -> None:
 
 def number(value: Any, what: str, span: str = FINITE) -> float:
     """Return a number from JSON, or raise :class:`InvalidFileError`."""
-    right = type(value) in (int, float) and abs(value) <= 1e308 or value in (math.inf, -math.inf)
+    right = (type(value) in (int, float) and abs(value) <= 1e308) or value in (math.inf, -math.inf)
     right = right and not Span(span).wrong(np.array(float(value)), {}).any()
     require(right, f"{what} is {value!r}: it must be a number in {span}")
     return float(value)

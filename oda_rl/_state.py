@@ -7,8 +7,8 @@ A declaration is a class with annotated fields, each an int, a float or a bool:
 ...     scale: float
 
 What a file may say of a field stands beside its type: ``steps: Annotated[int, Span("[0, inf)")]``;
-state that is saved has that of every field. Values lie in an array of bytes, eight for each field, that Python and compiled code share. In
-Python an object of the class reads and writes them:
+state that is saved has that of every field. Values lie in an array of bytes, eight for each field,
+that Python and compiled code share. In Python an object of the class reads and writes them:
 
 >>> raw = np.zeros(Counters.size, dtype=np.uint8)
 >>> counters = Counters(raw)

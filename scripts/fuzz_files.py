@@ -305,7 +305,7 @@ def _try(act: Callable[[], Any]) -> None:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             act()
-    except Exception:  # noqa: BLE001, S110 (of Python: no harm is done)
+    except Exception:
         pass
 
 
@@ -435,7 +435,7 @@ def _in_child(subject: Subject, file: Path, writer: int) -> None:
             took = time.perf_counter() - began
             slow = took > 5.0
             os.write(writer, f"{'hung' if slow else 'refused'} {error}"[:2000].encode())
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             os.write(writer, f"wrong {type(error).__name__}: {error}"[:2000].encode())
         else:
             subject.use(loaded)

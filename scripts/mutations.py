@@ -784,7 +784,7 @@ MUTATIONS = [
             "checksums are looked at too late",
             "self._zip.testzip()",
             "None",
-            "test_saving.py::test_no_bit_of_a_file_changes_unnoticed",
+            "test_files.py::test_the_whole_file_is_checked_before_any_array_is_used",
         ),
         (
             "sizes in headers are believed",

@@ -94,7 +94,9 @@ def said(kind: Any) -> str:
 def table(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a table."""
     yield from (f"### {title}", "", "| member | what it may be |", "|---|---|")
-    yield from (f"| `{name}` | {said(kind)} |".replace("|, ", "| ") for name, kind in schema.items())
+    yield from (
+        f"| `{name}` | {said(kind)} |".replace("|, ", "| ") for name, kind in schema.items()
+    )
     yield ""
 
 

@@ -91,8 +91,14 @@ def test_a_threshold_counts_for_the_rewards_it_is_meant_for():
         return gym.make("CartPole-v1")
 
     wrappers = gym.wrappers
-    for same in (plain(), gym.Wrapper(plain()), wrappers.RecordEpisodeStatistics(plain()),
-                 wrappers.NormalizeObservation(plain()), gym.make_vec("CartPole-v1", 2)):  # fmt: skip
+    same_rewards = (
+        plain(),
+        gym.Wrapper(plain()),
+        wrappers.RecordEpisodeStatistics(plain()),
+        wrappers.NormalizeObservation(plain()),
+        gym.make_vec("CartPole-v1", 2),
+    )
+    for same in same_rewards:
         assert TwoTimescaleAgent(same).solved_return == 475.0
         assert FittedQAgent(same).solved_return == 475.0
     for other in (wrappers.TransformReward(plain(), lambda reward: 1000.0 * reward),

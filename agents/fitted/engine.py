@@ -24,8 +24,8 @@ from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.memory import SCHEMA as MEMORY
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory, check_steps
+from oda_rl.agents.engine.memory import SCHEMA as MEMORY
 from oda_rl.agents.engine.state import EPISODE_END, ROOM, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse

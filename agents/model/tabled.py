@@ -11,7 +11,6 @@ from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import FloatArray
 from oda_rl.agents.policies.table import TablePolicy
 
-
 SCHEMA: dict[str, Member] = {
     "cells": whole("R", "[1, 1000000]"),
     "counts": whole("R", "[0, 1000000000]"),

@@ -22,7 +22,6 @@ from oda_rl.agents.partitions.schedule import (
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
 
-
 SCHEMA: dict[str, Member] = {
     "cells": real("K, 1+d"),
     "diagram": real("K, 1+d"),

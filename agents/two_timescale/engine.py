@@ -447,7 +447,7 @@ class OnlineEngine(Engine):
         check(arrays, SCHEMA, sizes)
         for member, row in zip(ROOM.items(), arrays["room"], strict=True):
             member[1].check(f"room, row {member[0]}", row, sizes)
-        values, visits, step_sizes, traces = np.split(arrays["table"], [1, 2, 3])
+        _, visits, step_sizes, traces = np.split(arrays["table"], [1, 2, 3])
         require((visits >= 0.0).all(), "table has negative numbers of visits")
         for what, layer in (("step sizes", step_sizes), ("traces", traces)):
             require(((layer >= 0.0) & (layer <= 1.0)).all(), f"table has {what} out of [0, 1]")
