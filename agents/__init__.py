@@ -76,6 +76,7 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     ...     load_agent(folder).num_timesteps
     500
     """
+    from oda_rl._schema import InvalidFileError
     from oda_rl.agents.engine import files
 
     kinds = {
@@ -85,7 +86,7 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     file, metadata, arrays = files.read(Path(path))
     found = str(metadata.get("kind"))
     if found not in kinds:
-        raise files.InvalidFileError(
+        raise InvalidFileError(
             f"path is {str(path)!r}, which holds {found!r}: it must hold an agent"
         )
     return files.restored(kinds[found], file, metadata, arrays, env)

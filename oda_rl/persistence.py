@@ -167,9 +167,9 @@ class Archive(Mapping[str, Array]):
         """Return dtype and shape, if they are those of as many bytes as the member has."""
         info = self._members[name]
         with self._zip.open(info) as entry:
-            version = np.lib.format.read_magic(entry)  # type: ignore[no-untyped-call]
+            version = np.lib.format.read_magic(entry)
             require(version == (1, 0), f"{name} has version {version}")
-            shape, _, dtype = np.lib.format.read_array_header_1_0(  # type: ignore[no-untyped-call]
+            shape, _, dtype = np.lib.format.read_array_header_1_0(
                 entry, max_header_size=_MOST_HEADER
             )
             begins = entry.tell()
@@ -187,7 +187,7 @@ class Archive(Mapping[str, Array]):
         """Return an array."""
         if name not in self._read:
             with self._zip.open(self._members[name]) as entry:
-                self._read[name] = np.lib.format.read_array(  # type: ignore[no-untyped-call]
+                self._read[name] = np.lib.format.read_array(
                     entry, allow_pickle=False, max_header_size=_MOST_HEADER
                 )
         return self._read[name]

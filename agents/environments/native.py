@@ -54,7 +54,7 @@ class Native:
         if isinstance(space, spaces.Discrete):
             return int(space.n)
         if isinstance(space, spaces.MultiDiscrete):
-            return math.prod(space.nvec.ravel().tolist())
+            return int(math.prod(space.nvec.ravel().tolist()))
         shape: tuple[int, ...] = space.shape or ()
         if isinstance(space, spaces.MultiBinary):
             return int(2 ** math.prod(shape))

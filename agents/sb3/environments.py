@@ -1,6 +1,7 @@
 """Environments of Stable-Baselines3, as an agent asks about them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +51,7 @@ def item(observations: Observations, i: int) -> Any:
 
 
 def saved_spaces(
-    interface: Interface, arrays: dict[str, npt.NDArray[Any]]
+    interface: Interface, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     """Return the spaces of a saved model; those of a plain agent's boxes have no bounds."""
     native = interface.native

@@ -16,6 +16,7 @@ from oda_rl.annealing.contents import check_contents
 from oda_rl.persistence import load_archive, save_archive
 
 Arrays = dict[str, Array]
+Read = Mapping[str, Array]
 Classes = Mapping[str, type]
 
 
@@ -110,7 +111,7 @@ def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
     raise TypeError(f"{where} can't be saved: it holds {value!r}, which is code or unknown")
 
 
-def _decode(value: Any, arrays: Arrays, classes: Classes) -> Any:
+def _decode(value: Any, arrays: Read, classes: Classes) -> Any:
     if not isinstance(value, dict):
         return value
     if "array" in value:

@@ -102,7 +102,7 @@ class BaseODATree(Filed, BaseEstimator):
         learned = [name for name in ("_tree", "_resolutions", "_widths") if hasattr(self, name)]
         require(len(learned) in (0, 3), f"{where} has been fitted by half")
         if learned:
-            widths = [len(indices) for indices in self._resolutions]
+            widths = [len(one) for one in self._resolutions if isinstance(one, np.ndarray)]
             require(min(widths, default=0) > 0, f"{where}._resolutions have no features")
             require(
                 self._widths in ([], widths), f"{where}._widths is {self._widths}: not {widths}"
