@@ -41,6 +41,7 @@ def upgraded(old: Mapping[str, npt.NDArray[Any]]) -> Arrays:
         **dict(zip(_SETTINGS, settings.tolist(), strict=True)),
     })  # fmt: skip
     if "lanes" in arrays:
+        del arrays["lane"]
         own = [clock[: len(_OWN)]] if len(arrays["lanes"]) == 1 else arrays["lanes"]
         each = [dict(zip(_OWN, row.tolist(), strict=True)) for row in own]
         arrays["lanes"] = np.concatenate([
