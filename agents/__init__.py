@@ -76,13 +76,17 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     ...     load_agent(folder).num_timesteps
     500
     """
-    from oda_rl.agents.engine.files import kind_of
+    from oda_rl._schema import InvalidFileError
+    from oda_rl.agents.engine import files
 
     kinds = {
         kind.__name__: kind
         for kind in (FittedQAgent, CodevectorAgent, ModelAgent, TwoTimescaleAgent)
     }
-    found = kind_of(Path(path))
+    file, metadata, arrays = files.read(Path(path))
+    found = str(metadata.get("kind"))
     if found not in kinds:
-        raise ValueError(f"path is {str(path)!r}, which holds {found!r}: it must hold an agent")
-    return kinds[found].load(path, env)
+        raise InvalidFileError(
+            f"path is {str(path)!r}, which holds {found!r}: it must hold an agent"
+        )
+    return files.restored(kinds[found], file, metadata, arrays, env)

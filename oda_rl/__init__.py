@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
+    from oda_rl._schema import InvalidFileError
     from oda_rl.annealing.classifier import ODAClassifier
     from oda_rl.annealing.clusterer import ODAClusterer
     from oda_rl.annealing.regressor import ODARegressor
@@ -38,6 +39,7 @@ _LAZY = {
     "BatchDeterministicAnnealing": "oda_rl.quantization.batch_annealing",
     "ConvexClustering": "oda_rl.exemplars.candidates",
     "INFEX": "oda_rl.exemplars.infex",
+    "InvalidFileError": "oda_rl._schema",
     "KernelVectorQuantization": "oda_rl.exemplars.candidates",
     "LVQ": "oda_rl.quantization.estimators",
     "ODAClassifier": "oda_rl.annealing.classifier",
@@ -57,6 +59,7 @@ __all__ = [
     "SOM",
     "BatchDeterministicAnnealing",
     "ConvexClustering",
+    "InvalidFileError",
     "KernelVectorQuantization",
     "ODAClassifier",
     "ODAClusterer",

@@ -6,8 +6,9 @@ A declaration is a class with annotated fields, each an int, a float or a bool:
 ...     steps: int
 ...     scale: float
 
-Its values lie in an array of bytes, eight for each field, that Python and compiled code share. In
-Python an object of the class reads and writes them:
+What a file may say of a field stands beside its type: ``steps: Annotated[int, Span("[0, inf)")]``;
+state that is saved has that of every field. Values lie in an array of bytes, eight for each field,
+that Python and compiled code share. In Python an object of the class reads and writes them:
 
 >>> raw = np.zeros(Counters.size, dtype=np.uint8)
 >>> counters = Counters(raw)
@@ -33,13 +34,25 @@ declaration change that stands in another file: delete the ``__pycache__`` folde
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Self,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
+
+from oda_rl._schema import InvalidFileError, Span
 
 Raw = npt.NDArray[np.uint8]
 S = TypeVar("S", bound="State")
@@ -60,11 +73,26 @@ class State:
 
     dtype: ClassVar[np.dtype[np.void]]
     size: ClassVar[int]
+    kinds: ClassVar[dict[str, type]]
+    """Type of each field."""
+    spans: ClassVar[dict[str, Span]]
+    """What a file may say of each."""
 
     def __init_subclass__(cls) -> None:
+        declared = get_type_hints(cls, include_extras=True)  # those of the base first
         hints = {
-            name: kind for name, kind in get_type_hints(cls).items() if kind in _STORED
-        }  # those of the base first
+            name: get_args(kind)[0] if get_origin(kind) is Annotated else kind
+            for name, kind in declared.items()
+        }
+        hints = {name: kind for name, kind in hints.items() if kind in _STORED}
+        cls.kinds = hints
+        cls.spans = {
+            name: span
+            for name in hints
+            for span in getattr(declared[name], "__metadata__", ())
+            if isinstance(span, Span)
+        }
+        cls.spans |= {name: Span("[0, 1]") for name, kind in hints.items() if kind is bool}
         cls.dtype = np.dtype([(name, _STORED[kind]) for name, kind in hints.items()])
         cls.size = cls.dtype.itemsize
         for number, (name, kind) in enumerate(hints.items()):
@@ -86,6 +114,25 @@ class State:
         """Take over what :attr:`record` was, of this declaration or of an earlier one."""
         for name in set(record.dtype.names or ()) & set(self.dtype.names or ()):
             self.record[name] = record[name]
+
+    @classmethod
+    def check_records(
+        cls, name: str, records: npt.NDArray[np.void], sizes: Mapping[str, int]
+    ) -> None:
+        """Raise InvalidFileError if a field of what a file has, shape (n,), is out of its range.
+
+        Of an earlier declaration fields may be missing, or have another type of number.
+        """
+        for field in set(records.dtype.names or ()) & set(cls.kinds):
+            span, values = cls.spans[field], records[field]
+            wrong = span.wrong(values, sizes)
+            if cls.kinds[field] is not float:
+                wrong |= values != np.floor(values)
+            if wrong.any():
+                raise InvalidFileError(
+                    f"{name}.{field} is {values[wrong][0].item()!r}: "
+                    f"it must be in {span.said(sizes)}"
+                )
 
     def assign(self, values: Mapping[str, float]) -> None:
         """Set several fields."""

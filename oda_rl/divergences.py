@@ -14,11 +14,13 @@ semi-definite M: they are what an agent's partition needs.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import spliced
+from oda_rl._schema import Member, Sizes, real, require
 from oda_rl._types import FloatArray
 
 # What the compiled kernels of oda_rl.annealing.codebook tell divergences apart by.
@@ -69,6 +71,8 @@ class Divergence(ABC):
     """
 
     kernel = CALLED
+    SCHEMA: ClassVar[dict[str, Member]] = {}
+    """What a file may say of its attributes."""
 
     @abstractmethod
     def potential(self, points: FloatArray) -> FloatArray:
@@ -204,6 +208,13 @@ class Mahalanobis(SquaredEuclidean):
     >>> divergence.between(points, divergence.embed(np.array([[0.0, 0.0]])))
     array([[5.]])
     """
+
+    SCHEMA: ClassVar[dict[str, Member]] = {"matrix": real("m, m"), "_root": real("m, m")}
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError unless the root is that of a matrix that may be."""
+        right = np.array_equal(Mahalanobis(self.matrix)._root, self._root)
+        require(right, f"{where}._root is not that of the matrix")
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
         self.matrix = np.array(matrix, dtype=np.float64)

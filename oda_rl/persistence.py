@@ -1,10 +1,12 @@
 """Files that hold numbers and can't hold code: arrays and JSON in a zip, written whole or not."""
 
+import io
 import json
+import math
 import os
+import re
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +14,19 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from oda_rl._schema import Header, InvalidFileError, require
 from oda_rl._types import Array
 
 _METADATA = "metadata.json"
+_SUFFIX = ".npy"
+_NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
+_METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
+_ENCRYPTED = 1  # bit of the flags of a member
+_MOST_MEMBERS = 10_000
+_MOST_HEADER = 10_000
+MOST_JSON = 1 << 26  # bytes
+_DEEPEST = 100
+_ALWAYS, _EXPANSION = 1 << 26, 50  # bytes that a file may hold: so many, and so many times its own
 
 
 @contextmanager
@@ -55,6 +67,9 @@ def save_archive(
 ) -> None:
     """Write arrays and metadata (anything JSON can hold) to one zip file.
 
+    Arrays are compressed, unless that would make so little of them that a file might be taken for
+    one that is to fill the memory of whoever reads it.
+
     Examples
     --------
     >>> import tempfile, pathlib
@@ -64,52 +79,178 @@ def save_archive(
     >>> metadata["kind"], arrays["x"]
     ('example', array([0, 1, 2]))
     """
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_METADATA, json.dumps(metadata, indent=1))
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w") as entry:
-                np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
+    text = json.dumps(metadata, indent=1)
+    with replacing(path) as file:
+        for how in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+            file.seek(0)
+            file.truncate()
+            with zipfile.ZipFile(file, "w", how) as archive:
+                archive.writestr(_METADATA, text)
+                for name, array in arrays.items():
+                    with archive.open(f"{name}{_SUFFIX}", "w") as entry:
+                        np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
+                whole = sum(info.file_size for info in archive.infolist())
+            if whole <= most_bytes(file.tell()):
+                break
+
+
+def most_bytes(file_size: int) -> int:
+    """How many bytes a file may hold when it is decompressed."""
+    return _ALWAYS + _EXPANSION * file_size
+
+
+class Archive(Mapping[str, Array]):
+    """The arrays of a file; each is read when it is asked for first.
+
+    Before that its header is, which has to agree with the size of the member that it is in.
+
+    Parameters
+    ----------
+    path : path
+        The file. It is read once.
+
+    Attributes
+    ----------
+    metadata : dict
+        What was JSON in it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    InvalidFileError
+        If it is damaged, or another file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
+        self._read: dict[str, Array] = {}
+        self._headers: dict[str, Header] = {}
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(Path(path).read_bytes()))
+            self._members = self._checked_members()
+            for name in self._members:
+                self._headers[name] = self._header(name)
+            damaged = self._zip.testzip()  # before anything in it is believed
+            require(damaged is None, f"the checksum of {damaged} is wrong")
+            self.metadata = parsed(self._zip.read(_METADATA), MOST_JSON)
+            require(isinstance(self.metadata, dict), f"{_METADATA} holds no dictionary")
+        except (Exception, RecursionError) as error:
+            raise InvalidFileError(
+                f"{os.fspath(path)!r} is damaged, or not a file that oda_rl has written: {error}"
+            ) from error
+
+    def _checked_members(self) -> dict[str, zipfile.ZipInfo]:
+        """Return the arrays' members by name, if names and sizes are sound."""
+        found: dict[str, zipfile.ZipInfo] = {}
+        infos = self._zip.infolist()
+        require(len(infos) <= _MOST_MEMBERS, f"it has {len(infos)} members")
+        for info in infos:
+            name = info.filename
+            require(name not in found, f"{name!r} is in it twice")
+            sound = name == _METADATA or _NAME.fullmatch(name)
+            require(sound, f"{name!r} is no name of a member")
+            require(info.compress_type in _METHODS, f"{name!r} is compressed in an unknown way")
+            require(not info.flag_bits & _ENCRYPTED, f"{name!r} is encrypted")
+            found[name] = info
+        require(_METADATA in found, f"{_METADATA} is missing")
+        size = found.pop(_METADATA).file_size
+        require(size <= MOST_JSON, f"{_METADATA} has {size:,} bytes")
+        assert self._zip.fp is not None
+        most = most_bytes(self._zip.fp.seek(0, io.SEEK_END))
+        whole = sum(info.file_size for info in infos)
+        require(whole <= most, f"it holds {whole:,} bytes: it must be at most {most:,}")
+        return {name.removesuffix(_SUFFIX): info for name, info in found.items()}
+
+    def _header(self, name: str) -> Header:
+        """Return dtype and shape, if they are those of as many bytes as the member has."""
+        info = self._members[name]
+        with self._zip.open(info) as entry:
+            version = np.lib.format.read_magic(entry)
+            require(version == (1, 0), f"{name} has version {version}")
+            shape, _, dtype = np.lib.format.read_array_header_1_0(
+                entry, max_header_size=_MOST_HEADER
+            )
+            begins = entry.tell()
+        require(not dtype.hasobject, f"{name} holds objects")
+        require(all(type(n) is int and n >= 0 for n in shape), f"{name} has shape {shape}")
+        size = begins + math.prod(shape) * dtype.itemsize
+        require(size == info.file_size, f"{name} has shape {shape} but {info.file_size:,} bytes")
+        return dtype, shape
+
+    def header(self, name: str) -> Header:
+        """Dtype and shape of an array."""
+        return self._headers[name]
+
+    def __getitem__(self, name: str) -> Array:
+        """Return an array."""
+        if name not in self._read:
+            with self._zip.open(self._members[name]) as entry:
+                self._read[name] = np.lib.format.read_array(
+                    entry, allow_pickle=False, max_header_size=_MOST_HEADER
+                )
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in the file's order."""
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        """Return how many arrays there are."""
+        return len(self._members)
+
+
+def parsed(text: bytes | str, most: int) -> Any:
+    """Read JSON that somebody else wrote: of bounded size and depth, with each key once.
+
+    Raises
+    ------
+    InvalidFileError
+        If it is not that.
+
+    Examples
+    --------
+    >>> parsed('{"a": [1, 2]}', 100)
+    {'a': [1, 2]}
+    """
+    require(len(text) <= most, f"JSON of {len(text):,} bytes: it must have at most {most:,}")
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        require(len(found) == len(pairs), "a key stands twice in JSON")
+        return found
+
+    value = json.loads(text, object_pairs_hook=once)
+    require(_depth_of(value, _DEEPEST) <= _DEEPEST, f"JSON is nested deeper than {_DEEPEST}")
+    return value
+
+
+def _depth_of(value: Any, most: int) -> int:
+    """Return how deep lists and dictionaries are nested; more than ``most`` is not told apart."""
+    level, depth = [value], 0
+    while level and depth <= most:
+        depth += 1
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return depth
 
 
 def load_archive(
     path: str | os.PathLike[str],
-) -> tuple[dict[str, Any], dict[str, Array]]:
+) -> tuple[dict[str, Any], Archive]:
     """Read what :func:`save_archive` wrote.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
-    ValueError
+    InvalidFileError
         If the file is damaged or something else.
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()  # before anything in it is believed
-            if damaged is not None:
-                raise ValueError(f"the checksum of {damaged} is wrong")
-            metadata = json.loads(archive.read(_METADATA))
-            arrays = {}
-            for name in archive.namelist():
-                if name.endswith(".npy"):
-                    with archive.open(name) as entry:
-                        arrays[name[: -len(".npy")]] = np.lib.format.read_array(
-                            entry, allow_pickle=False
-                        )
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        KeyError,
-        ValueError,
-        OSError,
-        EOFError,
-        RuntimeError,
-    ) as error:
-        raise ValueError(
-            f"{os.fspath(path)!r} is damaged, or not a file that oda_rl has written: {error}"
-        ) from error
-    if not isinstance(metadata, dict):
-        raise ValueError(f"{os.fspath(path)!r} is not a file that oda_rl has written")
-    return metadata, arrays
+    archive = Archive(path)
+    return archive.metadata, archive

@@ -5,6 +5,7 @@ import pytest
 
 from oda_rl import ODAClusterer
 from oda_rl.annealing.annealer import Annealer
+from oda_rl.annealing.contents import ANYTHING
 from oda_rl.annealing.density import log_cell_volumes
 from oda_rl.annealing.files import Filed
 from oda_rl.annealing.fine_tuning import best_temperature, class_log_densities
@@ -210,6 +211,8 @@ def test_doubts_are_errors_and_log_loss():
 
 class Thing(Filed):
     """Holds anything."""
+
+    SCHEMA = dict.fromkeys(("numbers", "words", "rng"), ANYTHING)
 
 
 Thing._stored = {"Thing": Thing}

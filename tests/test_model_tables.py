@@ -291,13 +291,13 @@ def test_tables_go_through_arrays() -> None:
     policies = [greedy(np.arange(n)[:, None] * 1.0, np.eye(n)[:, :2]) for n in (2, 3)]
     tables = [tried(one, [1.0] * one.n_cells, 2.0, [3.0] * one.n_cells)
               for one in policies]  # fmt: skip
-    for old, new in zip(tables, from_arrays(to_arrays(tables)), strict=True):
+    for old, new in zip(tables, from_arrays(to_arrays(tables), 1, 2), strict=True):
         np.testing.assert_array_equal(old.policy.diagram, new.policy.diagram)
         np.testing.assert_array_equal(old.policy.q_values, new.policy.q_values)
         assert (old.starts, old.returns, old.promised, old.imagined) == (
             new.starts, new.returns, new.promised, new.imagined
         )  # fmt: skip
-    assert from_arrays(to_arrays([])) == []
+    assert from_arrays(to_arrays([]), 1, 2) == []
 
 
 def test_bad_observations_and_rewards_are_refused() -> None:

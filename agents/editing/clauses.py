@@ -13,8 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.proving.polyhedra import point_in
+
+SCHEMA: dict[str, Member] = {
+    "conditions": real("rows, 1+d"),
+    "ends": whole("clauses", "[0, rows]"),
+    "forbidden": whole("bans", "[0, n)"),
+    "outputs": real("says, n, m"),
+    "locks": whole("says", "[0, 1]"),
+}
+"""What a file has of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +125,37 @@ class Clauses:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All of it, for a file."""
         return dict(vars(self))
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: dict[str, npt.NDArray[Any]], d: int, size: tuple[int, ...]
+    ) -> "Clauses":
+        """Make some of what :attr:`arrays` returned, or raise InvalidFileError.
+
+        ``size`` is (A, 1) or (p, 1 + d), of what a cell of the rule does.
+        """
+        sizes = {"d": d, "n": size[0], "m": size[1]}
+        check(arrays, SCHEMA, sizes)
+        clauses = cls(**arrays)
+        ends, outputs = clauses.ends, clauses.outputs
+        rise = (np.diff(ends, prepend=0) >= 0).all()
+        require(rise and (ends[-1:] == sizes["rows"]).all(), f"ends is {ends.tolist()}")
+        told = len(ends) == sizes["bans"] + sizes["says"] and (len(ends) or not sizes["rows"])
+        require(told, f"ends has {len(ends)} clauses: {sizes['bans']} forbid, {sizes['says']} say")
+        check_outputs(outputs, 1 + d)
+        require(size[1] == 1 or sizes["bans"] == 0, "forbidden is of discrete actions alone")
+        return clauses
+
+
+def check_outputs(outputs: FloatArray, width: int) -> None:
+    """Raise InvalidFileError unless cells, or clauses, do what can be done; width is 1 + d."""
+    require(outputs.shape[1] >= 1, f"outputs has shape {outputs.shape}: nothing is done")
+    if outputs.shape[2] == 1:
+        numbers = outputs[:, :, 0]
+        one_hot = np.isin(numbers, (0.0, 1.0)).all() and (numbers.sum(axis=1) == 1.0).all()
+        require(one_hot, "outputs of discrete actions must be a one among zeros")
+    else:
+        require(outputs.shape[2] == width, f"outputs has {outputs.shape[2]} columns, not {width}")
 
 
 def decisions(

@@ -2,7 +2,7 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, SupportsFloat
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._schema import Member, check_fields, generator_state, header, number, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.engine import Engine
@@ -35,6 +36,9 @@ from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 
+_METADATA = ("config", "env_id", "format", "interface", "kind", "partition", "rngs", "sb3",
+             "training_seconds")  # fmt: skip
+
 
 class Agent(Player):
     """Base of the agents: they differ in how they learn, and in what their policy is made of.
@@ -53,6 +57,10 @@ class Agent(Player):
     """Its settings, with defaults: a frozen dataclass (:class:`Checked`)."""
     _streams: ClassVar[tuple[str, ...]] = ("explore", "env", "predict")
     """Names of its generators in ``_rngs``; those of ``env`` and ``predict`` are needed."""
+    _sized_by: ClassVar[dict[str, Member]] = {}
+    """Members of a file that show how large arrays become."""
+    _more_metadata: ClassVar[tuple[str, ...]] = ("solved_return",)
+    """Of its class."""
     _acted = False
 
     def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
@@ -111,8 +119,13 @@ class Agent(Player):
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         """Do what the constructor does, without an environment, from what a file says."""
         interface = Interface.from_json(metadata["interface"])
-        self._build(interface, self._config_class(**metadata["config"]), None)
-        self.solved_return = metadata["solved_return"]
+        config = self._config_class(**metadata["config"])
+        check_fields(config)
+        self._build(interface, config, None)
+        solved = metadata["solved_return"]
+        self.solved_return = (
+            None if solved is None else number(solved, "solved_return", "[-inf, inf]")
+        )
 
     def _settings(self) -> dict[str, Any]:
         """Return all settings, as files have them."""
@@ -399,14 +412,24 @@ class Agent(Player):
 
     @classmethod
     def _from_file(
-        cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], *parts: Any
+        cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
     ) -> Self:
         """Make an agent without an environment from what :meth:`_to_file` returned."""
+        known = {*_METADATA, *cls._more_metadata}
+        unknown = sorted(metadata.keys() - known)
+        require(not unknown, f"{unknown[:1]} is in its metadata, which may hold {sorted(known)}")
+        interface = Interface.from_json(metadata["interface"])
+        sizes = {"d": interface.n_features, "A": interface.n_actions, "p": interface.n_components}
+        for name, member in cls._sized_by.items():  # before arrays are made by these sizes
+            fault = member.fits(*header(arrays, name), sizes)
+            require(fault is None, f"{name} {fault}")
         agent = cls.__new__(cls)
         agent._rebuild(metadata, *parts)
         agent._engine.restore(arrays)
+        states = metadata["rngs"]
+        require(states.keys() == agent._rngs.keys(), f"rngs must be {sorted(agent._rngs)}")
         for name, rng in agent._rngs.items():
-            rng.bit_generator.state = metadata["rngs"][name]
+            rng.bit_generator.state = generator_state(states[name], f"rngs.{name}")
         return agent
 
     def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:

@@ -1,10 +1,11 @@
 """Agents as files, and run folders."""
 
 import json
+import re
 import time
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
@@ -12,8 +13,20 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy.typing as npt
 
 from oda_rl import persistence
+from oda_rl._schema import (
+    Header,
+    InvalidFileError,
+    Member,
+    check,
+    header,
+    number,
+    reading,
+    require,
+)
 from oda_rl.agents.engine.format4 import upgraded
+from oda_rl.agents.engine.history import SCHEMA as HISTORY
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
+from oda_rl.agents.engine.training import SCHEMA as EPISODES
 from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 
@@ -21,6 +34,11 @@ AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
 _FORMAT = 5
+_ENV_ID = re.compile(r"[\w:./-]{1,200}")
+_OF_SB3 = {"sb3_low", "sb3_high"}  # of an algorithm of Stable-Baselines3, which an agent is in
+
+SHARED: dict[str, Member] = {**EPISODES, **HISTORY}
+"""What the file of any agent has."""
 _SB3_VERSION = "_stable_baselines3_version"
 
 
@@ -29,6 +47,7 @@ class Savable(Protocol):
 
     env: AnyEnv | None
     env_id: str | None
+    named_by_file: bool
     interface: Interface
     episodes: EpisodeLog
     training_seconds: float
@@ -46,7 +65,7 @@ class Savable(Protocol):
 
     @classmethod
     def _from_file(
-        cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], *parts: Any
+        cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
     ) -> Self:
         """Make one without an environment from what :meth:`_to_file` returned."""
 
@@ -118,27 +137,28 @@ def restored(
     cls: type[AnySavable],
     file: Path,
     metadata: dict[str, Any],
-    arrays: dict[str, npt.NDArray[Any]],
+    arrays: Mapping[str, npt.NDArray[Any]],
     env: str | AnyEnv | None,
     *parts: Any,
 ) -> AnySavable:
     """Make an agent of what :func:`read` returned; ``parts`` go to its ``_from_file``."""
-    form = metadata.get("format")
-    if metadata.get("kind") != cls.__name__ or form not in (_FORMAT, _FORMAT - 1):
-        raise ValueError(
-            f"{str(file)!r} holds {metadata.get('kind')!r} in format {form!r}: "
-            f"it must hold {cls.__name__!r} in format {_FORMAT}"
+    _check_format(file, metadata, cls.__name__)
+    with reading(file):
+        shared = {name: arrays[name] for name in SHARED if name in arrays}
+        check(shared, SHARED, {})
+        env_id = metadata["env_id"]
+        legal = env_id is None or (isinstance(env_id, str) and _ENV_ID.fullmatch(env_id))
+        require(legal, f"env_id is {env_id!r}: it must be the id of an environment")
+        own: Mapping[str, Any] = Without(arrays, SHARED.keys() | _OF_SB3)
+        if metadata["format"] != _FORMAT:
+            own = upgraded(own)
+        agent = cls._from_file(metadata, own, *parts)
+        agent.episodes = EpisodeLog.from_file(arrays["episodes"])
+        agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
+        agent.training_seconds = number(
+            metadata["training_seconds"], "training_seconds", "[0, inf)"
         )
-    try:
-        if form != _FORMAT:
-            arrays = upgraded(arrays)
-        agent = cls._from_file(metadata, arrays, *parts)
-        agent.episodes = EpisodeLog(arrays["episodes"])
-        agent.history[:] = history_from_arrays(arrays, agent.interface.n_features)
-        agent.training_seconds = metadata["training_seconds"]
-        agent.env_id = metadata["env_id"]
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ValueError(f"{str(file)!r} is damaged: {error!r}") from error
+        agent.env_id, agent.named_by_file = env_id, True
     if env is not None:
         agent._enter(env)
         found = agent._interface()
@@ -149,12 +169,48 @@ def restored(
     return agent
 
 
-def kind_of(path: Path) -> str:
-    """Return the class name of the agent in a file or a run folder."""
-    return str(read(path)[1].get("kind"))
+def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:
+    """Raise InvalidFileError unless a file holds an agent of a class in a format that is known."""
+    form, found = metadata.get("format"), metadata.get("kind")
+    if found == kind and type(form) is int and form > _FORMAT:
+        raise InvalidFileError(
+            f"{str(file)!r} has been written by a newer version of oda_rl, in format {form}: this "
+            f"one reads formats {_FORMAT - 1} and {_FORMAT}"
+        )
+    if found != kind or type(form) is not int or form not in (_FORMAT, _FORMAT - 1):
+        raise InvalidFileError(
+            f"{str(file)!r} holds {found!r} in format {form!r}: "
+            f"it must hold {kind!r} in format {_FORMAT}"
+        )
 
 
-def read(path: Path) -> tuple[Path, dict[str, Any], dict[str, npt.NDArray[Any]]]:
+class Without(Mapping[str, Any]):
+    """Arrays of a file but for some of them; none is read before it is asked for."""
+
+    def __init__(self, arrays: Mapping[str, Any], others: Set[str]) -> None:
+        self._arrays = arrays
+        self._names = [name for name in arrays if name not in others]
+
+    def header(self, name: str) -> Header:
+        """Dtype and shape of an array."""
+        return header(self._arrays, name)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an array."""
+        if name not in self._names:
+            raise KeyError(name)
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        """Return how many arrays there are."""
+        return len(self._names)
+
+
+def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any]]]:
     """Return the file of a file or a run folder, and the metadata and arrays that it holds."""
     file = path / AGENT_FILE if path.is_dir() else path
     if not file.exists():
@@ -166,7 +222,7 @@ def read(path: Path) -> tuple[Path, dict[str, Any], dict[str, npt.NDArray[Any]]]
         foreign = _foreign(file)
         if foreign is None:
             raise
-        raise ValueError(
+        raise InvalidFileError(
             f"{str(file)!r} holds {foreign}: it must hold an agent of oda_rl"
         ) from error
 

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import check, real, require, whole
+
 Arrays = dict[str, npt.NDArray[Any]]
 
 _OWN = ("last_row", "fresh", "cell", "action", "greedy_action", "episode_length", "held")
@@ -17,13 +19,21 @@ _SETTINGS = ("discount", "trace_decay", "step_exponent", "min_step_size", "explo
              "exploration_decay", "solved_return", "episode_return", "last_return", "epsilon",
              "width")  # fmt: skip
 _SETTINGS_ROW = 4
+_SCHEMA = {
+    "clock": whole("clock", "(-inf, inf)"),
+    "vectors": real("6, width", "[-inf, inf] or nan"),
+    "lanes": whole("lanes, 7", "(-inf, inf)", optional=True),
+}
 _ROOM = (0, 2, 3, 1, 5)  # rows of the vectors: point, two of scratch, origin, uniforms
 
 
 def upgraded(old: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """Return an agent's arrays as format 5 has them."""
     arrays = dict(old)
+    check({name: old[name] for name in _SCHEMA if name in old}, _SCHEMA, {})
     clock, vectors = arrays.pop("clock"), arrays.pop("vectors")
+    require(len(clock) >= len(_OWN) and vectors.shape[1] >= len(_SETTINGS), "clock is too short")
+    require(len(clock) <= len(_CLOCK), f"clock has {len(clock)} numbers")
     arrays["room"] = vectors[list(_ROOM)]
     settings = vectors[_SETTINGS_ROW, : len(_SETTINGS)]
     arrays["state"] = arrays["lane"] = _named({
@@ -31,6 +41,7 @@ def upgraded(old: Mapping[str, npt.NDArray[Any]]) -> Arrays:
         **dict(zip(_SETTINGS, settings.tolist(), strict=True)),
     })  # fmt: skip
     if "lanes" in arrays:
+        del arrays["lane"]
         own = [clock[: len(_OWN)]] if len(arrays["lanes"]) == 1 else arrays["lanes"]
         each = [dict(zip(_OWN, row.tolist(), strict=True)) for row in own]
         arrays["lanes"] = np.concatenate([

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, flags, real, require, whole
 from oda_rl._types import FloatArray
 
 
@@ -29,6 +30,17 @@ class Level:
     an agent with several environments went back to an earlier policy."""
 
 
+SCHEMA: dict[str, Member] = {
+    "history_step": whole("levels"),
+    "history_temperature": real("levels", "[0, inf) or nan"),
+    "history_cells": whole("levels", "[1, 1000000]"),
+    "history_codevectors": real("codevector_numbers"),
+    "history_lineage": real("lineage_numbers", "[0, inf)"),
+    "history_started": flags("levels"),
+}
+"""What a file has of a history: all levels one after the other."""
+
+
 def history_to_arrays(history: list[Level]) -> dict[str, npt.NDArray[Any]]:
     """Pack a history into arrays, for :func:`history_from_arrays`."""
     lineages = [np.zeros(0) if level.lineage is None else level.lineage for level in history]
@@ -45,8 +57,19 @@ def history_to_arrays(history: list[Level]) -> dict[str, npt.NDArray[Any]]:
 
 
 def history_from_arrays(arrays: dict[str, npt.NDArray[Any]], n_features: int) -> list[Level]:
-    """Unpack what :func:`history_to_arrays` packed."""
+    """Unpack what :func:`history_to_arrays` packed, or raise InvalidFileError."""
     history: list[Level] = []
+    cells, started = arrays["history_cells"].tolist(), arrays["history_started"].tolist()
+    require(not cells or started[0], "history_started[0] is False: no level is before the first")
+    require((np.diff(arrays["history_step"]) >= 0).all(), "history_step falls")
+    n_shares = sum(
+        own * other
+        for own, other, new in zip(cells[1:], cells, started[1:], strict=False)
+        if not new
+    )
+    for name, n in (("codevectors", n_features * sum(cells)), ("lineage", n_shares)):
+        size = len(arrays[f"history_{name}"])
+        require(size == n, f"history_{name} has {size} numbers: it must have {n}")
     at_codevector = at_lineage = before = 0
     for step, temperature, cells, started in zip(
         arrays["history_step"].tolist(),

@@ -18,11 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, spliced
+from oda_rl._schema import Member, real, require
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.state import Lane, Observations
 
 ACTION, REWARD, MARK, COMPONENTS = range(4)
 UNUSED, GOES_ON, TERMINAL, CUT = 0.0, 1.0, 2.0, 3.0
+
+SCHEMA: dict[str, Member] = {
+    "memory_observations": real("rows, d"),
+    "memory_steps": real("rows, 3+p"),
+    "memory_keys": real("episodes_kept", "[0, 1)"),
+    "memory_highest_key": real("", "(0, 1]"),
+}
+"""What a file has of a :class:`Memory`; of single precision where the environment is."""
 
 _FIRST_CAPACITY = 1024
 _MARGIN = 4  # rows that are kept free: an episode of one step takes two
@@ -80,6 +89,25 @@ def remember(to: Trajectory, reward: float, vector: Observations, terminated: bo
     steps[row, REWARD] = 0.0
     steps[row, MARK] = TERMINAL if terminated else CUT
     lane.last_row = row
+
+
+def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
+    """Raise InvalidFileError unless marks and actions, which compiled code indexes by, are legal.
+
+    Parameters
+    ----------
+    name : str
+        Of the array, for the message.
+    steps : ndarray, shape (n, 3 or more)
+        Rows of a memory.
+    n_actions : int
+        Actions are from 0 to that, less 1.
+    """
+    marks, actions = steps[:, MARK], steps[:, ACTION]
+    require(np.isin(marks, (UNUSED, GOES_ON, TERMINAL, CUT)).all(), f"{name} has an unknown mark")
+    least = np.where(marks == GOES_ON, 0.0, -1.0)
+    right = (actions >= least) & (actions < n_actions) & (actions == np.floor(actions))
+    require(right.all(), f"{name} has an action that there is not: from 0 to {n_actions - 1}")
 
 
 @compiled

@@ -26,6 +26,8 @@ class Player(ABC):
 
     config: Settings
     env_id: str | None
+    named_by_file: bool = False
+    """Whether a file says what ``env_id`` is, so that no module is imported for it."""
     interface: Interface
 
     _most_features = 1024  # beyond, steps cost more than in proportion
@@ -211,6 +213,13 @@ class Player(ABC):
         if self._inside is None:
             if self.env_id is None:
                 raise ValueError("env is None: load the agent with load(path, env=...)")
+            module = self.env_id.rpartition(":")[0]
+            if module and self.named_by_file:
+                raise ValueError(
+                    f"env is None, and the file names {self.env_id!r}, for which the module "
+                    f"{module!r} would be imported: load it with load(path, env={self.env_id!r}), "
+                    "or --trust-env in the command, if that is what you want"
+                )
             self.env = make_env(self.env_id)
         assert self._inside is not None
         return self._inside

@@ -5,12 +5,13 @@ Python some 45 ns. Its named state is one array of bytes: first the agent's own 
 that begins with :class:`Counters`), then a :class:`Lane` for each environment.
 """
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
+from oda_rl._schema import COUNT, FINITE, Member, Span, real
 from oda_rl._state import Raw, State
 from oda_rl._types import FloatArray
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
@@ -27,36 +28,36 @@ UNIFORMS = 32  # the block of random numbers is used up
 class Counters(State):
     """What an agent counts, whatever its rule."""
 
-    steps: int
+    steps: Annotated[int, Span(COUNT)]
     """Environment steps learned from."""
-    next_uniform: int
+    next_uniform: Annotated[int, Span("[0, uniforms]")]
     """Which of the random numbers is due."""
-    last_return: float
+    last_return: Annotated[float, Span(FINITE)]
     """Return of the last episode that ended."""
-    last_length: int
+    last_length: Annotated[int, Span(COUNT)]
     """Its length."""
 
 
 class Lane(State):
     """What belongs to one environment."""
 
-    last_row: int
+    last_row: Annotated[int, Span("[-1, rows)")]
     """Row of its memory that was written last; -1 before the first."""
     fresh: bool
     """Whether the row after that holds an observation from which a trajectory may begin."""
-    cell: int
+    cell: Annotated[int, Span("[0, cells)")]
     """Cell of the current point."""
-    action: int
+    action: Annotated[int, Span("[0, actions)")]
     """The last action, from 0."""
-    greedy_action: int
+    greedy_action: Annotated[int, Span("[0, actions)")]
     """What the greedy policy would have done."""
-    episode_length: int
+    episode_length: Annotated[int, Span(COUNT)]
     """Steps of the running episode."""
-    held: int
+    held: Annotated[int, Span(COUNT)]
     """Steps for which the last action is still held, by agents that do so."""
-    episode_return: float
+    episode_return: Annotated[float, Span(FINITE)]
     """Return of the running episode so far."""
-    number: int
+    number: Annotated[int, Span("[0, lanes)")]
     """Which of the environments it is."""
 
 
@@ -75,6 +76,16 @@ def new_lanes(raw: Raw, begin: int = 0) -> list[Lane]:
     for number, lane in enumerate(lanes):
         lane.last_row, lane.number = -1, number
     return lanes
+
+
+ROOM: dict[str, Member] = {
+    "point": real("width", "[-inf, inf] or nan"),
+    "weights": real("width", "[-inf, inf] or nan"),
+    "gradient": real("width", "[-inf, inf] or nan"),
+    "origin": real("width"),
+    "uniforms": real("width", "[0, 1)"),
+}
+"""What a file may say of the rows of a :class:`Workspace`."""
 
 
 class Workspace(NamedTuple):

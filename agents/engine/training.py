@@ -12,10 +12,15 @@ from typing import Protocol
 
 import numpy as np
 
+from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray
 
 _RECENT = 20
 _REDRAW_SECONDS = 0.1
+
+
+SCHEMA: dict[str, Member] = {"episodes": real("episodes, 3")}
+"""What a file has of a log: return, length and seconds of each episode."""
 
 
 class EpisodeLog:
@@ -23,6 +28,15 @@ class EpisodeLog:
 
     def __init__(self, rows: FloatArray | None = None) -> None:
         self._blocks: list[FloatArray] = [] if rows is None else [rows]
+
+    @classmethod
+    def from_file(cls, rows: FloatArray) -> "EpisodeLog":
+        """Make one of what a file has, or raise InvalidFileError."""
+        lengths = rows[:, 1]
+        require(((lengths >= 1.0) & (lengths == np.floor(lengths))).all(),
+                "episodes[:, 1], lengths, must be whole and at least 1")  # fmt: skip
+        require((rows[:, 2] >= 0.0).all(), "episodes[:, 2], seconds, must be at least 0")
+        return cls(rows)
 
     @property
     def rows(self) -> FloatArray:

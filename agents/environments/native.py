@@ -5,6 +5,7 @@ Inside, an agent sees vectors and numbers its actions, for which
 has: numbers, dictionaries, torques.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._schema import require
 from oda_rl.agents.environments.choices import action_choices
 
 _Json = dict[str, Any]
+_MOST_BINS = 1000  # as there may be actions
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,25 @@ class Native:
     action_space: spaces.Space[Any]
     bins: int | None
     """Values of each component of a continuous action; None where the agent needs no grid."""
+
+    @property
+    def n_features(self) -> int:
+        """Components of an observation as a vector."""
+        space = self.observation_space
+        return 1 if isinstance(space, spaces.Discrete) else int(spaces.flatdim(space))
+
+    @property
+    def n_actions(self) -> int | None:
+        """Actions that are offered; None where they need no numbers, or cannot have any."""
+        space = self.action_space
+        if isinstance(space, spaces.Discrete):
+            return int(space.n)
+        if isinstance(space, spaces.MultiDiscrete):
+            return int(math.prod(space.nvec.ravel().tolist()))
+        shape: tuple[int, ...] = space.shape or ()
+        if isinstance(space, spaces.MultiBinary):
+            return int(2 ** math.prod(shape))
+        return None if self.bins is None else int(self.bins ** math.prod(shape))
 
     @property
     def sees_vectors(self) -> bool:
@@ -103,7 +125,11 @@ class Native:
     def from_json(cls, fields: _Json) -> "Native":
         """Take over what :meth:`to_json` returned."""
         seen, taken = _made(fields["observation_space"]), _made(fields["action_space"])
-        return cls(seen, taken, fields["bins"])
+        require(fields.keys() == {"observation_space", "action_space", "bins"}, "native is another")
+        bins = fields["bins"]
+        right = bins is None or (type(bins) is int and 2 <= bins <= _MOST_BINS)
+        require(right, f"native.bins is {bins!r}")
+        return cls(seen, taken, bins)
 
     @cached_property
     def _choices(self) -> npt.NDArray[Any]:

@@ -11,11 +11,13 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
+from oda_rl._schema import check_fields, require
 from oda_rl.agents.environments.native import Native, native_of
 
 AnyEnv = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_DTYPES = ("float32", "float64")
 
 
 class Described(gym.Env[Any, Any]):
@@ -206,15 +208,31 @@ class Interface:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Interface":
-        """Take over what :meth:`to_json` returned."""
+        """Take over what :meth:`to_json` returned, or raise InvalidFileError."""
         shape, box = tuple(fields["observation_shape"]), fields.get("box")
         if box is not None:
             lists = {name: tuple(box[name]) for name in ("low", "high", "shape")}
             box = ActionBox(**{**box, **lists})
+            check_fields(box)
+            low, high = np.array(box.low, dtype=np.float64), np.array(box.high, dtype=np.float64)
+            sizes = {len(low), len(high), math.prod(box.shape)}
+            bounded = len(sizes) == 1 and len(low) > 0 and min(box.shape, default=1) > 0
+            bounded = bounded and bool((np.isfinite(low) & np.isfinite(high) & (low <= high)).all())
+            require(bounded and box.dtype in _DTYPES, f"box is {box}: it is no bounded box")
         native = fields.get("native")
         if native is not None:
             native = Native.from_json(native)
-        return cls(**{**fields, "observation_shape": shape, "box": box, "native": native})
+        own = cls(**{**fields, "observation_shape": shape, "box": box, "native": native})
+        check_fields(own)
+        require(min(shape, default=1) >= 1, f"observation_shape is {shape}")
+        require(own.n_actions >= 1, f"n_actions is {own.n_actions}: it must be at least 1")
+        require(own.n_values >= 0, f"n_values is {own.n_values}: it must be at least 0")
+        require(own.dtype in _DTYPES, f"dtype is {own.dtype!r}: it must be one of {_DTYPES}")
+        if native is not None:
+            n = native.n_actions if box is None else own.n_actions
+            right = native.n_features == own.n_features and n == own.n_actions
+            require(right, "native has other spaces than observation_shape and n_actions say")
+        return own
 
 
 def spaces_of(env: AnyEnv) -> tuple[spaces.Space[Any], spaces.Space[Any]]:

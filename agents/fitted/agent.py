@@ -1,9 +1,10 @@
 """The replaying agent: cells and values fitted to all that was ever seen."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from oda_rl._schema import Member
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
@@ -91,6 +92,9 @@ class FittedQAgent(Agent):
     _engine_class: type[FittedEngine] = FittedEngine
     _config_class = FittedQConfig
     _streams = ("explore", "fitting", "reservoir", "env", "predict")
+    _sized_by: ClassVar[dict[str, Member]] = {
+        f"policy0_{name}": CellPolicy.SCHEMA[name] for name in ("origin", "diagram", "models")
+    }
 
     def _make_engine(self) -> FittedEngine:
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))

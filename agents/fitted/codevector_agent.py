@@ -1,12 +1,13 @@
 """The replaying agent with continuous actions: codevectors of states and actions."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._schema import Member
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.memory import COMPONENTS
@@ -16,7 +17,7 @@ from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
 from oda_rl.agents.fitted.action_codevectors import label
 from oda_rl.agents.fitted.agent import FittedQAgent
-from oda_rl.agents.fitted.codevector_engine import CodevectorEngine, random_actions
+from oda_rl.agents.fitted.codevector_engine import SCHEMA, CodevectorEngine, random_actions
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 
 
@@ -68,6 +69,7 @@ class CodevectorAgent(FittedQAgent):
 
     _engine: CodevectorEngine
     _engine_class = CodevectorEngine
+    _sized_by: ClassVar[dict[str, Member]] = SCHEMA
 
     @property
     def policy(self) -> CodevectorPolicy:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, check, real
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.environments.spaces import ActionBox, Interface
@@ -25,6 +26,10 @@ from oda_rl.annealing.placing import anneal
 _SAMPLE = 3000  # actions that codevectors are annealed on
 _LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest
 _BAD = BAD_SHAPE | NOT_FINITE
+
+
+SCHEMA: dict[str, Member] = {"common_codevectors": real("A, p"), "performed": real("1, p")}
+"""What a file has beside that of a fitted agent."""
 
 
 def random_actions(n: int, n_components: int, rng: np.random.Generator) -> FloatArray:
@@ -141,6 +146,8 @@ class CodevectorEngine(FittedEngine):
         return {**super().state_arrays(), **own}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned."""
+        """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
+        sizes = {"A": self.interface.n_actions, "p": self.interface.n_components}
+        check({name: arrays[name] for name in SCHEMA if name in arrays}, SCHEMA, sizes)
         self._common, self._performed = arrays["common_codevectors"], arrays["performed"].copy()
-        super().restore(arrays)
+        super().restore({name: arrays[name] for name in arrays if name not in SCHEMA})

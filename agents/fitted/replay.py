@@ -5,9 +5,10 @@ the current point and random numbers (:mod:`oda_rl.agents.engine.state`), a memo
 (:mod:`oda_rl.agents.engine.memory`) and a policy (:mod:`oda_rl.agents.policies.cells`).
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from oda_rl._compile import compiled, integer, spliced
+from oda_rl._schema import COUNT, Span
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import Trajectory, begin, remember
@@ -36,21 +37,21 @@ FREE_ROWS = 4  # that a memory must have before a step
 class FittedState(Counters):
     """What a fitted agent counts, and what its choices depend on."""
 
-    longest_hold: int
+    longest_hold: Annotated[int, Span("[1, inf)")]
     """Most steps for which a random action is held."""
     drew: bool
     """Whether the last choice used a random number,"""
     explored: bool
     """and whether that made it a random one."""
-    new_steps: int
+    new_steps: Annotated[int, Span(COUNT)]
     """Steps since the last fit."""
-    needed: int
+    needed: Annotated[int, Span("[1, inf)")]
     """So many of them, and an episode's end,"""
-    latest: int
+    latest: Annotated[int, Span("[1, inf)")]
     """or so many, make a refit due."""
-    epsilon: float
+    epsilon: Annotated[float, Span("[0, 1]")]
     """Probability of a random decision."""
-    width: float
+    width: Annotated[float, Span("(0, inf)")]
     """Of the policy that is played: within which cells are blended."""
 
 

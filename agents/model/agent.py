@@ -1,7 +1,7 @@
 """The agent that learns the world, and delivers a rule."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.editing.editor import Editor
@@ -20,7 +21,7 @@ from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
-from oda_rl.agents.model.engine import ModelEngine
+from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
@@ -104,6 +105,8 @@ class ModelAgent(Agent):
     _config_class = ModelConfig
     _most_features = 256
     _streams = ("explore", "planning", "env", "predict")
+    _more_metadata = ("solved_return", "horizon")
+    _sized_by: ClassVar[dict[str, Member]] = {"start": SCHEMA["start"], "code": real("C")}
     _horizon: int | None = None  # of a file
 
     def _make_engine(self) -> ModelEngine:
@@ -407,4 +410,6 @@ class ModelAgent(Agent):
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         self._horizon = metadata["horizon"]
+        right = type(self._horizon) is int and 1 <= self._horizon < 2**31
+        require(right, f"horizon is {self._horizon!r}: it must be an integer of at least 1")
         super()._rebuild(metadata, *parts)

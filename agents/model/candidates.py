@@ -6,10 +6,23 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import FloatArray
-from oda_rl.agents.editing.clauses import Clauses, decisions, done_at
+from oda_rl.agents.editing.clauses import Clauses, check_outputs, decisions, done_at
 from oda_rl.agents.model import episodes
 from oda_rl.agents.model.episodes import Tried
+
+SCHEMA: dict[str, Member] = {
+    "cells": whole("R", "[1, 1000000]"),
+    "counts": whole("R", "[0, 1000000000]"),
+    "scores": real("cells, 1+d"),
+    "outputs": real("cells, n, m"),
+    "starts": real("episodes, d"),
+    "returns": real("episodes"),
+    "imagined": real("episodes"),
+    "promised": real("R", "[-inf, inf)"),
+}
+"""What a file has of candidates, one after the other."""
 
 
 @dataclass(eq=False)
@@ -51,10 +64,19 @@ def to_arrays(candidates: list[Candidate]) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> list[Candidate]:
-    """Make candidates of what :func:`to_arrays` returned."""
+def from_arrays(
+    arrays: dict[str, npt.NDArray[Any]], d: int, n_outputs: int, boxed: bool
+) -> list[Candidate]:
+    """Make candidates of what :func:`to_arrays` returned, or raise InvalidFileError."""
     if not arrays:
         return []
+    sizes = {"d": d, "n": n_outputs, "m": 1 + d * boxed}
+    check(arrays, SCHEMA, sizes)
+    for name, total in (("cells", sizes["cells"]), ("counts", sizes["episodes"])):
+        require(
+            arrays[name].sum() == total, f"{name} has the sum {arrays[name].sum()}: not {total}"
+        )
+    check_outputs(arrays["outputs"], 1 + d)
     cells = np.cumsum(arrays["cells"])[:-1]
     scores, outputs = (np.split(arrays[name], cells) for name in ("scores", "outputs"))
     return [

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, check, flags
 from oda_rl._types import FloatArray
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.model.candidates import Candidate
@@ -26,6 +27,9 @@ from oda_rl.agents.worlds.learning import Learned
 _MOST_STATES = 5000
 _AGAIN = 0.5  # share of the latest observations that had been seen before: then it is a table
 _MOST_NEW = 0.5  # distinct observations, as a share of all: with more it is none after all
+
+SCHEMA: dict[str, Member] = {"tables": flags()}
+"""What a file has beside what the chosen one has."""
 
 
 class ChoosingPlanner:
@@ -116,7 +120,8 @@ class ChoosingPlanner:
         return {"tables": np.array(self.chosen is self.tables), **self.chosen.pack(known)}
 
     def unpack(self, arrays: dict[str, npt.NDArray[Any]]) -> list[Any]:
-        """Make of them what was packed."""
+        """Make of them what was packed, or raise InvalidFileError."""
+        check({"tables": arrays["tables"]}, SCHEMA, {})
         self.chosen = self.tables if arrays["tables"] else self.rules
         return self.chosen.unpack({k: array for k, array in arrays.items() if k != "tables"})
 

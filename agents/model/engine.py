@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import MOST, Member, check, prefixed, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.engine.engine import Engine
@@ -19,6 +20,7 @@ from oda_rl.agents.environments.validation import BAD_STEP, NOT_FINITE, refuse
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.choosing import ChoosingPlanner
 from oda_rl.agents.model.contract import Planning, Played
+from oda_rl.agents.model.memory import SCHEMA as MEMORY
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.planning import Planner
 from oda_rl.agents.model.search import Shape
@@ -28,6 +30,17 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.worlds import files
 from oda_rl.diagram import LARGEST
+
+SCHEMA: dict[str, Member] = {
+    "state": Member(Counters, "1"),
+    "lane": Member(Lane, "1"),
+    "counts": whole("9", f"[-1, {MOST:.0f})"),
+    "start": real("d"),
+    "code": real("C"),
+    "returns": real("returns"),
+    **prefixed("memory_", MEMORY),
+}
+"""What a file has of a model agent, beside candidates_ and planner_ of its planners."""
 
 _PLAN = 1024  # event: it is time to learn the world anew
 _LONGEST_HOLD = 100
@@ -417,8 +430,9 @@ class ModelEngine(Engine):
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned."""
+        """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
         single = self.single
+        self._check(arrays)
         self.state.restore(arrays["state"])
         single.lane.restore(arrays["lane"])
         (
@@ -431,6 +445,8 @@ class ModelEngine(Engine):
             *places,
         ) = arrays["counts"].tolist()
         known = self.planner.unpack(files.part(arrays, "candidates"))
+        right = n_known <= len(known) and all(-1 <= k < len(known) for k in places)
+        require(right, f"counts is {arrays['counts'].tolist()}: there are {len(known)} candidates")
         self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
         single.whole = bool(whole)
         single.start = np.array(arrays["start"])
@@ -438,3 +454,24 @@ class ModelEngine(Engine):
         self._returns = arrays["returns"].tolist()
         self.memory.restore(files.part(arrays, "memory"))
         self.planner.restore(files.part(arrays, "planner"), known[:n_known])
+
+    def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Raise InvalidFileError unless arrays, the planners' apart, are those of an agent."""
+        n_actions = self.interface.n_actions
+        sizes = {
+            "d": self.interface.n_features, "C": self._n_codes, "rows": 1, "lanes": 1, "cells": 1,
+            "uniforms": self.room.shape[1], "actions": n_actions,
+        }  # fmt: skip
+        apart = ("candidates_", "planner_")
+        check({k: arrays[k] for k in arrays if not k.startswith(apart)}, SCHEMA, sizes)
+        counts = arrays["counts"]
+        right = (counts[:6] >= 0).all() and counts[4] >= 1 and counts[5] <= 1
+        require(right, f"counts is {counts.tolist()}")
+        codes = np.concatenate([arrays["memory_codes"], arrays["code"][None]])
+        if self.interface.box is not None:
+            own = codes[:-1]
+            legal = (own[:, 0] == 1.0).all() and (np.abs(own[:, 1:]) <= 1.0).all()
+        else:
+            own = codes[:-1] if not codes[-1].any() else codes  # nothing was done yet
+            legal = np.isin(own, (0.0, 1.0)).all() and (own.sum(axis=1) == 1.0).all()
+        require(legal, "memory_codes has what is no code of an action")

@@ -6,11 +6,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, flags, real
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.worlds.learning import Transitions
 
 _FIRST_CAPACITY = 256
-_FIELDS = ("before", "codes", "rewards", "after", "ended", "first")
+SCHEMA: dict[str, Member] = {
+    "before": real("steps, d"),
+    "codes": real("steps, C"),
+    "rewards": real("steps"),
+    "after": real("steps, d"),
+    "ended": flags("steps"),
+    "first": flags("steps"),
+}
+"""What a file has of a :class:`Memory`."""
+_FIELDS = tuple(SCHEMA)
 
 
 class Memory:

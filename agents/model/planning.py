@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, check, require, whole
 from oda_rl._types import FloatArray
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.editing.editor import within
@@ -24,7 +25,7 @@ from oda_rl.agents.worlds.learning import Learned, learn_world
 from oda_rl.agents.worlds.rewards import is_constant
 from oda_rl.agents.worlds.trajectories import starts_between
 
-_LAWS = 4
+_LAWS = files.N_LAWS
 _PROMISE_STARTS = 48
 _FINAL_STARTS, _FINALISTS = 200, 6
 _KNOWN = 3  # best rules that a search begins with
@@ -36,6 +37,10 @@ _LITTLE = 0.02  # of what separates the best return from the worst
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # of the return, that a simpler rule may lose
 _LATEST = 2000  # states that say where a rule's cells are
+
+
+SCHEMA: dict[str, Member] = {"searches": whole("2")}
+"""What a file has beside a world: numbers of searches, and of imagined steps."""
 
 
 @dataclass
@@ -191,10 +196,12 @@ class Planner:
 
     def unpack(self, arrays: dict[str, npt.NDArray[Any]]) -> list[Candidate]:
         """Make of them what was packed."""
-        edits = files.part(arrays, "clauses")
-        self.clauses = Clauses(**edits) if edits else None
+        shape, edits = self.shape, files.part(arrays, "clauses")
+        d, n = shape.n_features, shape.n_outputs
+        size = (n, 1 + d * shape.boxed)
+        self.clauses = Clauses.from_arrays(edits, d, size) if edits else None
         own = {name: array for name, array in arrays.items() if not name.startswith("clauses_")}
-        known = candidates.from_arrays(own)
+        known = candidates.from_arrays(own, d, n, shape.boxed)
         for one in known:
             one.clauses = self.clauses
         return known
@@ -205,10 +212,18 @@ class Planner:
         return counts if self.learned is None else {**counts, **files.to_arrays(self.learned)}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], known: list[Candidate]) -> None:
-        """Take over what :meth:`state` returned, and candidates."""
+        """Take over what :meth:`state` returned, and candidates; or raise InvalidFileError."""
+        world = {name: array for name, array in arrays.items() if name not in SCHEMA}
+        check({name: arrays[name] for name in SCHEMA if name in arrays}, SCHEMA, {})
         self.searches, self.imagined_steps = arrays["searches"].tolist()
+        shape = self.shape
+        self.learned = None
+        if world:
+            n_codes = self.memory.codes.shape[1]
+            self.learned = files.from_arrays(world, shape.boxed, n_codes, shape.n_features)
+        right = self.learned is not None or not known
+        require(right, "there are candidates, but no world in which they were found")
         self.candidates = known
-        self.learned = files.from_arrays(dict(arrays)) if len(arrays) > 1 else None
 
     def draw_starts(self, n: int) -> FloatArray:
         """Draw states between those in which episodes have begun, shape (n, d).

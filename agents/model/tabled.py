@@ -6,10 +6,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import FloatArray
 from oda_rl.agents.model import episodes
 from oda_rl.agents.model.episodes import Tried
 from oda_rl.agents.policies.table import TablePolicy
+
+SCHEMA: dict[str, Member] = {
+    "cells": whole("R", "[1, 1000000]"),
+    "counts": whole("R", "[0, 1000000000]"),
+    "states": real("states, d"),
+    "q_values": real("states, A"),
+    "starts": whole("episodes"),
+    "returns": real("episodes"),
+    "imagined": real("episodes"),
+    "promised": real("R", "[-inf, inf)"),
+    "variances": real("R", "[0, inf)"),
+}
+"""What a file has of tables, one after the other."""
 
 
 @dataclass(eq=False)
@@ -54,10 +68,16 @@ def to_arrays(tables: list[Tabled]) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> list[Tabled]:
-    """Make tables of what :func:`to_arrays` returned."""
-    if "cells" not in arrays:
+def from_arrays(arrays: dict[str, npt.NDArray[Any]], d: int, n_actions: int) -> list[Tabled]:
+    """Make tables of what :func:`to_arrays` returned, or raise InvalidFileError."""
+    if not arrays:
         return []
+    sizes = {"d": d, "A": n_actions}
+    check(arrays, SCHEMA, sizes)
+    for name, total in (("cells", sizes["states"]), ("counts", sizes["episodes"])):
+        require(
+            arrays[name].sum() == total, f"{name} has the sum {arrays[name].sum()}: not {total}"
+        )
     cells = np.cumsum(arrays["cells"])[:-1]
     states, q_values = (np.split(arrays[name], cells) for name in ("states", "q_values"))
     return [

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.model.counting import (
     MOST,
@@ -46,6 +47,18 @@ _SWEEPS, _BACKUPS = 3000, 2000  # at most: between episodes, and in a step
 _GROWTH = 0.05  # the delivered policy is planned when steps have grown by this share
 _PART = 10  # or an episode's tenth has passed
 _KEPT = 12  # candidates
+
+
+SCHEMA: dict[str, Member] = {
+    "counted": whole("1", "[0, steps]"),
+    "hopes": real("states"),
+    "fears": real(f"{len(_DISCOUNTS)}, states"),
+    "doubt": real(f"{MOST}+1", "[0, 1]"),
+    "view": real("3"),
+}
+"""What a file has beside tables; states and their number follow from the memory."""
+
+_EXPLORER: dict[str, Member] = {"explorer": whole("places", "[0, known]")}
 
 
 class Explorer:
@@ -179,8 +192,11 @@ class TablePlanner:
         return {"explorer": np.array(places, dtype=np.int64), **to_arrays(tables)}
 
     def unpack(self, arrays: dict[str, npt.NDArray[Any]]) -> list[Any]:
-        """Make of them what was packed."""
-        known: list[Any] = list(from_arrays(arrays))
+        """Make of them what was packed, or raise InvalidFileError."""
+        tables = {name: array for name, array in arrays.items() if name != "explorer"}
+        known: list[Any] = list(from_arrays(tables, self._rows.shape[1], len(self._codes)))
+        check({"explorer": arrays["explorer"]}, _EXPLORER, {"known": len(known)})
+        require(len(arrays["explorer"]) <= 1, "explorer has several places")
         for place in arrays["explorer"].tolist():
             known.insert(place, self.explorer)
         return known
@@ -197,10 +213,21 @@ class TablePlanner:
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], known: list[Any]) -> None:
-        """Take over what :meth:`state` returned, and candidates, when the memory is restored."""
+        """Take over what :meth:`state` returned, and candidates, when the memory is restored.
+
+        Raises InvalidFileError.
+        """
+        check(arrays, SCHEMA, {"steps": self.memory.n})
         for i in range(int(arrays["counted"][0])):
             self._count_one(i)
         n = self.n_states
+        states = len(arrays["hopes"])
+        require(states == n, f"hopes has {states} states: there are {n} in the memory")
+        for one in known:
+            starts = max(getattr(one, "starts", ()), default=-1)
+            require(starts < n, f"starts has the state {starts}: there are {n}")
+        _, errors, discount = arrays["view"].tolist()
+        require(errors >= 0.0 and 0.0 < discount < 1.0, f"view is {arrays['view'].tolist()}")
         self._hopes[:n], self._fears[:, :n] = arrays["hopes"], arrays["fears"]
         self._hope = View(np.array(arrays["doubt"]), *arrays["view"].tolist())
         self.candidates = known

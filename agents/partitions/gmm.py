@@ -7,12 +7,14 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
+from oda_rl._schema import Member, check, real, require
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import Checked, Range, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     INTERPRETED,
     RESTING,
+    SAVED_SCHEDULE,
     Schedule,
     interpreted_learner,
 )
@@ -24,6 +26,22 @@ _RATE = 0.5
 _MAX_PRECISION = 1e12  # of no effect: only distances count
 
 _FEW = Range("at most 4096", lambda n_components: n_components <= 4096)
+
+
+SCHEMA: dict[str, Member] = {
+    "codevectors": real("K, d"),
+    "diagram": real("K, 1+d"),
+    "transform": real("d, d"),
+    "inverse": real("d, d"),
+    "control": real("controls"),
+    "means": real("K, d"),
+    "weights": real("K", "[0, inf)"),
+    "grid": real("K, K", "[0, inf)"),
+    "errors": real("K", "[0, inf)"),
+    "savings": real("K", "[0, inf)"),
+    "schedule": SAVED_SCHEDULE,
+}
+"""What a file has of the partition; ``control`` is a :class:`oda_rl.mixtures.state.Progress`."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +183,19 @@ class GMMPartition:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Take over what :meth:`state` returned, or raise InvalidFileError."""
+        n, fields = self.n_cells, Progress.dtype.names or ()
+        check(state, SCHEMA, {"K": n, "d": self.diagram.shape[1] - 1, "controls": len(fields)})
+        control = np.ascontiguousarray(state["control"]).view(Progress.dtype)
+        Progress.check_records("control", control, {"components": n})
+        freed, crowded = float(control["freed"][0]), float(control["crowded"][0])
+        whole = freed == int(freed) and crowded == int(crowded)
+        require(whole and (crowded < 0.0 or freed >= 0.0), f"control has {freed} for {crowded}")
         for name, array in self._arrays().items():
             array[:] = state[name]
         self._schedule.restore(state["schedule"])
+        kind = self._schedule.kind
+        require(kind in (RESTING, INTERPRETED), f"schedule.kind is {kind}")
 
     def _new_mixture(self) -> Mixture:
         width = sum(learning.near_square(self.n_cells)) / 4.0

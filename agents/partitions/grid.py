@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
+from oda_rl._schema import Member, check, real
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import POSITIVE, Checked, Range, are_counts, or_none
 from oda_rl.agents.partitions.contract import Lineage, Scaling
@@ -22,6 +23,10 @@ _INTERVALS = Range(
         len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf for pair in pairs
     ),
 )
+
+
+SCHEMA: dict[str, Member] = {"codevectors": real("K, d"), "diagram": real("K, 1+d")}
+"""What a file has of the partition."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class GridPartition:
         return {"codevectors": self.codevectors, "diagram": self.diagram}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Take over what :meth:`state` returned, or raise InvalidFileError."""
+        check(state, SCHEMA, {"K": self.n_cells, "d": self.diagram.shape[1] - 1})
         self.codevectors[:] = state["codevectors"]
         self.diagram[:] = state["diagram"]

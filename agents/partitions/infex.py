@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import MOST, Member, check, real, require, whole_floats
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.contract import Lineage, Scaling
@@ -19,6 +20,17 @@ _REFITS = 8  # then the cells rest
 _ROUNDS = 2
 _TOLERANCE = 1e-2  # of the log-likelihood
 _SEEN, _NEXT, _MADE = range(3)
+
+
+SCHEMA: dict[str, Member] = {
+    "codevectors": real("K, d"),
+    "weights": real("K", "[0, 2]"),
+    "diagram": real("capacity, 1+d", "(-inf, inf]"),
+    "transform": real("d, d"),
+    "reservoir": real("n, d"),
+    "counts": whole_floats("3", "[0, inf)"),
+}
+"""What a file has of the partition."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +186,13 @@ class InfexPartition:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Take over what :meth:`state` returned, or raise InvalidFileError."""
+        capacity, width = self.diagram.shape
+        sizes = {"d": width - 1, "capacity": capacity, "n": len(self._reservoir)}
+        check(state, SCHEMA, sizes)
+        n = sizes["K"]
+        require(1 <= n <= capacity, f"codevectors has {n} rows: it must have 1 to {capacity}")
+        require(state["counts"].max() < MOST, f"counts is {state['counts']}")
         self.codevectors = np.array(state["codevectors"])
         self.weights = np.array(state["weights"])
         self._transform = np.array(state["transform"])

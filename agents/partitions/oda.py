@@ -6,12 +6,14 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
+from oda_rl._schema import Member, check, real, require
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     ANNEALING,
     RESTING,
+    SAVED_SCHEDULE,
     Learner,
     Schedule,
     new_schedule,
@@ -19,6 +21,15 @@ from oda_rl.agents.partitions.schedule import (
 )
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
+
+SCHEMA: dict[str, Member] = {
+    "cells": real("K, 1+d"),
+    "diagram": real("K, 1+d"),
+    "metric": real("d, d"),
+    "schedule": SAVED_SCHEDULE,
+    "spread": real("d, d"),
+}
+"""What a file has of the partition."""
 
 
 @dataclass(frozen=True)
@@ -185,11 +196,19 @@ class ODAPartition:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned."""
-        self.n_cells = len(state["cells"])
+        """Take over what :meth:`state` returned, or raise InvalidFileError."""
+        capacity, width = self.diagram.shape
+        sizes = {"d": width - 1}
+        check(state, SCHEMA, sizes)
+        require(1 <= sizes["K"] <= capacity, f"cells has {sizes['K']} rows: at most {capacity}")
+        require((state["cells"][:, 0] >= 0.0).all(), "cells[:, 0], masses, must be at least 0")
+        self.n_cells = sizes["K"]
         self.learner.cells[: self.n_cells] = state["cells"]
         self.learner.metric[:] = state["metric"]
         self._schedule.restore(state["schedule"])
+        kind, temperature = self._schedule.kind, self._schedule.temperature
+        require(kind in (RESTING, ANNEALING), f"schedule.kind is {kind}")
+        require(temperature > 0.0, f"schedule.temperature is {temperature}")
         self._spread = np.array(state["spread"])
         self.diagram[: self.n_cells] = state["diagram"]
 

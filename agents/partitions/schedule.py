@@ -1,10 +1,11 @@
 """Learners that compiled loops run themselves: their arrays, and one function for all of them."""
 
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from oda_rl._compile import compiled
+from oda_rl._schema import COUNT, Member, Span, require
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import Array, FloatArray
 from oda_rl.annealing import cells as annealing
@@ -17,40 +18,64 @@ RESTING, INTERPRETED, ANNEALING, MAPPING = range(4)  # kinds of learner
 class Schedule(State):
     """What kind of learner it is, and how far it has got."""
 
-    kind: int
+    kind: Annotated[int, Span("[0, 3]")]
     """``RESTING``, ``INTERPRETED``, ``ANNEALING`` or ``MAPPING``."""
-    temperature: float
+    temperature: Annotated[float, Span("[0, inf) or nan")]
     """Of the current level; NaN where there are none."""
-    samples: int
+    samples: Annotated[int, Span(COUNT)]
     """Samples seen at this level or stage."""
-    samples_needed: float
+    samples_needed: Annotated[float, Span("[0, inf)")]
     """So many until it is over."""
 
     def restore(self, record: Array) -> None:
-        """Take over what a file has; in those of earlier versions the numbers have no names."""
+        """Take over what a file has, or raise InvalidFileError if it cannot be.
+
+        In files of earlier versions the numbers have no names.
+        """
         if record.dtype.names is None:
-            record = record.view([(name, np.float64) for name in MapSchedule.dtype.names or ()])
+            names = MapSchedule.dtype.names or ()
+            right = record.dtype == np.float64 and record.shape == (len(names),)
+            require(right, f"schedule has shape {record.shape}: it must have {len(names)} numbers")
+            record = np.ascontiguousarray(record).view([(name, np.float64) for name in names])
+        require(record.shape == (1,), f"schedule has shape {record.shape}: it must be (1,)")
+        self.check_records("schedule", record, {})
         super().restore(record)
 
 
 class MapSchedule(Schedule):
     """That of a self-organising map."""
 
-    rows: int
+    rows: Annotated[int, Span(COUNT)]
     """Of the map."""
-    columns: int
+    columns: Annotated[int, Span(COUNT)]
     """Of the map."""
     periodic: bool
     """Whether its sides are glued together."""
-    rate: float
+    rate: Annotated[float, Span("[0, 1]")]
     """Of the next step."""
-    width: float
+    width: Annotated[float, Span("[0, inf)")]
     """Of the neighbourhood in the next step."""
-    rate_decay: float
+    rate_decay: Annotated[float, Span("[0, inf)")]
     """Factor from one step to the next."""
-    width_decay: float
+    width_decay: Annotated[float, Span("[0, inf)")]
     """Factor from one step to the next."""
 
+
+class _Saved(Member):
+    """A schedule in a file, whose numbers had no names in earlier versions."""
+
+    def fits(self, dtype: Any, shape: tuple[int, ...], sizes: dict[str, int]) -> str | None:
+        """Say what is wrong about a dtype and a shape, if anything."""
+        return (
+            None if dtype == np.float64 and len(shape) == 1 else super().fits(dtype, shape, sizes)
+        )
+
+    def check(self, name: str, array: Array, sizes: Any) -> None:
+        """Check nothing: :meth:`Schedule.restore` does."""
+
+
+SAVED_SCHEDULE = _Saved(Schedule, "1")
+SAVED_MAP_SCHEDULE = _Saved(MapSchedule, "1")
 
 schedule_of, map_of = reader(Schedule), reader(MapSchedule)
 

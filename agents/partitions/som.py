@@ -7,12 +7,14 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
+from oda_rl._schema import Member, check, real, require
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.engine.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     MAPPING,
     RESTING,
+    SAVED_MAP_SCHEDULE,
     Learner,
     MapSchedule,
     new_schedule,
@@ -27,6 +29,15 @@ _SHAPE = Range(
     "one or two integers of at least 1",
     lambda shape: isinstance(shape, tuple) and len(shape) <= 2 and are_counts(shape),
 )
+
+
+SCHEMA: dict[str, Member] = {
+    "cells": real("K, 1+d"),
+    "diagram": real("K, 1+d"),
+    "metric": real("d, d"),
+    "schedule": SAVED_MAP_SCHEDULE,
+}
+"""What a file has of the partition."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +158,18 @@ class SOMPartition:
         return {**self._arrays(), "schedule": self._schedule.record}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Take over what :meth:`state` returned, or raise InvalidFileError."""
+        check(state, SCHEMA, {"K": self.n_cells, "d": self.diagram.shape[1] - 1})
+        given, schedule = self._schedule.record.copy(), self._schedule
         for name, array in self._arrays().items():
             array[:] = state[name]
         self._schedule.restore(state["schedule"])
+        for name in ("rows", "columns", "periodic", "rate_decay", "width_decay"):
+            right = schedule.record[name][0] == given[name][0]
+            require(right, f"schedule.{name} is not that of the settings")
+        require(schedule.kind in (RESTING, MAPPING), f"schedule.kind is {schedule.kind}")
+        wide = schedule.width > 0.0 or not self.active or schedule.samples == 0
+        require(wide, f"schedule.width is {schedule.width}")
 
     def _arrays(self) -> dict[str, FloatArray]:
         cells, metric = self.learner.cells, self.learner.metric

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, internal, spliced
+from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Rows, Stored
@@ -157,6 +158,13 @@ class CellPolicy(Stored):
     codevectors: FloatArray
     """In the observation's units, shape (K, d)."""
 
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "origin": real("d"),
+        "diagram": real("K, 1+d"),
+        "models": real("K, 1+d+A"),
+        "width": real("", "(0, inf)"),
+        "codevectors": real("K, d"),
+    }
     exact: ClassVar[bool] = False
     choice_name: ClassVar[str] = "action"
     value_name: ClassVar[str] = "value"

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled
+from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.cells import CellPolicy, three_nearest
 from oda_rl.agents.policies.contract import CellTables, InLoops
@@ -48,6 +49,7 @@ class CodevectorPolicy(CellPolicy):
     parts: FloatArray
     """The v_kj, in units of the box of actions, shape (K, J, p)."""
 
+    SCHEMA: ClassVar[dict[str, Member]] = {**CellPolicy.SCHEMA, "parts": real("K, A, p")}
     choice_name: ClassVar[str] = "codevector"
 
     def play(self, observations: npt.NDArray[Any], numbers: IntArray) -> FloatArray:

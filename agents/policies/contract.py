@@ -7,11 +7,12 @@ is; a new kind is a class with the members of :class:`Policy`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._schema import Member, check
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -152,7 +153,12 @@ class Policy(Protocol):
 
 
 class Stored:
-    """A policy's way to a file and back, if it is a dataclass of arrays and numbers."""
+    """A policy's way to a file and back, if it is a dataclass of arrays and numbers.
+
+    ``SCHEMA`` says what each of them is.
+    """
+
+    SCHEMA: ClassVar[dict[str, Member]]
 
     @property
     def arrays(self) -> dict[str, FloatArray]:
@@ -161,7 +167,8 @@ class Stored:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, FloatArray]) -> Self:
-        """Make one of what :attr:`arrays` returned."""
+        """Make one of what :attr:`arrays` returned, or raise InvalidFileError."""
+        check(arrays, cls.SCHEMA, {})
         return cls(**{name: a if a.ndim else float(a) for name, a in arrays.items()})
 
 

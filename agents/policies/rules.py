@@ -7,16 +7,17 @@ another's, no rule is said: a rule of two cells is one line. Beside it there may
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
+from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.editing.clauses import Clauses, decisions, done_at
+from oda_rl.agents.editing.clauses import Clauses, check_outputs, decisions, done_at
 from oda_rl.agents.editing.editor import Editor
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
@@ -108,6 +109,12 @@ class RulePolicy(Stored):
     """Means of the states seen in each cell, shape (K, d)."""
     clauses: Clauses | None = None
     """What was edited; those that say something are cells, too, from number K on."""
+
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "codevectors": real("cells, d"),
+        "scores": real("K, 1+d"),
+        "outputs": real("K, n, m"),
+    }
 
     @property
     def continuous(self) -> bool:
@@ -251,14 +258,19 @@ class RulePolicy(Stored):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Make one of what :attr:`arrays` returned."""
-        own = {name: array for name, array in arrays.items() if not name.startswith("clauses_")}
+        """Make one of what :attr:`arrays` returned, or raise InvalidFileError."""
+        own = {name: arrays[name] for name in arrays if not name.startswith("clauses_")}
+        rule = super().from_arrays(own)
+        check_outputs(rule.outputs, rule.scores.shape[1])
         edited = {
-            name.removeprefix("clauses_"): array
-            for name, array in arrays.items()
-            if name.startswith("clauses_")
+            name.removeprefix("clauses_"): arrays[name] for name in arrays.keys() - own.keys()
         }
-        return cls(**own, clauses=Clauses(**edited) if edited else None)
+        if edited:
+            d, size = rule.scores.shape[1] - 1, rule.outputs.shape[1:]
+            rule = replace(rule, clauses=Clauses.from_arrays(edited, d, size))
+        n = len(rule.codevectors)
+        require(n == rule.n_cells, f"codevectors has {n} rows: there are {rule.n_cells} cells")
+        return rule
 
     @cached_property
     def pieces(self) -> list[Piece]:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
+from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_cells
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
@@ -54,6 +55,12 @@ class TablePolicy(Stored):
     codevectors: FloatArray
     """In the observation's units, shape (K, d)."""
 
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "origin": real("d"),
+        "diagram": real("K, 1+d"),
+        "q_values": real("K, A"),
+        "codevectors": real("K, d"),
+    }
     exact: ClassVar[bool] = True
     choice_name: ClassVar[str] = "action"
     value_name: ClassVar[str] = "value"

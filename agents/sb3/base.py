@@ -4,7 +4,7 @@ import io
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._schema import conforms, header, reading, require
 from oda_rl.agents.engine import files as saving
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.lanes import VectorStep
@@ -424,6 +425,8 @@ class Algorithm(BaseAlgorithm):
         with _as_file(path) as name:
             file, metadata, arrays = saving.read(name)
         saved = metadata.get("sb3", {})
+        with reading(file):
+            _check_saved(saved, arrays, metadata)
         unknown = sorted(set(kwargs) - {*_SETTINGS, *cls._load_keywords})
         if unknown:
             takes = ", ".join((*_SETTINGS, *cls._load_keywords))
@@ -441,7 +444,7 @@ class Algorithm(BaseAlgorithm):
         model._take_over(agent)
         return model
 
-    def _adopt_spaces(self, agent: Agent, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _adopt_spaces(self, agent: Agent, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over the spaces of a saved model, or raise ValueError if the environment's differ.
 
         A plain agent has not saved the bounds of observations.
@@ -462,6 +465,34 @@ class Algorithm(BaseAlgorithm):
         raise NotImplementedError(
             f"cells have no parameters to set: load the model with {type(self).__name__}.load(path)"
         )
+
+
+_BOUNDS = ("sb3_low", "sb3_high")  # of observations, of whatever shape and type these are
+_SAVED: dict[str, Any] = {
+    "seed": int | None, "verbose": int, "tensorboard_log": str | None, "stats_window_size": int,
+    "num_timesteps": int, "episodes": int,
+}  # fmt: skip
+
+
+def _check_saved(
+    saved: Any, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, Any]
+) -> None:
+    """Raise InvalidFileError unless what a file has beside the agent is right."""
+    require(isinstance(saved, dict) and saved.keys() <= _SAVED.keys(), f"sb3 is {saved!r:.80}")
+    for name, value in saved.items():
+        right = conforms(value, _SAVED[name]) and (type(value) is not int or value >= 0)
+        require(right, f"sb3.{name} is {value!r}")
+    require(saved.get("stats_window_size", 1) >= 1, "sb3.stats_window_size is 0")
+    require((saved.get("seed") or 0) < 2**32, f"sb3.seed is {saved.get('seed')}")
+    bounds = [name for name in _BOUNDS if name in arrays]
+    require(len(bounds) in (0, len(_BOUNDS)), f"{bounds} is there without the other bound")
+    if bounds:
+        shape = tuple(metadata["interface"]["observation_shape"])
+        kinds = {header(arrays, name) for name in bounds}
+        right = len(kinds) == 1 and next(iter(kinds))[1] == shape
+        require(right and next(iter(kinds))[0].kind in "fiu", f"{bounds} are not of shape {shape}")
+        low, high = (arrays[name] for name in bounds)
+        require((low <= high).all(), "sb3_low is above sb3_high")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +54,7 @@ def item(observations: Observations, i: int) -> Any:
 
 
 def saved_spaces(
-    interface: Interface, arrays: dict[str, npt.NDArray[Any]]
+    interface: Interface, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     """Return the spaces of a saved model; those of a plain agent's boxes have no bounds."""
     native = interface.native

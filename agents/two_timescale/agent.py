@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from oda_rl._schema import Member, check_fields, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.agent import Agent
@@ -21,7 +23,7 @@ from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.engine import OnlineEngine
+from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
 BuiltIn = GMMPartition | GridPartition | InfexPartition | ODAPartition | SOMPartition
@@ -100,6 +102,10 @@ class TwoTimescaleAgent(Agent):
     partition: Partition
     _engine: OnlineEngine
     _streams = ("explore", "partition", "env", "predict")
+    _more_metadata = ()
+    _sized_by: ClassVar[dict[str, Member]] = {
+        name: SCHEMA[name] for name in ("observations", "table")
+    }
 
     def __init__(
         self,
@@ -212,13 +218,19 @@ class TwoTimescaleAgent(Agent):
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         (partition,) = parts or (None,)
         name, settings = metadata["partition"], metadata["config"]
+        require(isinstance(name, str), f"partition is {name!r}: it must be a name")
+        known = {*_OF_AGENT, *chain(*_OF_PARTITION.values())}  # in format 4 there were all
+        require(settings.keys() <= known, f"config has {sorted(settings.keys() - known)}")
         own = {key: settings[key] for key in _OF_AGENT & settings.keys()}
         if partition is None:
             of_partition = _OF_PARTITION.get(name, set()) & settings.keys()
             partition = _made(name, {key: settings[key] for key in of_partition})
         self.partition = partition
         interface = Interface.from_json(metadata["interface"])
-        self._build(interface, TwoTimescaleConfig(**own), None)
+        config = TwoTimescaleConfig(**own)
+        for one in (config, getattr(partition, "settings", config)):
+            check_fields(one)
+        self._build(interface, config, None)
 
 
 def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition:

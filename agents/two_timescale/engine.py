@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
+from oda_rl._schema import Member, check, header, real, require, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.engine import Engine
@@ -18,10 +19,11 @@ from oda_rl.agents.engine.memory import (
     GOES_ON,
     MARK,
     UNUSED,
+    check_steps,
     in_order,
     watkins_targets,
 )
-from oda_rl.agents.engine.state import Lane, with_lanes
+from oda_rl.agents.engine.state import ROOM, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
@@ -37,6 +39,17 @@ _LEAST_ROWS = 100  # of that for each of several environments
 _METRIC_TRACE_DECAY = 0.9
 _METRIC_POWER = 0.25
 _TOTAL_VARIANCE = 2.0
+
+SCHEMA: dict[str, Member] = {
+    "table": real("3+lanes, K, A"),
+    "room": real("5, width", "[-inf, inf] or nan"),
+    "state": Member(ql.OnlineState, "1"),
+    "lanes": Member(Lane, "lanes"),
+    "observations": real("lanes, rows, d"),
+    "steps": real("lanes, rows, 3"),
+    "metric": real("m, m"),
+}
+"""What a file has of an online agent, the partition, whose names begin with that, apart."""
 
 
 class OnlineEngine(Engine):
@@ -402,11 +415,17 @@ class OnlineEngine(Engine):
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state_arrays` returned."""
-        prefix = "partition_"
-        self.partition.restore(
-            {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
-        )
-        self.set_lanes(len(arrays["lanes"]))
+        own = {name: arrays[name] for name in arrays if not name.startswith("partition_")}
+        count = header(arrays, "lanes")[1][0]
+        self._check(own, count)
+        self.partition.restore(within(arrays, "partition_"))
+        n = self.partition.n_cells
+        held = own["table"].shape[1], int(own["state"]["n_cells"][0])
+        require(held == (n, n), f"table and state have {held} cells: the partition has {n}")
+        learning = own["state"]["phase"][0] != ql.WARMUP
+        active = bool(self.partition.active) if learning else False
+        require(bool(own["state"]["learner_active"][0]) == active, "learner_active is wrong")
+        self.set_lanes(count)
         self.table[:, : arrays["table"].shape[1]] = arrays["table"]
         self.state.restore(arrays["state"])
         for i, lane in enumerate(self.lanes):
@@ -414,6 +433,38 @@ class OnlineEngine(Engine):
         for name in ("room", "observations", "steps"):
             getattr(self, name)[:] = arrays[name]
         self.metric = arrays["metric"] if len(arrays["metric"]) else None
+
+    def _check(self, arrays: Mapping[str, npt.NDArray[Any]], count: int) -> None:
+        """Raise InvalidFileError unless arrays, the partition's apart, are those of an agent."""
+        capacity, n_actions = self.table.shape[1:]
+        require(count >= 1, "lanes is empty")
+        rows = max(_RING // count, _LEAST_ROWS) if count > 1 else _RING
+        sizes = {
+            "lanes": count, "A": n_actions, "actions": n_actions, "d": self.interface.n_features,
+            "rows": rows, "width": self.room.shape[1], "uniforms": self.room.shape[1],
+            "capacity": capacity, "cells": header(arrays, "table")[1][1],
+        }  # fmt: skip
+        check(arrays, SCHEMA, sizes)
+        for member, row in zip(ROOM.items(), arrays["room"], strict=True):
+            member[1].check(f"room, row {member[0]}", row, sizes)
+        _, visits, step_sizes, traces = np.split(arrays["table"], [1, 2, 3])
+        require((visits >= 0.0).all(), "table has negative numbers of visits")
+        for what, layer in (("step sizes", step_sizes), ("traces", traces)):
+            require(((layer >= 0.0) & (layer <= 1.0)).all(), f"table has {what} out of [0, 1]")
+        require(sizes["m"] in (0, sizes["d"]), f"metric has {sizes['m']} rows")
+        check_steps("steps", arrays["steps"].reshape(-1, 3), n_actions)
+        state, lanes = arrays["state"][0], arrays["lanes"]
+        for name, value in _first_state(self.config).items():
+            if name not in ("n_cells", "phase"):
+                require(
+                    state[name] == value, f"state.{name} is {state[name]}: the setting is {value}"
+                )
+        least = int(state["phase"] != ql.WARMUP)
+        right = least <= state["countdown"] <= state["observe_every"]
+        require(right, f"state.countdown is {state['countdown']}")
+        require((lanes["number"] == np.arange(count)).all(), "lanes are not numbered from 0")
+        seen = (lanes["last_row"] >= 0).any() or (arrays["steps"][:, -1, MARK] != UNUSED).any()
+        require(seen or least == 0, "steps holds none, though learning has begun")
 
 
 def _first_state(config: TwoTimescaleConfig) -> dict[str, float]:

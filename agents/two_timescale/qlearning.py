@@ -25,11 +25,12 @@ deterministic annealing", algorithm 2: with λ = 0.
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from oda_rl._compile import compiled, integer, internal, spliced
+from oda_rl._schema import COUNT, Span
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import Trajectory, begin, remember
@@ -65,42 +66,42 @@ SMALLEST_TRACE = 1e-3
 class OnlineState(Counters):
     """What an online agent counts, and its settings, which do not change."""
 
-    n_cells: int
+    n_cells: Annotated[int, Span("[1, capacity]")]
     """Cells that there are at present."""
-    phase: int
+    phase: Annotated[int, Span("[0, 2]")]
     """``WARMUP``, ``LEARNING`` or ``FROZEN``."""
-    steps_since_start: int
+    steps_since_start: Annotated[int, Span(COUNT)]
     """Steps since learning began, the last time from nothing."""
-    countdown: int
+    countdown: Annotated[int, Span(COUNT)]
     """Steps until the slow timescale sees a point."""
     learner_active: bool
     """Whether it still wants to."""
-    streak: int
+    streak: Annotated[int, Span("(-1000000000000000, 1000000000000000)")]
     """Of solved episodes, or minus that of others."""
     undecided: bool
     """Whether others that go on say more than an episode that falls short."""
 
-    discount: float
+    discount: Annotated[float, Span("(0, 1]")]
     """Discount factor."""
-    trace_decay: float
+    trace_decay: Annotated[float, Span("[0, 1]")]
     """λ."""
-    step_exponent: float
+    step_exponent: Annotated[float, Span("[0, 1]")]
     """The n-th update has the step size n to minus this power."""
-    min_step_size: float
+    min_step_size: Annotated[float, Span("(0, 1]")]
     """But at least this one."""
-    exploration: float
+    exploration: Annotated[float, Span("[0, 1]")]
     """Probability of a random action at the start."""
-    exploration_decay: float
+    exploration_decay: Annotated[float, Span("(0, inf)")]
     """Steps after which it has halved."""
-    observe_every: int
+    observe_every: Annotated[int, Span("[1, inf)")]
     """Steps from one point that the slow timescale sees to the next."""
-    solved_return: float
+    solved_return: Annotated[float, Span("[-inf, inf]")]
     """Return from which an episode counts as solved."""
-    solved_episodes: int
+    solved_episodes: Annotated[int, Span(COUNT)]
     """So many in a row let learning rest."""
-    restart_after: int
+    restart_after: Annotated[int, Span(COUNT)]
     """Steps after which an agent that is stuck starts from nothing; 0: never."""
-    warmup_steps: int
+    warmup_steps: Annotated[int, Span(COUNT)]
     """Steps of random play."""
 
 

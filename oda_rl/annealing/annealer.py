@@ -8,8 +8,11 @@ pair, which stays apart only if the temperature is below its cell's critical one
 Everything is relative to the data's own scale: the mean divergence from the class mean.
 """
 
+from typing import Any, ClassVar
+
 import numpy as np
 
+from oda_rl._schema import Member, Sizes, flags, real, require, whole
 from oda_rl._state import Raw
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
@@ -20,11 +23,13 @@ from oda_rl.annealing.codebook import (
     Scratch,
     Seen,
     Stage,
+    check_layout,
     learn,
     learn_called,
     segments,
 )
-from oda_rl.annealing.levels import Codebook, Level, Schedule
+from oda_rl.annealing.contents import Each, Maybe, Several
+from oda_rl.annealing.levels import Codebook, Level, Schedule, check_labels
 from oda_rl.annealing.merging import ward_merge
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import CALLED, QUADRATIC, TINY, Divergence
@@ -78,6 +83,35 @@ class Annealer:
     history : list of Level
         One for each temperature level that has ended.
     """
+
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "schedule": Schedule,
+        "divergence": Divergence,
+        "_rng": np.random.Generator,
+        "n_features": whole("", "[1, inf)"),
+        "history": Each(Level),
+        "n_samples_seen": whole(),
+        "active": flags(),
+        "labels": whole("K", "[0, K)"),
+        "class_weights": real("classes", "[0, inf)"),
+        "codevectors": real("K, D"),
+        "masses": real("K", "[0, inf)"),
+        "temperature": real("", "[0, inf)"),
+        "scale": real("", "[0, inf)"),
+        "probe": Maybe(Several(real("probed, D"), whole("probed", "[0, classes)"))),
+        "_frozen_at": real("", "[0, inf]"),
+        "_level_samples": whole(),
+        "_layout": Layout,
+        "_balls": Balls,
+        "_segments": whole("K", "[0, K)"),
+        "_scales": real("classes", "(0, inf)"),
+        "_clocks": real("classes", "[0, inf)"),
+        "_seen": Member(np.uint8, str(Seen.size), "[0, 255]"),
+        "_parents": real("K, parents", "[0, inf)"),
+        "_opened": Several(real("K, opened"), real("K", "[0, inf)")),
+        "_viewed": Maybe(flags("V, K")),
+    }
+    """What a file may say; d, features of the estimator, is known then."""
 
     def __init__(
         self,
@@ -200,6 +234,30 @@ class Annealer:
                 remaining -= len(rows)
                 self._learn(data.points[rows], data.classes[rows], np.ones(len(rows)))
             self._end_level()
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        n_classes, d = len(self.class_weights), self.n_features
+        require(d == sizes["d"], f"{where}.n_features is {d}: it must be {sizes['d']}")
+        require(sizes["D"] >= d and sizes["opened"] >= d, f"{where} has too few features")
+        check_labels(self.labels, where)
+        require(self.labels[-1] == n_classes - 1, f"{where}.labels has not {n_classes} classes")
+        Seen.check_records(f"{where}._seen", Seen(self._seen).record, {})
+        affine = self.divergence.kernel != QUADRATIC
+        check_layout(self._layout, self.labels, affine)
+        require(
+            not affine or len(self._layout.gradients) == d, "layout.gradients are not of d rows"
+        )
+        before = None
+        for i, level in enumerate(self.history):
+            came = None if level.lineage is None else level.lineage.shape[1]
+            follows = came is None or before is None or came > 0
+            require(follows, f"{where}.history[{i}].lineage is of no codevectors")
+            require(level.labels[-1] < n_classes, f"{where}.history[{i}] has unknown classes")
+            before = level
+        require(len(self.history) > 0, f"{where}.history is empty")
+        hot = not self.active or (self.temperature > 0.0 and self.room > 0)
+        require(hot, f"{where} is active, at a level that is over")
 
     def reopen(self) -> None:
         """Let the kernel's arrays be one with the rest again after they were read from a file."""

@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
 from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, within
+from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, chunks, fitted_points
 from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer
 from oda_rl.annealing.codebook import Balls, Layout
+from oda_rl.annealing.contents import ANYTHING, Each, Maybe, Optional, Several
 from oda_rl.annealing.density import log_density
 from oda_rl.annealing.files import Filed
 from oda_rl.annealing.levels import Codebook, Level, Schedule
@@ -73,6 +75,26 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _low: FloatArray = field(init=False)
     _high: FloatArray = field(init=False)
     _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None = field(init=False)
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        "n_features_in_": Optional(whole("", "[1, 1000000]")),
+        "feature_names_in_": Optional(ANYTHING),
+        "_annealer": Optional(Annealer),
+        "_codebook": Optional(Codebook),
+        "_low": Optional(real("d")),
+        "_high": Optional(real("d")),
+        "_waiting": Optional(Maybe(Each(Several(real("n, D"), whole("n"), real("n", "[0, inf)"))))),
+        "_stream_seed": Optional(whole("", "[0, 2147483647]")),
+        "codevectors_": Optional(real("M, d")),
+        "weights_": Optional(real("M", "[0, inf)")),
+        "temperature_": Optional(real("", "[0, inf)")),
+        "history_": Optional(Each(Level)),
+        "n_samples_seen_": Optional(whole()),
+        "codevector_labels_": Optional(ANYTHING),
+        "labels_": Optional(whole("n_labels", "[0, M)")),
+        "inertia_": Optional(real("", "[0, inf)")),
+    }
+    """What a file may say of what was learned; parameters have their own ranges."""
 
     @property
     def cluster_centers_(self) -> FloatArray:
@@ -200,6 +222,23 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         divergence = self._annealer.divergence
         divergence.check(points)
         return divergence.embed(points)
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        learned = [name for name in ("_annealer", "_codebook", "_low", "_high", "_waiting",
+                                     "codevectors_", "weights_", "codevector_labels_")
+                   if hasattr(self, name)]  # fmt: skip
+        require(len(learned) in (0, 8), f"{where} has been fitted by half")
+        if learned:
+            own = self.codevector_labels_
+            right = isinstance(own, np.ndarray) and own.shape == (sizes["M"],)
+            require(right, f"{where}.codevector_labels_ are not of {sizes['M']} codevectors")
+            kernel = divergences.resolve(self.divergence).kernel
+            same = kernel == self._annealer.divergence.kernel
+            require(same, f"{where}.divergence is not that of the codebook")
+            require((self._low <= self._high).all(), f"{where}._low is above _high")
+            waiting = sum(len(block[0]) for block in self._waiting or [])
+            require(waiting < LEVEL_SAMPLES, f"{where}._waiting has {waiting} samples")
 
     def _checked_init(self, divergence: Divergence, n_classes: int) -> FloatArray | None:
         if self.init is None:

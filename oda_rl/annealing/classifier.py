@@ -8,7 +8,7 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 
 import copy
 from dataclasses import KW_ONLY
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._parameters import COUNT, POSITIVE, estimator, validated, within
+from oda_rl._schema import Sizes, flags, real, whole
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_weights, chunks
 from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.contents import ANYTHING, Optional, check_classes
 from oda_rl.annealing.fine_tuning import (
     ALGORITHMS,
     best_temperature,
@@ -110,6 +112,23 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     fine_tuning: Annotated[str | None, StrOptions(set(ALGORITHMS)), None] = "rslvq"
     rate: Annotated[float, POSITIVE] = 0.05
     target_error: Annotated[float, within("[0, 1]")] = 0.0
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **BaseODA.LEARNED,
+        "classes_": Optional(ANYTHING),
+        "class_prior_": Optional(real("classes", "[0, 1]")),
+        "prediction_temperature_": Optional(real("", "(0, inf)")),
+        "best_params_": Optional(ANYTHING),
+        "_seen": Optional(ANYTHING),
+        "_labels_are_objects": Optional(flags()),
+        "_largest": Optional(whole("", "[1, inf)")),
+    }
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        super().check_contents(sizes, where)
+        if hasattr(self, "_annealer"):
+            check_classes(self._seen, self.classes_, sizes["classes"])
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:

@@ -13,11 +13,12 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from oda_rl._compile import compiled, spliced
+from oda_rl._schema import Member, Span, real, require
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import FloatArray, IndexArray, IntArray
 from oda_rl.divergences import LOGARITHMIC, TINY, Divergence
@@ -82,10 +83,52 @@ class Balls(NamedTuple):
 class Seen(State):
     """What a level has seen."""
 
-    distortion: float
+    distortion: Annotated[float, Span("[0, inf)")]
     """Sum of the divergences from the nearest codevector."""
-    weight: float
+    weight: Annotated[float, Span("[0, inf)")]
     """Sum of the weights."""
+
+
+LAYOUT: dict[str, Member] = {
+    "columns": real("D, width"),
+    "gradients": real("g, k"),
+    "offsets": real("k"),
+    "masses": real("K", "[0, inf)"),
+    "starts": Member(np.uint64, "S+1", "[0, K]"),
+    "owners": Member(np.uint64, "classes+1", "[0, S]"),
+}
+BALLS: dict[str, Member] = {
+    "centres": real("d, S"),
+    "radii": real("S", "[0, inf)"),
+    "gaps": real("S", "[-inf, inf] or nan"),
+}
+"""What a file may say of a :class:`Layout` and of :class:`Balls`."""
+Layout.SCHEMA, Balls.SCHEMA = LAYOUT, BALLS  # type: ignore[attr-defined]
+
+
+def check_layout(layout: Layout, labels: IntArray, affine: bool) -> None:
+    """Raise InvalidFileError unless a layout is one of as many codevectors as there are labels.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of right types and shapes.
+    labels : ndarray, shape (K,)
+        Class of each codevector, rising.
+    affine : bool
+        Whether the divergence needs an affine diagram.
+    """
+    n, (n_rows, width) = len(labels), layout.columns.shape
+    starts, owners = layout.starts.astype(np.int64), layout.owners.astype(np.int64)
+    for name, bounds, last in (("starts", starts, n), ("owners", owners, len(starts) - 1)):
+        right = bounds[0] == 0 and bounds[-1] == last and (np.diff(bounds) > 0).all()
+        require(right, f"layout.{name} must rise from 0 to {last}")
+    classes = np.searchsorted(labels, np.arange(len(owners)))
+    require((starts[owners] == classes).all(), "layout.owners own codevectors of other classes")
+    require(width >= n, f"layout.columns has {width} columns for {n} codevectors")
+    features = layout.gradients.shape
+    right = features[1] == n and 0 < features[0] <= n_rows if affine else features == (0, 0)
+    require(right, f"layout.gradients has shape {features}")
 
 
 class Stage(NamedTuple):

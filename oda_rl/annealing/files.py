@@ -10,10 +10,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from oda_rl._schema import InvalidFileError, generator_state, reading, require
 from oda_rl._types import Array
+from oda_rl.annealing.contents import check_contents
 from oda_rl.persistence import load_archive, save_archive
 
 Arrays = dict[str, Array]
+Read = Mapping[str, Array]
 Classes = Mapping[str, type]
 
 
@@ -45,22 +48,30 @@ class Filed:
         ------
         FileNotFoundError
             If there is no such file.
-        ValueError
+        InvalidFileError
             If the file is damaged, or of something else.
         """
         metadata, arrays = load_archive(path)
         if metadata.get("estimator") != cls.__name__:
-            raise ValueError(
+            raise InvalidFileError(
                 f"{os.fspath(path)!r} holds {metadata.get('estimator', 'no estimator')}, "
                 f"not {cls.__name__}"
             )
-        try:
+        with reading(path):
+            require(metadata.keys() <= {"estimator", "content"}, "its metadata has more than that")
             model = cls()
-            vars(model).update(_decode(metadata["content"], arrays, cls._stored))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{os.fspath(path)!r} is damaged: {error!r}") from error
-        model._reopen()
+            content = _decode(metadata["content"], arrays, cls._stored)
+            require(isinstance(content, dict), "content is no dictionary")
+            vars(model).update(content)
+            model._reopen()
+            model._check()
         return model
+
+    def _check(self) -> None:
+        """Raise an exception unless it is what could have been saved."""
+        if hasattr(self, "_validate_params"):
+            self._validate_params()
+        check_contents(self, {"d": getattr(self, "n_features_in_", 0)}, type(self).__name__)
 
     def _closed(self) -> Self:
         """Return the estimator as it is written."""
@@ -100,28 +111,34 @@ def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
     raise TypeError(f"{where} can't be saved: it holds {value!r}, which is code or unknown")
 
 
-def _decode(value: Any, arrays: Arrays, classes: Classes) -> Any:
+def _decode(value: Any, arrays: Read, classes: Classes) -> Any:
     if not isinstance(value, dict):
         return value
     if "array" in value:
         return arrays[value["array"]]
     if "objects" in value:
+        require(all(isinstance(item, str | int | float) for item in value["objects"]), "objects")
         array = np.empty(len(value["objects"]), dtype=object)
         array[:] = [_decode(item, arrays, classes) for item in value["objects"]]
         return array.reshape(value["shape"])
     if "list" in value:
         return [_decode(item, arrays, classes) for item in value["list"]]
     if "named" in value:
-        return classes[value["named"]](*_decode({"list": value["items"]}, arrays, classes))
+        named = classes[value["named"]]
+        require(hasattr(named, "_fields"), f"{value['named']} is no tuple with names")
+        return named(*_decode({"list": value["items"]}, arrays, classes))
     if "tuple" in value:
         return tuple(_decode(item, arrays, classes) for item in value["tuple"])
     if "dict" in value:
         return {key: _decode(item, arrays, classes) for key, item in value["dict"]}
     if "generator" in value:
         generator = np.random.default_rng()
-        generator.bit_generator.state = _decode(value["generator"], arrays, classes)
+        generator.bit_generator.state = generator_state(
+            _decode(value["generator"], arrays, classes), "generator"
+        )
         return generator
     kind = classes[value["object"]]
+    require(not hasattr(kind, "_fields"), f"{value['object']} is a tuple")
     decoded: Any = object.__new__(kind)
     vars(decoded).update(_decode(value["content"], arrays, classes))
     return decoded

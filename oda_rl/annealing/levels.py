@@ -1,14 +1,30 @@
 """Temperature levels: when the annealing cools and ends, and what each level leaves behind."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
+from oda_rl._schema import Member, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.annealing.contents import Maybe
 
 
 @dataclass(frozen=True)
 class Schedule:
     """When the annealing cools and when it ends."""
+
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "max_codevectors": whole("", "[1, inf)"),
+        "min_temperature": real("", "[0, inf)"),
+        "cooling": real("", "(0, 1)"),
+        "samples_per_codevector": real("", "[0, inf)"),
+        "max_samples": real("", "[0, inf]"),
+        "target_distortion": real("", "[0, inf)"),
+        "target_error": real("", "[-1, 1]"),
+        "ends_full": flags(),
+        "forgetting": real("", "[0, 1]"),
+    }
 
     max_codevectors: int
     """As many as there may be, over all classes."""
@@ -34,6 +50,18 @@ class Schedule:
 class Level:
     """The codebook as it was when a temperature level ended."""
 
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "temperature": real("", "[0, inf)"),
+        "distortion": real("", "[0, inf)"),
+        "n_samples_seen": whole(),
+        "codevectors": real("L, d"),
+        "averages": real("L, q"),
+        "weights": real("L", "[0, inf)"),
+        "labels": whole("L", "[0, L)"),
+        "lineage": Maybe(real("L, before", "[0, inf)")),
+        "accuracy": Maybe(real("", "[0, 1]")),
+    }
+
     temperature: float
     """Temperature of the level, in units of the divergence."""
     distortion: float
@@ -55,6 +83,10 @@ class Level:
     accuracy: float | None = None
     """Share of recent samples whose nearest codevector is of their class; None with one class."""
 
+    def check_contents(self, sizes: Any, where: str) -> None:
+        """Raise InvalidFileError if labels are not those of one class after the other."""
+        check_labels(self.labels, where)
+
     @property
     def n_clusters(self) -> int:
         """Number K of codevectors."""
@@ -66,6 +98,13 @@ class Level:
         return self.n_samples_seen
 
 
+def check_labels(labels: IntArray, where: str) -> None:
+    """Raise InvalidFileError unless labels rise from 0 by steps of at most 1."""
+    steps = np.diff(labels, prepend=0)
+    right = len(labels) > 0 and ((steps == 0) | (steps == 1)).all() and labels[0] == 0
+    require(right, f"{where}.labels must rise from 0, one class after the other")
+
+
 class Codebook(NamedTuple):
     """What predictions are made with; codevectors in the divergence's own coordinates."""
 
@@ -75,3 +114,14 @@ class Codebook(NamedTuple):
     """Shape (K,): the share of the data that each stands for."""
     labels: IntArray
     """Shape (K,): the class of each, as an index, rising."""
+
+    def check_contents(self, sizes: Any, where: str) -> None:
+        """Raise InvalidFileError if labels are not those of one class after the other."""
+        check_labels(self.labels, where)
+
+
+Codebook.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
+    "codevectors": real("M, D"),
+    "weights": real("M", "[0, inf)"),
+    "labels": whole("M", "[0, classes)"),
+}

@@ -7,7 +7,7 @@ deterministic annealing".
 """
 
 from dataclasses import KW_ONLY
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,11 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
+from oda_rl._schema import real
 from oda_rl._types import FloatArray
 from oda_rl._validation import checked_points, checked_weights
 from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.contents import Optional, Several
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
 
 _RECENT = 5000  # samples of a stream that local models are fitted to
@@ -68,6 +70,14 @@ class ODARegressor(RegressorMixin, BaseODA):
     _: KW_ONLY
     local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
     target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **BaseODA.LEARNED,
+        "codevector_labels_": Optional(real("M")),
+        "slopes_": Optional(real("M, d")),
+        "_centres": Optional(real("M, d")),
+        "_recent": Optional(Several(real("recent, d+1"), real("recent", "[0, inf)"))),
+    }
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:

@@ -170,6 +170,9 @@ class Evaluate:
     seed: int = 0
     """Of the environment's first reset."""
 
+    trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Import the module that the file names before the environment's id, if it does."""
+
 
 @dataclass(frozen=True)
 class Plot:
@@ -180,6 +183,9 @@ class Plot:
 
     seed: int = 0
     """Of the episode whose states are drawn over the partition."""
+
+    trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Import the module that the file names before the environment's id, if it does."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +224,9 @@ class Explain:
 
     seed: int = 0
     """Of the environment's first reset."""
+
+    trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Import the module that the file names before the environment's id, if it does."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +299,7 @@ def train(options: TrainFitted, console: Console) -> int:
 
 def evaluate(options: Evaluate, console: Console) -> int:
     """Load, play, print."""
-    agent = load_agent(options.run)
+    agent = _loaded(options)
     returns = agent.evaluate(options.episodes, seed=options.seed)
     console.print(f"return over {len(returns)} greedy episodes: {evaluation_line(returns)}")
     return 0
@@ -299,7 +308,7 @@ def evaluate(options: Evaluate, console: Console) -> int:
 def plot(options: Plot, console: Console) -> int:
     """Load, draw, say where."""
     _require_folder(options.run)
-    for path in write_figures(load_agent(options.run), options.run, options.seed):
+    for path in write_figures(_loaded(options), options.run, options.seed):
         console.print(str(path))
     return 0
 
@@ -317,7 +326,7 @@ def explain(options: Explain, console: Console) -> int:
     from oda_rl.plotting.policies import plot_policy
 
     _require_folder(options.run)
-    agent = load_agent(options.run)
+    agent = _loaded(options)
     visited = agent.visited_states(options.steps, seed=options.seed)
     policy = overview(agent, visited, options.names or None, options.actions or None)
     table = policy_table(policy)
@@ -357,6 +366,13 @@ def warm(console: Console) -> int:
     warming.warm(console=console)
     console.print(f"compiled in {time.perf_counter() - begun:.0f} s")
     return 0
+
+
+def _loaded(options: Evaluate | Explain | Plot) -> Agent:
+    """Load an agent, whose environment may be in a module that its file names if that is asked."""
+    agent = load_agent(options.run)
+    agent.named_by_file = not options.trust_env
+    return agent
 
 
 def _require_folder(run: Path) -> None:

@@ -1,7 +1,8 @@
 """Streaming Gaussian mixtures: what they consist of, how far they have learned, and how."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from oda_rl._schema import Span
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import Array, FloatArray
 
@@ -16,39 +17,39 @@ CROWDING = 0.1  # relocate what saves less than this share of the largest error
 class Progress(State):
     """How far a mixture has learned."""
 
-    phase: float
+    phase: Annotated[float, Span("[0, 2]")]
     """:data:`ANNEALING`, then :data:`QUANTIZING`, then :data:`RELEASED`."""
-    width: float
+    width: Annotated[float, Span("[0, inf)")]
     """Standard deviation of the neighbourhood on the grid."""
-    rate: float
+    rate: Annotated[float, Span("[0, 1]")]
     """ε."""
-    seen: float
+    seen: Annotated[float, Span("[0, inf)")]
     """Samples of this phase, while covariances are held."""
-    shown: float
+    shown: Annotated[float, Span("[0, inf)")]
     """Samples whose distances the variance was learned from; after release, all since then."""
-    periods: float
+    periods: Annotated[float, Span("[0, inf)")]
     """Periods of quantizing that have ended."""
-    smoothed: float
+    smoothed: Annotated[float, Span()]
     """Smoothed loss."""
-    previous: float
+    previous: Annotated[float, Span()]
     """That of the check before."""
-    reference: float
+    reference: Annotated[float, Span()]
     """Mean loss of the first samples."""
-    variance: float
+    variance: Annotated[float, Span("[0, inf)")]
     """Of all components, a feature, while covariances are held."""
-    freed: float
+    freed: Annotated[float, Span("[-1, components)")]
     """Component that is to take the place of a sample of the ``crowded`` one; -1: none."""
-    crowded: float
+    crowded: Annotated[float, Span("[-1, components)")]
     """Its place is where a sample of it will be; -1: none."""
-    moved: float
+    moved: Annotated[float, Span("[0, inf)")]
     """How often one has been relocated."""
-    loss: float
+    loss: Annotated[float, Span()]
     """Sum of the losses since it was last set to 0."""
-    losses: float
+    losses: Annotated[float, Span("[0, inf)")]
     """How many those are."""
-    gap: float
+    gap: Annotated[float, Span()]
     """Mean difference of the squared distances from winner and next."""
-    first_beta: float
+    first_beta: Annotated[float, Span()]
     """β at release."""
 
 

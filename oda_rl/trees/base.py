@@ -14,7 +14,7 @@ hierarchical and progressive learning architecture".
 import copy
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
 from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Seed, estimator
+from oda_rl._schema import Sizes, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import fitted_points
 from oda_rl.annealing.codebook import Balls, Layout
+from oda_rl.annealing.contents import ANYTHING, Each, Optional
 from oda_rl.annealing.files import Filed
 from oda_rl.annealing.levels import Level, Schedule
 from oda_rl.annealing.sampling import Distribution
@@ -84,6 +86,33 @@ class BaseODATree(Filed, BaseEstimator):
     _tree: Tree = field(init=False)
     _resolutions: list[Resolution] = field(init=False)
     _widths: list[int] = field(init=False)
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        "n_features_in_": Optional(whole("", "[1, 1000000]")),
+        "feature_names_in_": Optional(ANYTHING),
+        "_tree": Optional(Tree),
+        "_resolutions": Optional(Each(whole("width", "[0, d)"))),
+        "_widths": Optional(Each(whole("", "[1, inf)"))),
+        "labels_": Optional(whole("n")),
+    }
+    """What a file may say of what was learned; parameters have their own ranges."""
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        learned = [name for name in ("_tree", "_resolutions", "_widths") if hasattr(self, name)]
+        require(len(learned) in (0, 3), f"{where} has been fitted by half")
+        if learned:
+            widths = [len(one) for one in self._resolutions if isinstance(one, np.ndarray)]
+            require(min(widths, default=0) > 0, f"{where}._resolutions have no features")
+            require(
+                self._widths in ([], widths), f"{where}._widths is {self._widths}: not {widths}"
+            )
+            require(len(self._tree.nodes) > 0, f"{where}._tree has no root")
+            sizes["tree_classes"] = len(self._tree.nodes[0].statistics.class_weights)
+            self._tree.check_nodes(widths, sizes, f"{where}._tree")
+            kernel = divergences.resolve(self.divergence).kernel
+            same = kernel == self._tree.plan.divergence.kernel
+            require(same, f"{where}.divergence is not that of the tree")
 
     @property
     def n_leaves_(self) -> int:

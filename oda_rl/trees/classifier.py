@@ -7,15 +7,17 @@ hierarchical and progressive learning architecture".
 """
 
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 
 from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
+from oda_rl._schema import Sizes
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_weights, fitted_points
+from oda_rl.annealing.contents import ANYTHING, Optional, check_classes
 from oda_rl.trees.base import BaseODATree
 
 
@@ -59,6 +61,18 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
     """
 
     _supervised = True
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **BaseODATree.LEARNED,
+        "classes_": Optional(ANYTHING),
+        "_seen": Optional(ANYTHING),
+    }
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        super().check_contents(sizes, where)
+        if hasattr(self, "_tree"):
+            check_classes(self._seen, self.classes_, sizes["tree_classes"])
 
     _seen: list[Any] = field(init=False)
 

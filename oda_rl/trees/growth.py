@@ -6,11 +6,14 @@ There is no loop over temperatures here: each node's codebook goes through them 
 
 import copy
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
+from oda_rl._schema import MOST, Sizes, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.annealer import LEVEL_SAMPLES, Annealer
+from oda_rl.annealing.contents import Each, check_contents
 from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.annealing.sampling import Distribution
@@ -36,6 +39,16 @@ class Plan:
     samples_per_cluster: int
     supervised: bool
     """Whether a node whose samples are all of one class is left as it is."""
+
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "divergence": Divergence,
+        "branching": whole("", "[2, inf)"),
+        "max_depth": whole("", "[1, inf)"),
+        "min_samples_split": real("", "[0, inf)"),
+        "cooling": real("", "(0, 1)"),
+        "samples_per_cluster": whole("", "[1, inf)"),
+        "supervised": flags(),
+    }
 
     @property
     def refines(self) -> bool:
@@ -126,6 +139,69 @@ class Tree:
     n_features, n_classes : int
         What the statistics are of.
     """
+
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "plan": Plan,
+        "seed": whole("", "[0, 2147483647]"),
+        "nodes": Each(Node),
+        "_table": type(None),
+    }
+
+    def check_nodes(self, widths: list[int], sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError unless nodes form a tree, each with what it must have.
+
+        Parameters
+        ----------
+        widths : list of int
+            How many features each level sees; the last is that of all below, too.
+        sizes : dict
+            Features ``d`` and classes ``tree_classes``.
+        where : str
+            For the message.
+        """
+        require(len(self.nodes) > 0 and self.nodes[0].path == (), f"{where} has no root")
+        parents = np.zeros(len(self.nodes), dtype=np.int64)
+        for i, node in enumerate(self.nodes):
+            own = f"{where}.nodes[{i}]"
+            path, children = node.path, node.children
+            n_classes = len(node.statistics.class_weights)
+            require(n_classes == sizes["tree_classes"], f"{own} knows {n_classes} classes")
+            right = type(path) is tuple and all(type(k) is int and 0 <= k < MOST for k in path)
+            require(right and len(path) <= self.plan.max_depth, f"{own}.path is {path!r:.80}")
+            width = widths[min(len(path), len(widths) - 1)] if widths else 0
+            right = type(children) is list and all(
+                type(child) is int and 0 < child < len(self.nodes) for child in children
+            )
+            require(right, f"{own}.children is {children!r:.80}")
+            n_cells = 0 if node.cells is None else len(node.cells.offsets)
+            require(
+                len(children) == n_cells, f"{own} has {len(children)} children, {n_cells} cells"
+            )
+            fits = n_cells == 0 or node.cells.gradients.shape[1] == width  # type: ignore[union-attr]
+            require(fits, f"{own}.cells are not of {width} features")
+            for k, child in enumerate(children):
+                parents[child] += 1
+                right = self.nodes[child].path == (*path, k)  # so that no way leads back
+                require(right, f"{own}.children[{k}] has another path")
+            self._check_learning(node, width, sizes, own)
+        require(parents[0] == 0 and (parents[1:] == 1).all(), f"{where} is no tree")
+
+    def _check_learning(self, node: Node, width: int, sizes: Sizes, where: str) -> None:
+        d, n_classes = sizes["d"], sizes["tree_classes"]
+        for rows in node.waiting:
+            require(rows.shape[1] == width + d + 2, f"{where}.waiting has {rows.shape[1]} columns")
+            classes, weights = rows[:, -2], rows[:, -1]
+            right = (classes >= 0) & (classes < n_classes) & (classes == np.floor(classes))
+            require((right & (weights > 0.0)).all(), f"{where}.waiting has no class, or no weight")
+        n = sum(map(len, node.waiting))
+        require(n < LEVEL_SAMPLES, f"{where}.waiting has {n} samples")
+        if node.annealer is not None:
+            right = isinstance(node.annealer, NodeAnnealer) and node.cells is None
+            require(right, f"{where} has cells, and an annealer")
+            own = {"d": width, "points": d, "tree_classes": n_classes}
+            check_contents(node.annealer, own, f"{where}.annealer")
+            same = node.annealer.divergence.kernel == self.plan.divergence.kernel
+            require(same, f"{where}.annealer has another divergence")
 
     def __init__(self, plan: Plan, seed: int, n_features: int, n_classes: int) -> None:
         self.plan, self.seed = plan, seed

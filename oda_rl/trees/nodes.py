@@ -15,14 +15,16 @@ hierarchical and progressive learning architecture".
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from oda_rl._compile import compiled, inlined
+from oda_rl._schema import Member, Sizes, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
+from oda_rl.annealing.contents import ANYTHING, Each, Maybe
 from oda_rl.divergences import Divergence
 
 
@@ -54,6 +56,12 @@ class Cells:
     """Shape (k, d)."""
     centre: FloatArray
     """Shape (d,). About it, scores do not cancel far from the origin."""
+
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "offsets": real("B"),
+        "gradients": real("B, W"),
+        "centre": real("W"),
+    }
 
     @classmethod
     def of(cls, codevectors: FloatArray, divergence: Divergence) -> Self:
@@ -189,6 +197,13 @@ class Statistics:
     error: float = 0.0
     """Weighted sum of the divergences of the points from their mean."""
 
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "total": real("d"),
+        "class_weights": real("tree_classes", "[0, inf)"),
+        "weight": real("", "[0, inf)"),
+        "error": real("", "[0, inf)"),
+    }
+
     @property
     def mean(self) -> FloatArray:
         """Mean of the points, shape (d,)."""
@@ -225,6 +240,14 @@ class NodeAnnealer(Annealer):
     """
 
     anchor: FloatArray
+    SCHEMA: ClassVar[dict[str, Any]] = {**Annealer.SCHEMA, "anchor": real("points")}
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        wanted = sizes["d"] + sizes["points"] + 1 + sizes["tree_classes"]
+        require(sizes["D"] == wanted, f"{where} has {sizes['D']} columns: it must have {wanted}")
+        require(sizes["classes"] == 1, f"{where} has {sizes['classes']} classes: it must have 1")
+        super().check_contents(sizes, where)
 
     def widen(self, n: int) -> None:
         """Make room for n more classes."""
@@ -249,6 +272,16 @@ class Node:
     children: list[int] = field(default_factory=list)
     waiting: list[FloatArray] = field(default_factory=list)
     annealer: NodeAnnealer | None = None
+
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "path": ANYTHING,
+        "statistics": Statistics,
+        "cells": Maybe(Cells),
+        "children": ANYTHING,
+        "waiting": Each(real("n, row")),
+        "annealer": ANYTHING,
+    }
+    """Of a path, children and an annealer the tree says what they may be."""
 
     @property
     def depth(self) -> int:

@@ -1,0 +1,330 @@
+"""What may be in a file: type, shape and range of every number, declared beside the state itself.
+
+A schema is a dictionary of members:
+
+>>> schema = {"cells": real("K, 1+d"), "owners": whole("K", "[0, d)")}
+>>> arrays = {"cells": np.zeros((2, 4)), "owners": np.array([0, 3])}
+>>> check(arrays, schema, {"d": 3})
+Traceback (most recent call last):
+oda_rl._schema.InvalidFileError: owners[1] is 3: it must be a whole number in [0, d), d = 3
+
+Shapes and ranges may name sizes, ``1+d`` and ``K-1`` among them. A name that is not known yet is
+bound by the first array that has it; those with capital letters are at least 1. Compiled code
+checks no index: it relies on this.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+Sizes = dict[str, int]
+Header = tuple[np.dtype[Any], tuple[int, ...]]
+
+MOST = 1e15  # of what is counted: sums of some of these are exact in double precision
+_STORED = {float: np.float64, int: np.int64, bool: np.bool_, np.float32: np.float32,
+           np.uint64: np.uint64, np.uint8: np.uint8}  # fmt: skip
+_WHOLE = "a whole number "
+
+
+class InvalidFileError(ValueError):
+    """A file that is damaged, or holds what cannot be; the message names the file and what."""
+
+
+@contextmanager
+def reading(path: Any) -> Iterator[None]:
+    """Turn whatever goes wrong while a file is read into an :class:`InvalidFileError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (Exception, RecursionError) as error:
+        said = str(error) or type(error).__name__
+        if isinstance(error, KeyError):
+            said = f"{said} is missing"
+        raise InvalidFileError(f"{str(path)!r} is damaged: {said[:500]}") from error
+
+
+def require(holds: Any, what: str) -> None:
+    """Raise :class:`InvalidFileError` unless something holds."""
+    if not holds:
+        raise InvalidFileError(what)
+
+
+class Span:
+    """Numbers that are allowed, such as "[0, K)", "(-inf, inf]", "[0, 1] or nan".
+
+    Infinity belongs to it where the bracket beside it is closed.
+
+    >>> Span("[0, K-1] or nan").wrong(np.array([0.0, 2.0, np.nan]), {"K": 2}).tolist()
+    [False, True, False]
+    """
+
+    def __init__(self, text: str = "(-inf, inf)") -> None:
+        self.text = text
+        bare = text.removesuffix(" or nan")
+        self.nan = bare != text
+        self.closed = bare[0] == "[", bare[-1] == "]"
+        self.ends = tuple(bare[1:-1].split(", "))
+
+    def wrong(self, values: npt.NDArray[Any], sizes: Mapping[str, int]) -> npt.NDArray[np.bool_]:
+        """Which of some values do not belong to it."""
+        low, high = (_sum(end, sizes) for end in self.ends)
+        right = values >= low if self.closed[0] else values > low
+        right &= values <= high if self.closed[1] else values < high
+        if self.nan:
+            right |= np.isnan(values)
+        return np.asarray(~right)
+
+    def said(self, sizes: Mapping[str, int]) -> str:
+        """Return the text, and what its names stand for."""
+        names = [name for name in _names(self.text) if name in sizes]
+        return ", ".join([self.text, *(f"{name} = {sizes[name]}" for name in names)])
+
+
+FINITE, COUNT = "(-inf, inf)", f"[0, {MOST:.0f})"
+
+
+@dataclass(frozen=True)
+class Member:
+    """An array in a file."""
+
+    kind: type
+    """float, int, bool, np.float32; or a declaration of named state."""
+    shape: str = ""
+    span: str = FINITE
+    optional: bool = False
+    whole: bool = False
+    """Whether all numbers are whole, though they are stored as floats."""
+
+    def fits(self, dtype: np.dtype[Any], shape: tuple[int, ...], sizes: Sizes) -> str | None:
+        """Say what is wrong about a dtype and a shape, if anything; binds names of sizes."""
+        if self.kind not in _STORED:
+            names = dtype.names or ()
+            numbers = all(dtype[name].kind in "iufb" and not dtype[name].shape for name in names)
+            if not names or not numbers:
+                return f"is of {dtype}: it must have named numbers"
+        elif dtype != _STORED[self.kind] and (0 not in shape or dtype.kind not in "fib"):
+            return f"is of {dtype}: it must be of {np.dtype(_STORED[self.kind])}"
+        wanted = [part for part in self.shape.split(", ") if part]
+        right = len(wanted) == len(shape)
+        for part, size in zip(wanted, shape, strict=False):
+            right = right and _bind(part, size, sizes)
+        if right:
+            return None
+        names_of = {name: sizes[name] for name in _names(self.shape) if name in sizes}
+        return f"has shape {shape}: it must be ({self.shape}), {names_of}"
+
+    def check(self, name: str, array: npt.NDArray[Any], sizes: Mapping[str, int]) -> None:
+        """Raise :class:`InvalidFileError` if a number is out of its range."""
+        if self.kind not in _STORED:
+            self.kind.check_records(name, array, sizes)  # type: ignore[attr-defined]
+            return
+        if self.kind is bool or array.size == 0:
+            return
+        span = Span(self.span)
+        wrong = span.wrong(array, sizes)
+        if self.whole:
+            with np.errstate(invalid="ignore"):
+                wrong |= array != np.floor(array)
+        if wrong.any():
+            at = np.unravel_index(int(wrong.argmax()), array.shape)
+            place = f"[{', '.join(map(str, map(int, at)))}]" if at else ""
+            floats = self.kind in (float, np.float32) and not self.whole
+            whole = "a number " if floats else _WHOLE
+            raise InvalidFileError(
+                f"{name}{place} is {array[at].item()!r}: it must be {whole}in {span.said(sizes)}"
+            )
+
+    @property
+    def text(self) -> str:
+        """Type and range in words, for documentation."""
+        if self.kind not in _STORED:
+            return f"{self.kind.__name__}"
+        if self.kind is bool:
+            return "bool"
+        dtype = np.dtype(_STORED[self.kind]).name
+        return f"{dtype}{', whole' if self.whole else ''}, {self.span}"
+
+
+Schema = Mapping[str, Member]
+
+
+def real(shape: str = "", span: str = FINITE, *, optional: bool = False) -> Member:
+    """Double precision numbers."""
+    return Member(float, shape, span, optional)
+
+
+def whole(shape: str = "", span: str = COUNT, *, optional: bool = False) -> Member:
+    """Integers."""
+    return Member(int, shape, span, optional)
+
+
+def whole_floats(shape: str, span: str, *, optional: bool = False) -> Member:
+    """Whole numbers that are stored in double precision."""
+    return Member(float, shape, span, optional, whole=True)
+
+
+def flags(shape: str = "", *, optional: bool = False) -> Member:
+    """Booleans."""
+    return Member(bool, shape, optional=optional)
+
+
+class Headed(Protocol):
+    """Arrays of which dtype and shape are known before they are read."""
+
+    def header(self, name: str) -> Header:
+        """Dtype and shape of a member."""
+
+
+def check_headers(arrays: Mapping[str, Any], schema: Schema, sizes: Sizes) -> None:
+    """Check names, types and shapes alone, and bind ``sizes``; nothing is read of a file."""
+    if unknown := sorted(arrays.keys() - schema.keys()):
+        raise InvalidFileError(f"{unknown[0]} is in it: it must hold no such member")
+    for name, member in schema.items():
+        if name not in arrays:
+            require(member.optional, f"{name} is missing")
+            continue
+        fault = member.fits(*header(arrays, name), sizes)
+        require(fault is None, f"{name} {fault}")
+
+
+def check(arrays: Mapping[str, npt.NDArray[Any]], schema: Schema, sizes: Sizes) -> None:
+    """Check arrays against a schema.
+
+    Parameters
+    ----------
+    arrays : mapping
+        By name.
+    schema : mapping
+        Exactly the members that there must be, or, if they are optional, may be.
+    sizes : dict
+        What names stand for; those that are not known yet are added.
+
+    Raises
+    ------
+    InvalidFileError
+        It names the member.
+    """
+    check_headers(arrays, schema, sizes)
+    for name, member in schema.items():
+        if name in arrays:
+            member.check(name, arrays[name], sizes)
+
+
+def header(arrays: Mapping[str, Any], name: str) -> Header:
+    """Return dtype and shape of an array, which need not have been read."""
+    if hasattr(arrays, "header"):
+        found: Header = arrays.header(name)
+        return found
+    return arrays[name].dtype, arrays[name].shape
+
+
+def within(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the members whose names begin so, without that."""
+    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+
+
+def prefixed(prefix: str, schema: Schema) -> dict[str, Member]:
+    """Return a schema whose names begin so."""
+    return {f"{prefix}{name}": member for name, member in schema.items()}
+
+
+def generator_state(state: Any, what: str = "rngs") -> dict[str, Any]:
+    """Return the state of a random generator, or raise :class:`InvalidFileError`.
+
+    >>> state = np.random.default_rng(0).bit_generator.state
+    >>> generator_state(state) == state
+    True
+    """
+    inner = state.get("state") if isinstance(state, dict) else None
+    legal = (
+        isinstance(inner, dict)
+        and state.keys() == {"bit_generator", "state", "has_uint32", "uinteger"}
+        and state["bit_generator"] == "PCG64"
+        and inner.keys() == {"state", "inc"}
+        and all(type(value) is int and 0 <= value < 2**128 for value in inner.values())
+        and inner["inc"] % 2 == 1
+        and type(state["has_uint32"]) is int
+        and state["has_uint32"] in (0, 1)
+        and type(state["uinteger"]) is int
+        and 0 <= state["uinteger"] < 2**32
+    )
+    require(legal, f"{what} is no state of a PCG64 generator")
+    return dict(state)
+
+
+def conforms(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that an annotation says.
+
+    >>> conforms((1, 2), tuple[int, ...]), conforms(True, int), conforms(1, float | None)
+    (True, False, True)
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return conforms(value, inner[0])
+    if origin in (Union, UnionType):
+        return any(conforms(value, one) for one in inner)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if origin in (tuple, list):
+        if not isinstance(value, origin):
+            return False
+        if origin is list or inner[-1] is Ellipsis:
+            return all(conforms(one, inner[0]) for one in value)
+        return len(value) == len(inner) and all(map(conforms, value, inner))
+    if hint in (None, NoneType):
+        return value is None
+    if hint is float:
+        return type(value) is float or (type(value) is int and abs(value) < MOST)
+    return type(value) is hint and (hint is not int or abs(value) < MOST)
+
+
+def check_fields(instance: Any) -> None:
+    """Check that all fields of a dataclass are of the types that it declares."""
+    hints = get_type_hints(type(instance), include_extras=True)
+    for field in fields(instance):
+        value = getattr(instance, field.name)
+        require(conforms(value, hints[field.name]), f"{field.name} is {value!r}, of another type")
+
+
+def number(value: Any, what: str, span: str = FINITE) -> float:
+    """Return a number from JSON, or raise :class:`InvalidFileError`."""
+    right = (type(value) in (int, float) and abs(value) <= 1e308) or value in (math.inf, -math.inf)
+    right = right and not Span(span).wrong(np.array(float(value)), {}).any()
+    require(right, f"{what} is {value!r}: it must be a number in {span}")
+    return float(value)
+
+
+def _names(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]+", text)
+
+
+def _bind(part: str, size: int, sizes: Sizes) -> bool:
+    """Let the only name that is not known yet be what it must be; say whether the size is right."""
+    unknown = [name for name in _names(part) if name not in sizes]
+    for name in unknown[:1]:
+        bound = size - int(_sum(part, {**sizes, name: 0}))
+        if bound < int(name.isupper()):
+            return False
+        sizes[name] = bound
+    return _sum(part, sizes) == size
+
+
+def _sum(text: str, sizes: Mapping[str, int]) -> float:
+    """Value of a sum such as "1+d", "2*d+1" or "K-1"."""
+    if text in ("inf", "-inf"):
+        return float(text)
+    total = 0.0
+    for term in re.findall(r"[+-]?[^+-]+", text):
+        value = 1.0
+        for factor in term.lstrip("+-").split("*"):
+            value *= sizes[factor] if factor in sizes else float(factor)
+        total += -value if term.startswith("-") else value
+    return total

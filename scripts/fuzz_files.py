@@ -1,0 +1,501 @@
+"""Change files at random, load them, and use what was loaded: nothing may crash or hang.
+
+Every class that saves is trained a little and saved. Of its file bytes, the structure of the zip,
+arrays and JSON are changed, the latter two with checksums that are valid, numbers one at a time.
+What still loads is used in a child process, so that a crash is seen: it predicts, acts, learns on,
+explains and exports. Each case is one of
+
+refused
+    with :class:`oda_rl.InvalidFileError`, as it should be;
+harmless
+    it loads, and whatever is done with it ends, if with an exception of Python;
+wrong
+    it is refused with another exception;
+crashed, or hung
+    the process died, or loading or using took too long.
+
+    python scripts/fuzz_files.py --cases 200              # of each class
+    python scripts/fuzz_files.py --only infex --keep /tmp/escaped
+    NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=/tmp/checked python scripts/fuzz_files.py --cases 20
+"""
+
+import argparse
+import copy
+import io
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oda_rl import InvalidFileError
+
+Rng = np.random.Generator
+Load = Callable[[Path], Any]
+Use = Callable[[Any], None]
+SECONDS = 20  # for loading and using what was loaded
+OUTCOMES = ("refused", "harmless", "wrong", "crashed", "hung")
+NUMBERS = (-1, 1, 2, 3, 5, 63, 255, 4096, 65_536, 10**6, 10**9, 2**31, 2**40, 2**62, 2**63 - 1,
+           -2, -(2**31), -(2**63))  # fmt: skip
+REALS = (np.nan, np.inf, -np.inf, -1.0, 0.5, 1e9, 1e19, -1e300, 1e308, 5e-324, 2.5)
+WORDS = ("", "evil:Env-v0", "../../x", "*/ int x; /*", "TwoTimescaleAgent", "a" * 5000)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A class that saves: a file of it, and how it is loaded and used."""
+
+    name: str
+    file: Path
+    load: Load
+    use: Use
+
+
+# What is changed in a file.
+
+
+def contents(file: Path) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return the JSON and the arrays of a file."""
+    with zipfile.ZipFile(file) as archive:
+        arrays = {
+            name.removesuffix(".npy"): np.load(io.BytesIO(archive.read(name)))
+            for name in archive.namelist()
+            if name.endswith(".npy")
+        }
+        return json.loads(archive.read("metadata.json")), arrays
+
+
+def written(metadata: Any, arrays: dict[str, np.ndarray]) -> bytes:
+    """Return a file of JSON and arrays, with valid checksums."""
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("metadata.json", json.dumps(metadata))
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w") as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=True)
+    return whole.getvalue()
+
+
+def changed_bytes(file: Path, rng: Rng) -> bytes:
+    """Change some bytes."""
+    whole = bytearray(file.read_bytes())
+    for _ in range(int(rng.integers(1, 5))):
+        at = int(rng.integers(len(whole)))
+        if rng.random() < 0.2:
+            del whole[at : at + int(rng.integers(1, 200))]
+        else:
+            whole[at] = int(rng.integers(256))
+    return bytes(whole)
+
+
+def changed_zip(file: Path, rng: Rng) -> bytes:
+    """Drop, repeat, rename or add members, or change how they are kept."""
+    with zipfile.ZipFile(file) as archive:
+        members = [(info.filename, archive.read(info)) for info in archive.infolist()]
+    at = int(rng.integers(len(members)))
+    name, content = members[at]
+    how = int(rng.integers(7))
+    if how == 0:
+        del members[at]
+    elif how == 1:
+        members.append((name, content))
+    elif how == 2:
+        members[at] = (
+            str(rng.choice(["/etc/x.npy", "../x.npy", "x/y.npy", "x", "é.npy"])),
+            content,
+        )
+    elif how == 3:
+        members.append(("surplus.npy", content))
+    elif how == 4:
+        members[at] = (name, content[: int(rng.integers(len(content)))])
+    elif how == 5:
+        members[at] = (name, content + bytes(int(rng.integers(1, 10**7))))
+    else:
+        other = members[int(rng.integers(len(members)))][1]
+        members[at] = (name, other)
+    whole = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        warnings.simplefilter("ignore")  # of what stands twice
+        for own, text in members:
+            archive.writestr(own, text)
+    return whole.getvalue()
+
+
+def changed_array(file: Path, rng: Rng) -> bytes:
+    """Change one number of an array, or its shape or type."""
+    metadata, arrays = contents(file)
+    name = str(rng.choice(sorted(arrays)))
+    array = np.array(arrays[name])
+    how = rng.random()
+    if how < 0.75 and array.size:
+        _change_number(array, rng)
+    elif how < 0.85:
+        array = (
+            array.astype(str(rng.choice(["f4", "i4", "i8", "f8", "?", ">f8", "c16", "U3"])))
+            if array.dtype.names is None
+            else array.view("u1")
+        )
+    elif how < 0.95:
+        array = _reshaped(array, rng)
+    elif array.dtype.names is None:
+        array = array.astype(object) if rng.random() < 0.5 else np.asfortranarray(array)
+    arrays[name] = array
+    return written(metadata, arrays)
+
+
+def _change_number(array: np.ndarray, rng: Rng) -> None:
+    flat = array.reshape(-1)
+    at = int(rng.integers(len(flat)))
+    if array.dtype.names:
+        field = str(rng.choice(array.dtype.names))
+        _put(flat[field], at, rng)
+    else:
+        _put(flat, at, rng)
+
+
+def _put(flat: np.ndarray, at: int, rng: Rng) -> None:
+    with np.errstate(all="ignore"):
+        if flat.dtype.kind in "iu":
+            change = int(rng.choice(NUMBERS[:8])) if rng.random() < 0.3 else None
+            value = int(flat[at]) + change if change is not None else int(rng.choice(NUMBERS))
+            info = np.iinfo(flat.dtype)
+            flat[at] = min(max(value, info.min), info.max)
+        elif flat.dtype.kind == "f":
+            flat[at] = rng.choice(REALS) if rng.random() < 0.7 else flat[at] + rng.integers(-3, 4)
+        elif flat.dtype.kind == "b":
+            flat[at] = not flat[at]
+        else:
+            flat[at] = str(rng.choice(["", "x", "99"]))
+
+
+def _reshaped(array: np.ndarray, rng: Rng) -> np.ndarray:
+    how = int(rng.integers(5))
+    if how == 0 and array.ndim and len(array):
+        return array[:-1]
+    if how == 1 and array.ndim:
+        return np.concatenate([array, array])
+    if how == 2:
+        return array[None]
+    if how == 3:
+        return array.reshape(-1)
+    return array[:0] if array.ndim else array.reshape(1)
+
+
+def changed_json(file: Path, rng: Rng) -> bytes:
+    """Change one value in the JSON, or add or drop a key."""
+    metadata, arrays = contents(file)
+    places = list(_places(metadata))
+    holder, key = places[int(rng.integers(len(places)))]
+    how = rng.random()
+    if how < 0.1:
+        del holder[key]
+    elif how < 0.2 and isinstance(holder, dict):
+        holder["surplus"] = 1
+    elif how < 0.25:
+        deep: Any = []
+        for _ in range(int(rng.choice([50, 500]))):
+            deep = [deep]
+        holder[key] = deep
+    else:
+        holder[key] = _other(holder[key], places, rng)
+    return written(metadata, arrays)
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    for key in keys:
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from _places(value[key])
+
+
+def _other(value: Any, places: list[tuple[Any, Any]], rng: Rng) -> Any:
+    if rng.random() < 0.2:
+        holder, key = places[int(rng.integers(len(places)))]
+        return copy.deepcopy(holder[key])
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int) and rng.random() < 0.8:
+        return (
+            value + int(rng.choice([-1, 1, 2])) if rng.random() < 0.5 else int(rng.choice(NUMBERS))
+        )
+    if isinstance(value, float) and rng.random() < 0.8:
+        return float(rng.choice(REALS))
+    options: tuple[Any, ...] = (None, True, 0, -1, 10**30, 0.5, [], {}, [1, 2], *WORDS)
+    return options[int(rng.integers(len(options)))]
+
+
+CHANGES: dict[str, Callable[[Path, Rng], bytes]] = {
+    "bytes": changed_bytes, "zip": changed_zip, "array": changed_array, "json": changed_json,
+}  # fmt: skip
+SHARES = (0.1, 0.1, 0.55, 0.25)
+
+
+# What is done with what was loaded.
+
+
+def use_agent(agent: Any) -> None:
+    """Predict, explain, export, act, update and learn."""
+    from oda_rl.agents import export_policy
+
+    shape = agent.interface.observation_shape
+    points = np.random.default_rng(0).uniform(-0.1, 0.1, (8, *shape))
+    _try(lambda: agent.predict(points))
+    _try(lambda: agent.predict(points[0], deterministic=False))
+    _try(lambda: (agent.q_values, agent.visits, agent.scale_, agent.metric_, agent.extent))
+    _try(lambda: agent.explain(points[0]))
+    if hasattr(agent, "rules"):
+        _try(agent.rules)
+        _try(lambda: agent.world.forecast(points[0], horizon=5))
+        _try(lambda: agent.world.imagine(agent.policy, 3, horizon=5))
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("c", "json"):
+            _try(lambda kind=kind: export_policy(agent, Path(folder) / "policy", kind))
+
+    def live() -> None:
+        observation = points[0].astype(agent.interface.dtype)
+        for point in points[1:]:
+            action = agent.act(observation)
+            agent.update(observation, action, 1.0, point, False, False)
+            observation = point
+        agent.update(observation, agent.act(observation), 1.0, points[0], True, False)
+
+    _try(live)
+    _try(lambda: agent.learn(150))
+    _try(lambda: agent.begin_in_all(points[:3]))
+    with tempfile.TemporaryDirectory() as folder:
+        _try(lambda: agent.save(Path(folder) / "again.zip"))
+
+
+def use_sb3(model: Any) -> None:
+    """Use the agent, and predict as Stable-Baselines3 does."""
+    _try(lambda: model.predict(np.zeros(model.observation_space.shape, np.float32)))
+    use_agent(model.agent)
+
+
+def use_estimator(model: Any) -> None:
+    """Predict, transform and learn on."""
+    points = np.random.default_rng(1).uniform(0.1, 1.0, (120, 2))
+    classes = (points[:, 0] > 0.5).astype(int)
+    for name in ("predict", "transform", "predict_proba", "score_samples", "apply"):
+        if hasattr(model, name):
+            _try(lambda name=name: getattr(model, name)(points))
+    for name in ("history_", "codevectors_", "weights_", "leaf_probabilities_"):
+        _try(lambda name=name: getattr(model, name))
+    if hasattr(model, "at_level"):
+        _try(lambda: model.at_level(0).predict(points))
+    if hasattr(model, "at_depth"):
+        _try(lambda: model.at_depth(1).predict(points))
+    _try(lambda: model.partial_fit(points, classes))
+    _try(lambda: model.predict(points))
+
+
+def _try(act: Callable[[], Any]) -> None:
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            act()
+    except Exception:
+        pass
+
+
+# The classes.
+
+
+def subjects(folder: Path, only: str = "") -> list[Subject]:
+    """Train and save one of each class whose name holds a text."""
+    made = []
+    for name, make in _MAKERS.items():
+        if only in name:
+            file = folder / f"{name}.zip"
+            made.append(Subject(name, file, *make(file)))
+    return made
+
+
+def _agent(kind: str, env: str, steps: int, **settings: Any) -> Callable[[Path], tuple[Load, Use]]:
+    def make(file: Path) -> tuple[Load, Use]:
+        from oda_rl import agents
+
+        cls = getattr(agents, kind)
+        cls(env, seed=0, **settings).learn(steps).save(file)
+        return agents.load_agent, use_agent
+
+    return make
+
+
+def _several(file: Path) -> tuple[Load, Use]:
+    import gymnasium as gym
+
+    from oda_rl import agents
+
+    envs = gym.make_vec("CartPole-v1", 3)
+    agents.TwoTimescaleAgent(envs, seed=0).learn(1500).save(file)
+    return agents.load_agent, use_agent
+
+
+def _sb3(kind: str, steps: int) -> Callable[[Path], tuple[Load, Use]]:
+    def make(file: Path) -> tuple[Load, Use]:
+        from oda_rl.agents import sb3
+
+        cls = getattr(sb3, kind)
+        cls("CartPole-v1", seed=0).learn(steps).save(file)
+        return cls.load, use_sb3
+
+    return make
+
+
+def _estimator(kind: str, streamed: bool, **settings: Any) -> Callable[[Path], tuple[Load, Use]]:
+    def make(file: Path) -> tuple[Load, Use]:
+        import oda_rl
+
+        cls = getattr(oda_rl, kind)
+        points = np.random.default_rng(0).uniform(0.1, 1.0, (400, 2))
+        target = (points[:, 0] > points[:, 1]).astype(int)
+        model = cls(random_state=0, **settings)
+        (model.partial_fit if streamed else model.fit)(points, target)
+        model.save(file)
+        return cls.load, use_estimator
+
+    return make
+
+
+_MAKERS: dict[str, Callable[[Path], tuple[Load, Use]]] = {
+    "online-oda": _agent("TwoTimescaleAgent", "CartPole-v1", 1500),
+    "online-grid": _agent("TwoTimescaleAgent", "CartPole-v1", 700, partition="grid"),
+    "online-som": _agent("TwoTimescaleAgent", "CartPole-v1", 700, partition="som"),
+    "online-gmm": _agent("TwoTimescaleAgent", "CartPole-v1", 700, partition="gmm"),
+    "online-infex": _agent("TwoTimescaleAgent", "CartPole-v1", 1500, partition="infex"),
+    "online-vector": _several,
+    "fitted": _agent("FittedQAgent", "CartPole-v1", 500),
+    "codevectors": _agent("CodevectorAgent", "Pendulum-v1", 500),
+    "model": _agent("ModelAgent", "CartPole-v1", 300),
+    "model-continuous": _agent("ModelAgent", "Pendulum-v1", 300),
+    "model-table": _agent("ModelAgent", "FrozenLake-v1", 300),
+    "sb3-online": _sb3("TwoTimescale", 700),
+    "sb3-fitted": _sb3("FittedQ", 300),
+    "clusterer": _estimator("ODAClusterer", False),
+    "clusterer-stream": _estimator("ODAClusterer", True),
+    "clusterer-affine": _estimator("ODAClusterer", True, divergence="i_divergence"),
+    "classifier": _estimator("ODAClassifier", False, n_clusters=8),
+    "classifier-stream": _estimator("ODAClassifier", True),
+    "regressor": _estimator("ODARegressor", True),
+    "tree-clusterer": _estimator("ODATreeClusterer", False),
+    "tree-stream": _estimator("ODATreeClusterer", True),
+    "tree-classifier": _estimator("ODATreeClassifier", True),
+}  # fmt: skip
+
+
+# Cases in child processes.
+
+
+def case(subject: Subject, rng: Rng) -> tuple[str, bytes]:
+    """Return what was changed, and the changed file."""
+    kind = str(rng.choice(list(CHANGES), p=SHARES))
+    return kind, CHANGES[kind](subject.file, rng)
+
+
+def outcome(subject: Subject, file: Path) -> tuple[str, str]:
+    """Load a file and use it in a child process; returns an outcome, and what was said."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:  # nothing that this process has open is closed, or written twice
+        os.close(reader)
+        signal.alarm(SECONDS)  # kills, whatever compiled code does
+        _in_child(subject, file, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().decode()
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        hung = os.WTERMSIG(status) == signal.SIGALRM
+        return ("hung" if hung else "crashed"), f"signal {os.WTERMSIG(status)} {said}"
+    name, _, text = said.partition(" ")
+    return (name, text) if name in OUTCOMES else ("crashed", said)
+
+
+def _in_child(subject: Subject, file: Path, writer: int) -> None:
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        began = time.perf_counter()
+        try:
+            loaded = subject.load(file)
+        except InvalidFileError as error:
+            took = time.perf_counter() - began
+            slow = took > 5.0
+            os.write(writer, f"{'hung' if slow else 'refused'} {error}"[:2000].encode())
+        except BaseException as error:
+            os.write(writer, f"wrong {type(error).__name__}: {error}"[:2000].encode())
+        else:
+            subject.use(loaded)
+            os.write(writer, b"harmless")
+    finally:
+        os._exit(0)
+
+
+def run(
+    found: list[Subject], cases: int, seed: int, folder: Path, keep: Path | None, show: bool
+) -> dict[str, Counter[str]]:
+    """Try so many cases of each class; returns how many had which outcome."""
+    counts: dict[str, Counter[str]] = {}
+    for number, subject in enumerate(found):
+        own = counts[subject.name] = Counter()
+        _warm(subject)
+        for k in range(cases):
+            kind, content = case(subject, np.random.default_rng([seed, number, k]))
+            file = folder / "changed.zip"
+            file.write_bytes(content)
+            result, said = outcome(subject, file)
+            own[result] += 1
+            if result not in ("refused", "harmless"):
+                print(f"\r{subject.name} case {k} ({kind}): {result}: {said}", flush=True)
+                if keep is not None:
+                    keep.mkdir(parents=True, exist_ok=True)
+                    (keep / f"{subject.name}-{kind}-{k}.zip").write_bytes(content)
+            if show and k % 10 == 9:
+                print(f"\r{subject.name}: {k + 1}/{cases} {dict(own)}", end="", flush=True)
+        if show:
+            print(f"\r{line(subject.name, own)}", flush=True)
+    return counts
+
+
+def _warm(subject: Subject) -> None:
+    """Load and use the file as it is, so that children find all that is compiled."""
+    subject.use(subject.load(subject.file))
+
+
+def line(name: str, own: Counter[str]) -> str:
+    """Return the counts of a class in a line."""
+    return f"{name:18s}" + "".join(f"{what} {own[what]:6d}  " for what in OUTCOMES)
+
+
+def main() -> int:
+    """Fuzz all classes; returns 1 if anything escaped."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=200, help="of each class")
+    parser.add_argument("--only", default="", help="classes whose names hold this text")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="folder for files that escaped")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        counts = run(subjects(folder, options.only), options.cases, options.seed, folder,
+                     options.keep, sys.stdout.isatty() or True)  # fmt: skip
+    total = sum(counts.values(), Counter())
+    print(line("all", total))
+    return int(total["wrong"] + total["crashed"] + total["hung"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,358 @@
+"""Files of others: what cannot be is refused, before anything compiled sees it."""
+
+import dataclasses
+import importlib
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_rooms import modules
+
+from oda_rl import InvalidFileError, ODAClusterer, ODATreeClusterer, persistence
+from oda_rl._schema import Span, check, conforms, real, whole
+from oda_rl._state import State
+from oda_rl.agents import RulePolicy, TwoTimescaleAgent, load_agent
+from oda_rl.agents.policies.contract import Stored
+from oda_rl.annealing.contents import schema_of
+from oda_rl.annealing.files import Filed
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
+import fuzz_files
+import render_formats
+
+FACE = {"observation_shape": [4], "n_actions": 2, "first_action": 0}
+ATTACKS = sorted((Path(__file__).parent / "attacks").glob("*.zip"))
+
+
+@pytest.fixture(scope="module")
+def online(tmp_path_factory):
+    """The file of an online agent that has learned a little."""
+    path = tmp_path_factory.mktemp("online") / "agent.zip"
+    TwoTimescaleAgent("CartPole-v1", seed=0).learn(700).save(path)
+    return path
+
+
+def changed(path, **arrays):
+    """Put other arrays, or functions of them, into a file."""
+    metadata, known = persistence.load_archive(path)
+    others = {name: a(known[name]) if callable(a) else a for name, a in arrays.items()}
+    persistence.save_archive(path.with_name("changed.zip"), metadata, {**known, **others})
+    return path.with_name("changed.zip")
+
+
+def told(path, **values):
+    """Put other values into the metadata of a file."""
+    metadata, known = persistence.load_archive(path)
+    persistence.save_archive(path.with_name("changed.zip"), {**metadata, **values}, known)
+    return path.with_name("changed.zip")
+
+
+def set_field(name, value):
+    """A function that sets a field of named state."""
+
+    def setting(record):
+        record = record.copy()
+        record[name] = value
+        return record
+
+    return setting
+
+
+# Schemas.
+
+
+def test_spans_say_what_belongs_to_them():
+    values = np.array([-1.0, 0.0, 1.0, np.inf, np.nan])
+    for text, right in (
+        ("[0, 1)", [0, 1, 0, 0, 0]), ("(0, inf]", [0, 0, 1, 1, 0]),
+        ("[0, K] or nan", [0, 1, 1, 0, 1]),
+        ("(-inf, inf)", [1, 1, 1, 0, 0]), ("[-1, K-1)", [1, 0, 0, 0, 0]),
+    ):  # fmt: skip
+        assert (~Span(text).wrong(values, {"K": 1})).tolist() == [bool(one) for one in right]
+
+
+def test_sizes_are_bound_by_the_first_array_that_has_them():
+    sizes = {"d": 2}
+    check(
+        {"a": np.zeros((3, 2)), "b": np.zeros((3, 7))},
+        {"a": real("K, d"), "b": real("K, 1+d+A")},
+        sizes,
+    )
+    assert sizes == {"d": 2, "K": 3, "A": 4}
+    for shape in ((0, 2), (3, 3), (3,), (3, 2, 1)):
+        with pytest.raises(InvalidFileError, match="a has shape"):
+            check({"a": np.zeros(shape)}, {"a": real("K, d")}, {"d": 2})
+    with pytest.raises(InvalidFileError, match="must be of int64"):
+        check({"a": np.zeros(3)}, {"a": whole("n")}, {})
+    with pytest.raises(InvalidFileError, match="b is in it"):
+        check({"b": np.zeros(3)}, {"a": whole("n")}, {})
+    with pytest.raises(InvalidFileError, match="a is missing"):
+        check({}, {"a": whole("n")}, {})
+
+
+def test_types_of_settings():
+    assert conforms(3, int | None)
+    assert conforms(((1.0, 2.0),), tuple[tuple[float, float], ...] | None)
+    for value, hint in (
+        (True, int),
+        (2.5, int),
+        ("1", float),
+        (10**30, int),
+        ((1, "a"), tuple[int, ...]),
+    ):
+        assert not conforms(value, hint)
+
+
+def subclasses(kind):
+    for own in kind.__subclasses__():
+        yield own
+        yield from subclasses(own)
+
+
+def test_all_that_is_stored_has_a_schema():
+    for name in modules():
+        if "sb3" not in name and "comparison" not in name:
+            importlib.import_module(name)
+    for kind in subclasses(State):
+        if kind.__module__.startswith("oda_rl"):
+            assert kind.spans.keys() == kind.kinds.keys(), kind
+    for kind in subclasses(Stored):
+        assert kind.SCHEMA.keys() == {field.name for field in dataclasses.fields(kind)}
+    stored = {one for kind in subclasses(Filed) for one in getattr(kind, "_stored", {}).values()}
+    for kind in stored:
+        if kind.__module__.startswith("oda_rl"):
+            named = getattr(kind, "_fields", None)
+            named = (
+                named or [f.name for f in dataclasses.fields(kind)]
+                if dataclasses.is_dataclass(kind)
+                else named
+            )
+            assert named is None or set(named) == schema_of(kind).keys(), kind
+
+
+def test_the_page_about_files_is_that_of_the_schemas():
+    assert render_formats.PAGE.read_text(encoding="utf-8") == render_formats.page()
+
+
+# Zips and JSON.
+
+
+def zipped(path, members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+
+
+def npy(array):
+    text = io.BytesIO()
+    np.save(text, array)
+    return text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ([("metadata.json", "{}"), ("../x.npy", npy(np.zeros(1)))], "no name"),
+        ([("metadata.json", "{}"), ("/x.npy", npy(np.zeros(1)))], "no name"),
+        ([("metadata.json", "{}"), ("x.txt", b"")], "no name"),
+        ([("metadata.json", "{}"), ("x.npy", npy(np.zeros(1))[:-1])], "bytes"),
+        ([("metadata.json", "{}"), ("x.npy", npy(np.zeros(2**27, np.int8)))], "must be at most"),
+        ([("metadata.json", "[1]")], "no dictionary"),
+        ([("metadata.json", '{"a": 1, "a": 2}')], "twice"),
+        ([("metadata.json", '{"a": ' + 200 * "[" + 200 * "]" + "}")], "nested"),
+        ([("metadata.json", 100_000 * "[")], "damaged"),
+        ([("x.npy", npy(np.zeros(1)))], "metadata.json is missing"),
+    ],
+)  # fmt: skip
+def test_zips_that_cannot_be_are_refused(tmp_path, members, said):
+    zipped(tmp_path / "a.zip", members)
+    with pytest.raises(InvalidFileError, match=said):
+        persistence.load_archive(tmp_path / "a.zip")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_member_stands_in_a_file_once(tmp_path):
+    zipped(tmp_path / "a.zip", [("metadata.json", "{}"), *2 * [("x.npy", npy(np.zeros(1)))]])
+    with pytest.raises(InvalidFileError, match="twice"):
+        persistence.load_archive(tmp_path / "a.zip")
+
+
+def test_the_whole_file_is_checked_before_any_array_is_used(tmp_path):
+    persistence.save_archive(tmp_path / "a.zip", {}, {"x": np.random.default_rng(0).random(10**5)})
+    whole = bytearray((tmp_path / "a.zip").read_bytes())
+    whole[len(whole) // 2] ^= 1
+    (tmp_path / "a.zip").write_bytes(whole)
+    with pytest.raises(InvalidFileError):
+        persistence.load_archive(tmp_path / "a.zip")
+
+
+def test_what_compresses_too_well_is_stored_and_can_be_read(tmp_path):
+    large = np.zeros(2**24)
+    persistence.save_archive(tmp_path / "a.zip", {}, {"x": large})
+    assert persistence.load_archive(tmp_path / "a.zip")[1]["x"].shape == large.shape
+
+
+# Agents.
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"state": set_field("n_cells", 10**9)}, "n_cells is 1000000000"),
+        ({"state": set_field("phase", 3)}, "phase is 3"),
+        ({"state": set_field("discount", 0.5)}, "the setting is 0.995"),
+        ({"state": set_field("next_uniform", 501)}, "next_uniform is 501"),
+        ({"lanes": set_field("action", 2)}, "action is 2"),
+        ({"lanes": set_field("cell", -1)}, "cell is -1"),
+        ({"lanes": set_field("last_row", 2000)}, "last_row is 2000"),
+        ({"lanes": set_field("number", 1)}, "number is 1"),
+        ({"steps": lambda a: a + 0.5}, "steps"),
+        ({"table": lambda a: a[:, :, :1]}, "table has shape"),
+        ({"table": lambda a: a * np.nan}, "table.* is nan"),
+        ({"observations": lambda a: a.astype(">f8")}, "observations is of"),
+        ({"partition_schedule": set_field("kind", 3)}, "kind is 3"),
+        ({"partition_cells": lambda a: a[:-1]}, "diagram has shape"),
+        ({"history_cells": lambda a: a + 1}, "history_codevectors has"),
+        ({"episodes": lambda a: -a}, "lengths, must be"),
+        ({"surplus": np.zeros(1)}, "surplus is in it"),
+    ],
+)  # fmt: skip
+def test_arrays_that_cannot_be_are_refused(online, arrays, said):
+    with pytest.raises(InvalidFileError, match=said) as error:
+        load_agent(changed(online, **arrays))
+    assert "changed.zip" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"format": 6}, "newer version of oda_rl, in format 6"),
+        ({"format": True}, "format True"),
+        ({"env_id": "*/ #include </etc/passwd> /*"}, "env_id is"),
+        ({"interface": {**FACE, "observation_shape": [10**9]}}, "observ"),
+        ({"interface": {**FACE, "n_actions": -2}}, "n_actions"),
+        ({"config": {"max_cells": 2.5}}, "max_cells is 2.5"),
+        ({"config": {"max_cells": 10**12}}, "damaged"),
+        ({"rngs": {}}, "rngs"),
+        ({"training_seconds": -1.0}, "training_seconds"),
+        ({"partition": ["grid"]}, "partition is"),
+        ({"surplus": 1}, "surplus"),
+    ],
+)  # fmt: skip
+def test_metadata_that_cannot_be_is_refused(online, values, said):
+    with pytest.raises(InvalidFileError, match=said):
+        load_agent(told(online, **values))
+
+
+def test_modules_named_in_a_file_are_not_imported_unasked(online, tmp_path, monkeypatch):
+    entry = "gymnasium.envs.classic_control:CartPoleEnv"
+    code = f"import gymnasium as gym\ngym.register('Named-v0', '{entry}')\n"
+    (tmp_path / "named_by_a_file.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = told(online, env_id="named_by_a_file:Named-v0")
+    agent = load_agent(path)
+    assert agent.predict(np.zeros(4))[0] in (0, 1)
+    for use in (lambda: agent.learn(10), lambda: agent.evaluate(1)):
+        with pytest.raises(ValueError, match="the module 'named_by_a_file' would be imported"):
+            use()
+    assert "named_by_a_file" not in sys.modules
+    from oda_rl.command.cli import main
+
+    assert main(["evaluate", str(path), "--episodes", "1"]) != 0
+    assert "named_by_a_file" not in sys.modules
+    assert main(["evaluate", str(path), "--episodes", "1", "--trust-env"]) == 0
+    assert "named_by_a_file" in sys.modules
+    loaded = load_agent(path, env="named_by_a_file:Named-v0")
+    assert len(loaded.evaluate(1)) == 1
+
+
+def test_rules_that_cannot_be_are_refused():
+    right = {
+        "scores": np.zeros((2, 3)),
+        "outputs": np.eye(2)[:, :, None],
+        "codevectors": np.zeros((2, 2)),
+    }
+    assert RulePolicy.from_arrays(right).n_cells == 2
+    for name, array in (("outputs", np.ones((2, 2, 1))), ("outputs", np.zeros((2, 1, 2))),
+                        ("scores", np.full((2, 3), np.nan)),
+                        ("scores", np.zeros((0, 3)))):  # fmt: skip
+        with pytest.raises(InvalidFileError):
+            RulePolicy.from_arrays({**right, name: array})
+
+
+# Estimators.
+
+
+def content(path, change):
+    """Change the JSON of a file."""
+    metadata, arrays = persistence.load_archive(path)
+    text = json.dumps(metadata)
+    assert change[0] in text
+    persistence.save_archive(path, json.loads(text.replace(*change, 1)), arrays)
+
+
+def test_trees_whose_children_lead_back_are_refused(tmp_path):
+    points = np.random.default_rng(0).normal(size=(300, 2))
+    path = tmp_path / "tree.zip"
+    ODATreeClusterer(random_state=0).fit(points).save(path)
+    assert ODATreeClusterer.load(path).n_leaves_ > 4
+    content(path, ('["children", {"list": [1, 2,', '["children", {"list": [0, 2,'))
+    with pytest.raises(InvalidFileError, match="children"):
+        ODATreeClusterer.load(path)
+
+
+def test_layouts_that_lead_out_of_bounds_are_refused(tmp_path):
+    points = np.random.default_rng(0).normal(size=(300, 2))
+    path = tmp_path / "model.zip"
+    ODAClusterer(random_state=0).partial_fit(points).save(path)
+    metadata, arrays = persistence.load_archive(path)
+    indices = [name for name in arrays if arrays[name].dtype == np.uint64]
+    assert len(indices) == 2
+    for name in indices:
+        others = {**arrays, name: arrays[name] + np.uint64(10**6)}
+        persistence.save_archive(tmp_path / "other.zip", metadata, others)
+        with pytest.raises(InvalidFileError, match="must be a whole number in"):
+            ODAClusterer.load(tmp_path / "other.zip")
+
+
+# Everything at once.
+
+
+def test_there_are_attacks():
+    assert len(ATTACKS) >= 5
+
+
+@pytest.mark.parametrize("path", ATTACKS, ids=lambda path: path.stem)
+def test_what_once_escaped_is_refused(path):
+    kind = path.stem.partition("-")[0]
+    load = {"clusterer": ODAClusterer.load, "tree": ODATreeClusterer.load}.get(kind, load_agent)
+    with pytest.raises(InvalidFileError, match="damaged"):
+        load(path)
+
+
+def quickly(loaded):
+    """Decide, act and learn on, without an environment."""
+    if hasattr(loaded, "interface"):
+        shape = loaded.interface.observation_shape
+        fuzz_files._try(lambda: loaded.predict(np.zeros((2, *shape))))
+        for _ in range(3):
+            fuzz_files._try(lambda: loaded.act(np.zeros(shape)))
+            step = np.zeros(shape), 0, 1.0, np.ones(shape), False, False
+            fuzz_files._try(lambda step=step: loaded.update(*step))
+    else:
+        fuzz_files.use_estimator(loaded)
+
+
+def test_nothing_escapes(tmp_path):
+    found = []
+    for name in ("online-oda", "online-gmm", "fitted", "clusterer-stream", "tree-stream"):
+        made = fuzz_files.subjects(tmp_path, name)[0]
+        found.append(dataclasses.replace(made, use=quickly))
+    counts = fuzz_files.run(found, 40, 20, tmp_path, None, show=False)
+    for own in counts.values():
+        assert own["refused"] > 10
+        assert own["refused"] + own["harmless"] == 40
