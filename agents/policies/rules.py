@@ -124,6 +124,14 @@ class RulePolicy(Stored):
         units = own[:, :, 0] + (own[:, :, 1:] @ np.asarray(points)[:, :, None])[:, :, 0]
         return np.asarray(np.clip(units, -1.0, 1.0))
 
+    def act_in(self, point: FloatArray) -> npt.NDArray[Any]:
+        """Action, or units of a continuous one, in one state: as :meth:`act`, but sooner."""
+        cell = int((self.scores[:, 0] + self.scores[:, 1:] @ point).argmax())
+        own = self.outputs[cell]
+        if not self.continuous:
+            return np.asarray(own[:, 0].argmax())
+        return np.asarray(np.clip(own[:, 0] + own[:, 1:] @ point, -1.0, 1.0))
+
     def at_codevectors(self) -> Rows:
         """Values, choices and actions at the codevectors."""
         return Rows(self.q_values, self.choices(self.codevectors), self.act(self.codevectors))
