@@ -23,7 +23,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.rules import RulePolicy
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 32)
-_STEPS = 200_000
+STEPS = 200_000
 _LEAST_STEPS = 100
 _IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # of all steps
 _PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # of what is left where there is no climb
@@ -105,7 +105,7 @@ def distill(
     n_cells: int | None = None,
     values: Values | None = None,
     *,
-    steps: int = _STEPS,
+    steps: int = STEPS,
     seed: int | None = None,
     told: Callable[[int], None] = lambda steps: None,
 ) -> Distilled:

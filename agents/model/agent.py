@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.performing import Performed
@@ -26,7 +27,7 @@ from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.worlds.world import World, seconds_of
 
 
-class ModelAgent(Agent):
+class ModelAgent(Simplifiable, Agent):
     """Learns the world, searches a rule in imagination, and confirms it in reality.
 
     After a few hundred random steps, and then whenever steps have grown by a seventh:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.environments.making import reward_threshold
@@ -36,7 +37,7 @@ _OF_AGENT = vars(TwoTimescaleConfig()).keys()
 _OF_PARTITION = {name: vars(kind().settings).keys() for name, kind in PARTITIONS.items()}
 
 
-class TwoTimescaleAgent(Agent):
+class TwoTimescaleAgent(Simplifiable, Agent):
     """Q(λ) over aggregate states that online deterministic annealing places while it learns.
 
     Fast: Watkins' Q(λ) on a table with one row a cell. Slow: every few steps the observation also

@@ -1,4 +1,4 @@
-"""The oda-rl command: train, evaluate, plot, explain, export, compare, warm."""
+"""The oda-rl command: train, evaluate, plot, explain, simplify, export, compare, warm."""
 
 import gc
 import io
@@ -44,6 +44,7 @@ from oda_rl.command.report import (
     tells_states_apart,
     write_figures,
 )
+from oda_rl.command.simplifying import Simplify, simplify
 
 _EVALUATION_EPISODES = 100
 _GRID = 5  # values of a component of a continuous action
@@ -258,7 +259,7 @@ class Warm:
     """Compile everything once, so that no later call has to: for images and classrooms."""
 
 
-Options = TrainFitted | Evaluate | Plot | Explain | Export | Compare | Warm
+Options = TrainFitted | Evaluate | Plot | Explain | Simplify | Export | Compare | Warm
 
 
 def train(options: TrainFitted, console: Console) -> int:
@@ -379,6 +380,7 @@ def parse(arguments: Sequence[str]) -> Options:
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Plot, tyro.conf.subcommand("plot")]
         | Annotated[Explain, tyro.conf.subcommand("explain")]
+        | Annotated[Simplify, tyro.conf.subcommand("simplify")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Compare, tyro.conf.subcommand("compare")]
         | Annotated[Warm, tyro.conf.subcommand("warm")]
@@ -428,6 +430,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return evaluate(options, console)
         if isinstance(options, Explain):
             return explain(options, console)
+        if isinstance(options, Simplify):
+            return simplify(options, console)
         if isinstance(options, Export):
             return export(options, console)
         if isinstance(options, Compare):
