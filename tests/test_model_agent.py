@@ -7,12 +7,12 @@ from environments import QUICK
 
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
+from oda_rl.agents.distilling.climbing import Climber
+from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
 from oda_rl.agents.model import candidates
 from oda_rl.agents.model.candidates import Candidate
-from oda_rl.agents.distilling.climbing import Climber
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
-from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.imagination import imagining, scratch_for

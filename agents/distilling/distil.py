@@ -2,9 +2,9 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -12,9 +12,9 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.ascent import Ascent
 from oda_rl.agents.distilling.imitation import Imitation, imitate
-from oda_rl.agents.distilling.playing import Deciding, Ground
-from oda_rl.agents.distilling.races import race
+from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.pruning import Confirming, smaller_rules, standard_error
+from oda_rl.agents.distilling.races import race
 from oda_rl.agents.distilling.teachers import Teacher, Values, teacher_of
 from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import spec_of
@@ -29,6 +29,9 @@ _IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # of all steps
 _PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # of what is left where there is no climb
 _AT_TOP = 4  # rules that race once more then
 _DECIDING = 0.2  # of those of the climb
+_SLICES = 20  # of the climb, between which others have their turn
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,8 @@ def distill(
     tried = []
     for i, size in enumerate(sizes):
         share = (ground.most - ground.steps) // (len(sizes) - i)
-        rule, returns = small_rule(ground, master, size, share, rng, confirming)
+        course = small_rule(ground, master, size, share, rng, confirming)
+        rule, returns = exhausted(course)
         tried.append(Size(size, rule, returns))
     best = smallest(tried)
     spec = spec_of(ground.env)
@@ -198,12 +202,14 @@ def small_rule(
     steps: int,
     rng: np.random.Generator,
     confirming: Confirming,
-) -> tuple[RulePolicy, FloatArray]:
-    """Go all the way with so many steps; return a rule, and its returns from fresh starts."""
+) -> Generator[None, None, tuple[RulePolicy, FloatArray]]:
+    """Go all the way with so many steps, and return a rule, and its returns from fresh starts.
+
+    A generator, so that whoever asks for it can show progress, or stop.
+    """
     end = ground.steps + steps
     found = imitate(ground, teacher, n_cells, int(_IMITATING * steps), rng)
-    vector, seeds = found.vectors[0], found.raced.seeds
-    pruning, confirm = _PRUNING * steps, _CONFIRMING * steps
+    yield
     if found.at_top:
         left = end - ground.steps
         pruning, confirm = _PRUNING_AT_TOP * left, _CONFIRMING_AT_TOP * left
@@ -212,34 +218,43 @@ def small_rule(
         raced = race(ground, [found.coding.rule(one) for one in best], rng)
         vector, seeds = best[raced.best], raced.seeds
     else:
-        share = end - ground.steps - pruning - confirm
-        until = ground.steps + (1.0 - _DECIDING) * share
-        going = until - ground.steps
-        ascent = Ascent(ground, found.coding, vector, going, found.enough, rng)
-        ascent.climb(until - ground.steps)
-        decided = ascent.decide(min(end - ground.steps, _DECIDING * share))
-        if decided is not None:
-            vector, seeds = decided[0], decided[1].seeds
-    return finished(ground, found, vector, seeds, (pruning, end - ground.steps), rng, confirming)
-
-
-def finished(
-    ground: Ground,
-    found: Imitation,
-    vector: FloatArray,
-    seeds: list[int],
-    shares: tuple[float, float],
-    rng: np.random.Generator,
-    confirming: Confirming,
-) -> tuple[RulePolicy, FloatArray]:
-    """Prune and round a rule, with a share of the steps, and confirm that with another."""
-    end = ground.steps + shares[1]
+        pruning = _PRUNING * steps
+        share = end - ground.steps - pruning - _CONFIRMING * steps
+        vector, seeds = yield from _climbed(ground, found, share, rng)
+    yield
+    ground.allow(pruning)
     rule = found.coding.rule(vector)
-    ground.allow(shares[0])
     rules = smaller_rules(ground, rule, found.states, seeds, found.length, rng)
+    yield
     ground.allow(end - ground.steps)
-    best, returns = confirming.confirmed(ground, rules, found.length)
-    return _with_codevectors(best, found.states), returns
+    best_rule, returns = confirming.confirmed(ground, rules, found.length)
+    return _with_codevectors(best_rule, found.states), returns
+
+
+def _climbed(
+    ground: Ground, found: Imitation, steps: float, rng: np.random.Generator
+) -> Generator[None, None, tuple[FloatArray, list[int]]]:
+    """Climb, and return the best vector, and seeds of starts from which it was the best."""
+    end = ground.steps + steps
+    until = end - _DECIDING * steps
+    ascent = Ascent(ground, found.coding, found.vectors[0], until - ground.steps, found.enough, rng)
+    each = (until - ground.steps) / _SLICES
+    while ground.steps < until and ascent.climb(min(each, until - ground.steps)):
+        yield
+    decided = ascent.decide(min(end - ground.steps, _DECIDING * steps))
+    if decided is None:
+        return found.vectors[0], found.raced.seeds
+    return decided[0], decided[1].seeds
+
+
+def exhausted(course: Generator[None, None, _Result]) -> _Result:
+    """Run a generator to its end, and return what it returns."""
+    while True:
+        try:
+            next(course)
+        except StopIteration as stop:
+            result: _Result = stop.value
+            return result
 
 
 def smallest(tried: Sequence[Size]) -> Size:

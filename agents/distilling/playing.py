@@ -166,7 +166,7 @@ class Ground:
     def _step_by_step(
         self, player: Deciding, seeds: Sequence[int], seen: FloatArray | None, floor: float
     ) -> Played:
-        env, interface = self.env, self.interface
+        env = self.env
         returns: list[float] = []
         taken, greatest, room = 0, -np.inf, 0 if seen is None else len(seen)
         act = (

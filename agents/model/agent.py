@@ -1,7 +1,7 @@
 """The agent that learns the world, and delivers a rule."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -19,11 +19,13 @@ from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
+from oda_rl.agents.model.climb_for_real import ClimbForReal
 from oda_rl.agents.model.engine import ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.world import World, seconds_of
 
 
@@ -45,6 +47,11 @@ class ModelAgent(Simplifiable, Agent):
     Delivered is the rule with the best bound: what the model promises over many starts, corrected
     by what real episodes returned beyond what it imagines from theirs. Some steps go into playing
     that one again.
+
+    Where the world turns out not to be believed (``agent.world.trust``, judged anew after 3,000
+    steps and whenever they have doubled), it says so, and goes on without: values are fitted to all
+    steps so far and further ones, as by :class:`FittedQAgent`, and distilled into a rule of at most
+    16 cells that is climbed on real episodes (:func:`oda_rl.agents.distill`).
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
     to seconds of imagination instead. Where the next observation does not follow from the present
@@ -102,8 +109,10 @@ class ModelAgent(Simplifiable, Agent):
     _most_features = 256
     _streams = ("explore", "planning", "env", "predict")
     _horizon: int | None = None  # of a file
+    _real: ClimbForReal
 
     def _make_engine(self) -> ModelEngine:
+        self._real = ClimbForReal()
         rngs = self._rngs["explore"], self._rngs["planning"]
         return ModelEngine(self.interface, self.config, self.horizon, *rngs)
 
@@ -115,7 +124,7 @@ class ModelAgent(Simplifiable, Agent):
     @property
     def policy(self) -> RulePolicy | TablePolicy:
         """The delivered rule, or table."""
-        return self._engine.policy
+        return self._real.rule or self._engine.policy
 
     def rules(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
@@ -145,6 +154,11 @@ class ModelAgent(Simplifiable, Agent):
             known_actions if action_names is None else action_names,
             None if box is None else box.bounds,
         )
+
+    @property
+    def distrust(self) -> str | None:
+        """Why learning has gone on in the real environment alone; None if it has not."""
+        return self._real.reason
 
     @property
     def models_laws(self) -> bool:
@@ -215,7 +229,10 @@ class ModelAgent(Simplifiable, Agent):
         if self.interface.box is not None:
             assert isinstance(env, gym.Env)
             env = Performed(env, self._engine)
-        return super()._train(env, total, one_by_one, interrupt)
+        training = super()._train(env, total, one_by_one, interrupt)
+        if isinstance(env, VectorEnv):
+            return training
+        return self._real.train(self, training, total, interrupt)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         spec = spec_of(env)
@@ -240,6 +257,19 @@ class ModelAgent(Simplifiable, Agent):
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "partition": "rule", "horizon": self.horizon}
+
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        metadata, arrays = super()._to_file()
+        about, more = self._real.to_file()
+        return {**metadata, "real": about}, {**arrays, **files.prefixed("real", more)}
+
+    @classmethod
+    def _from_file(
+        cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], *parts: Any
+    ) -> Self:
+        agent = super()._from_file(metadata, arrays, *parts)
+        agent._real = ClimbForReal.from_file(metadata.get("real"), files.part(arrays, "real"))
+        return agent
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         self._horizon = metadata["horizon"]

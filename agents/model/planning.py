@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.distilling.simplifying import Rule, simplified
 from oda_rl.agents.model import candidates
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.distilling.simplifying import Rule, simplified
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.learning import Learned, learn_world

@@ -125,7 +125,7 @@ class RulePolicy(Stored):
         return np.asarray(np.clip(units, -1.0, 1.0))
 
     def act_in(self, point: FloatArray) -> npt.NDArray[Any]:
-        """Action, or units of a continuous one, in one state: as :meth:`act`, but sooner."""
+        """Do in one state what :meth:`act` does in some, but sooner."""
         cell = int((self.scores[:, 0] + self.scores[:, 1:] @ point).argmax())
         own = self.outputs[cell]
         if not self.continuous:

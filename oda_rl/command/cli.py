@@ -285,6 +285,8 @@ def train(options: TrainFitted, console: Console) -> int:
         console.print(f"the rule: {agent.rules()}{told}")
         if agent.models_laws:
             console.print(f"the model is {agent.world.trust}")
+        if agent.distrust is not None:
+            console.print("so learning went on in the real environment alone")
     console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     return 0 if returns is not None else _INTERRUPTED
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import tyro
 from rich.console import Console
 
@@ -78,6 +79,6 @@ def sizes_table(found: "Distilled") -> "Table":
         for one in found.curve
     ]  # fmt: skip
     for name, left, returns in [*rows, ("the agent", "", found.taught)]:
-        said = (f"{returns.mean():.4g}", f"{standard_error(returns):.2g}") if len(returns) else ("", "")
-        table.add_row(name, left, *said, str(len(returns)))
+        mean, error = (returns.mean(), standard_error(returns)) if len(returns) else (np.nan,) * 2
+        table.add_row(name, left, f"{mean:.4g}", f"{error:.2g}", str(len(returns)))
     return table
