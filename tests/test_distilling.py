@@ -9,7 +9,7 @@ import stable_baselines3
 from oda_rl.agents import CodevectorAgent, FittedQAgent
 from oda_rl.agents.distilling import distil, imitation
 from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.distil import Size, distill, smallest
+from oda_rl.agents.distilling.distil import Distilled, Size, distill, smallest
 from oda_rl.agents.distilling.evaluating import Steps, evaluated
 from oda_rl.agents.distilling.fit import ChoiceCosts, Fitted, SquareCosts, fit, loss, with_ones
 from oda_rl.agents.distilling.imitation import constant, imitate
@@ -18,6 +18,7 @@ from oda_rl.agents.distilling.pruning import Confirming
 from oda_rl.agents.distilling.races import better_by, compare, race
 from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.plotting.sizes import plot_sizes
 
 UPRIGHT = RulePolicy(
     np.array([[0.0] * 5, [0.0, 0.0, 0.0, 6.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 4))
@@ -262,6 +263,40 @@ def test_a_curve_over_the_number_of_cells(monkeypatch):
     assert found.policy is found.curve[0].policy
     assert env.steps == found.steps <= 16_000
     assert len(found.taught) >= max(len(one.returns) for one in found.curve) - 1
+
+
+def test_agents_simplify_what_they_have_learned(teacher):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rule = teacher.simplify(n_cells=2, steps=6000, seed=3)
+        found = distill(teacher, "CartPole-v1", 2, steps=6000, seed=3)
+    np.testing.assert_array_equal(rule.scores, found.policy.scores)
+
+
+def test_a_grid_of_continuous_actions_becomes_these():
+    agent = FittedQAgent("MountainCarContinuous-v0", seed=0).learn(1000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = agent.distilled(n_cells=2, steps=3000, seed=0)
+    assert found.policy.continuous
+    assert "force" in found.rules()
+
+
+def test_the_curve_is_drawn():
+    rng = np.random.default_rng(0)
+    sizes = tuple(
+        Size(k, replace(UPRIGHT), rng.normal(400.0 + 10.0 * k, 30.0, 20)) for k in (2, 3, 4)
+    )
+    interface = Ground("CartPole-v1", 2, 100).interface
+    found = Distilled(
+        sizes[1].policy, interface, "CartPole-v1", sizes[1].returns, np.full(20, 450.0), 1, sizes
+    )
+    ax = plot_sizes(found)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["its teacher", "taken", "rule"]
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), [one.returns.mean() for one in sizes])
+    with pytest.raises(ValueError, match="curve is empty"):
+        plot_sizes(replace(found, curve=()))
 
 
 # ---------------------------------------------------------------- values that are not known

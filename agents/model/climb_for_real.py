@@ -36,6 +36,7 @@ _FIRST, _AGAIN = 3000, 2.0  # steps after which a world is judged; that many tim
 _DISTRUSTED = 2  # times in a row
 _LEAST_LEFT = 20_000  # steps, with fewer of which no other way leads farther
 _LEARNING, _MOST_LEARNING = 0.6, 250_000  # of these steps, before a rule is made
+_LEAST_DISTILLING = 2000  # steps: of fewer there is no rule
 _CELLS = 16
 _RACING = 0.05  # of the steps: the rule against the one before
 _BOLD = {"exploration": 4.0, "longest_hold": 8, "optimism": 0.03, "cells_per_root": 0.8}
@@ -104,12 +105,16 @@ class ClimbForReal:
         fitted = self._fitted
         fitted._enter(fitted._adapted(env))
         assert isinstance(fitted.env, gym.Env)
-        learning = max(1, min(int(_LEARNING * total), _MOST_LEARNING))
+        learning = min(int(_LEARNING * total), _MOST_LEARNING)
+        if total - learning < _LEAST_DISTILLING:
+            learning = total
         done = 0
         for steps, episodes in fitted._train(fitted.env, learning, True, interrupt):
             engine.state.steps += steps - done
             done = steps
             yield done, episodes
+        if done == total:
+            return
         ground = Ground(env, _CELLS, total - done)
         before = 0
         for _ in self._distilling(ground, fitted, rng):
