@@ -22,7 +22,6 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 
 _DISCOUNT = 0.99
 _SINUSOIDS, _OWN = 160, 40  # of all actions, of each
-_WIDTH = 0.5  # standard deviation of their frequencies, for each root of a component
 _RIDGE, _OWN_RIDGE = 1e-4, 1e-2  # of the mean square of a feature
 _MOST_QUADRATIC = 12  # components, with products of them
 
@@ -53,7 +52,7 @@ class _Features:
     def of(cls, states: FloatArray, n_actions: int, rng: np.random.Generator) -> "_Features":
         d, scale = states.shape[1], states.std(axis=0)
         scale = np.where(scale > 1e-9 * (1.0 + np.abs(states).max(axis=0)), scale, 1.0)
-        frequencies = _WIDTH / np.sqrt(d) * rng.standard_normal((d, _SINUSOIDS)) * 2.0
+        frequencies = rng.standard_normal((d, _SINUSOIDS)) / np.sqrt(d)
         phases = rng.uniform(0.0, 2.0 * np.pi, _SINUSOIDS)
         return cls(states.mean(axis=0), scale, frequencies, phases, n_actions)
 
