@@ -18,6 +18,8 @@ from oda_rl.agents import (
     load_agent,
 )
 from oda_rl.command.cli import TrainFitted, TrainModel, TrainTwoTimescale, main, parse
+from oda_rl.agents.distilling import distil
+from oda_rl.command.cli import TrainFitted, TrainTwoTimescale, main, parse
 
 FILES = {
     "fitted": [
@@ -292,7 +294,8 @@ def test_ctrl_c_saves_what_was_learned(env_id, algo, tmp_path):
     assert loaded.evaluate(1, seed=0).shape == (1,)
 
 
-def test_simplify_prints_the_rule_and_draws_the_curve(run, capsys):
+def test_simplify_prints_the_rule_and_draws_the_curve(run, capsys, monkeypatch):
+    monkeypatch.setattr(distil, "SIZES", (2, 3))
     assert main(["simplify", str(run), "--steps", "4000"]) == 0
     printed = capsys.readouterr().out
     assert "the rule:" in printed
