@@ -232,7 +232,8 @@ class ModelAgent(Simplifiable, Agent):
         training = super()._train(env, total, one_by_one, interrupt)
         if isinstance(env, VectorEnv):
             return training
-        return self._real.train(self, training, total, interrupt)
+        rng = self._rngs["planning"]
+        return self._real.train(self, self._engine, training, total, interrupt, rng)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         spec = spec_of(env)

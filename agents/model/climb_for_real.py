@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -30,7 +30,9 @@ from oda_rl.agents.worlds.logs import trajectories
 
 if TYPE_CHECKING:
     from oda_rl._types import BoolArray
-    from oda_rl.agents.model.agent import ModelAgent
+    from oda_rl.agents.environments.spaces import AnyEnv
+    from oda_rl.agents.model.engine import ModelEngine
+    from oda_rl.agents.worlds.world import World
 
 _FIRST, _AGAIN = 3000, 2.0  # steps after which a world is judged; that many times as many, again
 _DISTRUSTED = 2  # times in a row
@@ -43,6 +45,24 @@ _BOLD = {"exploration": 4.0, "longest_hold": 8, "optimism": 0.03, "cells_per_roo
 _NOTHING = np.empty((0, 3))
 
 _log = logging.getLogger(__name__)
+
+
+class Judged(Protocol):
+    """An agent that learns a world."""
+
+    env: "AnyEnv | None"
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps learned from."""
+
+    @property
+    def models_laws(self) -> bool:
+        """Whether there is a world."""
+
+    @property
+    def world(self) -> "World":
+        """What has been learned."""
 
 
 @dataclass
@@ -64,7 +84,13 @@ class ClimbForReal:
     _distrusted: int = 0
 
     def train(
-        self, agent: "ModelAgent", training: Progress, total: int, interrupt: Interrupt
+        self,
+        agent: Judged,
+        engine: "ModelEngine",
+        training: Progress,
+        total: int,
+        interrupt: Interrupt,
+        rng: np.random.Generator,
     ) -> Progress:
         """Go on with a training as long as the world is believed, then in the real one."""
         done = 0
@@ -76,10 +102,10 @@ class ClimbForReal:
                     break
             else:
                 return
-        for steps, episodes in self._really(agent, total - done, interrupt):
+        for steps, episodes in self._really(agent.env, engine, total - done, interrupt, rng):
             yield done + steps, episodes
 
-    def _doubts(self, agent: "ModelAgent", left: int) -> bool:
+    def _doubts(self, agent: Judged, left: int) -> bool:
         """Judge the world, if it is time; say so if it is not to be believed any more."""
         if agent.num_timesteps < self._judged_at or left < _LEAST_LEFT or not agent.models_laws:
             return False
@@ -94,11 +120,16 @@ class ClimbForReal:
         _log.warning("%sreal environment alone", said)
         return True
 
-    def _really(self, agent: "ModelAgent", total: int, interrupt: Interrupt) -> Progress:
+    def _really(
+        self,
+        env: "AnyEnv | None",
+        engine: "ModelEngine",
+        total: int,
+        interrupt: Interrupt,
+        rng: np.random.Generator,
+    ) -> Progress:
         """Learn values with a share of the steps, and make a rule of them with the rest."""
-        env, engine = agent.env, agent._engine
         assert isinstance(env, gym.Env)
-        rng = agent._rngs["planning"]
         if self._fitted is None:
             self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **_BOLD)  # type: ignore[arg-type]
             _remember(self._fitted, engine.memory.transitions, engine.memory.first)
