@@ -17,9 +17,8 @@ from oda_rl.agents import (
     TwoTimescaleConfig,
     load_agent,
 )
-from oda_rl.command.cli import TrainFitted, TrainModel, TrainTwoTimescale, main, parse
 from oda_rl.agents.distilling import distil
-from oda_rl.command.cli import TrainFitted, TrainTwoTimescale, main, parse
+from oda_rl.command.cli import TrainFitted, TrainModel, TrainTwoTimescale, main, parse
 
 FILES = {
     "fitted": [
