@@ -5,6 +5,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from oda_rl.agents.distilling.distil import Distilled, distill
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
@@ -29,6 +30,7 @@ __all__ = [
     "Agent",
     "CellPolicy",
     "CodevectorAgent",
+    "Distilled",
     "Explanation",
     "FittedQAgent",
     "FittedQConfig",
@@ -45,6 +47,7 @@ __all__ = [
     "TwoTimescaleAgent",
     "TwoTimescaleConfig",
     "World",
+    "distill",
     "export_policy",
     "load_agent",
 ]
@@ -79,7 +82,7 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     from oda_rl._schema import InvalidFileError
     from oda_rl.agents.engine import files
 
-    kinds = {
+    kinds: dict[str, type[Agent]] = {
         kind.__name__: kind
         for kind in (FittedQAgent, CodevectorAgent, ModelAgent, TwoTimescaleAgent)
     }

@@ -779,13 +779,16 @@ MUTATIONS = [
     ),
     # The agent that learns the world, and rules.
     *_of(
-        "agents/policies/rules.py",
+        "agents/policies/deciding.py",
         (
             "of equal scores the last decides in compiled loops",
             "        if score > greatest:",
             "        if score >= greatest:",
             "test_rules.py::test_of_equal_scores_the_first_decides",
         ),
+    ),
+    *_of(
+        "agents/policies/rules.py",
         (
             "continuous actions go beyond their box",
             "np.asarray(np.clip(units, -1.0, 1.0))",

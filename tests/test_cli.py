@@ -17,6 +17,7 @@ from oda_rl.agents import (
     TwoTimescaleConfig,
     load_agent,
 )
+from oda_rl.agents.distilling import distil
 from oda_rl.command.cli import TrainFitted, TrainModel, TrainTwoTimescale, main, parse
 
 FILES = {
@@ -290,3 +291,15 @@ def test_ctrl_c_saves_what_was_learned(env_id, algo, tmp_path):
     assert loaded.num_timesteps > 1000
     assert len(loaded.episodes.rows) > 0
     assert loaded.evaluate(1, seed=0).shape == (1,)
+
+
+def test_simplify_prints_the_rule_and_draws_the_curve(run, capsys, monkeypatch):
+    monkeypatch.setattr(distil, "SIZES", (2, 3))
+    assert main(["simplify", str(run), "--steps", "4000"]) == 0
+    printed = capsys.readouterr().out
+    assert "the rule:" in printed
+    assert "what rules return" in printed
+    assert (run / "rule.txt").read_text(encoding="utf-8").startswith("push")
+    assert (run / "cells.png").stat().st_size > 5000
+    assert main(["simplify", str(run), "--cells", "1"]) == 2
+    assert "n_cells is 1: it must be at least 2" in capsys.readouterr().err

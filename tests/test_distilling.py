@@ -1,19 +1,24 @@
 import warnings
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
 import pytest
+import stable_baselines3
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent
-from oda_rl.agents.distilling import distil
+from oda_rl.agents.distilling import distil, imitation
 from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.distil import distill
+from oda_rl.agents.distilling.distil import Distilled, Size, distill, smallest
+from oda_rl.agents.distilling.evaluating import Steps, evaluated
 from oda_rl.agents.distilling.fit import ChoiceCosts, Fitted, SquareCosts, fit, loss, with_ones
 from oda_rl.agents.distilling.imitation import constant, imitate
 from oda_rl.agents.distilling.playing import Ground
+from oda_rl.agents.distilling.pruning import Confirming
 from oda_rl.agents.distilling.races import better_by, compare, race
 from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.plotting.sizes import plot_sizes
 
 UPRIGHT = RulePolicy(
     np.array([[0.0] * 5, [0.0, 0.0, 0.0, 6.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 4))
@@ -125,11 +130,17 @@ def test_an_episode_is_given_up_when_it_cannot_be_good_any_more(wrapped):
 def test_an_incumbent_has_to_be_beaten():
     ground, rng = Ground("CartPole-v1", 2, 20_000), np.random.default_rng(0)
     ground.allow(8000)
-    assert race(ground, [ALWAYS_LEFT, UPRIGHT, ALWAYS_LEFT], rng)[0] == 1
+    assert race(ground, [ALWAYS_LEFT, UPRIGHT, ALWAYS_LEFT], rng).best == 1
     ground.allow(4000)
-    assert race(ground, [UPRIGHT, UPRIGHT], rng, incumbent=1)[0] == 1
+    assert race(ground, [UPRIGHT, UPRIGHT], rng, incumbent=1).best == 1
     ground.allow(4000)
-    assert race(ground, [ALWAYS_LEFT, UPRIGHT], rng, incumbent=0)[0] == 1
+    raced = race(ground, [ALWAYS_LEFT, UPRIGHT], rng, incumbent=0)
+    assert raced.order == [1, 0]
+    assert set(raced.last[1]) == {500.0}
+    ground.allow(700)  # the third has no steps left
+    raced = race(ground, [ALWAYS_LEFT, UPRIGHT, UPRIGHT], rng)
+    assert [len(one) for one in raced.returns] == [1, 1, 0]
+    assert raced.order == [1, 0, 2]
     assert better_by([1.0], [0.0]) == 0.0
     assert better_by([2.0, 2.0], [1.0, 1.0]) == np.inf
 
@@ -147,10 +158,13 @@ def test_a_vector_stands_for_a_rule():
 
 # ---------------------------------------------------------------- distilling
 def test_two_cells_are_enough_for_the_cart_pole(teacher):
-    rule = distill(teacher, "CartPole-v1", 2, 20_000, seed=64_100_000)
-    assert isinstance(rule, RulePolicy)
-    assert rule.n_cells == 2
-    assert Ground("CartPole-v1", 2, 10**6).play(rule, range(100, 150)).mean() > 480.0
+    found = distill(teacher, "CartPole-v1", 2, steps=30_000, seed=91_000)
+    assert isinstance(found.policy, RulePolicy)
+    assert found.policy.n_cells == 2
+    assert found.worse is False
+    assert found.steps <= 30_000
+    assert "push right if" in str(found) or "push left if" in str(found)
+    assert Ground("CartPole-v1", 2, 10**6).play(found.policy, range(100, 150)).mean() > 480.0
 
 
 def test_no_step_is_taken_beyond_the_cap():
@@ -158,20 +172,29 @@ def test_no_step_is_taken_beyond_the_cap():
         env = Counting(gym.make("CartPole-v1"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            distill(upright, env, 2, steps, seed=1)
-        assert 0.5 * steps < env.steps <= steps
+            found = distill(upright, env, 2, steps=steps, seed=1)
+        assert 0.3 * steps < env.steps <= steps
+        assert found.steps == env.steps
 
 
 def test_the_same_seed_gives_the_same_bits(teacher):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rules = [distill(teacher, "CartPole-v1", 2, 6000, seed=3) for _ in range(2)]
+        rules = [distill(teacher, "CartPole-v1", 2, steps=6000, seed=3).policy for _ in range(2)]
     for name, array in rules[0].arrays.items():
         np.testing.assert_array_equal(array, rules[1].arrays[name])
 
 
+def test_cells_that_all_do_the_same_are_parted():
+    points = np.linspace(-1.0, 1.0, 101)[:, None]
+    lost = np.column_stack([np.full(101, 0.1), np.where(points[:, 0] > 0.5, 0.0, 0.4)])
+    costs = ChoiceCosts(lost)
+    assert set(costs.best(np.full((101, 2), 0.5), np.arange(101)).tolist()) == {0, 1}
+    assert fit(points, costs, 2, np.random.default_rng(0)).cost < lost[:, 0].mean() / lost.mean()
+
+
 def test_fits_that_always_do_the_same_are_refused(monkeypatch):
-    honest = distil.imitate.__globals__["fit"]
+    honest = imitation.fit
     calls = []
 
     def lazy(points, costs, n_cells, rng):
@@ -179,34 +202,144 @@ def test_fits_that_always_do_the_same_are_refused(monkeypatch):
         calls.append(found)
         return found if len(calls) % 4 == 0 else Fitted(found.scores, np.array([1, 1]), 0.0)
 
-    monkeypatch.setitem(distil.imitate.__globals__, "fit", lazy)
+    monkeypatch.setattr(imitation, "fit", lazy)
     ground = Ground("CartPole-v1", 2, 4000)
     master = teacher_of(upright, ground.interface)
     found = imitate(ground, master, 2, 4000, np.random.default_rng(0))
     assert len(calls) == 12
-    assert not constant(found.coding.rule(found.vector), found.states)
+    assert not constant(found.coding.rule(found.vectors[0]), found.states)
 
 
 def test_it_is_said_that_a_rule_is_worse_than_its_teacher(monkeypatch):
-    monkeypatch.setattr(
-        distil, "climb", lambda ground, coding, vector, *rest: np.zeros_like(vector)
-    )
-    monkeypatch.setattr(
-        distil, "imitate",
-        lambda *arguments: _with(imitate(*arguments), at_top=False),
-    )  # fmt: skip
+    monkeypatch.setattr(distil, "smaller_rules", lambda *arguments: [ALWAYS_LEFT])
     with pytest.warns(UserWarning, match="where its teacher returns 500"):
-        distill(UPRIGHT, "CartPole-v1", 2, 8000, seed=0)
-
-
-def _with(found, **changes):
-    vars(found).update(changes)
-    return found
+        found = distill(UPRIGHT, "CartPole-v1", 2, steps=30_000, seed=0)
+    assert found.worse
 
 
 def test_it_is_said_that_steps_were_too_few():
-    with pytest.warns(UserWarning, match="steps is 100: too few to compare"):
-        distill(UPRIGHT, "CartPole-v1", 2, 100, seed=0)
+    with pytest.warns(UserWarning, match="steps were too few to compare"):
+        found = distill(UPRIGHT, "CartPole-v1", 2, steps=100, seed=0)
+    assert found.worse is None
+
+
+def test_pruning_has_to_be_confirmed_from_fresh_starts():
+    ground = Ground("CartPole-v1", 2, 10**6)
+    found, returns = Confirming(UPRIGHT, list(range(20))).confirmed(
+        ground, [UPRIGHT, ALWAYS_LEFT], 500.0
+    )
+    assert found is UPRIGHT
+    assert returns.mean() == 500.0
+    ground = Ground("CartPole-v1", 2, 6000)
+    ground.allow(6000)
+    same = replace(UPRIGHT, scores=2.0 * UPRIGHT.scores)
+    assert (
+        Confirming(UPRIGHT, list(range(20))).confirmed(ground, [UPRIGHT, same], 500.0)[0] is UPRIGHT
+    )
+    ground = Ground("CartPole-v1", 2, 10**6)
+    assert Confirming(UPRIGHT, list(range(20))).confirmed(ground, [UPRIGHT, same], 500.0)[0] is same
+
+
+def test_the_smallest_within_a_standard_error_of_the_best_is_taken():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=50)
+    returns = {
+        2: noise - 3.0,
+        3: noise + 0.9 + 0.5 * rng.normal(size=50),
+        4: noise + 0.95,
+        6: noise,
+    }
+    tried = [Size(k, UPRIGHT, own) for k, own in returns.items()]
+    assert smallest(tried).n_cells == 3
+
+
+def test_a_curve_over_the_number_of_cells(monkeypatch):
+    monkeypatch.setattr(distil, "SIZES", (2, 3))
+    env = Counting(gym.make("CartPole-v1"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = distill(upright, env, steps=16_000, seed=0)
+    assert [one.n_cells for one in found.curve] == [2, 3]
+    assert found.policy is found.curve[0].policy
+    assert env.steps == found.steps <= 16_000
+    assert len(found.taught) >= max(len(one.returns) for one in found.curve) - 1
+
+
+def test_agents_simplify_what_they_have_learned(teacher):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rule = teacher.simplify(n_cells=2, steps=6000, seed=3)
+        found = distill(teacher, "CartPole-v1", 2, steps=6000, seed=3)
+    np.testing.assert_array_equal(rule.scores, found.policy.scores)
+
+
+def test_a_grid_of_continuous_actions_becomes_these():
+    agent = FittedQAgent("MountainCarContinuous-v0", seed=0).learn(1000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = agent.distilled(n_cells=2, steps=3000, seed=0)
+    assert found.policy.continuous
+    assert "force" in found.rules()
+
+
+def test_the_curve_is_drawn():
+    rng = np.random.default_rng(0)
+    sizes = tuple(
+        Size(k, replace(UPRIGHT), rng.normal(400.0 + 10.0 * k, 30.0, 20)) for k in (2, 3, 4)
+    )
+    interface = Ground("CartPole-v1", 2, 100).interface
+    found = Distilled(
+        sizes[1].policy, interface, "CartPole-v1", sizes[1].returns, np.full(20, 450.0), 1, sizes
+    )
+    ax = plot_sizes(found)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["its teacher", "taken", "rule"]
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), [one.returns.mean() for one in sizes])
+    with pytest.raises(ValueError, match="curve is empty"):
+        plot_sizes(replace(found, curve=()))
+
+
+# ---------------------------------------------------------------- values that are not known
+def test_values_of_a_policy_are_those_of_dynamic_programming():
+    n, discount = 11, 0.99  # a line: to the right is right; steps cost 1 until the end
+    policy = np.ones(n, dtype=int)
+    after = np.array([[max(i - 1, 0), i + 1] for i in range(n)])
+    exact = np.zeros((n + 1, 2))
+    for _ in range(2000):
+        exact[:n] = -1.0 + discount * exact[after, 1] * (after < n)
+    rng = np.random.default_rng(0)
+    states, actions = rng.integers(n, size=4000), rng.integers(2, size=4000)
+    reached = after[states, actions]
+    seen = Steps(
+        states[:, None].astype(float), actions, -np.ones(4000), reached[:, None].astype(float),
+        reached == n,
+    )  # fmt: skip
+    values = evaluated(seen, lambda x: policy[np.minimum(x[:, 0].astype(int), n - 1)], 2, rng)
+    found = values(np.arange(n)[:, None].astype(float))
+    np.testing.assert_allclose(found, exact[:n], atol=0.5)
+    assert (found.argmax(axis=1) == 1).all()
+
+
+def test_a_teacher_who_knows_no_values_is_evaluated():
+    ground = Ground("CartPole-v1", 2, 20_000)
+    seen = ground.record(UPRIGHT, np.random.default_rng(0), 0.1)
+    assert ground.steps == len(seen.points) == 20_000
+    rng = np.random.default_rng(0)
+    values = evaluated(seen, UPRIGHT.act, 2, rng)
+    leaning = np.array([[0.0, 0.0, 0.12, 0.5], [0.0, 0.0, -0.12, -0.5]])
+    assert values(leaning).argmax(axis=1).tolist() == [1, 0]
+
+
+def test_values_that_are_given_are_asked():
+    asked = []
+
+    def values(states):
+        asked.append(len(states))
+        return np.zeros((len(states), 3))
+
+    with pytest.raises(ValueError, match="values returned shape"):
+        distill(upright, "CartPole-v1", 2, values, steps=1000, seed=0)
+    assert asked
 
 
 def test_continuous_actions():
@@ -215,7 +348,7 @@ def test_continuous_actions():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rule = distill(pushes, "MountainCarContinuous-v0", 2, 3000, seed=0)
+        rule = distill(pushes, "MountainCarContinuous-v0", 2, steps=3000, seed=0).policy
     assert rule.continuous
     ground = Ground("MountainCarContinuous-v0", 2, 10_000)
     assert ground.play(rule, range(5)).mean() > 80.0
@@ -238,17 +371,15 @@ def test_teachers_of_continuous_actions_know_what_mistakes_cost(kind):
     assert 2.0 * master.act(states[:1])[0, 0] == pytest.approx(first, abs=1e-6)
 
 
-def test_models_of_stable_baselines_are_asked(monkeypatch):
-    class Model:
-        def predict(self, batch, deterministic):
-            assert deterministic
-            assert batch.dtype == np.float32
-            return (6.0 * batch[:, 2] + batch[:, 3] > 0.0).astype(int), None
-
-    ground = Ground("CartPole-v1", 2, 100)
-    states = np.random.default_rng(0).normal(size=(20, 4))
-    wanted = [upright(state) for state in states]
-    assert teacher_of(Model(), ground.interface).act(states).tolist() == wanted
+def test_a_model_of_stable_baselines_is_a_teacher():
+    model = stable_baselines3.A2C("MlpPolicy", "CartPole-v1", seed=0, device="cpu").learn(500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = distill(model, "CartPole-v1", 2, steps=3000, seed=0)
+    assert found.steps <= 3000
+    states = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    master = teacher_of(model, Ground("CartPole-v1", 2, 100).interface)
+    np.testing.assert_array_equal(master.act(states), model.predict(states, deterministic=True)[0])
 
 
 @pytest.mark.parametrize(
@@ -257,15 +388,15 @@ def test_models_of_stable_baselines_are_asked(monkeypatch):
         ({"n_cells": 1}, ValueError, "n_cells is 1: it must be at least 2"),
         ({"n_cells": 2.5}, ValueError, "n_cells is 2.5"),
         ({"steps": 99}, ValueError, "steps is 99: it must be at least 100"),
-        ({"teacher": 3}, TypeError, "teacher is 3: it must be an agent"),
-        ({"teacher": lambda x: 7}, ValueError, "action is"),
+        ({"policy": 3}, TypeError, "policy is 3: it must be an agent"),
+        ({"policy": lambda x: 7}, ValueError, "action is"),
         ({"env": 3}, TypeError, "env is 3"),
         ({"env": "Nowhere-v0"}, ValueError, "Nowhere"),
-        ({"env": "MountainCar-v0", "teacher": UPRIGHT}, ValueError, "observations of 4 components"),
-        ({"env": "Acrobot-v1", "teacher": UPRIGHT}, ValueError, "observations of 4 components"),
+        ({"env": "MountainCar-v0", "policy": UPRIGHT}, ValueError, "observations of 4 components"),
+        ({"env": "Acrobot-v1", "policy": UPRIGHT}, ValueError, "observations of 4 components"),
     ],
 )
 def test_bad_input(changes, error, message):
-    given = {"teacher": upright, "env": "CartPole-v1", "n_cells": 2, "steps": 1000, **changes}
+    given = {"policy": upright, "env": "CartPole-v1", "n_cells": 2, "steps": 1000, **changes}
     with pytest.raises(error, match=message):
         distill(**given)

@@ -1,22 +1,27 @@
 """The agent that learns the world: search, selection, playing, files."""
 
+import warnings
+
 import gymnasium as gym
 import numpy as np
 import pytest
 from environments import QUICK
 
 import oda_rl.envs  # noqa: F401
-from oda_rl.agents import ModelAgent, RulePolicy, load_agent
-from oda_rl.agents.model import candidates
+from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
+from oda_rl.agents.distilling.climbing import Climber
+from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
+from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, TERMINAL
+from oda_rl.agents.model import candidates, climb_for_real
 from oda_rl.agents.model.candidates import Candidate
-from oda_rl.agents.model.climbing import Climber
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
-from oda_rl.agents.model.simplifying import grounded, rounded, simplified
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.imagination import imagining, scratch_for
+from oda_rl.agents.worlds.judging import Trust
 from oda_rl.agents.worlds.learning import Transitions, learn_world
+from oda_rl.agents.worlds.world import World
 
 
 def arrays_of(agent):
@@ -448,3 +453,61 @@ def test_units_and_origins_do_not_matter(scale):
     agent = ModelAgent(gym.wrappers.TransformObservation(env, change, space), seed=1).learn(300)
     twin = gym.wrappers.TransformObservation(gym.make("CartPole-v1"), change, space)
     assert agent.evaluate(10, env=twin, seed=1).mean() > 480.0
+
+
+# ---------------------------------------------------------------- where the world is not believed
+@pytest.fixture
+def distrustful(monkeypatch):
+    monkeypatch.setattr(climb_for_real, "_FIRST", 300)
+    monkeypatch.setattr(climb_for_real, "_LEAST_LEFT", 1000)
+    monkeypatch.setattr(climb_for_real, "_LEAST_DISTILLING", 500)
+    monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
+
+
+def test_where_the_world_is_not_believed_it_goes_on_in_reality(distrustful, tmp_path):
+    agent = ModelAgent("CartPole-v1", seed=91_000)
+    told = []
+    with pytest.warns(UserWarning, match="it is a test.: learning goes on in the real"):
+        agent.learn(8000, callback=lambda one: told.append(one.num_timesteps))
+    assert agent.distrust == "it is a test"
+    assert agent.num_timesteps == 8000
+    assert told == sorted(told)
+    assert isinstance(agent.policy, RulePolicy)
+    assert agent.n_cells <= 16
+    fitted = agent._real._fitted
+    assert 4800 <= fitted.num_timesteps < 7600  # those of the model, and further ones
+    agent.save(tmp_path / "agent.zip")
+    again = ModelAgent.load(tmp_path / "agent.zip", "CartPole-v1")
+    np.testing.assert_array_equal(again.policy.scores, agent.policy.scores)
+    assert again.distrust == agent.distrust
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for one in (agent, again):
+            one.learn(300)  # values alone
+    assert agent.num_timesteps == again.num_timesteps == 8300
+    assert fitted.num_timesteps == again._real._fitted.num_timesteps
+
+
+def test_remembered_steps_are_those_of_the_agent():
+    agent = ModelAgent("CartPole-v1", seed=91_001).learn(150)
+    seen = agent._engine.memory
+    fitted = FittedQAgent("CartPole-v1", seed=0)
+    climb_for_real._remember(fitted, seen.transitions, seen.first[: seen.n])
+    memory = fitted._engine.memory
+    rows = memory.rows(fitted._engine.lane)
+    taken = memory.steps[:rows, MARK] == GOES_ON
+    assert fitted.num_timesteps == taken.sum() == 150
+    np.testing.assert_allclose(memory.observations[:rows][taken], seen.transitions.before)
+    np.testing.assert_array_equal(
+        memory.steps[:rows][taken][:, ACTION], seen.transitions.codes.argmax(axis=1)
+    )
+    ends = memory.steps[:rows, MARK] == TERMINAL
+    assert ends.sum() == seen.transitions.ended.sum() > 0
+
+
+def test_a_world_that_is_believed_is_learned_on(distrustful, monkeypatch):
+    monkeypatch.setattr(World, "trust", property(lambda self: Trust(True, "it is a test")))
+    monkeypatch.setattr(climb_for_real, "_LEAST_LEFT", 1)
+    agent = ModelAgent("CartPole-v1", seed=91_002).learn(700)
+    assert agent.distrust is None
+    assert agent._real._judged_at >= 600

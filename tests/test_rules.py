@@ -7,8 +7,14 @@ import oracles
 import pytest
 
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
+from oda_rl.agents.distilling.simplifying import (
+    distinct,
+    grounded,
+    rounded,
+    simplified,
+    unit_slopes,
+)
 from oda_rl.agents.environments.spaces import ActionBox
-from oda_rl.agents.model.simplifying import distinct, grounded, rounded, simplified, unit_slopes
 from oda_rl.agents.policies.rules import decide_by_rule, in_box
 from oda_rl.agents.policies.wording import affine, number, shortest, without_units
 

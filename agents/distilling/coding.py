@@ -63,6 +63,19 @@ class Coding:
             outputs = np.concatenate([outputs, slopes], axis=2)
         return np.concatenate([(self._differences @ scores).ravel(), outputs.ravel()])
 
+    def random(self, rng: np.random.Generator) -> FloatArray:
+        """Draw the vector of a rule: normal scores, and for each cell some action."""
+        d, n = len(self.mean), self.n_cells
+        scores = rng.standard_normal((n, 1 + d))
+        if self.boxed:
+            return self.vector(
+                scores, rng.standard_normal((n, self.n_outputs, 1 + d * self.affine))
+            )
+        actions = rng.integers(self.n_outputs, size=n)
+        some = min(n, self.n_outputs)
+        actions[:some] = rng.permutation(self.n_outputs)[:some]
+        return self.vector(scores, actions)
+
     @property
     def n_moving(self) -> int:
         """Numbers at the front of a vector that may be changed a little."""

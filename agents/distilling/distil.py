@@ -1,69 +1,155 @@
 """A small rule in place of a policy: imitated, climbed, pruned and rounded."""
 
 import math
-from dataclasses import replace
-from typing import Any
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.imitation import imitate
-from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
-from oda_rl.agents.distilling.pruning import pruned
-from oda_rl.agents.distilling.races import compare, race
-from oda_rl.agents.distilling.teachers import teacher_of
+from oda_rl.agents.distilling.ascent import Ascent
+from oda_rl.agents.distilling.imitation import Imitation, imitate
+from oda_rl.agents.distilling.playing import Ground
+from oda_rl.agents.distilling.pruning import Confirming, smaller_rules, standard_error
+from oda_rl.agents.distilling.races import race
+from oda_rl.agents.distilling.teachers import Teacher, Values, teacher_of
 from oda_rl.agents.engine.player import checked_count
-from oda_rl.agents.model.climbing import Climber
+from oda_rl.agents.environments.making import spec_of
+from oda_rl.agents.environments.names import matching_names, matching_parts
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.rules import RulePolicy
 
-_IMITATING, _PRUNING = 0.25, 0.2  # of all steps, of those that are left then
-_DECIDING = 0.2  # of those of the climb
-_SIGMA, _GENERATIONS = 0.2, 40
-_LEAST_STARTS, _MOST_STARTS = 2, 32
-_FLAT = 2  # generations in a row in which the better half all return the same: nothing to climb
+SIZES = (2, 3, 4, 6, 8, 12, 16, 32)
+STEPS = 200_000
 _LEAST_STEPS = 100
+_IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # of all steps
+_PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # of what is left where there is no climb
+_AT_TOP = 4  # rules that race once more then
+_DECIDING = 0.2  # of those of the climb
+_SLICES = 20  # of the climb, between which others have their turn
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Size:
+    """A point of the curve: what a rule of so many cells returns."""
+
+    n_cells: int
+    """That it could have."""
+    policy: RulePolicy
+    returns: FloatArray
+    """From fresh starts, those of the teacher's ``taught``."""
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """A rule, and what is known of it. ``print`` it."""
+
+    policy: RulePolicy
+    interface: Interface
+    """Of the environment."""
+    env_id: str | None
+    returns: FloatArray
+    """What the rule returned, from starts by which nothing was chosen but how much may be pruned,
+    shape (n,)."""
+    taught: FloatArray
+    """What its teacher returned from the first of the same starts, shape (m,)."""
+    steps: int
+    """Taken in the environment."""
+    curve: tuple[Size, ...] = ()
+    """Of other numbers of cells, too, if none was given."""
+
+    @property
+    def worse(self) -> bool | None:
+        """Whether it returns less than its teacher, by more than a standard error.
+
+        None if there were too few steps to tell.
+        """
+        change = _change(self.returns, self.taught)
+        return None if len(change) < 2 else bool(change.mean() < -standard_error(change))
+
+    def rules(
+        self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
+    ) -> str:
+        """Say the rule in words, as :meth:`RulePolicy.rules`; names are those of known ones."""
+        known, known_actions = matching_names(self.env_id, self.interface)
+        box = self.interface.box
+        if box is not None:
+            known_actions = matching_parts(self.env_id, self.interface)
+        return self.policy.rules(
+            known if names is None else names,
+            known_actions if action_names is None else action_names,
+            None if box is None else box.bounds,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.rules()}\n{self.comparison}"
+
+    @property
+    def comparison(self) -> str:
+        """What rule and teacher return, in a line."""
+        change = _change(self.returns, self.taught)
+        if len(change) < 2:
+            return f"{self.steps} steps were too few to compare the rule with its teacher"
+        ours, theirs = self.returns[: len(change)].mean(), self.taught[: len(change)].mean()
+        return (
+            f"the rule returns {ours:.4g} where its teacher returns {theirs:.4g} ({len(change)} "
+            f"episodes, standard error of the difference {standard_error(change):.2g})"
+        )
 
 
 def distill(
-    teacher: Any,
+    policy: Any,
     env: str | gym.Env[Any, Any],
-    n_cells: int,
-    steps: int,
+    n_cells: int | None = None,
+    values: Values | None = None,
+    *,
+    steps: int = STEPS,
     seed: int | None = None,
-) -> RulePolicy:
-    """Make a rule of a few cells that does what a teacher does, or better.
+    told: Callable[[int], None] = lambda steps: None,
+) -> Distilled:
+    """Make a rule of a few cells that does what a policy does, or better.
 
     A quarter of the steps goes into imitation: cells are fitted to what the teacher does where it
-    goes and where its students go, each mistake as bad as what it costs. Then CMA-ES climbs on real
-    episodes, from the best of them; four rules are played against each other, of which the first is
-    that where the climb began. Last, cells, numbers and digits are dropped that do not matter.
+    goes and where its students go, each mistake as bad as what it costs. What was fitted races with
+    the best of random rules. Then CMA-ES climbs on real episodes, from the winner; four rules are
+    played against each other, of which the first is that where the climb began. Last, cells,
+    numbers and digits are dropped that do not matter: many fresh starts have to confirm that.
 
     Parameters
     ----------
-    teacher : agent, policy, model of Stable-Baselines3, or callable
-        Of agents and policies (:class:`~oda_rl.agents.policies.contract.Policy`) the values say
-        what a mistake costs. Of a model, or of a function that returns an action for an
-        observation, all mistakes cost the same.
+    policy : agent, policy, model of Stable-Baselines3, or callable
+        The teacher. Of agents and policies (:class:`~oda_rl.agents.policies.contract.Policy`) the
+        values say what a mistake costs. Of a model, or of a function that returns an action for an
+        observation, they are estimated from steps taken with it.
     env : str or gymnasium.Env
         Where to play, with spaces as the agents take them.
-    n_cells : int
-        Of the rule, at most; at least 2.
+    n_cells : int, optional
+        Of the rule, at most; at least 2. By default 2, 3, 4, 6, 8, 12, 16 and 32 are tried, each
+        with an eighth of the steps, and it is the smallest within a standard error of the best.
+    values : callable, optional
+        What all actions are worth, shape (n, A), in states, shape (n, d), if it is known better.
     steps : int
         In the environment, at most: every one counts, also those of the teacher.
     seed : int, optional
         The same seed gives the same bits.
+    told : callable, optional
+        Is told now and then how many steps have been taken.
 
     Returns
     -------
-    RulePolicy
+    Distilled
+        ``policy`` is the rule.
 
     Warns
     -----
     UserWarning
         If the rule returned less than the teacher, by more than a standard error, from the same
-        starts; or if there were too few steps to tell.
+        fresh starts; or if there were too few steps to tell. See :attr:`Distilled.worse`.
 
     Raises
     ------
@@ -79,57 +165,116 @@ def distill(
 
     Examples
     --------
-    >>> rule = distill(lambda x: int(6 * x[2] + x[3] > 0), "CartPole-v1", 2, 8_000, seed=0)
-    >>> rule.n_cells
-    2
+    >>> found = distill(lambda x: int(6 * x[2] + x[3] > 0), "CartPole-v1", 2, steps=20_000, seed=0)
+    >>> found.policy.n_cells, found.worse
+    (2, False)
     """
-    if checked_count("n_cells", n_cells) < 2:
+    if n_cells is not None and checked_count("n_cells", n_cells) < 2:
         raise ValueError(f"n_cells is {n_cells!r}: it must be at least 2")
-    if checked_count("steps", steps) < _LEAST_STEPS:
-        raise ValueError(f"steps is {steps!r}: it must be at least {_LEAST_STEPS}")
-    ground = Ground(env, int(n_cells), int(steps))
-    master = teacher_of(teacher, ground.interface)
+    sizes = SIZES if n_cells is None else (int(n_cells),)
+    if checked_count("steps", steps) < _LEAST_STEPS * len(sizes):
+        raise ValueError(f"steps is {steps!r}: it must be at least {_LEAST_STEPS * len(sizes)}")
+    ground = Ground(env, sizes[0], int(steps), told)
+    master = teacher_of(policy, ground.interface, values)
     rng = np.random.default_rng(seed)
-    found = imitate(ground, master, int(n_cells), int(_IMITATING * steps), rng)
-    vector = found.vector
-    if not found.at_top:
-        share = (1.0 - _PRUNING) * (ground.most - ground.steps)
-        vector = climb(ground, found.coding, vector, share, rng)
-    ground.allow(ground.most - ground.steps)
-    rule = pruned(ground, found.coding.rule(vector), master, found.states, found.length, rng)
-    return _with_codevectors(rule, found.states)
+    confirming = Confirming.of(master, rng)
+    tried = []
+    for i, size in enumerate(sizes):
+        share = (ground.most - ground.steps) // (len(sizes) - i)
+        course = small_rule(ground, master, size, share, rng, confirming)
+        rule, returns = exhausted(course)
+        tried.append(Size(size, rule, returns))
+    best = smallest(tried)
+    spec = spec_of(ground.env)
+    found = Distilled(
+        best.policy, ground.interface, None if spec is None else spec.id, best.returns,
+        np.array(confirming.taught), ground.steps, tuple(tried) if n_cells is None else (),
+    )  # fmt: skip
+    if found.worse is not False:
+        warnings.warn(f"{found.comparison}: more cells, or more steps, may do better", stacklevel=2)
+    return found
 
 
-def climb(
-    ground: Ground, coding: Coding, vector: FloatArray, steps: float, rng: np.random.Generator
-) -> FloatArray:
-    """Climb from a rule, and return the best of where it began, half-way, last and later mean."""
+def small_rule(
+    ground: Ground,
+    teacher: Teacher,
+    n_cells: int,
+    steps: int,
+    rng: np.random.Generator,
+    confirming: Confirming,
+) -> Generator[None, None, tuple[RulePolicy, FloatArray]]:
+    """Go all the way with so many steps, and return a rule, and its returns from fresh starts.
+
+    A generator, so that whoever asks for it can show progress, or stop.
+    """
     end = ground.steps + steps
-    ground.allow((1.0 - _DECIDING) * steps)
-    allowed = ground.left
-    moving, fixed = np.split(vector, [coding.n_moving])
-    climber = Climber(moving, _SIGMA, 4 + int(3 * math.log(len(moving))), rng)
-    n_starts, flat = _LEAST_STARTS, 0
-    means: list[FloatArray] = []
-    while flat < _FLAT:
-        before = ground.steps
-        asked: list[Deciding] = [coding.rule(np.concatenate([one, fixed])) for one in climber.ask()]
-        worth = compare(ground, asked, drawn(rng, n_starts))
-        if worth is None:
-            break
-        better = worth[np.isfinite(worth)]
-        flat = flat + 1 if np.ptp(better) == 0.0 else 0
-        climber.tell(worth)
-        means.append(np.concatenate([climber.mean, fixed]))
-        wanted = allowed / _GENERATIONS * n_starts / (ground.steps - before)
-        n_starts = int(np.clip(wanted, _LEAST_STARTS, min(2 * n_starts, _MOST_STARTS)))
-    n = len(means)
-    if n < 2:
-        return vector
-    vectors: list[FloatArray] = [vector, means[n // 2], means[-1], np.mean(means[n // 2 :], axis=0)]
-    ground.allow(min(end - ground.steps, _DECIDING * steps))
-    best, _ = race(ground, [coding.rule(one) for one in vectors], rng, incumbent=0)
-    return vectors[best]
+    found = imitate(ground, teacher, n_cells, int(_IMITATING * steps), rng)
+    yield
+    if found.at_top:
+        left = end - ground.steps
+        pruning, confirm = _PRUNING_AT_TOP * left, _CONFIRMING_AT_TOP * left
+        ground.allow(left - pruning - confirm)
+        best = found.vectors[: len(found.raced.last)][:_AT_TOP]
+        raced = race(ground, [found.coding.rule(one) for one in best], rng)
+        vector, seeds = best[raced.best], raced.seeds
+    else:
+        pruning = _PRUNING * steps
+        share = end - ground.steps - pruning - _CONFIRMING * steps
+        vector, seeds = yield from _climbed(ground, found, share, rng)
+    yield
+    ground.allow(pruning)
+    rule = found.coding.rule(vector)
+    rules = smaller_rules(ground, rule, found.states, seeds, found.length, rng)
+    yield
+    ground.allow(end - ground.steps)
+    best_rule, returns = confirming.confirmed(ground, rules, found.length)
+    return _with_codevectors(best_rule, found.states), returns
+
+
+def _climbed(
+    ground: Ground, found: Imitation, steps: float, rng: np.random.Generator
+) -> Generator[None, None, tuple[FloatArray, list[int]]]:
+    """Climb, and return the best vector, and seeds of starts from which it was the best."""
+    end = ground.steps + steps
+    until = end - _DECIDING * steps
+    ascent = Ascent(ground, found.coding, found.vectors[0], until - ground.steps, found.enough, rng)
+    each = (until - ground.steps) / _SLICES
+    while ground.steps < until and ascent.climb(min(each, until - ground.steps)):
+        yield
+    decided = ascent.decide(min(end - ground.steps, _DECIDING * steps))
+    if decided is None:
+        return found.vectors[0], found.raced.seeds
+    return decided[0], decided[1].seeds
+
+
+def exhausted(course: Generator[None, None, _Result]) -> _Result:
+    """Run a generator to its end, and return what it returns."""
+    while True:
+        try:
+            next(course)
+        except StopIteration as stop:
+            result: _Result = stop.value
+            return result
+
+
+def smallest(tried: Sequence[Size]) -> Size:
+    """Return the smallest within a standard error of the best, from common starts.
+
+    References
+    ----------
+    L. Breiman, J. Friedman, R. Olshen, C. Stone, "Classification and regression trees" (1984).
+    """
+    best = max(tried, key=lambda one: float(one.returns.mean()) if len(one.returns) else -math.inf)
+    for one in tried:
+        change = _change(one.returns, best.returns)
+        if len(change) > 1 and change.mean() >= -standard_error(change):
+            return one
+    return best
+
+
+def _change(ours: FloatArray, theirs: FloatArray) -> FloatArray:
+    n = min(len(ours), len(theirs))
+    return np.asarray(ours[:n] - theirs[:n])
 
 
 def _with_codevectors(rule: RulePolicy, states: FloatArray) -> RulePolicy:

@@ -47,9 +47,24 @@ class ChoiceCosts:
         self._costs = costs / max(float(costs.mean()), 1e-300)
         self.importance = np.sort(self._costs, axis=1)[:, min(1, costs.shape[1] - 1)]
 
+    def as_mistakes(self) -> "ChoiceCosts":
+        """Return 1 for all but the best action of each state."""
+        n_actions = self._costs.shape[1]
+        return ChoiceCosts(1.0 - np.eye(n_actions)[self._costs.argmin(axis=1)])
+
     def best(self, shares: FloatArray, rows: IntArray) -> Array:
-        """Return the cheapest action of each cell, shape (K,)."""
-        return np.asarray((shares.T @ self._costs[rows]).argmin(axis=1))
+        """Return the cheapest action of each cell, shape (K,).
+
+        If that were the same for all, cells would have nothing to part by: then the one that loses
+        least has its second cheapest.
+        """
+        totals = shares.T @ self._costs[rows]
+        actions = np.asarray(totals.argmin(axis=1))
+        if totals.shape[1] > 1 and (actions == actions[0]).all():
+            two = np.sort(totals, axis=1)[:, :2]
+            k = int((two[:, 1] - two[:, 0]).argmin())
+            actions[k] = totals[k].argsort()[1]
+        return actions
 
     def of(self, outputs: Array, rows: IntArray) -> FloatArray:
         """Return what they cost in each state."""

@@ -1,20 +1,23 @@
 """Rules that imitate a teacher: where it goes, and where they go themselves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.fit import Fitted, fit, mean_cost, with_ones
+from oda_rl.agents.distilling.evaluating import evaluated
+from oda_rl.agents.distilling.fit import ChoiceCosts, Fitted, fit, mean_cost, with_ones
 from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
-from oda_rl.agents.distilling.races import race
-from oda_rl.agents.distilling.teachers import Teacher
+from oda_rl.agents.distilling.races import Raced, race
+from oda_rl.agents.distilling.teachers import Labelling, Teacher
 
 _ROUNDS, _FITS = 3, 4
-_WATCHING = 1 / 3  # of the steps; the rest tell the fits apart
+_VALUING = 0.15  # of the steps, to find out what actions are worth
+_RESTLESS = 0.05  # of decisions meanwhile that are random
+_WATCHING = 1 / 4  # of the rest; what is left tells the rules apart
 _MOST_ROWS = 6000
-_RACE_EPISODES = 3  # for each rule, at least: or else fewer race
+_RANDOM, _RANDOM_SHARE, _BEST_RANDOM = 40, 0.15, 3  # rules, of the steps, that go on
 
 
 @dataclass
@@ -24,31 +27,36 @@ class Imitation:
     Attributes
     ----------
     coding : Coding
-    vector : ndarray
-        Of the best rule.
+    vectors : list of ndarray
+        Of the rules that have raced, the best first.
     states : ndarray, shape (n, d)
         That were seen.
     length : float
-        Mean length of the students' episodes.
+        Mean length of the episodes of rules that were played longest.
+    raced : Raced
+        The race that it has won.
     at_top : bool
         Whether the rules that were left returned all the same, and no less than the teacher ever
         did: then there is nothing to climb.
     """
 
     coding: Coding
-    vector: FloatArray
+    vectors: list[FloatArray]
     states: FloatArray
     length: float
+    raced: Raced
     at_top: bool
+    enough: float
+    """What the teacher returned at most."""
 
 
 def imitate(
     ground: Ground, teacher: Teacher, n_cells: int, steps: int, rng: np.random.Generator
 ) -> Imitation:
-    """Find the rule that imitates best, by DAgger.
+    """Find the rule that imitates best, by DAgger, or a random one that is better.
 
     Four rules are fitted to what the teacher does where it goes; then twice four more, also to what
-    it would do where the rules before went. The cheapest race.
+    it would do where the rules before went. They race, with the best of random ones.
 
     References
     ----------
@@ -56,30 +64,57 @@ def imitate(
     prediction to no-regret online learning", AISTATS 2011.
     """
     end = ground.steps + steps
-    share = int(_WATCHING * steps / _ROUNDS)
+    teacher = _valued(ground, teacher, _VALUING * steps, rng)
+    share = int(_WATCHING * (end - ground.steps) / _ROUNDS)
     seen, taught = _watch(ground, [teacher], share, rng)
+    n_taught = len(seen)
     coding = Coding.of(seen, ground.interface, n_cells)
     fits: list[Fitted] = []
-    returns, began = np.zeros(0), ground.steps
     for r in range(_ROUNDS):
-        latest = _fits(teacher, seen, coding, rng)
+        latest = _fits(teacher, _sample(seen, n_taught, rng), coding, rng)
         fits += latest
         if r + 1 < _ROUNDS:
             players = _players(latest or fits[-1:], teacher, coding) or [teacher]
-            states, own = _watch(ground, players, share, rng)
-            seen, returns = np.concatenate([seen, states]), np.concatenate([returns, own])
+            states, _ = _watch(ground, players, share, rng)
+            seen = np.concatenate([seen, states])
     if not fits:
-        fits = _fits(teacher, seen, coding, rng, refuse=False)
-    length = max(1.0, (ground.steps - began) / max(len(returns), 1))
+        fits = _fits(teacher, _sample(seen, n_taught, rng), coding, rng, refuse=False)
+    fits = _cheapest(fits, teacher, _sample(seen, n_taught, rng), coding)
+    vectors = [_vector(one, teacher, coding) for one in fits]
+    vectors += _random(ground, coding, _RANDOM_SHARE * (end - ground.steps), rng)
     ground.allow(end - ground.steps)
-    n = int(np.clip(ground.left / (_RACE_EPISODES * length), min(2, len(fits)), len(fits)))
-    fits = _cheapest(fits, teacher, seen, coding, rng)[:n]
-    rules = _players(fits, teacher, coding)
-    best, raced = race(ground, rules, rng)
-    left = max(map(len, raced))
-    last = np.array([one for one in raced if len(one) == left])
-    top = last.size > 1 and np.ptp(last) == 0.0 and len(taught) > 0 and last.max() >= taught.max()
-    return Imitation(coding, _vector(fits[best], teacher, coding), seen, length, bool(top))
+    begun = ground.steps
+    raced = race(ground, [coding.rule(vector) for vector in vectors], rng)
+    n = sum(map(len, raced.returns))
+    length = max(1.0, (ground.steps - begun) / max(n, 1))
+    last = raced.last
+    same = last.size > 1 and np.ptp(last) == 0.0
+    enough = float(taught.max(initial=-np.inf))
+    top = bool(same and len(taught) > 0 and last.max() >= enough)
+    ordered = [vectors[i] for i in raced.order]
+    return Imitation(coding, ordered, seen, length, raced, top, enough)
+
+
+def _valued(ground: Ground, teacher: Teacher, steps: float, rng: np.random.Generator) -> Teacher:
+    """Return a teacher who knows what actions are worth, if they are numbers."""
+    if not isinstance(teacher, Labelling) or teacher.values is not None:
+        return teacher
+    if ground.interface.box is not None:
+        return teacher
+    ground.allow(steps)
+    seen = ground.record(teacher, rng, _RESTLESS)
+    values = evaluated(seen, teacher.act, ground.interface.n_actions, rng)
+    return replace(teacher, values=values)
+
+
+def _random(
+    ground: Ground, coding: Coding, steps: float, rng: np.random.Generator
+) -> list[FloatArray]:
+    """Return the best of random rules, by a race of their own."""
+    ground.allow(steps)
+    vectors = [coding.random(rng) for _ in range(_RANDOM)]
+    raced = race(ground, [coding.rule(vector) for vector in vectors], rng)
+    return [vectors[i] for i in raced.order[:_BEST_RANDOM] if raced.returns[i]]
 
 
 def _watch(
@@ -98,18 +133,21 @@ def _watch(
 
 def _fits(
     teacher: Teacher,
-    seen: FloatArray,
+    states: FloatArray,
     coding: Coding,
     rng: np.random.Generator,
     refuse: bool = True,
 ) -> list[Fitted]:
-    """Return cells fitted to what the teacher would do in states that were seen.
+    """Return cells fitted to what the teacher would do in states.
 
-    Those that always do the same are refused, if the teacher does not.
+    Every second of them to that alone, as if all mistakes cost the same. Those that always do the
+    same are refused, if the teacher does not.
     """
-    states = _some(seen, rng)
     points, costs = coding.points(states), teacher.costs(states, coding)
-    fits = [fit(points, costs, coding.n_cells, rng) for _ in range(_FITS)]
+    each = [costs] * _FITS
+    if isinstance(costs, ChoiceCosts):
+        each[1::2] = [costs.as_mistakes()] * (_FITS // 2)
+    fits = [fit(points, one, coding.n_cells, rng) for one in each]
     if not refuse or constant(teacher, states):
         return fits
     players = _players(fits, teacher, coding)
@@ -117,21 +155,21 @@ def _fits(
 
 
 def _cheapest(
-    fits: list[Fitted],
-    teacher: Teacher,
-    seen: FloatArray,
-    coding: Coding,
-    rng: np.random.Generator,
+    fits: list[Fitted], teacher: Teacher, states: FloatArray, coding: Coding
 ) -> list[Fitted]:
-    """Return fits by what their mistakes cost in all that was seen, the cheapest first."""
-    states = _some(seen, rng)
+    """Return fits by what their mistakes cost in states, the cheapest first."""
     features, costs = with_ones(coding.points(states)), teacher.costs(states, coding)
     rows = np.arange(len(states))
     return sorted(fits, key=lambda one: mean_cost(one.scores, one.outputs, features, costs, rows))
 
 
-def _some(seen: FloatArray, rng: np.random.Generator) -> FloatArray:
-    return np.asarray(seen[rng.choice(len(seen), min(len(seen), _MOST_ROWS), replace=False)])
+def _sample(seen: FloatArray, n_taught: int, rng: np.random.Generator) -> FloatArray:
+    """Draw states that were seen, half of them among the first, where the teacher went."""
+    n = len(seen)
+    weights = np.full(n, 1.0 / n_taught)
+    weights[n_taught:] = 1.0 / max(n - n_taught, 1)
+    rows = rng.choice(n, min(n, _MOST_ROWS), replace=False, p=weights / weights.sum())
+    return np.asarray(seen[rows])
 
 
 def _players(fits: list[Fitted], teacher: Teacher, coding: Coding) -> list[Deciding]:

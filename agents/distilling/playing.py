@@ -1,6 +1,6 @@
 """An environment that counts its steps, and never takes more than it may."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -10,14 +10,18 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.distilling.evaluating import Steps
 from oda_rl.agents.engine.loop import Played, play_from
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.policies.contract import InLoops
+from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.diagram import LARGEST
 from oda_rl.envs.dynamics import compiled_dynamics
 
+_LONGEST_HOLD = 8
 _BINS = 2  # of MultiDiscrete and the like all combinations are offered, whatever the bins
 
 
@@ -43,6 +47,8 @@ class Ground:
         Of rules for continuous actions.
     steps : int
         Taken in all, at most.
+    told : callable
+        Is told now and then how many have been.
 
     Attributes
     ----------
@@ -52,18 +58,24 @@ class Ground:
         Taken in all, at most.
     """
 
-    def __init__(self, env: str | gym.Env[Any, Any], n_cells: int, steps: int) -> None:
+    def __init__(
+        self,
+        env: str | gym.Env[Any, Any],
+        n_cells: int,
+        steps: int,
+        told: Callable[[int], None] = lambda steps: None,
+    ) -> None:
         made = make_env(env) if isinstance(env, str) else env
         if isinstance(made, VectorEnv) or not isinstance(made, gym.Env):
             raise TypeError(f"env is {env!r}: it must be one environment, or the id of one")
         boxed = isinstance(made.action_space, spaces.Box)
-        self._env = observed(made) if boxed else adapted(made, _BINS)
-        self.interface = Interface.of(self._env, n_cells if boxed else None)
-        self._compiled = compiled_dynamics(self._env)
+        self.env = observed(made) if boxed else adapted(made, _BINS)
+        self.interface = Interface.of(self.env, n_cells if boxed else None)
+        self._compiled = compiled_dynamics(self.env)
         if self._compiled is not None and self._compiled.time_limit is None:
             self._compiled = None
         self._starts: dict[int, FloatArray] = {}
-        self.steps, self.most = 0, steps
+        self.steps, self.most, self.told = 0, steps, told
         self._until = steps
         self._greatest = -np.inf  # reward
 
@@ -100,7 +112,34 @@ class Ground:
             played = self._step_by_step(player, seeds, seen, floor)
         self.steps += played.steps
         self._greatest = max(self._greatest, played.greatest)
+        self.told(self.steps)
         return played.returns
+
+    def record(self, player: Deciding, rng: np.random.Generator, share: float) -> Steps:
+        """Play with the steps that are allowed, some of them at random; return them all.
+
+        As in training, random actions are held: for 1/U steps, U uniform, but not for long.
+        ``share`` is that of random decisions. Actions must be numbers.
+        """
+        env, interface, rows = self.env, self.interface, []
+        while self.left > 0:
+            observation, _ = env.reset(seed=drawn(rng, 1)[0])
+            held, over, point = 0, False, self._point(observation)
+            while not over and self.left > 0:
+                if held == 0 and rng.random() < share:
+                    held = int(1.0 / max(rng.random(), 1.0 / _LONGEST_HOLD))
+                    choice = int(rng.integers(interface.n_actions))
+                held -= held > 0
+                act = choice if held else int(player.act(point[None])[0])
+                observation, reward, terminated, truncated, _ = env.step(
+                    interface.first_action + act
+                )
+                before, point = point, self._point(observation)
+                rows.append((before, act, float(reward), point, bool(terminated)))
+                self.steps += 1
+                over = bool(terminated or truncated)
+            self.told(self.steps)
+        return Steps(*(np.array(column) for column in zip(*rows, strict=True)))
 
     def _start(self, seed: int) -> FloatArray:
         """Return where a reset with that seed leads to, shape (1, n_state + d)."""
@@ -111,22 +150,40 @@ class Ground:
             self._starts[seed] = self._compiled.starts(np.random.default_rng(seed), 1)
         return self._starts[seed]
 
+    def _point(self, observation: Any) -> FloatArray:
+        """Return one observation as a vector of float64, or raise ValueError."""
+        point = np.asarray(observation, dtype=np.float64).ravel()
+        if len(point) == self.interface.n_features and abs(point.dot(point)) <= LARGEST:
+            return np.asarray(point)
+        return checked_batch(observation, self.interface)[0]
+
+    def _action(self, act: npt.NDArray[Any]) -> Any:
+        """Return the environment's action for what a player does."""
+        if self.interface.box is None:
+            return self.interface.first_action + int(act)
+        return self.interface.actions(act[None])[0]
+
     def _step_by_step(
         self, player: Deciding, seeds: Sequence[int], seen: FloatArray | None, floor: float
     ) -> Played:
-        env, interface = self._env, self.interface
+        env = self.env
         returns: list[float] = []
         taken, greatest, room = 0, -np.inf, 0 if seen is None else len(seen)
+        act = (
+            player.act_in
+            if isinstance(player, RulePolicy)
+            else lambda one: player.act(one[None])[0]
+        )
         for seed in seeds:
             if taken == self.left:
                 break
             observation, _ = env.reset(seed=int(seed))
             total, over = 0.0, False
             while not over and taken < self.left:
-                point = checked_batch(observation, interface)
+                point = self._point(observation)
                 if seen is not None and taken < room:
-                    seen[taken] = point[0]
-                action = interface.actions(player.act(point))[0]
+                    seen[taken] = point
+                action = self._action(act(point))
                 observation, reward, terminated, truncated, _ = env.step(action)
                 taken += 1
                 total += float(reward)

@@ -1,90 +1,113 @@
 """A rule with fewer cells, numbers and digits, as far as real episodes return no less."""
 
 import math
-import warnings
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
-from oda_rl.agents.model.simplifying import Rule, simplified
+from oda_rl.agents.distilling.imitation import constant
+from oda_rl.agents.distilling.playing import Deciding, Ground
+from oda_rl.agents.distilling.simplifying import Rule, simplified
 from oda_rl.agents.policies.rules import RulePolicy
 
 _LEAST_STARTS, _MOST_STARTS, _STATES = 2, 48, 500
 _TRIALS = 3  # that cost as much as the rule itself, beside bisection
-_CONFIRMING = 2.0  # as much as the rule itself: steps for it, and for the first to be confirmed
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # that fewer numbers may lose
 _HOPELESS = 0.1  # share lost after a third of the episodes, to which the rest is not played
+_LEAST_CONFIRMING, _MOST_CONFIRMING = 12, 100  # episodes, of which rare failures are among
 
 
-def pruned(
+def smaller_rules(
     ground: Ground,
     rule: RulePolicy,
-    teacher: Deciding,
     states: FloatArray,
+    seeds: list[int],
     length: float,
     rng: np.random.Generator,
-) -> RulePolicy:
-    """Drop what does not matter, with the steps that are allowed; compare with the teacher.
-
-    A first half of the steps finds how much may go, from common starts; the second confirms that
-    from fresh ones, or else something less is dropped. Warns if the rule is worse than its teacher.
+) -> list[RulePolicy]:
+    """Find how much may go, with the steps that are allowed; the first is the rule itself.
 
     Parameters
     ----------
     ground : Ground
     rule : RulePolicy
-    teacher : Deciding
     states : ndarray, shape (n, d)
         In which decisions matter.
+    seeds : list of int
+        Of the starts to play from, as far as steps last.
     length : float
         Of an episode, about.
     rng : numpy.random.Generator
     """
     numbers = int((rule.scores != 0.0).sum() + rule.continuous * (rule.outputs != 0.0).sum())
     trials = _TRIALS + math.log2(numbers + 1)
-    n = int(np.clip(0.5 * ground.left / (trials * length), _LEAST_STARTS, _MOST_STARTS))
-    seeds = drawn(rng, n)
+    n = int(np.clip(ground.left / (trials * length), _LEAST_STARTS, _MOST_STARTS))
+    seeds = seeds[:n]
     before = ground.play(rule, seeds)
-    taught = ground.play(teacher, seeds[: len(before)])
-    if len(taught) < _LEAST_STARTS:
-        warnings.warn(
-            f"steps is {ground.most}: too few to compare the rule with its teacher, or to prune it",
-            stacklevel=3,
-        )
-        return rule
-    accepted: list[tuple[RulePolicy, FloatArray]] = [(rule, before)]
+    accepted = [rule]
+    rows = rng.choice(len(states), min(len(states), _STATES), replace=False)
+    varies = not constant(rule, states)
 
     def as_good(other: Rule) -> bool:
         smaller = RulePolicy(*other, rule.codevectors[: len(other[0])])
-        returns = _returns_if_as_good(ground, smaller, seeds, before)
-        if returns is not None:
-            accepted.append((smaller, returns))
-        return returns is not None
+        if varies and constant(smaller, states[rows]):
+            return False
+        fine = len(before) > 0 and _returns_if_as_good(ground, smaller, seeds, before) is not None
+        if fine:
+            accepted.append(smaller)
+        return fine
 
-    rows = rng.choice(len(states), min(len(states), _STATES), replace=False)
     simplified((rule.scores, rule.outputs), states[rows], as_good)
-    found, returns = _confirmed(ground, accepted, length, rng)
-    _compare(returns[: len(taught)], taught)
-    return found
+    return accepted
 
 
-def _confirmed(
-    ground: Ground,
-    accepted: list[tuple[RulePolicy, FloatArray]],
-    length: float,
-    rng: np.random.Generator,
-) -> tuple[RulePolicy, FloatArray]:
-    """Return the last that is as good as the first from fresh starts, too."""
-    n = int(min(ground.left / (_CONFIRMING * length), _MOST_STARTS))
-    seeds = drawn(rng, n)
-    before = ground.play(accepted[0][0], seeds)
-    if len(before) < _LEAST_STARTS:
-        return accepted[-1]
-    for one in accepted[:0:-1]:
-        if _returns_if_as_good(ground, one[0], seeds, before) is not None:
-            return one
-    return accepted[0]
+@dataclass
+class Confirming:
+    """Fresh starts, from which rules are played against their teacher and each other.
+
+    Parameters
+    ----------
+    teacher : Deciding
+    seeds : list of int
+        Of the starts.
+
+    Attributes
+    ----------
+    taught : list of float
+        What the teacher has returned, from the first of them.
+    """
+
+    teacher: Deciding
+    seeds: list[int]
+    taught: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, teacher: Deciding, rng: np.random.Generator) -> "Confirming":
+        """Draw the seeds."""
+        return cls(teacher, rng.integers(2**31, size=_MOST_CONFIRMING).tolist())
+
+    def confirmed(
+        self, ground: Ground, rules: list[RulePolicy], length: float
+    ) -> tuple[RulePolicy, FloatArray]:
+        """Return the smallest of rules that is as good as the first, and what it returned.
+
+        With the steps that are allowed. If they are too few for rare failures to show, it is the
+        first.
+        """
+        players = 3 if len(rules) > 1 else 2
+        n = int(min(ground.left / (players * length), _MOST_CONFIRMING))
+        before = ground.play(rules[0], self.seeds[:n])
+        missing = self.seeds[len(self.taught) : len(before)]
+        self.taught += ground.play(self.teacher, missing).tolist()
+        if len(before) >= _LEAST_CONFIRMING:
+            for one in (rules[-1], rules[len(rules) // 2]):
+                if one is rules[0]:
+                    break
+                returns = _returns_if_as_good(ground, one, self.seeds, before)
+                if returns is not None:
+                    return one, returns
+        return rules[0], before
 
 
 def _returns_if_as_good(
@@ -100,21 +123,12 @@ def _returns_if_as_good(
         if i == len(before) // 3 and (returns - before[: i + 1]).mean() < -_HOPELESS * scale:
             return None
     change = returns - before
-    lost = min(_TOLERATED_ERROR * _error(change), _TOLERATED_SHARE * scale)
+    lost = min(_TOLERATED_ERROR * standard_error(change), _TOLERATED_SHARE * scale)
     return returns if change.mean() >= -lost else None
 
 
-def _compare(ours: FloatArray, theirs: FloatArray) -> None:
-    """Warn if a rule is worse than its teacher by more than a standard error."""
-    change = ours - theirs
-    if change.mean() < -_error(change):
-        warnings.warn(
-            f"the rule returns {ours.mean():.4g} where its teacher returns {theirs.mean():.4g} "
-            f"({len(change)} episodes, standard error of the difference {_error(change):.2g}): "
-            "more cells, or more steps, may do better",
-            stacklevel=4,
-        )
-
-
-def _error(change: FloatArray) -> float:
+def standard_error(change: FloatArray) -> float:
+    """Return that of the mean; infinity of fewer than two."""
+    if len(change) < 2:
+        return math.inf
     return float(change.std(ddof=1)) / math.sqrt(len(change))

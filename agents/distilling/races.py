@@ -1,6 +1,7 @@
 """Which of several rules is best, from common starts."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,47 +11,73 @@ from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
 _ENOUGH = 0.5  # standard errors by which an incumbent must be beaten
 
 
+class Raced(NamedTuple):
+    """How a race has ended."""
+
+    best: int
+    returns: list[list[float]]
+    """Of each, from the first of the starts."""
+    seeds: list[int]
+    """Of the starts."""
+
+    @property
+    def last(self) -> FloatArray:
+        """Returns of those that have played longest, shape (m, n)."""
+        most = max(map(len, self.returns))
+        return np.array([one for one in self.returns if len(one) == most])
+
+    @property
+    def order(self) -> list[int]:
+        """All of them, the best first: those that have played longest, by their mean returns."""
+        means = [float(np.mean(one)) if one else 0.0 for one in self.returns]
+        others = sorted(range(len(means)), key=lambda i: (-len(self.returns[i]), -means[i]))
+        return [self.best, *(i for i in others if i != self.best)]
+
+
 def race(
     ground: Ground,
     rules: list[Deciding],
     rng: np.random.Generator,
     incumbent: int | None = None,
-) -> tuple[int, list[list[float]]]:
+) -> Raced:
     """Find the best rule with the steps that are allowed: the worse half drops out, and so on.
 
-    All that are left play from the same starts; each round has an equal share of the steps. An
+    All that are left play from the same starts; each round has an equal share of the steps, and the
+    first at least one start. If steps end before all have played from it, those that have are
+    better: let those come first that promise most. An
     incumbent stays to the end, and is replaced only by one that is better by half a standard error
     of the paired differences.
-
-    Returns
-    -------
-    the best, and the returns of all from the common starts
     """
+    seeds: list[int] = []
     returns: list[list[float]] = [[] for _ in rules]
     alive = list(range(len(rules)))
     rounds = max(1, math.ceil(math.log2(len(rules))))
     for r in range(rounds):
         reserved = ground.left * (rounds - r - 1) // (rounds - r)
-        while ground.left > reserved:
+        while ground.left > (reserved if seeds else 0):
             (seed,) = drawn(rng, 1)
-            found = [ground.play(rules[i], [seed]) for i in alive]
-            if any(len(one) == 0 for one in found):
+            found = [ground.play(rules[i], [seed]).tolist() for i in alive]
+            if not all(found) and seeds:
                 break
+            seeds.append(seed)
             for i, one in zip(alive, found, strict=True):
-                returns[i].append(float(one[0]))
-        if not returns[alive[0]]:
-            break
-        alive.sort(key=lambda i: -float(np.mean(returns[i])))
+                returns[i] += one
+        alive.sort(key=lambda i: (-len(returns[i]), -float(np.mean(returns[i] or [0.0]))))
         kept = alive[: (len(alive) + 1) // 2]
         if incumbent is not None and incumbent not in kept:
             kept = [*kept[: max(len(kept) - 1, 1)], incumbent]
         alive = kept
     if incumbent is None:
-        return (alive[0] if returns[alive[0]] else len(rules) - 1), returns
+        return Raced(alive[0], returns, seeds)
     others = [i for i in alive if i != incumbent]
-    if others and better_by(returns[others[0]], returns[incumbent]) > _ENOUGH:
-        return others[0], returns
-    return incumbent, returns
+    n = len(returns[incumbent])
+    if (
+        others
+        and better_by(returns[others[0]][:n], returns[incumbent][: len(returns[others[0]])])
+        > _ENOUGH
+    ):
+        return Raced(others[0], returns, seeds)
+    return Raced(incumbent, returns, seeds)
 
 
 def better_by(ours: list[float], theirs: list[float]) -> float:

@@ -8,12 +8,18 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._types import Array, FloatArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.fit import ChoiceCosts, Costs, SquareCosts
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import action_index
 from oda_rl.agents.policies.contract import InLoops, Policy
+from oda_rl.agents.policies.rules import RulePolicy
+
+_MISTAKE = 0.1  # of the mean loss, that every mistake costs
+
+Values = Callable[[FloatArray], npt.ArrayLike]
+"""Of all actions, shape (n, A), in states, shape (n, d)."""
 
 
 class Teacher(Protocol):
@@ -57,7 +63,7 @@ class Valued:
         lost = values.max(axis=1, keepdims=True) - values
         lost = np.minimum(lost, lost[np.isfinite(lost)].max())  # infinite where nothing is known
         if self.units is not None or not coding.boxed:
-            return ChoiceCosts(lost)
+            return ChoiceCosts(with_mistakes(lost, lost.argmin(axis=1)))
         targets, weights = self.policy.act(states), lost.mean(axis=1) + 1e-300
         return SquareCosts(coding.points(states), targets, weights, coding.affine)
 
@@ -74,6 +80,8 @@ class Labelling:
     """Actions of the environment for a batch of observations."""
     interface: Interface
 
+    values: Values | None = None
+    """What actions are worth, if that is known, or has been found out."""
     in_loops: InLoops | None = None
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -85,10 +93,14 @@ class Labelling:
         return np.array([action_index(action, self.interface) for action in actions])
 
     def costs(self, states: FloatArray, coding: Coding) -> Costs:
-        """Return 1 for everything else; of continuous actions the square of the difference."""
+        """Return what is lost by everything else, or 1; of continuous actions a square."""
         acts = self.act(states)
-        if not coding.boxed:
+        if not coding.boxed and self.values is None:
             return ChoiceCosts(1.0 - np.eye(coding.n_outputs)[acts])
+        if not coding.boxed:
+            values = checked_values(self.values, states, coding.n_outputs)
+            lost = np.maximum(np.take_along_axis(values, acts[:, None], axis=1) - values, 0.0)
+            return ChoiceCosts(with_mistakes(lost, acts))
         return SquareCosts(coding.points(states), acts, np.ones(len(acts)), coding.affine)
 
     def outputs(self, found: Array) -> Array:
@@ -96,17 +108,48 @@ class Labelling:
         return found
 
 
-def teacher_of(teacher: Any, interface: Interface) -> Teacher:
+def with_mistakes(lost: FloatArray, acts: IntArray) -> FloatArray:
+    """Add to what is lost by actions a little for each that is not the teacher's.
+
+    >>> with_mistakes(np.array([[0.0, 0.0, 3.0]]), np.array([1]))
+    array([[0.1, 0. , 3.1]])
+    """
+    others = 1.0 - np.eye(lost.shape[1])[acts]
+    return lost + _MISTAKE * float(lost.mean()) * others
+
+
+def checked_values(values: Values | None, states: FloatArray, n_actions: int) -> FloatArray:
+    """Return what actions are worth in states, shape (n, A); raise ValueError if it is not that."""
+    assert values is not None
+    found = np.asarray(values(states), dtype=np.float64)
+    if found.shape != (len(states), n_actions) or not np.isfinite(found).all():
+        raise ValueError(
+            f"values returned shape {found.shape} for {len(states)} states: it must be finite "
+            f"numbers of shape {(len(states), n_actions)}, one for each action"
+        )
+    return found
+
+
+def teacher_of(teacher: Any, interface: Interface, values: Values | None = None) -> Teacher:
     """Return who is imitated, of what :func:`~oda_rl.agents.distilling.distil.distill` takes."""
     policy = getattr(teacher, "policy", teacher)
     if hasattr(policy, "values") and hasattr(policy, "act"):
-        return _valued(policy, interface)
+        if values is None and not isinstance(policy, RulePolicy):
+            return _valued(policy, interface)
+        known = _valued(policy, interface)
+
+        def decide(batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            return interface.actions(known.act(batch.reshape(len(batch), -1)))
+
+        return Labelling(decide, interface, values, known.in_loops)
     if hasattr(teacher, "predict"):
-        return Labelling(lambda batch: teacher.predict(batch, deterministic=True)[0], interface)
+        return Labelling(
+            lambda batch: teacher.predict(batch, deterministic=True)[0], interface, values
+        )
     if callable(teacher):
-        return Labelling(lambda batch: np.array([teacher(one) for one in batch]), interface)
+        return Labelling(lambda batch: np.array([teacher(one) for one in batch]), interface, values)
     raise TypeError(
-        f"teacher is {teacher!r}: it must be an agent, a policy, a model of Stable-Baselines3, or "
+        f"policy is {teacher!r}: it must be an agent, a policy, a model of Stable-Baselines3, or "
         "a function of an observation"
     )
 
@@ -115,7 +158,7 @@ def _valued(policy: Policy, interface: Interface) -> Valued:
     d = policy.codevectors.shape[1]
     if d != interface.n_features:
         raise ValueError(
-            f"teacher has learned from observations of {d} components: it must be from as many as "
+            f"policy has learned from observations of {d} components: it must be from as many as "
             f"the environment's {interface.n_features}"
         )
     n = policy.n_actions
@@ -131,6 +174,6 @@ def _valued(policy: Policy, interface: Interface) -> Valued:
         axis = np.linspace(-1.0, 1.0, bins).tolist()
         return Valued(policy, np.array(list(product(axis, repeat=interface.n_components))))
     raise ValueError(
-        f"teacher chooses among {n} actions: they must be those of the environment, of which there "
+        f"policy chooses among {n} actions: they must be those of the environment, of which there "
         f"are {interface.n_actions if box is None else f'{interface.n_components} components'}"
     )

@@ -224,6 +224,12 @@ class Player(ABC):
         assert self._inside is not None
         return self._inside
 
+    def _other_env(self) -> gym.Env[Any, Any]:
+        """Make another environment like its own, or like those in it."""
+        self._require_env()
+        assert self._env is not None
+        return separate_env(self._env)
+
     def _adapted(self, env: AnyEnv) -> AnyEnv:
         """Return an environment with the spaces that engines work with."""
         if isinstance(env, VectorEnv):
@@ -232,7 +238,7 @@ class Player(ABC):
 
     def _place(self, env: gym.Env[Any, Any] | None) -> gym.Env[Any, Any]:
         """Return an environment to play in: the given one, or one like the agent's own."""
-        made = separate_env(self._require_env()) if env is None else env
+        made = self._other_env() if env is None else env
         if isinstance(made, VectorEnv):
             raise TypeError(
                 f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "

@@ -6,6 +6,7 @@ import numpy as np
 
 from oda_rl._schema import Member
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.fitted.engine import FittedEngine
@@ -17,7 +18,7 @@ from oda_rl.diagram import assign_batch
 _LATEST = 2_000  # observations that say where decisions are made
 
 
-class FittedQAgent(Agent):
+class FittedQAgent(Simplifiable, Agent):
     """Fitted Q-iteration over annealed cells, in a metric that is learned along: no knobs.
 
     The agent plays, remembers every transition, and fits anew whenever they have grown by a tenth:

@@ -322,6 +322,11 @@ class FittedEngine(Engine):
         self._set_due(_CONFIRMING)
         self._open()
 
+    def remember(self, observations: FloatArray, steps: FloatArray) -> None:
+        """Take over a trajectory that another agent has been through, as the memory has them."""
+        self.memory.append(observations, steps, self.lane)
+        self.state.steps += int((steps[:, MARK] == GOES_ON).sum())
+
     def refit(self) -> None:
         """Fit partition and values to all that is remembered."""
         before = self.memory.rows(self.lane)

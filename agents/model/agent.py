@@ -12,8 +12,10 @@ from gymnasium.vector import VectorEnv
 from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.certifying.certificates import Certificate, certify_learned
+from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.editing.editor import Editor
 from oda_rl.agents.engine.agent import Agent
+from oda_rl.agents.engine.files import Without
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.engine.training import Interrupt
@@ -21,6 +23,7 @@ from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
+from oda_rl.agents.model.climb_for_real import ClimbForReal
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
@@ -28,10 +31,11 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.policies.wording import without_units
 from oda_rl.agents.proving.proofs import Proof, checked_box
+from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.world import World, seconds_of
 
 
-class ModelAgent(Agent):
+class ModelAgent(Simplifiable, Agent):
     """Learns the world, searches a rule in imagination, and confirms it in reality.
 
     After a few hundred random steps, and then whenever steps have grown by a seventh:
@@ -49,6 +53,11 @@ class ModelAgent(Agent):
     Delivered is the rule with the best bound: what the model promises over many starts, corrected
     by what real episodes returned beyond what it imagines from theirs. Some steps go into playing
     that one again.
+
+    Where the world turns out not to be believed (``agent.world.trust``, judged anew after 3,000
+    steps and whenever they have doubled), it says so, and goes on without: values are fitted to all
+    steps so far and further ones, as by :class:`FittedQAgent`, and distilled into a rule of at most
+    16 cells that is climbed on real episodes (:func:`oda_rl.agents.distill`).
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
     to seconds of imagination instead. Where the next observation does not follow from the present
@@ -105,11 +114,13 @@ class ModelAgent(Agent):
     _config_class = ModelConfig
     _most_features = 256
     _streams = ("explore", "planning", "env", "predict")
-    _more_metadata = ("solved_return", "horizon")
+    _more_metadata = ("solved_return", "horizon", "real")
     _sized_by: ClassVar[dict[str, Member]] = {"start": SCHEMA["start"], "code": real("C")}
     _horizon: int | None = None  # of a file
+    _real: ClimbForReal
 
     def _make_engine(self) -> ModelEngine:
+        self._real = ClimbForReal()
         rngs = self._rngs["explore"], self._rngs["planning"]
         return ModelEngine(self.interface, self.config, self.horizon, *rngs)
 
@@ -121,7 +132,7 @@ class ModelAgent(Agent):
     @property
     def policy(self) -> RulePolicy | TablePolicy:
         """The delivered rule, or table."""
-        return self._engine.policy
+        return self._real.rule or self._engine.policy
 
     def rules(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
@@ -207,6 +218,11 @@ class ModelAgent(Agent):
         never push left where cart position < -1
         """
         self._rule("constrain")
+        if self.distrust is not None:
+            raise ValueError(
+                "constrain: the agent has gone on in the real environment, because its world is "
+                "not to be believed; rules that are climbed there know no clauses"
+            )
         box, d = self.interface.box, self.interface.n_features
         n = self.interface.n_actions if box is None else self.interface.n_components
         shape = (n, 1 if box is None else 1 + d)
@@ -314,6 +330,11 @@ class ModelAgent(Agent):
         return policy
 
     @property
+    def distrust(self) -> str | None:
+        """Why learning has gone on in the real environment alone; None if it has not."""
+        return self._real.reason
+
+    @property
     def models_laws(self) -> bool:
         """Whether there is a :attr:`world` to ask: laws have been learned, not a table."""
         return self._engine.planner.learned is not None
@@ -382,7 +403,11 @@ class ModelAgent(Agent):
         if self.interface.box is not None:
             assert isinstance(env, gym.Env)
             env = Performed(env, self._engine)
-        return super()._train(env, total, one_by_one, interrupt)
+        training = super()._train(env, total, one_by_one, interrupt)
+        if isinstance(env, VectorEnv) or self._engine.constrained:
+            return training
+        rng = self._rngs["planning"]
+        return self._real.train(self, self._engine, training, total, interrupt, rng)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         spec = spec_of(env)
@@ -407,6 +432,20 @@ class ModelAgent(Agent):
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "partition": "rule", "horizon": self.horizon}
+
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        metadata, arrays = super()._to_file()
+        about, more = self._real.to_file()
+        return {**metadata, "real": about}, {**arrays, **files.prefixed("real", more)}
+
+    @classmethod
+    def _from_file(
+        cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
+    ) -> Self:
+        real = files.part(arrays, "real")
+        agent = super()._from_file(metadata, Without(arrays, set(files.prefixed("real", real))))
+        agent._real = ClimbForReal.from_file(metadata.get("real"), real, agent.interface)
+        return agent
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         self._horizon = metadata["horizon"]

@@ -338,6 +338,11 @@ class ModelEngine(Engine):
         self.begin_episode()
 
     @property
+    def constrained(self) -> bool:
+        """Whether it learns within clauses."""
+        return self.planner.clauses is not None
+
+    @property
     def n_lanes(self) -> int:
         """Number of environments learned from at once; 0 along one trajectory."""
         return 0 if self._running is None else len(self._running)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from oda_rl._schema import Member, check, require, whole
 from oda_rl._types import FloatArray
+from oda_rl.agents.distilling.simplifying import Rule, simplified
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.editing.editor import within
 from oda_rl.agents.model import candidates
@@ -18,7 +19,6 @@ from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.model.simplifying import Rule, simplified
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.learning import Learned, learn_world

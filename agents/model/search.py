@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.model.climbing import Climber
+from oda_rl.agents.distilling.climbing import Climber
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.imagination import WorldArrays, imagining, scratch_for
 

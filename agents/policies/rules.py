@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import integer, spliced
 from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.editing.clauses import Clauses, check_outputs, decisions, done_at
 from oda_rl.agents.editing.editor import Editor
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
+from oda_rl.agents.policies.deciding import decide_by_clauses, decide_by_rule
 from oda_rl.agents.policies.wording import (
     affine,
     clause_lines,
@@ -31,59 +31,6 @@ from oda_rl.agents.policies.wording import (
 )
 from oda_rl.agents.proving.pieces import Piece, Splitter
 from oda_rl.agents.proving.proofs import Proof, Region, checked_box, proof, regions
-
-
-@spliced
-def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Return the action in a state by (scores, actions of the cells)."""
-    scores, actions = arrays
-    cell = integer(0)
-    greatest = -np.inf
-    for k in range(scores.shape[0]):
-        score = scores[k, 0]
-        for j in range(scores.shape[1] - 1):
-            score += scores[k, 1 + j] * observation[j]
-        if score > greatest:
-            greatest = score
-            cell = k
-    action: int = actions[cell]
-    return action
-
-
-@spliced
-def decide_by_clauses(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Return the action in a state by (scores, actions, conditions, ends, forbidden, said, room).
-
-    See :class:`~oda_rl.agents.editing.clauses.Clauses`; the room is for what is forbidden.
-    """
-    scores, actions, conditions, ends, forbidden, said, barred = arrays
-    for a in range(barred.shape[0]):
-        barred[a] = False
-    row = integer(0)
-    for c in range(ends.shape[0]):
-        holds = True
-        while row < ends[c]:
-            total = conditions[row, 0]
-            for j in range(conditions.shape[1] - 1):
-                total += conditions[row, 1 + j] * observation[j]
-            holds = holds and total > 0.0
-            row += 1
-        if holds and c < forbidden.shape[0]:
-            barred[forbidden[c]] = True
-        elif holds and not barred[said[c - forbidden.shape[0]]]:
-            by_clause: int = said[c - forbidden.shape[0]]
-            return by_clause
-    cell = integer(0)
-    greatest = -np.inf
-    for k in range(scores.shape[0]):
-        score = scores[k, 0]
-        for j in range(scores.shape[1] - 1):
-            score += scores[k, 1 + j] * observation[j]
-        if score > greatest and not barred[actions[k]]:
-            greatest = score
-            cell = k
-    action: int = actions[cell]
-    return action
 
 
 @dataclass(frozen=True)
@@ -202,6 +149,14 @@ class RulePolicy(Stored):
         units = own[:, :, 0] + (own[:, :, 1:] @ np.asarray(points)[:, :, None])[:, :, 0]
         return np.asarray(np.clip(units, -1.0, 1.0))
 
+    def act_in(self, point: FloatArray) -> npt.NDArray[Any]:
+        """Do in one state what :meth:`act` does in some, but sooner."""
+        cell = int((self.scores[:, 0] + self.scores[:, 1:] @ point).argmax())
+        own = self.outputs[cell]
+        if not self.continuous:
+            return np.asarray(own[:, 0].argmax())
+        return np.asarray(np.clip(own[:, 0] + own[:, 1:] @ point, -1.0, 1.0))
+
     def at_codevectors(self) -> Rows:
         """Values, choices and actions at the codevectors."""
         return Rows(self.q_values, self.choices(self.codevectors), self.act(self.codevectors))
@@ -262,9 +217,8 @@ class RulePolicy(Stored):
         own = {name: arrays[name] for name in arrays if not name.startswith("clauses_")}
         rule = super().from_arrays(own)
         check_outputs(rule.outputs, rule.scores.shape[1])
-        edited = {
-            name.removeprefix("clauses_"): arrays[name] for name in arrays.keys() - own.keys()
-        }
+        said = arrays.keys() - own.keys()
+        edited = {name.removeprefix("clauses_"): arrays[name] for name in said}
         if edited:
             d, size = rule.scores.shape[1] - 1, rule.outputs.shape[1:]
             rule = replace(rule, clauses=Clauses.from_arrays(edited, d, size))

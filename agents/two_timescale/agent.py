@@ -10,6 +10,7 @@ import numpy as np
 
 from oda_rl._schema import Member, check_fields, require
 from oda_rl._types import FloatArray
+from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.environments.making import reward_threshold
@@ -38,7 +39,7 @@ _OF_AGENT = vars(TwoTimescaleConfig()).keys()
 _OF_PARTITION = {name: vars(kind().settings).keys() for name, kind in PARTITIONS.items()}
 
 
-class TwoTimescaleAgent(Agent):
+class TwoTimescaleAgent(Simplifiable, Agent):
     """Q(λ) over aggregate states that online deterministic annealing places while it learns.
 
     Fast: Watkins' Q(λ) on a table with one row a cell. Slow: every few steps the observation also

@@ -1,4 +1,4 @@
-"""The oda-rl command: train, evaluate, plot, explain, export, compare, warm."""
+"""The oda-rl command: train, evaluate, plot, explain, simplify, export, compare, warm."""
 
 import gc
 import io
@@ -44,6 +44,7 @@ from oda_rl.command.report import (
     tells_states_apart,
     write_figures,
 )
+from oda_rl.command.simplifying import Simplify, simplify
 
 _EVALUATION_EPISODES = 100
 _GRID = 5  # values of a component of a continuous action
@@ -267,7 +268,7 @@ class Warm:
     """Compile everything once, so that no later call has to: for images and classrooms."""
 
 
-Options = TrainFitted | Evaluate | Plot | Explain | Export | Compare | Warm
+Options = TrainFitted | Evaluate | Plot | Explain | Simplify | Export | Compare | Warm
 
 
 def train(options: TrainFitted, console: Console) -> int:
@@ -293,6 +294,8 @@ def train(options: TrainFitted, console: Console) -> int:
         console.print(f"the rule: {agent.rules()}{told}")
         if agent.models_laws:
             console.print(f"the model is {agent.world.trust}")
+        if agent.distrust is not None:
+            console.print("so learning went on in the real environment alone")
     console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     return 0 if returns is not None else _INTERRUPTED
 
@@ -395,6 +398,7 @@ def parse(arguments: Sequence[str]) -> Options:
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Plot, tyro.conf.subcommand("plot")]
         | Annotated[Explain, tyro.conf.subcommand("explain")]
+        | Annotated[Simplify, tyro.conf.subcommand("simplify")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Compare, tyro.conf.subcommand("compare")]
         | Annotated[Warm, tyro.conf.subcommand("warm")]
@@ -444,6 +448,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return evaluate(options, console)
         if isinstance(options, Explain):
             return explain(options, console)
+        if isinstance(options, Simplify):
+            return simplify(options, console)
         if isinstance(options, Export):
             return export(options, console)
         if isinstance(options, Compare):

@@ -2,7 +2,7 @@
 
 ``agents`` draws learning curves, partitions and metrics, ``policies`` what a policy does in each
 cell, ``differences`` what has changed between two, ``world`` what a learned world makes of an
-episode, ``lineage`` how cells came from cells;
+episode, ``sizes`` what rules of more and fewer cells return, ``lineage`` how cells came from cells;
 ``annealing``, ``exemplars`` and ``mixtures`` draw the estimators. ``axes`` are what all share.
 """
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oda_rl.plotting.lineage import plot_bifurcation as plot_bifurcation
     from oda_rl.plotting.lineage import plot_cells_over_time as plot_cells_over_time
     from oda_rl.plotting.policies import plot_policy as plot_policy
+    from oda_rl.plotting.sizes import plot_sizes as plot_sizes
     from oda_rl.plotting.world import plot_world as plot_world
 
 __getattr__, __dir__ = offer(
@@ -38,6 +39,7 @@ __getattr__, __dir__ = offer(
         "plot_metric": "agents",
         "plot_partition": "agents",
         "plot_policy": "policies",
+        "plot_sizes": "sizes",
         "plot_world": "world",
     },
 )

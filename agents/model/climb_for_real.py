@@ -1,0 +1,236 @@
+"""What is done where a learned world is not to be believed: a rule is climbed in the real one.
+
+A fitted agent learns there, from the steps that are remembered and further ones; what it has
+learned is made a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._schema import require
+from oda_rl.agents.distilling.distil import small_rule
+from oda_rl.agents.distilling.playing import Ground
+from oda_rl.agents.distilling.pruning import Confirming
+from oda_rl.agents.distilling.races import race
+from oda_rl.agents.distilling.teachers import teacher_of
+from oda_rl.agents.engine.loops import Progress
+from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.engine.training import Interrupt
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.worlds import files
+from oda_rl.agents.worlds.learning import Transitions
+from oda_rl.agents.worlds.logs import trajectories
+
+if TYPE_CHECKING:
+    from oda_rl._types import BoolArray
+    from oda_rl.agents.environments.spaces import AnyEnv
+    from oda_rl.agents.model.engine import ModelEngine
+    from oda_rl.agents.worlds.world import World
+
+_FIRST, _AGAIN = 3000, 2.0  # steps after which a world is judged; that many times as many, again
+_DISTRUSTED = 2  # times in a row
+_LEAST_LEFT = 20_000  # steps, with fewer of which no other way leads farther
+_LEARNING, _MOST_LEARNING = 0.6, 250_000  # of these steps, before a rule is made
+_LEAST_DISTILLING = 2000  # steps: of fewer there is no rule
+_CELLS = 16
+_RACING = 0.05  # of the steps: the rule against the one before
+_BOLD = {"exploration": 4.0, "longest_hold": 8, "optimism": 0.03, "cells_per_root": 0.8}
+_NOTHING = np.empty((0, 3))
+
+_log = logging.getLogger(__name__)
+
+
+class Judged(Protocol):
+    """An agent that learns a world."""
+
+    env: "AnyEnv | None"
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps learned from."""
+
+    @property
+    def models_laws(self) -> bool:
+        """Whether there is a world."""
+
+    @property
+    def world(self) -> "World":
+        """What has been learned."""
+
+
+@dataclass
+class ClimbForReal:
+    """Judges the world while an agent learns, and takes over where it is not to be believed.
+
+    Attributes
+    ----------
+    reason : str or None
+        Why it has taken over; None if it has not.
+    rule : RulePolicy or None
+        What it has found.
+    """
+
+    reason: str | None = None
+    rule: RulePolicy | None = None
+    _fitted: FittedQAgent | None = None
+    _judged_at: int = _FIRST
+    _distrusted: int = 0
+
+    def train(
+        self,
+        agent: Judged,
+        engine: "ModelEngine",
+        training: Progress,
+        total: int,
+        interrupt: Interrupt,
+        rng: np.random.Generator,
+    ) -> Progress:
+        """Go on with a training as long as the world is believed, then in the real one."""
+        done = 0
+        if self.reason is None:
+            for steps, episodes in training:
+                yield steps, episodes
+                done = steps
+                if len(episodes) and self._doubts(agent, total - done):
+                    break
+            else:
+                return
+        for steps, episodes in self._really(agent.env, engine, total - done, interrupt, rng):
+            yield done + steps, episodes
+
+    def _doubts(self, agent: Judged, left: int) -> bool:
+        """Judge the world, if it is time; say so if it is not to be believed any more."""
+        if agent.num_timesteps < self._judged_at or left < _LEAST_LEFT or not agent.models_laws:
+            return False
+        self._judged_at = int(_AGAIN * agent.num_timesteps)
+        trust = agent.world.trust
+        self._distrusted = 0 if trust else self._distrusted + 1
+        if self._distrusted < _DISTRUSTED:
+            return False
+        self.reason = trust.reason
+        said = f"the learned world is not to be believed ({self.reason}): learning goes on in the "
+        warnings.warn(f"{said}real environment alone", stacklevel=2)
+        _log.warning("%sreal environment alone", said)
+        return True
+
+    def _really(
+        self,
+        env: "AnyEnv | None",
+        engine: "ModelEngine",
+        total: int,
+        interrupt: Interrupt,
+        rng: np.random.Generator,
+    ) -> Progress:
+        """Learn values with a share of the steps, and make a rule of them with the rest."""
+        assert isinstance(env, gym.Env)
+        if self._fitted is None:
+            self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **_BOLD)
+            _remember(self._fitted, engine.memory.transitions, engine.memory.first)
+        fitted = self._fitted
+        fitted._enter(env)
+        place = fitted._require_env()
+        learning = min(int(_LEARNING * total), _MOST_LEARNING)
+        if total - learning < _LEAST_DISTILLING:
+            learning = total
+        done = 0
+        for steps, episodes in fitted._train(place, learning, True, interrupt):
+            engine.state.steps += steps - done
+            done = steps
+            yield done, episodes
+        if done == total:
+            return
+        ground = Ground(env, _CELLS, total - done)
+        before = 0
+        for _ in self._distilling(ground, fitted, rng):
+            engine.state.steps += ground.steps - before
+            before = ground.steps
+            yield done + before, _NOTHING
+        engine.state.steps += ground.steps - before
+        yield total, _NOTHING
+
+    def _distilling(
+        self, ground: Ground, fitted: FittedQAgent, rng: np.random.Generator
+    ) -> Iterator[None]:
+        """Make a rule; yields now and then."""
+        master = teacher_of(fitted, ground.interface)
+        steps = int(ground.most * (1.0 - _RACING * (self.rule is not None)))
+        confirming = Confirming.of(master, rng)
+        rule, _ = yield from small_rule(ground, master, _CELLS, steps, rng, confirming)
+        if self.rule is not None:
+            ground.allow(ground.most - ground.steps)
+            if race(ground, [self.rule, rule], rng, incumbent=0).best == 0:
+                return
+        self.rule = rule
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Return metadata and arrays, for a file."""
+        metadata: dict[str, Any] = {
+            "reason": self.reason, "judged_at": self._judged_at, "distrusted": self._distrusted
+        }  # fmt: skip
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        if self._fitted is not None:
+            own, remembered = self._fitted._to_file()
+            metadata["fitted"] = {**own, "interface": self._fitted.interface.to_json()}
+            arrays = files.prefixed("fitted", remembered)
+        if self.rule is not None:
+            arrays |= files.prefixed("rule", self.rule.arrays)
+        return metadata, arrays
+
+    @classmethod
+    def from_file(
+        cls,
+        metadata: dict[str, Any] | None,
+        arrays: dict[str, npt.NDArray[Any]],
+        interface: Interface,
+    ) -> "ClimbForReal":
+        """Make one of what :meth:`to_file` returned, or raise InvalidFileError.
+
+        Files from before there was any have none.
+        """
+        if metadata is None:
+            require(not arrays, "real_ is in it: it must hold no such members")
+            return cls()
+        keys = ("reason", "judged_at", "distrusted")
+        require(metadata.keys() - {"fitted"} == set(keys), f"real must hold {keys}")
+        reason, judged_at, distrusted = (metadata[key] for key in keys)
+        right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
+        counts = all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
+        require(right and counts, f"real is {metadata!r}"[:300])
+        own, learned = files.part(arrays, "rule"), files.part(arrays, "fitted")
+        require(len(own) + len(learned) == len(arrays), "real_ has members that are unknown")
+        rule, fitted = RulePolicy.from_arrays(own) if own else None, None
+        if rule is not None:
+            d = interface.n_features
+            n, m = interface.n_actions, 1
+            if interface.box is not None:
+                n, m = interface.n_components, 1 + d
+            right = rule.scores.shape[1] == 1 + d and rule.outputs.shape[1:] == (n, m)
+            require(right, f"real_rule_outputs has shape {rule.outputs.shape}: not (K, {n}, {m})")
+        if "fitted" in metadata:
+            fitted = FittedQAgent._from_file(metadata["fitted"], learned)
+            same = fitted.interface.n_features == interface.n_features
+            require(same, "real.fitted is of other observations")
+        return cls(reason, rule, fitted, judged_at, distrusted)
+
+
+def _remember(fitted: FittedQAgent, seen: Transitions, first: "BoolArray") -> None:
+    """Let a fitted agent learn from steps that were taken by another, if actions are numbers."""
+    if seen.codes.shape[1] != fitted.interface.n_actions:
+        return
+    engine = fitted._engine
+    for rows in trajectories(seen, first):
+        steps = np.zeros((len(rows) + 1, engine.memory.steps.shape[1]))
+        steps[:-1, ACTION], steps[:-1, REWARD] = seen.codes[rows].argmax(axis=1), seen.rewards[rows]
+        steps[:-1, MARK] = GOES_ON
+        steps[-1, ACTION], steps[-1, MARK] = -1.0, TERMINAL if seen.ended[rows[-1]] else CUT
+        engine.remember(np.concatenate([seen.before[rows], seen.after[rows[-1:]]]), steps)
+    engine.refit()
