@@ -154,7 +154,7 @@ class Ground:
         """Return one observation as a vector of float64, or raise ValueError."""
         point = np.asarray(observation, dtype=np.float64).ravel()
         if len(point) == self.interface.n_features and abs(point.dot(point)) <= LARGEST:
-            return np.asarray(point)
+            return np.asarray(point, dtype=np.float64)
         return checked_batch(observation, self.interface)[0]
 
     def _action(self, act: npt.NDArray[Any]) -> Any:
