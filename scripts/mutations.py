@@ -851,7 +851,7 @@ MUTATIONS = [
         ),
     ),
     *_of(
-        "agents/model/simplifying.py",
+        "agents/distilling/simplifying.py",
         (
             "a digit too many is kept",
             "(digits - 1 - np.floor",
