@@ -881,8 +881,8 @@ MUTATIONS = [
         "agents/distilling/races.py",
         (
             "an incumbent falls to whoever is no worse",
-            "returns[incumbent]) > _ENOUGH",
-            "returns[incumbent]) > -_ENOUGH",
+            "        > _ENOUGH",
+            "        > -_ENOUGH",
             "test_distilling.py::test_an_incumbent_has_to_be_beaten",
         ),
     ),
