@@ -33,6 +33,7 @@ _FRESH = 3  # every so many searches begin from new rules alone
 _KEPT_BEST, _KEPT_LATEST = 10, 20
 _SURE = 10  # episodes after which a rule that cannot be bettered is left alone
 _TOLERANCE = 1e-6
+_REPEATED = 4  # more searches, while episodes could be longer
 _LITTLE = 0.02  # of what separates the best return from the worst
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # of the return, that a simpler rule may lose
@@ -97,19 +98,22 @@ class Planner:
             best = self.best()
             if self._cannot_be_bettered(best):
                 return best
-            explore = self.searches % 2 == 0 and self._leaves_nothing(best, returns)
+            explore = self._leaves_nothing(best, returns)
         known = sorted(self.candidates, key=self._value_of, reverse=True)[:_KNOWN]
         self.searches += 1
         fresh = self.searches % _FRESH == 0
         where = self._imagination()
-        fine = self.searches % _FRESH == 2 and not explore
-        effort = Effort(
-            generations=self.config.generations, population=self.config.population,
-            starts=self.config.starts * (2 if fine else 1), sigma=0.1 if fine else 0.4,
-        )  # fmt: skip
-        scores, outputs, promised = search(
-            where, [(one.scores, one.outputs) for one in known], explore, fresh, effort, self.rng
-        )
+        rules = [(one.scores, one.outputs) for one in known]
+        effort = self._effort(fine=self.searches % _FRESH == 2 and not explore)
+        scores, outputs, promised = search(where, rules, explore, fresh, effort, self.rng)
+        for again in range(0 if explore else _REPEATED):
+            if not self._falls_short(promised):
+                break
+            rules = [*rules[: len(known)], (scores, outputs)]
+            effort = self._effort(fine=again % 2 == 0)
+            scores, outputs, promised = search(
+                where, rules, False, again % 2 == 1, effort, self.rng
+            )
         self.imagined_steps += where.steps
         for one in known:
             if one.scores is scores:
@@ -117,6 +121,21 @@ class Planner:
         if not explore and self.config.simplify:
             scores, outputs = self._simplified(where, (scores, outputs))
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
+
+    def _effort(self, fine: bool) -> Effort:
+        """Return how long to search, and how far from where it begins."""
+        config = self.config
+        return Effort(
+            generations=config.generations, population=config.population,
+            starts=config.starts * (2 if fine else 1), sigma=0.1 if fine else 0.4,
+        )  # fmt: skip
+
+    def _falls_short(self, promised: float) -> bool:
+        """Whether every step pays the same, and an episode could be longer than is promised."""
+        assert self.learned is not None
+        most = float(self.learned.arrays.bounds[1]) * self.horizon
+        constant = is_constant(self.memory.transitions.rewards)
+        return most > 0.0 and constant and promised < (1.0 - _TOLERANCE) * most
 
     def constrain(self, policy: RulePolicy) -> Candidate | None:
         """Search within a policy's clauses from now on, beginning with it; forget what was known.
@@ -131,8 +150,8 @@ class Planner:
     def _simplified(self, where: Imagination, rule: Rule) -> Rule:
         """Drop what the model says does not matter."""
         seen = self.memory.transitions.before
-        half = seen[self.rng.integers(len(seen), size=_SIMPLIFYING_STARTS)]
-        starts = np.concatenate([self.draw_starts(_SIMPLIFYING_STARTS), half])
+        halves = self.draw_starts(_SIMPLIFYING_STARTS), self._draw_seen(_SIMPLIFYING_STARTS)
+        starts = np.concatenate(halves)
         before = where.returns(*_alone(rule), starts)[0]
         rows = self.rng.integers(len(seen), size=_SIMPLIFYING_STATES)
 
@@ -236,6 +255,11 @@ class Planner:
             seen = self.memory.transitions.before
         return starts_between(seen, self.learned.at, n, self.rng)
 
+    def _draw_seen(self, n: int) -> FloatArray:
+        """Draw states that were seen, shape (n, d)."""
+        seen = self.memory.transitions.before
+        return np.asarray(seen[self.rng.integers(len(seen), size=n)])
+
     def _delivered(self, candidate: Candidate) -> RulePolicy:
         """Return a rule with the means of the states seen in its cells, without idle cells."""
         points = self.memory.transitions.before[-_LATEST:]
@@ -262,7 +286,8 @@ class Planner:
                 clauses=np.column_stack([edits.ends, first]),
                 said=edits.outputs,
             )
-        return Imagination(world, self.learned.at, self.shape, self.horizon, self.draw_starts)
+        drawing = self.draw_starts, self._draw_seen
+        return Imagination(world, self.learned.at, self.shape, self.horizon, *drawing)
 
     def _judge(self) -> None:
         """Imagine all candidates anew in the present model."""
@@ -306,8 +331,8 @@ class Planner:
         """Whether a rule avoids all cost, and nothing that pays has been seen yet."""
         assert self.learned is not None
         most = float(self.learned.arrays.bounds[1])
-        if most > 0.0 or not returns:
-            return False
+        if most > 0.0 or not returns or self.memory.transitions.ended.any():
+            return False  # it pays to end an episode that only costs
         return most * self.horizon - best.promised <= _LITTLE * (best.promised - min(returns))
 
     def _value_of(self, candidate: Candidate) -> float:

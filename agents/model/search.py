@@ -18,6 +18,7 @@ _MOST_CELLS = 20
 _SAME, _EQUAL = 1e-9, 0.75  # share of rules that are best alike, and a search is over
 _LONGEST = 4  # times as many generations, while returns grow
 _WINDOW, _PROGRESS = 8, 0.01  # by that share in so many generations, from common starts
+_WIDE = 12  # more generations from wherever, of rules that are as good as can be from the starts
 _PAIRED = 4  # times as many as in a generation
 
 
@@ -130,6 +131,8 @@ class Imagination:
     horizon: int
     draw_starts: Callable[[int], FloatArray]
     """Returns so many states in which an episode may begin."""
+    draw_seen: Callable[[int], FloatArray]
+    """Returns so many states that were seen."""
     steps: int = 0
     """Imagined so far."""
 
@@ -145,9 +148,14 @@ class Imagination:
         )  # fmt: skip
         return found
 
-    def means(self, vectors: FloatArray, n_starts: int, explore: bool) -> FloatArray:
-        """Return the mean returns of rules, given as vectors, from common starts."""
-        starts = self.draw_starts(n_starts)
+    def means(
+        self, vectors: FloatArray, n_starts: int, explore: bool, wide: bool = False
+    ) -> FloatArray:
+        """Return the mean returns of rules, given as vectors, from common starts.
+
+        If ``wide``, from states that were seen, wherever.
+        """
+        starts = self.draw_seen(n_starts) if wide else self.draw_starts(n_starts)
         return np.asarray(
             self.returns(*self.shape.decoded(vectors, self.at), starts, explore).mean(axis=1)
         )
@@ -191,24 +199,29 @@ def search(
         second = np.where(top >= len(old), second, -np.inf)
     begin = vectors[top[np.argmax(second)]]
     climber = Climber(begin, effort.sigma, effort.population, rng)
-    before = begin
-    for generation in range(1, _LONGEST * effort.generations + 1):
+    before, wide, last = begin, False, _LONGEST * effort.generations
+    for generation in range(1, last + 1):
         asked = climber.ask()
-        found = where.means(asked, effort.starts, explore)
+        found = where.means(asked, effort.starts, explore, wide)
         if found.max() - np.quantile(found, 1.0 - _EQUAL) <= _SAME * np.abs(found).max():
-            break  # from so many that are equal nothing is learned
+            if wide or explore:
+                break
+            wide, last = True, generation + _WIDE
+            continue  # from so many that are equal nothing is learned
         climber.tell(found)
+        if wide and generation >= last:
+            break
         if generation % _WINDOW == 0:
             pair = where.means(np.array([before, climber.mean]), _PAIRED * effort.starts, explore)
             before = climber.mean
             settled = pair[1] - pair[0] < _PROGRESS * abs(pair[0])
             if settled and generation >= effort.generations:
                 break
-    last = np.concatenate([[climber.mean], old])
-    final = where.means(last, 3 * effort.starts, explore)
+    finalists = np.concatenate([[climber.mean], old])
+    final = where.means(finalists, 3 * effort.starts, explore)
     final[0] += 1e-6 * abs(final[0])
     best = int(np.argmax(final))
-    scores, outputs = shape.decoded(last[best : best + 1], where.at)
+    scores, outputs = shape.decoded(finalists[best : best + 1], where.at)
     if best > 0:
         return *known[best - 1], float(final[best])
     return scores[0], outputs[0], float(final[0])
