@@ -700,6 +700,9 @@ MUTATIONS = [
             "",
             "test_export.py::test_c_in_fixed_point[online, 2 by 3]",
         ),
+    ),
+    *_of(
+        "agents/policies/export_c_text.py",
         (
             "constants in C have six digits",
             "{value:.9g}",

@@ -18,6 +18,7 @@ from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 
 TIE = 1e-9  # relative: values closer than that are equal
+SMALLEST_TRACE = 1e-3  # of Q(λ), in every language
 
 
 @dataclass(frozen=True)

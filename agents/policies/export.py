@@ -8,6 +8,7 @@ from oda_rl import persistence
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header
+from oda_rl.agents.policies.export_c_learning import learner_header
 from oda_rl.agents.policies.export_tables import Certified, Export, export_of
 
 SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
@@ -55,6 +56,7 @@ def export_policy(
     format: str = "c",  # noqa: A002
     fixed_point: bool = False,
     certificate: Certified | None = None,
+    learn: bool = False,
 ) -> Path:
     """Write an agent's policy to a file that needs neither the agent nor this package.
 
@@ -85,6 +87,12 @@ def export_policy(
     certificate : Certificate, optional
         What has been proved of the policy, as from ``agent.certify``: in the comment of a C header,
         and in JSON.
+    learn : bool
+        Of a C header: instead of the policy the online agent's learner, over the same cells, which
+        stay where they are. It begins with nothing learned: ``oda_init(&learner, seed)``, then in
+        turn ``oda_act(&learner, obs)`` and ``oda_learn(&learner, next_obs, reward, terminated,
+        truncated)``; ``oda_greedy(&learner, obs)`` is the policy. All state is in the struct
+        ``oda_learner``, 16 bytes for each action in each cell and 40 more.
 
     Returns
     -------
@@ -94,8 +102,9 @@ def export_policy(
     Raises
     ------
     ValueError
-        If the format is unknown or knows no fixed point, or continuous actions do not, ``out`` is
-        a folder, the certificate is one of another policy, or the agent's policy can't be exported.
+        If the format is unknown or knows no fixed point or learner, or continuous actions do not,
+        ``out`` is a folder, the certificate is one of another policy, the agent's policy can't be
+        exported, or is no Q-table that could learn.
     ImportError
         If onnx is asked for and not installed.
 
@@ -109,12 +118,14 @@ def export_policy(
     ...     "int oda_policy(const float obs[ODA_FEATURES])" in path.read_text()
     True
     """
-    _check(format, fixed_point)
+    _check(format, fixed_point, learn)
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
     export = export_of(agent, certificate)
-    if format == "onnx":
+    if learn:
+        content = learner_header(export, agent).encode("utf-8")
+    elif format == "onnx":
         from oda_rl.agents.policies.export_onnx import onnx_model
 
         content = onnx_model(export)
@@ -136,11 +147,14 @@ def default_file(run: Path, kind: str) -> Path:
     return run / f"policy{suffix}" if run.is_dir() else run.with_suffix(suffix)
 
 
-def _check(kind: str, fixed_point: bool) -> None:
+def _check(kind: str, fixed_point: bool, learn: bool) -> None:
     if kind not in SUFFIXES:
         raise ValueError(f"format is {kind!r}: it must be one of {sorted(SUFFIXES)}")
     if fixed_point and kind != "c":
         raise ValueError(f"fixed_point is True: it must be False for the format {kind!r}")
+    if learn and (kind != "c" or fixed_point):
+        what = f"the format {kind!r}" if kind != "c" else "fixed_point, which rounds values"
+        raise ValueError(f"learn is True: it must be False for {what}")
 
 
 def json_document(export: Export) -> str:

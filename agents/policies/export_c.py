@@ -7,12 +7,12 @@ out.
 """
 
 import re
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl.agents.policies.export_c_text import SCORES, as_comment, definition, number
 from oda_rl.agents.policies.export_tables import (
     CLIP,
     Export,
@@ -21,40 +21,10 @@ from oda_rl.agents.policies.export_tables import (
     Tables,
 )
 
-_TYPES = {
-    np.dtype(np.float32): "float",
-    np.dtype(np.int8): "int8_t",
-    np.dtype(np.int16): "int16_t",
-    np.dtype(np.int32): "int32_t",
-    np.dtype(np.uint8): "uint8_t",
-    np.dtype(np.uint16): "uint16_t",
-    np.dtype(np.uint32): "uint32_t",
-}
-_DIMENSIONS = {
-    "oda_diagram": "[ODA_CELLS][1 + ODA_FEATURES]",
-    "oda_offsets": "[ODA_CELLS]",
-    "oda_slopes": "[ODA_CELLS][ODA_FEATURES]",
-    "oda_shifts": "[ODA_CELLS]",
-    "oda_actions": "[ODA_CELLS]",
-    "oda_advantages": "[ODA_CELLS][ODA_ACTIONS - 1]",
-    "oda_exponents": "[ODA_CELLS]",
-    "oda_origin": "[ODA_FEATURES]",
-    "oda_scale": "[ODA_FEATURES]",
-    "oda_affine": "[ODA_CELLS][ODA_COMPONENTS][1 + ODA_FEATURES]",
-    "oda_codevectors": "[ODA_CELLS][ODA_ACTIONS][ODA_COMPONENTS]",
-    "oda_low": "[ODA_COMPONENTS]",
-    "oda_high": "[ODA_COMPONENTS]",
-    "oda_conditions": "[ODA_ROWS][1 + ODA_FEATURES]",
-    "oda_ends": "[ODA_CLAUSES]",
-    "oda_forbidden": "[ODA_FORBIDDING]",
-}
-_SCORES = ("oda_diagram", "oda_offsets", "oda_slopes", "oda_shifts")
-_WIDTH = 96
-
-_AS_IT_IS = """\
+AS_IT_IS = """\
     const float *x = obs;
 """
-_LESS_ORIGIN = """\
+LESS_ORIGIN = """\
     float x[ODA_FEATURES];
     for (int j = 0; j < ODA_FEATURES; ++j) {
         x[j] = obs[j] - oda_origin[j];
@@ -73,7 +43,7 @@ _IN_STEPS = """\
         x[j] = (int32_t)(steps < 0.0f ? steps - 0.5f : steps + 0.5f);
     }
 """
-_FLOAT_SCORE = """\
+FLOAT_SCORE = """\
         float score = oda_diagram[k][0];
         for (int j = 0; j < ODA_FEATURES; ++j) {
             score += oda_diagram[k][1 + j] * x[j];
@@ -87,7 +57,7 @@ _INTEGER_SCORE = """\
         score *= (int64_t)1 << oda_shifts[k];
         score += oda_offsets[k] * ODA_ONE;
 """
-_NEAREST = """\
+NEAREST = """\
     int nearest = 0;
     SCORE least = 0;
     for (int k = 0; k < ODA_CELLS; ++k) {
@@ -247,7 +217,7 @@ def c_header(export: Export, fixed_point: bool = False) -> str:
         "#include <stdint.h>\n\n",
         *_constants(export, tables, found),
         "\n",
-        *(_table(name, array, found) for name, array in arrays.items()),
+        *(definition(name, array, found) for name, array in arrays.items()),
         f"static inline {_signature(export)}\n{{\n",
         _ALWAYS if always else _body(export, tables, found),
         "}\n\n#endif\n",
@@ -288,7 +258,7 @@ def _arrays(
     arrays["oda_advantages"] = tables.advantages
     present = {name: array for name, array in arrays.items() if array is not None}
     if found.apart:
-        present |= {name: present[name][1:] for name in _SCORES if name in present}
+        present |= {name: present[name][1:] for name in SCORES if name in present}
     return {name: array for name, array in present.items() if len(array)}
 
 
@@ -302,8 +272,8 @@ def _body(export: Export, tables: FloatTables | IntegerTables, found: Tables) ->
     if isinstance(tables, IntegerTables):
         begin, score, kind, weight = _IN_STEPS, _INTEGER_SCORE, "int64_t", _INTEGER_WEIGHT
     else:
-        begin = _AS_IT_IS if tables.origin is None else _LESS_ORIGIN
-        score, kind, weight = _FLOAT_SCORE, "float", _FLOAT_WEIGHT
+        begin = AS_IT_IS if tables.origin is None else LESS_ORIGIN
+        score, kind, weight = FLOAT_SCORE, "float", _FLOAT_WEIGHT
     if export.blended:
         end = _BLENDED + (_NUMBER if export.box is None else _COMPONENTS)
     else:
@@ -323,8 +293,8 @@ def _search(found: Tables) -> str:
     if len(found.scores) == 1 and found.apart:
         return _ONLY
     if not found.apart:
-        return _NEAREST
-    search = _NEAREST.replace("k < ODA_CELLS", "k < ODA_CELLS - 1").replace("k == 0 || ", "")
+        return NEAREST
+    search = NEAREST.replace("k < ODA_CELLS", "k < ODA_CELLS - 1").replace("k == 0 || ", "")
     return search.replace("nearest = k", "nearest = k + 1")
 
 
@@ -349,51 +319,8 @@ def _constants(export: Export, tables: FloatTables | IntegerTables, found: Table
     if export.blended:
         constants["NEAR"] = str(min(3, len(export.cells.diagram)))
     if export.blended and isinstance(tables, IntegerTables):
-        constants["UNIT"] = _float(tables.unit)
+        constants["UNIT"] = number(tables.unit)
     return [f"#define ODA_{name} {value}\n" for name, value in constants.items()]
-
-
-def _table(name: str, array: npt.NDArray[Any], found: Tables) -> str:
-    """Return the definition of a table."""
-    size = _DIMENSIONS[name]
-    if found.clauses is not None and name in ("oda_actions", "oda_affine"):
-        more = len(found.clauses.outputs)
-        size = size.replace("ODA_CELLS", f"ODA_CELLS + {more}", 1)
-    if found.apart and name in _SCORES:
-        size = size.replace("ODA_CELLS", "ODA_CELLS - 1", 1)
-    head = f"static const {_TYPES[array.dtype]} {name}{size} = {{\n"
-    write = _float if array.dtype == np.float32 else str
-    if array.ndim == 1:
-        lines = _filled([write(value) for value in array.tolist()], "    ")
-    else:
-        lines = []
-        for row in array.tolist():
-            inner = _filled([_item(value, write) for value in row], "     ")
-            lines += [f"    {{{inner[0].lstrip()}", *inner[1:]]
-            lines[-1] = f"{lines[-1].rstrip(',')}}},"
-    return head + "".join(f"{line}\n" for line in lines) + "};\n\n"
-
-
-def _item(value: Any, write: Callable[[Any], str]) -> str:
-    """Return a number, or a list of them."""
-    return f"{{{', '.join(map(write, value))}}}" if isinstance(value, list) else write(value)
-
-
-def _filled(items: Sequence[str], indent: str) -> list[str]:
-    """Return lines of items with a comma after each."""
-    lines, line = [], indent
-    for item in items:
-        if len(line) + len(item) > _WIDTH:
-            lines.append(line.rstrip())
-            line = indent
-        line += f"{item}, "
-    return [*lines, line.rstrip()]
-
-
-def _float(value: float) -> str:
-    """Return a constant of type float; nine digits are exact."""
-    text = f"{value:.9g}"
-    return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"
 
 
 def _comment(
@@ -415,16 +342,21 @@ def _comment(
         f"Tables: {size} bytes, {precision}",
         "",
         f"{_signature(export)} takes an observation, flattened:",
-        *(f"    obs[{j}]  {name}" for j, name in enumerate(export.names)),
-        *_returned(export),
+        *observed(export),
+        *returned(export),
         "",
         *_explanation(export, integers, found),
         *([] if export.certificate is None else ["", *export.certificate.lines]),
     ]
-    return "/* " + "\n".join(f" * {_plain(line)}".rstrip() for line in lines)[3:] + "\n */\n"
+    return as_comment(lines)
 
 
-def _returned(export: Export) -> list[str]:
+def observed(export: Export) -> list[str]:
+    """Return what the components of an observation are."""
+    return [f"    obs[{j}]  {name}" for j, name in enumerate(export.names)]
+
+
+def returned(export: Export) -> list[str]:
     """Return what the function's result means."""
     if export.box is None:
         names = enumerate(export.action_names, export.first_action)
@@ -485,8 +417,3 @@ def _explanation(export: Export, integers: bool, found: Tables) -> list[str]:
     if integers:
         lines.append("Advantages of row k are in units of 2 to the power of oda_exponents[k].")
     return lines
-
-
-def _plain(text: str) -> str:
-    """Return text that can end no comment."""
-    return re.sub(r"[*\\?]|[^\x20-\uffff]", "_", text)

@@ -89,14 +89,12 @@ class Export:
 
     def tables(self) -> "Tables":
         """Leave out what decisions do not need."""
-        cells, (centre, reach) = self.cells, self.extent
-        diagram, affine = _moved(cells.diagram, cells.origin - centre), self.affine()
+        cells, centre, affine = self.cells, self.extent.centre, self.affine()
         actions = np.asarray(cells.values.argmax(axis=1))
         edited = cells.clauses
         apart = not self.blended and edited is None and len(np.unique(actions)) == len(actions)
-        order = actions.argsort() if apart else np.arange(len(diagram))
-        least = order[0] if apart else diagram[:, 0].argmin()
-        scores = ((diagram - diagram[least]) / cells.width)[order]
+        order = actions.argsort() if apart else np.arange(len(actions))
+        scores = self._scores(order[0] if apart else None)[order]
         used = scores[:, 1:].any(axis=0)
         if affine is not None:
             affine = _moved(affine, cells.origin - centre)
@@ -105,14 +103,33 @@ class Export:
             conditions = _moved(edited.conditions, cells.origin - centre)
             edited = replace(edited, conditions=conditions)
             used |= conditions[:, 1:].any(axis=0)
-        # Elsewhere a + <g, x> would be a small difference of large numbers.
-        near = bool((np.abs(centre) <= reach)[used].all())
+        near = self._near(used)
         if self.blended:
             advantages = _advantages(cells.values)
             return Tables(scores, centre, near, None, advantages, self.actions())
         numbered = affine is not None or (apart and (actions[order] == np.arange(len(order))).all())
         own = None if numbered else actions if edited is not None else actions[order]
         return Tables(scores, centre, near, own, None, affine=affine, apart=apart, clauses=edited)
+
+    def search_tables(self) -> "Tables":
+        """Leave out all but what finds the nearest cell, and let cells keep their numbers."""
+        scores = self._scores(None)
+        near = self._near(scores[:, 1:].any(axis=0))
+        return Tables(scores, self.extent.centre, near, None, None)
+
+    def _scores(self, least: int | None) -> FloatArray:
+        """Return the diagram, about the centre, less a row, by default that of least offset."""
+        diagram = _moved(self.cells.diagram, self.cells.origin - self.extent.centre)
+        row = diagram[:, 0].argmin() if least is None else least
+        return np.asarray((diagram - diagram[row]) / self.cells.width)
+
+    def _near(self, used: npt.NDArray[np.bool_]) -> bool:
+        """Whether the centre is near 0, in the components that are used.
+
+        Elsewhere a + <g, x> would be a small difference of large numbers.
+        """
+        centre, reach = self.extent
+        return bool((np.abs(centre) <= reach)[used].all())
 
     def actions(self) -> FloatArray | None:
         """Return the action codevectors, not clipped, shape (K, A, p), if there are any."""

@@ -45,6 +45,7 @@ from oda_rl.agents.engine.state import (
     workspace,
 )
 from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.policies.contract import SMALLEST_TRACE
 from oda_rl.agents.policies.table import greatest
 from oda_rl.diagram import assign
 
@@ -59,8 +60,6 @@ OBSERVE = 2  # the slow timescale is due to see the current point
 RESHAPE = 4  # and, having seen it, to split and merge its cells
 RESTART = 8
 WARM = 16  # the random play is over
-
-SMALLEST_TRACE = 1e-3
 
 
 class OnlineState(Counters):

@@ -203,6 +203,9 @@ class Export:
     fixed_point: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Of a C header: tables of 16-bit integers."""
 
+    learn: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Of a C header of an online agent: a learner over its cells, instead of its policy."""
+
     out: Path | None = None
     """File to write; by default policy.h, policy.json or policy.onnx in the run folder."""
 
@@ -319,7 +322,8 @@ def plot(options: Plot, console: Console) -> int:
 def export(options: Export, console: Console) -> int:
     """Load, write, say where."""
     out = options.out or default_file(options.run, options.format)
-    path = export_policy(load_agent(options.run), out, options.format, options.fixed_point)
+    agent, kind = load_agent(options.run), options.format
+    path = export_policy(agent, out, kind, options.fixed_point, learn=options.learn)
     console.print(f"{path}: {path.stat().st_size:,} bytes")
     return 0
 
