@@ -30,6 +30,7 @@ benchmark: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_speed.py
 	$(BIN)/python scripts/benchmark_first_call.py
 	$(BIN)/python scripts/benchmark_export.py
+	$(BIN)/python scripts/benchmark_chip.py
 
 # Tables and figures of README and docs, from what the scripts have left in results/.
 tables: $(VENV)/developing

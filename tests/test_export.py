@@ -100,7 +100,7 @@ def compiled(agent, folder, source, fixed_point=False):
 def linked(folder, source, library):
     """Compile a program with the policy in a folder."""
     (folder / "program.c").write_text(source)
-    command = ["gcc", *FLAGS, "-O2", "program.c", "-o", "program", *library]
+    command = ["gcc", *FLAGS, "-O2", "-I", PROGRAMS, "program.c", "-o", "program", *library]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "program"
 

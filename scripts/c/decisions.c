@@ -1,10 +1,12 @@
-/* Reads n observations, writes their actions, and says how many nanoseconds a decision took. */
+/* Reads n observations, writes their actions, and says how many nanoseconds a decision took,
+   at the least. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include "policy.h"
 
-#define REPETITIONS 20
+#define PASSES 20
+#define REPETITIONS 10
 
 int main(int argc, char **argv)
 {
@@ -14,13 +16,17 @@ int main(int argc, char **argv)
     if (!obs || !actions || fread(obs, sizeof *obs, n, stdin) != n) {
         return 1;
     }
-    clock_t begin = clock();
+    double least = 0.0;
     for (int r = 0; r < REPETITIONS; ++r) {
-        for (size_t i = 0; i < n; ++i) {
-            actions[i] = oda_policy(obs[i]);
+        clock_t begin = clock();
+        for (int p = 0; p < PASSES; ++p) {
+            for (size_t i = 0; i < n; ++i) {
+                actions[i] = oda_policy(obs[i]);
+            }
         }
+        double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC / PASSES;
+        least = r == 0 || seconds < least ? seconds : least;
     }
-    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
-    fprintf(stderr, "%g", 1e9 * seconds / REPETITIONS / (double)n);
+    fprintf(stderr, "%g", 1e9 * least / (double)n);
     return fwrite(actions, sizeof *actions, n, stdout) == n ? 0 : 1;
 }

@@ -1,0 +1,103 @@
+"""Learning in C: bytes of the learner, nanoseconds a step, and whether it solves the cart-pole.
+
+An online agent learns BartoCartPole for 50 000 steps, and its cells are written as a C99 header
+that learns (``export_policy(agent, path, learn=True)``), with nothing learned yet. Compiled with
+gcc -O2 it plays the cart-pole in C for 200 000 steps, of which it learns, and then 100 greedy
+episodes; it is solved if these last 950 of 1000 steps on average. Time is processor time of
+deciding and learning alone, a step until learning first rests, the least of 50 repetitions. Seeds
+are those from 62 000 000 on, which chose nothing. Needs gcc.
+
+Run: python scripts/benchmark_chip.py [--seeds 20]
+Runs are kept in results/benchmark_chip.jsonl as they end, and not repeated; writes
+results/benchmark_chip.csv.
+"""
+
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from benchmark_export import BARTO, STEPS, program, steps_of
+from experiment import ALONE, Experiment, SharedOptions, say, start
+from summaries import Column, Row, Rows, Table, of
+
+from oda_rl.agents import TwoTimescaleAgent, export_policy
+from oda_rl.experiments import Execution
+
+EXPERIMENT = Experiment("benchmark_chip")
+STEPS_IN_C = 200_000
+SOLVED = 950.0
+
+
+def measure(seed: int, steps: int, steps_in_c: int) -> Row:
+    """Place cells in Python, and learn in C."""
+    agent = TwoTimescaleAgent(BARTO, seed=seed).learn(steps)
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        text = export_policy(agent, folder / "policy.h", learn=True).read_text()
+        size = re.search(r"Tables: (\d+) bytes", text)
+        assert size is not None
+        command = [program("learning.c", folder), str(seed), str(steps_in_c)]
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+    first, *lengths = done.stdout.splitlines()
+    state, nanoseconds, rested = first.split()
+    return {
+        "cells": agent.n_cells, "table_bytes": int(size[1]), "bytes": int(state),
+        "ns": float(nanoseconds), "rested": int(rested),
+        "mean": float(np.mean([int(length) for length in lengths])),
+    }  # fmt: skip
+
+
+def solved(own: Rows) -> str:
+    """In how many of the runs the last policy solves the task."""
+    return f"{int((own.column('mean') >= SOLVED).sum())} of {len(own)}"
+
+
+def steps_until_rest(own: Rows) -> str:
+    """Median and most steps until learning first rested."""
+    rested = own.column("rested")
+    if not rested.all():
+        return f"never in {int((rested == 0).sum())} of {len(own)}"
+    return f"{np.median(rested):,.0f} ({max(rested):,.0f})"
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return what all seeds have come to."""
+    columns = [
+        Column("cells", of(np.median, "cells", "g")),
+        Column("state, bytes", of(np.max, "bytes", ",.0f")),
+        Column("constant tables, bytes", of(np.max, "table_bytes", ",.0f")),
+        Column("ns a step", of(np.median, "ns", ".3g")),
+        Column("steps until it rests (most)", steps_until_rest),
+        Column("steps of 1000 afterwards (least seed)", partial(steps_of, "mean")),
+        Column("solved", solved),
+    ]
+    return {"chip": Table("Learning BartoCartPole in C", columns, [rows])}
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    """How much to run, and where."""
+
+    steps: int = STEPS
+    """Of the training that places the cells."""
+    steps_in_c: int = STEPS_IN_C
+    """Of learning in C."""
+    execution: Execution = ALONE
+
+
+def main(options: Options) -> None:
+    """Learn in C with the cells of each seed."""
+    settings = [
+        {"seed": seed, "steps": options.steps, "steps_in_c": options.steps_in_c}
+        for seed in EXPERIMENT.seeds(options)
+    ]
+    rows = EXPERIMENT.run(measure, settings, options.execution)
+    say(*tables(rows).values())
+
+
+if __name__ == "__main__":
+    start(main, Options, __doc__)
