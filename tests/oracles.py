@@ -711,3 +711,80 @@ def reward_features(scale, circles, s, code, after, boxed):
             found += [z[j] * z[k] for k in range(j, len(z))]
         found += [math.atan2(state[k], state[i]) ** 2 for i, k in circles]
     return found
+
+
+def pcg32(seed, count, stream=54):
+    """Random numbers as O'Neill (2014) writes them down, in 64 bits."""
+    mask, increment = 2**64 - 1, 2 * stream + 1
+    state = ((increment + seed) * 6364136223846793005 + increment) & mask
+    found = []
+    for _ in range(count):
+        bits, turn = (((state >> 18) ^ state) >> 27) & (2**32 - 1), state >> 59
+        found.append(((bits >> turn) | (bits << (-turn % 32))) & (2**32 - 1))
+        state = (state * 6364136223846793005 + increment) & mask
+    return found
+
+
+class SinglePrecisionQ:
+    """Watkins' Q(lambda) over a table in single precision, exploring, with rest and restart."""
+
+    def __init__(self, n_cells, n_actions, step_sizes, settings, bits=()):
+        self.shape, self.step_sizes, self.settings = (n_cells, n_actions), step_sizes, settings
+        self.decay = np.float32(settings.discount * settings.trace_decay)
+        self.bits = iter(bits)
+        self.episode_return, self.resting = np.float32(0.0), False
+        self.forget()
+
+    def forget(self):
+        self.values, self.rates, self.traces = np.zeros((3, *self.shape), dtype=np.float32)
+        self.updates = np.zeros(self.shape, dtype=int)
+        self.steps, self.outcomes = 0, []
+
+    def act(self, cell):
+        """Return the action and the greedy one."""
+        greedy = action = int(self.values[cell].argmax())
+        if not self.resting:
+            elapsed = np.float32(self.steps) / np.float32(self.settings.exploration_decay)
+            epsilon = np.float32(self.settings.exploration) / (np.float32(1.0) + elapsed)
+            uniform = np.float32((next(self.bits) >> 8) / 2**24)
+            if uniform < epsilon:
+                n = self.shape[1]
+                action = min(int(uniform / epsilon * np.float32(n)), n - 1)
+        return action, greedy
+
+    def update(self, cell, action, greedy, reward, next_cell, terminated, truncated):
+        """Learn from a step; ``greedy`` was the greedy action before it."""
+        reward = np.float32(reward)
+        self.steps += 1
+        self.episode_return += reward
+        if not self.resting:
+            best = self.values[next_cell].max()
+            target = reward if terminated else reward + np.float32(self.settings.discount) * best
+            error = target - self.values[cell, action]
+            self.updates[cell, action] += 1
+            self.rates[cell, action] = self.step_sizes[self.updates[cell, action]]
+            if action != greedy:
+                self.traces[:] = 0.0
+            self.traces[cell] = 0.0
+            self.traces[cell, action] = 1.0
+            self.values += self.rates * self.traces * error
+            self.traces *= self.decay
+            self.traces[self.traces <= np.float32(1e-3)] = 0.0
+        if terminated or truncated:
+            self.end_episode()
+
+    def end_episode(self):
+        n, goal, was_resting = (
+            self.settings.solved_episodes,
+            self.settings.solved_return,
+            self.resting,
+        )
+        self.outcomes.append(goal is not None and bool(self.episode_return >= goal))
+        self.resting = len(self.outcomes) >= n > 0 and all(self.outcomes[-n:])
+        self.episode_return = np.float32(0.0)
+        self.traces[:] = 0.0
+        least = max(n, 1)
+        stuck = len(self.outcomes) >= least and not any(self.outcomes[-least:])
+        late = goal is not None and self.steps > self.settings.restart_after > 0
+        if stuck and late and not was_resting:
+            self.forget()

@@ -24,7 +24,7 @@ from oda_rl.agents.policies.export_c_text import as_comment, definition, number
 from oda_rl.agents.policies.export_tables import Export
 from oda_rl.agents.policies.table import TablePolicy
 
-_DEGREE = 8  # errors below 1e-7 for any exponent in [0, 1]
+_DEGREE = 10  # then the error is that of rounding, for any exponent in [0, 1]
 _MOST_STEPS = 2**32 - 2  # that a count reaches; a restart after so many never comes
 _MOST_EPISODES = 2**31 - 2
 _NEVER_SOLVED = 3.4e38  # a return
