@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from benchmark_export import BARTO, STEPS, program, steps_of
+from benchmark_export import BARTO, STEPS, bytes_of, program, steps_of
 from experiment import ALONE, Experiment, SharedOptions, say, start
 from summaries import Column, Row, Rows, Table, of
 
@@ -68,8 +68,8 @@ def tables(rows: Rows) -> dict[str, Table]:
     """Return what all seeds have come to."""
     columns = [
         Column("cells", of(np.median, "cells", "g")),
-        Column("state, bytes", of(np.max, "bytes", ",.0f")),
-        Column("constant tables, bytes", of(np.max, "table_bytes", ",.0f")),
+        Column("bytes of state (most)", bytes_of),
+        Column("of constant tables", of(np.median, "table_bytes", ",.0f")),
         Column("ns a step", of(np.median, "ns", ".3g")),
         Column("steps until it rests (most)", steps_until_rest),
         Column("steps of 1000 afterwards (least seed)", partial(steps_of, "mean")),

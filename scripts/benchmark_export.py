@@ -119,6 +119,11 @@ def ratio_of_times(own: Rows) -> str:
     return f"{np.median(own.column('python_ns')) / np.median(own.column('ns')):,.0f}"
 
 
+def bytes_of(own: Rows) -> str:
+    """Median of the tables' bytes, and the largest."""
+    return f"{np.median(own.column('bytes')):,.0f} ({max(own.column('bytes')):,.0f})"
+
+
 def differing(own: Rows) -> str:
     """How many decisions are not those of Python."""
     asked = sum(row["observations"] for row in own)
@@ -137,7 +142,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("", lambda own: f"`{own[0]['agent']}`"),
         Column("cells", of(np.median, "cells", "g")),
         Column("tables", the("tables")),
-        Column("bytes", of(np.median, "bytes", ",.0f")),
+        Column("bytes (most)", bytes_of),
         Column("ns a decision", of(np.median, "ns", ".3g")),
         Column("times as fast as `predict`", ratio_of_times),
         Column("decisions that differ", differing),

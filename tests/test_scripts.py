@@ -432,13 +432,23 @@ def test_export_script(tmp_path):
     rows = read_rows(tmp_path / "results" / "benchmark_export.csv")
     assert {(row["agent"], row["tables"]) for row in rows} == {
         (agent, tables)
-        for agent in ("TwoTimescaleAgent", "FittedQAgent")
+        for agent in ("ModelAgent", "TwoTimescaleAgent", "FittedQAgent")
         for tables in ("float", "fixed point")
     }
     for row in rows:
         assert int(row["same"]) >= 0.999 * int(row["observations"])
         assert float(row["mean_in_c"]) == pytest.approx(float(row["mean"]), rel=0.3)
     assert "decisions that" in printed
+
+
+@pytest.mark.slow
+def test_chip_script(tmp_path):
+    options = ("--seeds", "1", "--steps", "3000", "--steps-in-c", "1000")
+    printed = run_script("benchmark_chip.py", tmp_path, *options)
+    (row,) = read_rows(tmp_path / "results" / "benchmark_chip.csv")
+    assert 0 < row["bytes"] <= 2048
+    assert 0 < row["mean"] <= 1000
+    assert "bytes of state" in printed
 
 
 @pytest.mark.slow
