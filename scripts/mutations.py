@@ -702,6 +702,27 @@ MUTATIONS = [
         ),
     ),
     *_of(
+        "agents/policies/export_c_learning.py",
+        (
+            "in C the traces of a cell's other actions stay",
+            "learner->traces[cell][a] = a == action ? 1.0f : 0.0f;",
+            "learner->traces[cell][action] = 1.0f;",
+            "test_export_learning.py::test_tables_are_those_of_single_precision[as it is]",
+        ),
+        (
+            "in C an episode that is cut off is worth nothing afterwards",
+            "oda_update(learner, terminated ? reward",
+            "oda_update(learner, terminated || truncated ? reward",
+            "test_export_learning.py::test_tables_are_those_of_single_precision[2 by 3]",
+        ),
+        (
+            "in C learning starts again after it has rested",
+            "const int was_learning = !learner->resting;",
+            "const int was_learning = 1;",
+            "test_export_learning.py::test_tables_are_those_of_single_precision[content at once]",
+        ),
+    ),
+    *_of(
         "agents/policies/export_c_text.py",
         (
             "constants in C have six digits",

@@ -102,6 +102,7 @@ CASES = {
     "never rests": (BARTO, {"solved_episodes": 0, "restart_after": 0}),
     "easily content": (BARTO, {"solved_return": 40.0, "restart_after": 500}),
     "never content": (BARTO, {"solved_episodes": 0, "solved_return": 40.0, "restart_after": 500}),
+    "content at once": (BARTO, {"solved_episodes": 1, "solved_return": 40.0, "restart_after": 500}),
     "2 by 3": (Grid, {"trace_decay": 0.5, "step_exponent": 1.0, "discount": 0.9}),
 }
 
@@ -160,8 +161,11 @@ def step_sizes_in_c(agent, folder, numbers):
     return np.frombuffer(run(program, np.uint32(numbers).tobytes()), dtype=np.float32)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_tables_after_many_steps_are_those_of_single_precision(name, tmp_path):
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n == "never rests" else []) for n in CASES],
+)
+def test_tables_are_those_of_single_precision(name, tmp_path):
     env, settings = CASES[name]
     agent = placed(env, settings)
     steps = 100_000 if name == "never rests" else 20_000

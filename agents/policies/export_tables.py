@@ -95,7 +95,7 @@ class Export:
         apart = not self.blended and edited is None and len(np.unique(actions)) == len(actions)
         order = actions.argsort() if apart else np.arange(len(actions))
         scores = self._scores(order[0] if apart else None)[order]
-        used = scores[:, 1:].any(axis=0)
+        used = np.asarray(scores[:, 1:].any(axis=0))
         if affine is not None:
             affine = _moved(affine, cells.origin - centre)
             used |= affine[:, :, 1:].any(axis=(0, 1))
@@ -114,7 +114,7 @@ class Export:
     def search_tables(self) -> "Tables":
         """Leave out all but what finds the nearest cell, and let cells keep their numbers."""
         scores = self._scores(None)
-        near = self._near(scores[:, 1:].any(axis=0))
+        near = self._near(np.asarray(scores[:, 1:].any(axis=0)))
         return Tables(scores, self.extent.centre, near, None, None)
 
     def _scores(self, least: int | None) -> FloatArray:
