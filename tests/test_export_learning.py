@@ -125,7 +125,7 @@ def placed(env, settings):
 
 
 def recorded(agent, env, steps):
-    """Steps of the agent's policy, of which half are random; half of them are prescribed."""
+    """Steps of the agent's policy, half of them random; half of the actions are prescribed."""
     d, first = agent.interface.n_features, agent.interface.first_action
     env = Exploring(make_env(env) if isinstance(env, str) else env(), 0.5)
     kind = np.dtype([
@@ -137,6 +137,7 @@ def recorded(agent, env, steps):
     for row in rows:
         action = int(agent.policy.choices(np.reshape(obs, (1, d)))[0])
         after, reward, terminated, truncated, _ = env.step(first + action)
+        truncated = truncated or rng.random() < 0.005
         choice = action if rng.random() < 0.5 else -1
         row["obs"], row["next_obs"] = np.ravel(obs), np.ravel(after)
         row["reward"], row["action"] = reward, choice
