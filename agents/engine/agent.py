@@ -36,7 +36,7 @@ from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 
-_METADATA = ("config", "env_id", "format", "interface", "kind", "partition", "rngs", "sb3",
+_METADATA = ("config", "env_id", "env_spec", "format", "interface", "kind", "partition", "rngs", "sb3",
              "training_seconds")  # fmt: skip
 
 
@@ -95,6 +95,7 @@ class Agent(Player):
         self.env = made = given_env(env)
         spec = spec_of(made)
         self.env_id = None if spec is None else spec.id
+        self._env_module = env.rpartition(":")[0] or None if isinstance(env, str) else None
         return made
 
     @property
@@ -390,7 +391,9 @@ class Agent(Player):
         path : str or Path
             What :meth:`save` was given.
         env : str, gymnasium.Env or gymnasium.vector.VectorEnv, optional
-            To train or evaluate in. By default the environment is made from its id when needed.
+            To train or evaluate in. By default it is made anew when needed, as the file says: with
+            the arguments, the limit of steps, the wrappers and their running statistics that it
+            had. What no file can hold, such as a function in a wrapper, is refused then.
 
         Raises
         ------

@@ -5,7 +5,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
@@ -110,6 +110,28 @@ class Learner(Protocol):
 
 
 Report = Callable[[Learner, int], None]
+
+
+@contextmanager
+def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[float]], None]]:
+    """Show a live line: episodes that were played, and their mean return."""
+    if not visible:
+        yield lambda returns: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed}/{task.total} greedy episodes {task.fields[status]}"),
+    )
+    with Progress(*columns, refresh_per_second=10, transient=True) as progress:
+        task = progress.add_task("evaluating", total=total, status="")
+
+        def report(returns: Sequence[float]) -> None:
+            mean = sum(returns) / len(returns)
+            progress.update(task, completed=len(returns), status=f"return {mean:.1f}")
+
+        yield report
 
 
 @contextmanager
