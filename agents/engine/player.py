@@ -188,6 +188,10 @@ class Player(ABC):
             seen = [np.ravel(observation) for observation, _, _ in steps]
         return np.array(seen, dtype=np.float64)
 
+    def filmable_env(self) -> gym.Env[Any, Any]:
+        """Make another environment like its own that renders pictures (``rgb_array``)."""
+        return self._other_env("rgb_array")
+
     def draw_env_seed(self) -> int:
         """Draw a seed for the environment's reset."""
         return int(self._rngs["env"].integers(2**31))
@@ -237,7 +241,7 @@ class Player(ABC):
         assert self._inside is not None
         return self._inside
 
-    def _made_anew(self, learning: bool) -> gym.Env[Any, Any]:
+    def _made_anew(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """Make an environment of what a file says about the one that the agent was trained in."""
         origin, env_id = self._origin, self.env_id
         obstacle = None if origin is None else origin.obstacle
@@ -255,15 +259,21 @@ class Player(ABC):
                 "would be imported: load it with load(path, env=...), or --trust-env in the "
                 "command, if that is what you want"
             )
-        made = make_env(str(env_id)) if origin is None else origin.make(learning)
+        drawn: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+        if origin is None:
+            made = make_env(str(env_id), **drawn)
+        else:
+            made = origin.beside(**drawn).make(learning)
         found, known = self._interface_of(self._adapted(made)), self.interface
         if (found.n_features, found.n_actions) != (known.n_features, known.n_actions):
             raise ValueError(f"{env_id} has {found}: the agent was trained with {known}")
         return made
 
-    def _other_env(self) -> gym.Env[Any, Any]:
+    def _other_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """Make another environment like its own, or like those in it."""
-        return self._made_anew(learning=False) if self._env is None else separate_env(self._env)
+        if self._env is None:
+            return self._made_anew(learning=False, render_mode=render_mode)
+        return separate_env(self._env, render_mode)
 
     def _adapted(self, env: AnyEnv) -> AnyEnv:
         """Return an environment with the spaces that engines work with."""

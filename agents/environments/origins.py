@@ -132,6 +132,11 @@ class Origin:
                 return module
         return None
 
+    def beside(self, **kwargs: Any) -> "Origin":
+        """Return one with these arguments in the place of its own."""
+        spec, more = self.spec, {**self.kwargs, **kwargs}
+        return replace(self, kwargs=more, spec=spec and replace(spec, kwargs=more))
+
     def make(self, learning: bool) -> gym.Env[Any, Any]:
         """Make the environment anew.
 
@@ -226,7 +231,7 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
     return Origin(spec.id, name, module, dict(spec.kwargs), limit, layers, spec=made_by)
 
 
-def separate_env(env: AnyEnv) -> gym.Env[Any, Any]:
+def separate_env(env: AnyEnv, render_mode: str | None = None) -> gym.Env[Any, Any]:
     """Make another environment like ``env``, or one like those in it, and leave ``env`` alone.
 
     Running statistics are those of ``env``, and stay as they are.
@@ -237,7 +242,8 @@ def separate_env(env: AnyEnv) -> gym.Env[Any, Any]:
             f"env is {env}: {origin.obstacle}, so no other like it can be made: pass the "
             "environment to evaluate in"
         )
-    return origin.make(learning=False)
+    drawn = {} if render_mode is None else {"render_mode": render_mode}
+    return origin.beside(**drawn).make(learning=False)
 
 
 def layers_of(env: gym.Env[Any, Any]) -> Iterator[Layer]:

@@ -37,6 +37,7 @@ def plot_learning_curve(
     *,
     solved_return: float | None = None,
     num_timesteps: int | None = None,
+    delivered: FloatArray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the return of every training episode over environment steps, and a running mean.
@@ -51,6 +52,9 @@ def plot_learning_curve(
         Drawn as a line.
     num_timesteps : int, optional
         Of the training: what follows the last episode's end is shown as one that has not ended.
+    delivered : ndarray, shape (m,), optional
+        Returns of the policy that training delivered: their mean is marked at the end, for no
+        episode of training need have been played by that policy.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
@@ -70,6 +74,11 @@ def plot_learning_curve(
             ax.axvspan(steps[-1], num_timesteps, color="0.93", label="not ended", linewidth=0)
         if solved_return is not None and np.isfinite(solved_return):
             ax.axhline(solved_return, color=COLORS[2], linestyle="--", linewidth=1, label="solved")
+        if delivered is not None and len(delivered):
+            end = steps[-1] if num_timesteps is None else num_timesteps
+            label = f"delivered policy, {len(delivered)} episodes: {delivered.mean():.4g}"
+            ax.plot(end, delivered.mean(), "*", color=COLORS[1], markersize=14, label=label,
+                    clip_on=False, zorder=3)  # fmt: skip
         ax.legend(frameon=False, loc="best")
     ax.set(xlabel="environment steps", ylabel="return", title="Training episodes")
     ax.spines[["top", "right"]].set_visible(False)
