@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -15,7 +16,6 @@ import tyro
 from rich.console import Console
 from rich.measure import Measurement
 
-from oda_rl import __version__
 from oda_rl.agents import Agent, export_policy, load_agent
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
@@ -311,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, soft_wrap=True)
     given = sys.argv[1:] if arguments is None else arguments
     if list(given) == ["--version"]:
-        console.print(f"oda-rl {__version__}")
+        console.print(f"oda-rl {version('oda-rl')}")
         return 0
     try:
         options = parse(given)

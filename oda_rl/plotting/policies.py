@@ -28,7 +28,8 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
 
     From left to right: codevectors, coloured by how many standard deviations they are from the mean
     of the states visited; the value of each action, the best in the action's colour, and by how
-    much that is better than the next (the margin); and the share of the states visited, or if none were given, how often the agent has learned from the cell.
+    much that is better than the next (the margin); and the share of the states visited, or if none
+    were given, how often the agent has learned from the cell.
 
     Parameters
     ----------
