@@ -668,12 +668,12 @@ def test_every_space_that_the_agents_take(algorithm, n_envs, make, tmp_path):
 
 
 def test_a_saved_model_says_where_it_was_trained(tmp_path):
-    lake = gym.make("FrozenLake-v1", is_slippery=False, max_episode_steps=30)
-    model = TwoTimescale(gym.wrappers.RecordEpisodeStatistics(lake), seed=0).learn(300)
-    model.save(tmp_path / "lake")
-    env = load_agent(tmp_path / "lake.zip")._require_env()
+    cart = gym.make("CartPole-v1", sutton_barto_reward=True, max_episode_steps=30)
+    model = TwoTimescale(gym.wrappers.RecordEpisodeStatistics(cart), seed=0).learn(300)
+    model.save(tmp_path / "cart")
+    env = load_agent(tmp_path / "cart.zip")._require_env()
     assert env.spec.max_episode_steps == 30
-    assert env.spec.kwargs["is_slippery"] is False
+    assert env.spec.kwargs["sutton_barto_reward"] is True
     normalized = VecNormalize(DummyVecEnv([monitored]))
     TwoTimescale(normalized, seed=0).learn(300).save(tmp_path / "normalized")
     with pytest.raises(ValueError, match=r"trained in VecNormalize, .*give env="):
