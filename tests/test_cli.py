@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from environments import QUICK
 
+import oda_rl
 from oda_rl.agents import (
     FittedQAgent,
     FittedQConfig,
@@ -18,7 +20,8 @@ from oda_rl.agents import (
     load_agent,
 )
 from oda_rl.agents.distilling import distil
-from oda_rl.command.cli import TrainFitted, TrainModel, TrainTwoTimescale, main, parse
+from oda_rl.command.cli import main, parse
+from oda_rl.command.training import TrainFitted, TrainModel, TrainTwoTimescale
 
 FILES = {
     "fitted": [
@@ -205,7 +208,14 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--discount", "1.5"], "discount is 1.5"),
         (["train", "--seed", "-1"], "seed is -1"),
         (["train", "--algo", "two-timescale", "--partition", "cubes"], "partition is 'cubes'"),
-        (["train", "--partition", "oda"], "partition"),
+        (["train", "--partition", "oda"], "give --algo two-timescale, too"),
+        (["train", "--env-kwargs", "{{g: 1}}"], "which is no JSON"),
+        (["train", "--env-kwargs", "[1]"], "it must be an object"),
+        (["train", "--env-kwargs", '{{"no_such": 1}}'], "no_such"),
+        (["train", "--config", "{run}/monitor.csv"], "which is no JSON"),
+        (["train", "--config", "{run}/nowhere.json"], "nowhere.json"),
+        (["train", "--eval-episodes", "0"], "eval_episodes is 0"),
+        (["train", "--total-timesteps", "1.5e0"], "1.5e0"),
         (
             ["train", "--algo", "two-timescale", "--partition", "grid", "--max-cells", "3"],
             "max_cells is a setting of partition='oda'",
@@ -303,3 +313,75 @@ def test_simplify_prints_the_rule_and_draws_the_curve(run, capsys, monkeypatch):
     assert (run / "cells.png").stat().st_size > 5000
     assert main(["simplify", str(run), "--cells", "1"]) == 2
     assert "n_cells is 1: it must be at least 2" in capsys.readouterr().err
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"oda-rl {oda_rl.__version__}\n"
+
+
+def test_steps_may_be_written_in_powers_of_ten():
+    assert parse(["train", "--total-timesteps", "1e5"]).total_timesteps == 100_000
+    assert parse(["train", "--total-timesteps=2.5E4"]).total_timesteps == 25_000
+
+
+def test_a_configuration_is_read_back_and_flags_win(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    kwargs = '{"is_slippery": false, "max_episode_steps": 30}'
+    lake = ["--env-id", "FrozenLake-v1", "--env-kwargs", kwargs, "--seed", "4"]
+    own = ["--algo", "two-timescale", "--partition", "grid", "--discount", "0.9"]
+    common = ["train", *lake, *own, "--total-timesteps", "5e2", "--eval-episodes", "3"]
+    assert main([*common, "--out", str(first)]) == 0
+    config = ["--config", str(first / "config.json")]
+    known = parse(["train", *config])
+    assert (known.env_id, known.seed, known.total_timesteps) == ("FrozenLake-v1", 4, 500)
+    assert json.loads(known.env_kwargs) == json.loads(kwargs)
+    assert (known.partition, known.config.discount) == ("grid", 0.9)
+    assert parse(["train", *config, "--discount", "0.8"]).config.discount == 0.8
+    assert main(["train", *config, "--out", str(second)]) == 0
+    same, other = load_agent(first), load_agent(second)
+    np.testing.assert_array_equal(same.q_values, other.q_values)
+    assert same._require_env().spec.kwargs["is_slippery"] is False
+
+
+@pytest.mark.parametrize("kind", ["csv", "tensorboard"])
+def test_episodes_are_logged(kind, tmp_path):
+    arguments = ["--algo", "two-timescale", "--total-timesteps", "1500", "--eval-episodes", "1"]
+    assert main(["train", *arguments, "--log", kind, "--out", str(tmp_path)]) == 0
+    episodes = load_agent(tmp_path).episodes.rows
+    if kind == "tensorboard":
+        assert list((tmp_path / "tensorboard").glob("events.*"))
+        return
+    rows = np.loadtxt(tmp_path / "episodes.csv", delimiter=",", skiprows=1)
+    np.testing.assert_allclose(rows[:, 1], episodes[:, 0])
+    np.testing.assert_array_equal(rows[:, 0], np.cumsum(episodes[:, 1]))
+
+
+def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
+    entry = "gymnasium.envs.classic_control:CartPoleEnv"
+    code = f"import gymnasium as gym\ngym.register('There-v0', '{entry}', max_episode_steps=30)\n"
+    (tmp_path / "module_of_there.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--algo", "two-timescale", "--total-timesteps", "300", "--eval-episodes", "2"]
+    assert main(["train", "--env-id", "module_of_there:There-v0", *arguments]) == 0
+    run = str(tmp_path / "runs" / "module_of_there-There-v0-0")
+    del sys.modules["module_of_there"], gym.registry["There-v0"]  # as in another process
+    assert main(["evaluate", run, "--episodes", "2"]) == 2
+    assert "--trust-env" in capsys.readouterr().err
+    assert main(["evaluate", run, "--episodes", "2", "--trust-env"]) == 0
+    del gym.registry["There-v0"]
+
+
+def test_films(run, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("moviepy")
+    pytest.importorskip("pygame")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    agent = TwoTimescaleAgent(gym.make("CartPole-v1", max_episode_steps=12), seed=0).learn(200)
+    agent.save(tmp_path / "run")
+    films = tmp_path / "films"
+    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--video", str(films)]) == 0
+    assert len(list(films.glob("*.mp4"))) == 3
+    monkeypatch.setattr("oda_rl.command.videos.find_spec", lambda name: None)
+    assert main(["evaluate", str(tmp_path / "run"), "--video", str(films)]) == 2
+    assert "pip install moviepy" in capsys.readouterr().err

@@ -26,7 +26,16 @@ import fuzz_files
 import render_formats
 
 FACE = {"observation_shape": [4], "n_actions": 2, "first_action": 0}
+SPEC = {"id": "CartPole-v1", "name": "CartPoleEnv", "module": None, "kwargs": {},
+        "max_episode_steps": 500, "wrappers": [], "fault": None}  # fmt: skip
+LAYER = {"name": "TimeAwareObservation", "kwargs": {}, "fault": None,
+         "entry_point": "gymnasium.wrappers.stateful_observation:TimeAwareObservation"}  # fmt: skip
 ATTACKS = sorted((Path(__file__).parent / "attacks").glob("*.zip"))
+
+
+def nested(depth):
+    """A list in a list in a list."""
+    return [nested(depth - 1)] if depth else []
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +253,31 @@ def test_arrays_that_cannot_be_are_refused(online, arrays, said):
         ({"training_seconds": -1.0}, "training_seconds"),
         ({"partition": ["grid"]}, "partition is"),
         ({"surplus": 1}, "surplus"),
+        ({"env_spec": []}, "env_spec must have"),
+        ({"env_spec": {**SPEC, "id": "Acrobot-v1"}}, "env_spec.id is another"),
+        ({"env_spec": {**SPEC, "id": None}}, "env_spec.id is None"),
+        ({"env_spec": {**SPEC, "module": "a b"}}, "env_spec.module is 'a b'"),
+        ({"env_spec": {**SPEC, "max_episode_steps": 0}}, "max_episode_steps is 0"),
+        ({"env_spec": {**SPEC, "max_episode_steps": True}}, "max_episode_steps is True"),
+        ({"env_spec": {**SPEC, "fault": "\x1b[2J"}}, "env_spec.fault is"),
+        ({"env_spec": {**SPEC, "kwargs": [1]}}, "must be arguments by name"),
+        ({"env_spec": {**SPEC, "kwargs": {"env": 1}}}, "an argument env"),
+        ({"env_spec": {**SPEC, "kwargs": {"a": nested(40)}}}, "nested more than 20 deep"),
+        ({"env_spec": {**SPEC, "kwargs": {"a": [0] * 100_001}}}, "more than 100,000 values"),
+        ({"env_spec": {**SPEC, "kwargs": {"a": "x" * 10_001}}}, "10,000 letters"),
+        ({"env_spec": {**SPEC, "kwargs": {"a": {"tuple": 1}}}}, "a tuple that is no list"),
+        ({"env_spec": {**SPEC, "kwargs": {"a": {"array": [1], "shape": [2], "dtype": "int8"}}}},
+         "an array that is none"),
+        ({"env_spec": {**SPEC, "kwargs": {"a": {"array": [1], "shape": [1], "dtype": "object"}}}},
+         "an array that is none"),
+        ({"env_spec": {**SPEC, "wrappers": [LAYER] * 51}}, "at most 50"),
+        ({"env_spec": {**SPEC, "wrappers": [{**LAYER, "entry_point": "os"}]}}, "y_point is 'os'"),
+        ({"env_spec": {**SPEC, "wrappers": [{**LAYER, "entry_point": None}]}}, "y_point is None"),
+        ({"env_spec": {**SPEC, "wrappers": [{**LAYER, "more": 1}]}}, "must have"),
+        ({"env_spec": {**SPEC, "wrappers": [{**LAYER, "statistics": {"mean": 1}}]}},
+         "must have mean, var and count"),
+        ({"env_spec": {**SPEC, "wrappers": [{**LAYER, "statistics":
+            {"mean": [0.0], "var": [-1.0], "count": 1.0}}]}}, "statistics.var is -1.0"),
     ],
 )  # fmt: skip
 def test_metadata_that_cannot_be_is_refused(online, values, said):
@@ -256,7 +290,7 @@ def test_modules_named_in_a_file_are_not_imported_unasked(online, tmp_path, monk
     code = f"import gymnasium as gym\ngym.register('Named-v0', '{entry}')\n"
     (tmp_path / "named_by_a_file.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    path = told(online, env_id="named_by_a_file:Named-v0")
+    path = told(online, env_id="named_by_a_file:Named-v0", env_spec=None)  # as files were
     agent = load_agent(path)
     assert agent.predict(np.zeros(4))[0] in (0, 1)
     for use in (lambda: agent.learn(10), lambda: agent.evaluate(1)):
@@ -271,6 +305,31 @@ def test_modules_named_in_a_file_are_not_imported_unasked(online, tmp_path, monk
     assert "named_by_a_file" in sys.modules
     loaded = load_agent(path, env="named_by_a_file:Named-v0")
     assert len(loaded.evaluate(1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "said"),
+    [
+        ("gymnasium.wrappers:RecordVideo", "is no wrapper that agents are trained in"),
+        ("gymnasium:make", "is no wrapper"),
+        ("gymnasium.wrappers:NoSuchThing", "is no wrapper"),
+        ("gymnasium.no_such_module:Wrapper", "cannot be wrapped by"),
+        ("antigravity:Wrapper", "the module 'antigravity' would be imported"),
+        ("gymnasium_evil.wrappers:Wrapper", "the module 'gymnasium_evil.wrappers' would be"),
+    ],
+)
+def test_only_wrappers_come_out_of_a_file(entry_point, said, online):
+    layer = {**LAYER, "entry_point": entry_point}
+    agent = load_agent(told(online, env_spec={**SPEC, "wrappers": [layer]}))
+    with pytest.raises(ValueError, match=said):
+        agent.evaluate(1)
+    assert "antigravity" not in sys.modules
+
+
+def test_an_environment_out_of_a_file_has_the_spaces_of_the_agent(online):
+    agent = load_agent(told(online, env_spec={**SPEC, "wrappers": [LAYER]}))
+    with pytest.raises(ValueError, match="the agent was trained with"):
+        agent.learn(10)
 
 
 def test_rules_that_cannot_be_are_refused():

@@ -70,11 +70,30 @@ def test_partition_shows_the_greedy_action_of_each_place(either):
             np.testing.assert_array_equal(shown[i, j], colors[agent.predict(point)[0]])
     assert lines < 60 if agent.n_cells > 15 else lines < 20
     labels = {text.get_text() for text in ax.texts}
+    told = next(text for text in labels if "centres of the cells" in text)
+    assert "black: states visited" in told
+    assert "all other components are at their median" in told
     if agent.n_cells <= 24:
-        assert labels == {str(k) for k in range(agent.n_cells)}
+        assert labels - {told} == {str(k) for k in range(agent.n_cells)}
     else:
         dots = [line.get_xydata()[0] for line in ax.get_lines() if line.get_marker() == "o"]
         np.testing.assert_array_equal(dots, agent.codevectors[:, 2:])
+
+
+def test_an_outlier_does_not_stretch_the_axes(agent):
+    visited = agent.visited_states(1000, seed=0)
+    visited[0] = 1000.0
+    left, right = plotting.plot_partition(agent, (2, 3), visited=visited).get_xlim()
+    assert right - left < 10.0
+
+
+def test_the_learning_curve_ends_with_what_is_delivered():
+    episodes = np.array([[10.0, 10, 0], [30.0, 30, 0], [20.0, 20, 0]])
+    returns = np.array([80.0, 100.0])
+    ax = plotting.plot_learning_curve(episodes, num_timesteps=61, delivered=returns)
+    (mark,) = (line for line in ax.get_lines() if line.get_marker() == "*")
+    np.testing.assert_array_equal(mark.get_xydata(), [[61.0, 90.0]])
+    assert mark.get_label() == "delivered policy, 2 episodes: 90"
 
 
 def test_partition_of_an_environment_whose_actions_begin_elsewhere():
@@ -221,7 +240,7 @@ def test_figures_of_a_table_of_states(env_id, names, tmp_path, monkeypatch):
     assert isinstance(agent.policy, TablePolicy)
     ax = plotting.plot_policy(overview(agent))
     shown = np.asarray(ax.get_images()[0].get_array())
-    assert len(shown) == min(agent.n_cells, 40)
+    assert len(shown) == min(agent.n_cells, 10)
 
 
 def test_figures_of_each_agent(either, tmp_path):

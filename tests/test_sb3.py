@@ -665,3 +665,16 @@ def test_every_space_that_the_agents_take(algorithm, n_envs, make, tmp_path):
         assert loaded.action_space == env.action_space
         np.testing.assert_array_equal(loaded.predict(observation, deterministic=True)[0], actions)
     loaded.learn(300)
+
+
+def test_a_saved_model_says_where_it_was_trained(tmp_path):
+    cart = gym.make("CartPole-v1", sutton_barto_reward=True, max_episode_steps=30)
+    model = TwoTimescale(gym.wrappers.RecordEpisodeStatistics(cart), seed=0).learn(300)
+    model.save(tmp_path / "cart")
+    env = load_agent(tmp_path / "cart.zip")._require_env()
+    assert env.spec.max_episode_steps == 30
+    assert env.spec.kwargs["sutton_barto_reward"] is True
+    normalized = VecNormalize(DummyVecEnv([monitored]))
+    TwoTimescale(normalized, seed=0).learn(300).save(tmp_path / "normalized")
+    with pytest.raises(ValueError, match=r"trained in VecNormalize, .*give env="):
+        load_agent(tmp_path / "normalized.zip").evaluate(1)

@@ -276,10 +276,12 @@ def test_where_an_agent_is_evaluated(kind):
     with pytest.raises(TypeError, match="env is .*it must be one environment"):
         agent.evaluate(1, env=cartpoles(2))
     scaled = kind(gym.wrappers.vector.NormalizeObservation(cartpoles(2)), seed=0).learn(100)
-    with pytest.raises(ValueError, match="has wrappers, so no other like it"):
+    with pytest.raises(
+        ValueError, match="wrapped by NormalizeObservation, which .*so no other like it"
+    ):
         scaled.evaluate(1)
     nameless = kind(several(Toy, 2), seed=0)
-    with pytest.raises(ValueError, match="has no spec, so no other like it"):
+    with pytest.raises(ValueError, match="Toy, which is not registered.*so no other like it"):
         nameless.evaluate(1)
 
 

@@ -1,6 +1,5 @@
 """What all agents share: training with progress, explanations, files."""
 
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -36,8 +35,8 @@ from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 
-_METADATA = ("config", "env_id", "format", "interface", "kind", "partition", "rngs", "sb3",
-             "training_seconds")  # fmt: skip
+_METADATA = ("config", "env_id", "env_spec", "format", "interface", "kind", "partition", "rngs",
+             "sb3", "training_seconds")  # fmt: skip
 
 
 class Agent(Player):
@@ -49,6 +48,7 @@ class Agent(Player):
 
     episodes: EpisodeLog
     training_seconds: float
+    """Seconds of learning, without those in which numba compiled."""
     solved_return: float | None
     """Return from which an episode counts as solved; None if nobody said."""
 
@@ -95,6 +95,7 @@ class Agent(Player):
         self.env = made = given_env(env)
         spec = spec_of(made)
         self.env_id = None if spec is None else spec.id
+        self._env_module = env.rpartition(":")[0] or None if isinstance(env, str) else None
         return made
 
     @property
@@ -311,11 +312,11 @@ class Agent(Player):
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}: it must be callable, or None")
         env = self._require_env()
-        started = time.perf_counter()
         before = self.training_seconds
-        with deferred_interrupt() as interrupt, progress_line(total, progress_bar) as report:
+        with deferred_interrupt() as interrupt, progress_line(total, progress_bar) as line:
+            report, watch = line
             for steps, finished in self._train(env, total, callback is not None, interrupt):
-                now = before + time.perf_counter() - started
+                now = before + watch.seconds
                 if len(finished):
                     share = finished[:, 2] / finished[-1, 2]
                     finished[:, 2] = self.training_seconds + share * (now - self.training_seconds)
@@ -326,7 +327,7 @@ class Agent(Player):
                     raise KeyboardInterrupt
                 if len(finished) and callback is not None and callback(self) is False:
                     break
-        self.training_seconds = before + time.perf_counter() - started
+            self.training_seconds = before + watch.seconds
         return self
 
     def explain(
@@ -390,7 +391,9 @@ class Agent(Player):
         path : str or Path
             What :meth:`save` was given.
         env : str, gymnasium.Env or gymnasium.vector.VectorEnv, optional
-            To train or evaluate in. By default the environment is made from its id when needed.
+            To train or evaluate in. By default it is made anew when needed, as the file says: with
+            the arguments, the limit of steps, the wrappers and their running statistics that it
+            had. What no file can hold, such as a function in a wrapper, is refused then.
 
         Raises
         ------

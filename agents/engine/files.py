@@ -28,6 +28,7 @@ from oda_rl.agents.engine.history import SCHEMA as HISTORY
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
 from oda_rl.agents.engine.training import SCHEMA as EPISODES
 from oda_rl.agents.engine.training import EpisodeLog
+from oda_rl.agents.environments.origins import Origin, from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 
 AGENT_FILE = "agent.zip"
@@ -48,6 +49,7 @@ class Savable(Protocol):
     env: AnyEnv | None
     env_id: str | None
     named_by_file: bool
+    _origin: Origin | None
     interface: Interface
     episodes: EpisodeLog
     training_seconds: float
@@ -59,6 +61,10 @@ class Savable(Protocol):
     @property
     def history(self) -> list[Level]:
         """The cells at the beginning of each level, or after each fit."""
+
+    @property
+    def origin(self) -> Origin | None:
+        """What its environment is made of, as far as that is known."""
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return metadata and arrays."""
@@ -90,6 +96,7 @@ def save(agent: Savable, path: Path) -> None:
     config = {
         "algorithm": metadata["kind"],
         "env_id": agent.env_id,
+        "env_spec": metadata["env_spec"],
         "partition": metadata["partition"],
         "num_timesteps": agent.num_timesteps,
         "config": metadata["config"],
@@ -109,10 +116,12 @@ def save_file(
 ) -> dict[str, Any]:
     """Save an agent to a file, with anything else that belongs to it; returns the metadata."""
     own_metadata, own_arrays = agent._to_file()
+    origin = agent.origin
     metadata = {
         "kind": type(agent).__name__,
         "format": _FORMAT,
         "env_id": agent.env_id,
+        "env_spec": None if origin is None else to_json(origin),
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,
         **own_metadata,
@@ -149,6 +158,9 @@ def restored(
         env_id = metadata["env_id"]
         legal = env_id is None or (isinstance(env_id, str) and _ENV_ID.fullmatch(env_id))
         require(legal, f"env_id is {env_id!r}: it must be the id of an environment")
+        told = metadata.get("env_spec")  # files used to have none
+        origin = None if told is None else from_json(told)
+        require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
         own: Mapping[str, Any] = Without(arrays, SHARED.keys() | _OF_SB3)
         if metadata["format"] != _FORMAT:
             own = upgraded(own)
@@ -158,7 +170,7 @@ def restored(
         agent.training_seconds = number(
             metadata["training_seconds"], "training_seconds", "[0, inf)"
         )
-        agent.env_id, agent.named_by_file = env_id, True
+        agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True
     if env is not None:
         agent._enter(env)
         found = agent._interface()

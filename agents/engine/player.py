@@ -1,6 +1,8 @@
 """Who plays by a policy: answers, returns, and the environment to play in."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -13,8 +15,10 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import play_compiled
 from oda_rl.agents.engine.loops import play
 from oda_rl.agents.engine.settings import Settings
+from oda_rl.agents.engine.training import episodes_line
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
-from oda_rl.agents.environments.making import make_env, separate_env
+from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
 from oda_rl.agents.policies.contract import Policy
@@ -27,13 +31,15 @@ class Player(ABC):
     config: Settings
     env_id: str | None
     named_by_file: bool = False
-    """Whether a file says what ``env_id`` is, so that no module is imported for it."""
+    """Whether a file says what its environment is, so that no module is imported for that."""
     interface: Interface
 
     _most_features = 1024  # beyond, steps cost more than in proportion
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
     _env: AnyEnv | None = None
+    _origin: Origin | None = None  # of an environment that there is not yet, or not at hand
+    _env_module: str | None = None  # imported for the id
     _inside: AnyEnv | None = None  # the same with spaces that engines work with
 
     @property
@@ -44,6 +50,11 @@ class Player(ABC):
     @env.setter
     def env(self, env: AnyEnv | None) -> None:
         self._env, self._inside = env, None if env is None else self._adapted(env)
+
+    @property
+    def origin(self) -> Origin | None:
+        """What its environment is made of, as of now; None if all that is known is its id."""
+        return self._origin if self._env is None else origin_of(self._env, self._env_module)
 
     @property
     @abstractmethod
@@ -126,6 +137,7 @@ class Player(ABC):
         n_episodes: int = 100,
         env: gym.Env[Any, Any] | None = None,
         seed: int | None = None,
+        progress_bar: bool = False,
     ) -> FloatArray:
         """Play greedily and return the returns, shape (n_episodes,); nothing is learned.
 
@@ -134,24 +146,33 @@ class Player(ABC):
         n_episodes : int
             At least 1.
         env : gymnasium.Env, optional
-            Where to play. By default a new environment is made as the agent's own was.
+            Where to play. By default a new environment is made as the agent's own was, with the
+            running statistics that wrappers have by now, and closed afterwards.
         seed : int, optional
             Of the environment's first reset.
+        progress_bar : bool
+            Show a live line, where episodes are not compiled.
+
+        Raises
+        ------
+        ValueError
+            If ``env`` is not given and no other environment can be made.
         """
         count = checked_count("n_episodes", n_episodes)
-        place = self._place(env)
-        compiled, policy = compiled_dynamics(place), self.policy.in_loops
-        if compiled is not None and compiled.time_limit is not None and policy is not None:
-            return play_compiled(compiled, policy, place.reset(seed=seed)[0], count)
-        returns: list[float] = []
-        total = 0.0
-        for _, reward, done in play(place, self._greedy, seed):
-            total += reward
-            if done:
-                returns.append(total)
-                total = 0.0
-                if len(returns) == count:
-                    break
+        with self._place(env) as place, episodes_line(count, progress_bar) as report:
+            compiled, policy = compiled_dynamics(place), self.policy.in_loops
+            if compiled is not None and compiled.time_limit is not None and policy is not None:
+                return play_compiled(compiled, policy, place.reset(seed=seed)[0], count)
+            returns: list[float] = []
+            total = 0.0
+            for _, reward, done in play(place, self._greedy, seed):
+                total += reward
+                if done:
+                    returns.append(total)
+                    total = 0.0
+                    report(returns)
+                    if len(returns) == count:
+                        break
         return np.array(returns)
 
     def visited_states(
@@ -162,9 +183,14 @@ class Player(ABC):
         ``env`` and ``seed`` are as in :meth:`evaluate`.
         """
         count = checked_count("n_steps", n_steps)
-        place = self._place(env)
-        steps = islice(play(place, self._greedy, seed), count)
-        return np.array([np.ravel(observation) for observation, _, _ in steps], dtype=np.float64)
+        with self._place(env) as place:
+            steps = islice(play(place, self._greedy, seed), count)
+            seen = [np.ravel(observation) for observation, _, _ in steps]
+        return np.array(seen, dtype=np.float64)
+
+    def filmable_env(self) -> gym.Env[Any, Any]:
+        """Make another environment like its own that renders pictures (``rgb_array``)."""
+        return self._other_env("rgb_array")
 
     def draw_env_seed(self) -> int:
         """Draw a seed for the environment's reset."""
@@ -211,24 +237,43 @@ class Player(ABC):
     def _require_env(self) -> AnyEnv:
         """Return the environment, made by now, with the spaces that engines work with."""
         if self._inside is None:
-            if self.env_id is None:
-                raise ValueError("env is None: load the agent with load(path, env=...)")
-            module = self.env_id.rpartition(":")[0]
-            if module and self.named_by_file:
-                raise ValueError(
-                    f"env is None, and the file names {self.env_id!r}, for which the module "
-                    f"{module!r} would be imported: load it with load(path, env={self.env_id!r}), "
-                    "or --trust-env in the command, if that is what you want"
-                )
-            self.env = make_env(self.env_id)
+            self.env = self._made_anew(learning=True)
         assert self._inside is not None
         return self._inside
 
-    def _other_env(self) -> gym.Env[Any, Any]:
+    def _made_anew(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """Make an environment of what a file says about the one that the agent was trained in."""
+        origin, env_id = self._origin, self.env_id
+        obstacle = None if origin is None else origin.obstacle
+        if obstacle is not None:
+            raise ValueError(
+                f"env is None, and the agent was trained in {obstacle}: give env= to load, or to "
+                "evaluate"
+            )
+        if origin is None and env_id is None:
+            raise ValueError("env is None: load the agent with load(path, env=...)")
+        module = str(env_id).rpartition(":")[0] if origin is None else origin.foreign()
+        if module and self.named_by_file:
+            raise ValueError(
+                f"env is None, and the file names {env_id!r}, for which the module {module!r} "
+                "would be imported: load it with load(path, env=...), or --trust-env in the "
+                "command, if that is what you want"
+            )
+        drawn: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+        if origin is None:
+            made = make_env(str(env_id), **drawn)
+        else:
+            made = origin.beside(**drawn).make(learning)
+        found, known = self._interface_of(self._adapted(made)), self.interface
+        if (found.n_features, found.n_actions) != (known.n_features, known.n_actions):
+            raise ValueError(f"{env_id} has {found}: the agent was trained with {known}")
+        return made
+
+    def _other_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """Make another environment like its own, or like those in it."""
-        self._require_env()
-        assert self._env is not None
-        return separate_env(self._env)
+        if self._env is None:
+            return self._made_anew(learning=False, render_mode=render_mode)
+        return separate_env(self._env, render_mode)
 
     def _adapted(self, env: AnyEnv) -> AnyEnv:
         """Return an environment with the spaces that engines work with."""
@@ -236,8 +281,9 @@ class Player(ABC):
             return adapted_vector(env, self._bins)
         return adapted(env, self._bins)
 
-    def _place(self, env: gym.Env[Any, Any] | None) -> gym.Env[Any, Any]:
-        """Return an environment to play in: the given one, or one like the agent's own."""
+    @contextmanager
+    def _place(self, env: gym.Env[Any, Any] | None) -> Iterator[gym.Env[Any, Any]]:
+        """Give an environment to play in: the given one, or one like the agent's own, to close."""
         made = self._other_env() if env is None else env
         if isinstance(made, VectorEnv):
             raise TypeError(
@@ -246,7 +292,11 @@ class Player(ABC):
             )
         place = self._adapted(made)
         assert isinstance(place, gym.Env)
-        return place
+        try:
+            yield place
+        finally:
+            if env is None:
+                place.close()
 
 
 def checked_count(name: str, value: int) -> int:

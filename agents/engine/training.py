@@ -5,12 +5,13 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numba.core.event import Listener, install_listener
 
 from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray
@@ -112,11 +113,75 @@ class Learner(Protocol):
 Report = Callable[[Learner, int], None]
 
 
+class Stopwatch(Listener):
+    """Seconds that have passed, without those in which numba compiled.
+
+    Parameters
+    ----------
+    told : callable
+        Called when compiling begins.
+    """
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told, self._begun = told, time.perf_counter()
+        self._depth = 0
+        self._since = self._compiling = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it was made."""
+        return time.perf_counter() - self._begun - self._compiling
+
+    def on_start(self, event: Any) -> None:
+        """Stop."""
+        if self._depth == 0:
+            self._since = time.perf_counter()
+            self._told()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """Go on."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._compiling += time.perf_counter() - self._since
+
+
 @contextmanager
-def progress_line(total: int, visible: bool) -> Iterator[Report]:
+def stopwatch(told: Callable[[], None]) -> Iterator[Stopwatch]:
+    """Give a stopwatch that knows when numba compiles."""
+    watch = Stopwatch(told)
+    with install_listener("numba:compile", watch):
+        yield watch
+
+
+@contextmanager
+def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[float]], None]]:
+    """Show a live line: episodes that were played, and their mean return."""
+    if not visible:
+        yield lambda returns: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed}/{task.total} greedy episodes {task.fields[status]}"),
+    )
+    with Progress(*columns, refresh_per_second=10, transient=True) as progress:
+        task = progress.add_task("evaluating", total=total, status="")
+
+        def report(returns: Sequence[float]) -> None:
+            mean = sum(returns) / len(returns)
+            progress.update(task, completed=len(returns), status=f"return {mean:.1f}")
+
+        yield report
+
+
+@contextmanager
+def progress_line(total: int, visible: bool) -> Iterator[tuple[Report, Stopwatch]]:
     """Show a live line: steps, steps/s, return of the last episodes, cells, temperature."""
     if not visible:
-        yield lambda agent, steps: None
+        with stopwatch(lambda: None) as watch:
+            yield lambda agent, steps: None, watch
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -127,7 +192,10 @@ def progress_line(total: int, visible: bool) -> Iterator[Report]:
     )
     with Progress(*columns, refresh_per_second=10) as progress:
         task = progress.add_task("training", total=total, status="getting ready")
-        started = drawn = time.perf_counter()
+        drawn = time.perf_counter()
+
+        def compiling() -> None:
+            progress.update(task, status="compiling, once", refresh=True)
 
         def report(agent: Learner, steps: int) -> None:
             nonlocal drawn
@@ -138,10 +206,11 @@ def progress_line(total: int, visible: bool) -> Iterator[Report]:
             progress.update(
                 task,
                 completed=steps,
-                status=f"{steps / max(now - started, 1e-9):,.0f}/s "
+                status=f"{steps / max(watch.seconds, 1e-9):,.0f}/s "
                 f"return {agent.episodes.recent_return():.1f} "
                 f"{agent.n_cells} cells"
                 + (f" T {agent.temperature:.3g}" if agent.temperature > 0.0 else ""),
             )
 
-        yield report
+        with stopwatch(compiling) as watch:
+            yield report, watch

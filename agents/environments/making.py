@@ -1,6 +1,5 @@
 """Making environments from ids, with errors a person can act on."""
 
-from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -8,14 +7,9 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv, VectorRewardWrapper, VectorWrapper
 from gymnasium.wrappers import AtariPreprocessing, NormalizeReward
 from gymnasium.wrappers.vector import NormalizeReward as VectorNormalizeReward
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
-from oda_rl.agents.environments.adaptation import AdaptedVector
 from oda_rl.agents.environments.spaces import AnyEnv
-
-# Arguments of gymnasium.make_vec that an environment does not take.
-_OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "max_episode_steps")
 
 # Modules whose wrappers leave rewards as they are, but for those named below.
 _HARMLESS = ("gymnasium.", "oda_rl.", "stable_baselines3.common.monitor")
@@ -23,14 +17,14 @@ _OTHER_REWARDS = (gym.RewardWrapper, NormalizeReward, AtariPreprocessing)
 _OTHER_VECTOR_REWARDS = (VectorRewardWrapper, VectorNormalizeReward)
 
 
-def make_env(env_id: str) -> gym.Env[Any, Any]:
+def make_env(env_id: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym.Env[Any, Any]:
     """``gymnasium.make``; raises ValueError if there is no such environment.
 
     >>> make_env("CartPole-v1").spec.max_episode_steps
     500
     """
     try:
-        return gym.make(env_id)
+        return gym.make(env_id, max_episode_steps=max_episode_steps, **kwargs)
     except gym.error.DependencyNotInstalled as error:
         raise ValueError(f"env_id is {env_id!r}: {error}") from error
     except (gym.error.Error, ModuleNotFoundError) as error:
@@ -55,31 +49,6 @@ def given_env(env: Any) -> AnyEnv:
             "the id of one"
         )
     return env
-
-
-def separate_env(env: AnyEnv) -> gym.Env[Any, Any]:
-    """Make another environment like ``env``, or one like those in it, and leave ``env`` alone."""
-    spec = spec_of(env)
-    if spec is None or _changed(env):
-        raise ValueError(
-            f"env is {env}, which has {'no spec' if spec is None else 'wrappers'}, so no other "
-            "like it can be made: pass the environment to evaluate in"
-        )
-    if not isinstance(env, VectorEnv):
-        return gym.make(spec)
-    own = {key: value for key, value in spec.kwargs.items() if key not in _OF_VECTORS}
-    most_steps = spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
-    made = gym.make(replace(spec, kwargs=own, max_episode_steps=most_steps))
-    for wrapper in spec.kwargs.get("wrappers", ()):
-        made = wrapper(made)
-    return made
-
-
-def _changed(env: AnyEnv) -> bool:
-    """Whether a vector environment's wrappers change what it returns, and are not ours."""
-    while isinstance(env, AdaptedVector | RecordEpisodeStatistics):
-        env = env.env
-    return isinstance(env, VectorWrapper)
 
 
 def reward_threshold(env: AnyEnv) -> float | None:

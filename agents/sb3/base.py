@@ -22,6 +22,7 @@ from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.engine.training import deferred_interrupt
 from oda_rl.agents.engine.vector import matrix
 from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.origins import elsewhere
 
 try:
     import torch
@@ -131,6 +132,8 @@ class Algorithm(BaseAlgorithm):
         env = inner_env(self.env)
         self.agent.env = env
         self.agent.env_id = env.spec.id if env is not None and env.spec is not None else None
+        if env is None:
+            self.agent._origin = elsewhere(type(self.env).__name__, "which no file holds")
         if self.seed is not None:
             self.set_random_seed(self.agent.draw_env_seed())
 

@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
@@ -15,147 +16,21 @@ import tyro
 from rich.console import Console
 from rich.measure import Measurement
 
-from oda_rl.agents import (
-    Agent,
-    CodevectorAgent,
-    FittedQAgent,
-    FittedQConfig,
-    ModelAgent,
-    ModelConfig,
-    TwoTimescaleAgent,
-    TwoTimescaleConfig,
-    export_policy,
-    load_agent,
-)
-from oda_rl.agents.partitions.gmm import GMMSettings
-from oda_rl.agents.partitions.grid import GridSettings
-from oda_rl.agents.partitions.infex import InfexSettings
-from oda_rl.agents.partitions.oda import ODASettings
-from oda_rl.agents.partitions.som import SOMSettings
+from oda_rl.agents import Agent, export_policy, load_agent
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
 from oda_rl.command.report import (
     evaluation_line,
-    metric_table,
     policy_remarks,
     policy_table,
     save_figure,
-    summary,
-    tells_states_apart,
     write_figures,
 )
 from oda_rl.command.simplifying import Simplify, simplify
+from oda_rl.command.training import TrainFitted, defaults_for, train
+from oda_rl.command.videos import check_video, write_video
 
 _EVALUATION_EPISODES = 100
-_GRID = 5  # values of a component of a continuous action
-_INTERRUPTED = 130  # what shells report for Ctrl-C
-
-
-@dataclass(frozen=True)
-class TrainFitted:
-    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
-
-    env_id: str = "CartPole-v1"
-    """Gymnasium id of the environment; 'module:id' imports a module first."""
-
-    algo: Literal["fitted", "two-timescale", "model"] = "fitted"
-    """fitted: refits cells and values to all transitions. two-timescale: learns online, with a
-    handful of cells, in microseconds a step. model: learns the world, and searches a rule in
-    imagination, with the fewest steps. Each has settings of its own: ask 'oda-rl train --algo model
-    --help'."""
-
-    seed: int = 0
-    """Of all randomness."""
-
-    total_timesteps: int = 50_000
-    """Environment steps to train for."""
-
-    out: Path | None = None
-    """Run folder to write; by default runs/ENV_ID-SEED. A run already there is replaced."""
-
-    actions: Literal["grid", "codevectors"] = "grid"
-    """Of continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors
-    of states and actions, which are drawn to the actions taken; for a Box only."""
-
-    config: FittedQConfig = field(default_factory=FittedQConfig)
-    """Settings of the agent."""
-
-    def agent(self) -> Agent:
-        """Make the agent."""
-        kind = CodevectorAgent if self.actions == "codevectors" else FittedQAgent
-        return kind(self.env_id, seed=self.seed, **vars(self.config))
-
-
-@dataclass(frozen=True)
-class TrainModel(TrainFitted):
-    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
-
-    algo: Literal["fitted", "two-timescale", "model"] = "model"
-    """See 'oda-rl train --help'."""
-
-    total_timesteps: int = 5_000
-    """Environment steps to train for."""
-
-    actions: Literal["grid", "affine"] = "affine"  # type: ignore[assignment]
-    """Of continuous actions. affine: each cell's is an affine function of the observation. grid:
-    the values of a grid are offered."""
-
-    config: ModelConfig = field(default_factory=ModelConfig)  # type: ignore[assignment]
-    """Settings of the agent."""
-
-    def agent(self) -> Agent:
-        """Make the agent."""
-        settings = dict(vars(self.config))
-        if self.actions == "grid":
-            settings["action_bins"] = settings["action_bins"] or _GRID
-        return ModelAgent(self.env_id, seed=self.seed, **settings)
-
-
-@dataclass(frozen=True)
-class TrainTwoTimescale(TrainFitted):
-    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
-
-    algo: Literal["fitted", "two-timescale", "model"] = "two-timescale"
-    """See 'oda-rl train --help'."""
-
-    actions: Literal["grid"] = "grid"
-    """Of continuous actions the values of a grid are offered."""
-
-    partition: str = "oda"
-    """How observations are aggregated: oda (annealed cells), gmm (components of a Gaussian
-    mixture), grid (uniform cells), infex (exemplars of a mixture density) or som (a self-organising
-    map)."""
-
-    config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
-    """Settings of the agent."""
-
-    oda: ODASettings = field(default_factory=ODASettings)
-    """Settings of annealed cells."""
-
-    gmm: GMMSettings = field(default_factory=GMMSettings)
-    """Settings of the components of a Gaussian mixture."""
-
-    grid: GridSettings = field(default_factory=GridSettings)
-    """Settings of uniform cells."""
-
-    infex: InfexSettings = field(default_factory=InfexSettings)
-    """Settings of the exemplars of a mixture density."""
-
-    som: SOMSettings = field(default_factory=SOMSettings)
-    """Settings of a self-organising map."""
-
-    def agent(self) -> Agent:
-        """Make the agent; a setting of a partition that is not the agent's is refused."""
-        cells = (self.oda, self.gmm, self.grid, self.infex, self.som)
-        given = {
-            setting.name: value
-            for settings in cells
-            for setting in fields(settings)
-            if (value := getattr(settings, setting.name)) != setting.default
-        }
-        return TwoTimescaleAgent(
-            self.env_id, partition=self.partition, seed=self.seed, **vars(self.config), **given
-        )
 
 
 @dataclass(frozen=True)
@@ -171,8 +46,11 @@ class Evaluate:
     seed: int = 0
     """Of the environment's first reset."""
 
+    video: Path | None = None
+    """Folder for films of a few more greedy episodes."""
+
     trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the module that the file names before the environment's id, if it does."""
+    """Import the modules that the file names, of the environment's id and of its wrappers."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +64,7 @@ class Plot:
     """Of the episode whose states are drawn over the partition."""
 
     trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the module that the file names before the environment's id, if it does."""
+    """Import the modules that the file names, of the environment's id and of its wrappers."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +108,7 @@ class Explain:
     """Of the environment's first reset."""
 
     trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the module that the file names before the environment's id, if it does."""
+    """Import the modules that the file names, of the environment's id and of its wrappers."""
 
 
 @dataclass(frozen=True)
@@ -274,47 +152,25 @@ class Warm:
 Options = TrainFitted | Evaluate | Plot | Explain | Simplify | Export | Compare | Warm
 
 
-def train(options: TrainFitted, console: Console) -> int:
-    """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
-    folder = options.out or Path("runs") / f"{options.env_id.replace('/', '-')}-{options.seed}"
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
-    agent = options.agent()
-    returns = None
-    try:
-        agent.learn(options.total_timesteps, progress_bar=True)
-        returns = agent.evaluate(_EVALUATION_EPISODES, seed=options.seed + 1)
-    except KeyboardInterrupt:
-        console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
-    agent.save(folder)
-    if returns is not None:
-        write_figures(agent, folder)
-    console.print(summary(agent, returns))
-    if (table := metric_table(agent)) is not None:
-        console.print(table)
-    if isinstance(agent, ModelAgent):
-        told = f"; 'oda-rl explain {folder}' prints it" if tells_states_apart(agent) else ""
-        console.print(f"the rule: {agent.rules()}{told}")
-        if agent.models_laws:
-            console.print(f"the model is {agent.world.trust}")
-        if agent.distrust is not None:
-            console.print("so learning went on in the real environment alone")
-    console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    return 0 if returns is not None else _INTERRUPTED
-
-
 def evaluate(options: Evaluate, console: Console) -> int:
     """Load, play, print."""
     agent = _loaded(options)
-    returns = agent.evaluate(options.episodes, seed=options.seed)
+    if options.video is not None:
+        check_video(agent)
+    returns = agent.evaluate(options.episodes, seed=options.seed, progress_bar=True)
     console.print(f"return over {len(returns)} greedy episodes: {evaluation_line(returns)}")
+    if options.video is not None:
+        for path in write_video(agent, options.video, options.seed):
+            console.print(str(path))
     return 0
 
 
 def plot(options: Plot, console: Console) -> int:
     """Load, draw, say where."""
     _require_folder(options.run)
-    for path in write_figures(_loaded(options), options.run, options.seed):
+    agent = _loaded(options)
+    returns = agent.evaluate(_EVALUATION_EPISODES, seed=options.seed + 1, progress_bar=True)
+    for path in write_figures(agent, options.run, options.seed, returns):
         console.print(str(path))
     return 0
 
@@ -395,8 +251,14 @@ def parse(arguments: Sequence[str]) -> Options:
     ValueError
         If it can't be understood.
     """
-    kinds = {"two-timescale": TrainTwoTimescale, "model": TrainModel}
-    defaults = kinds.get(_value(arguments, "--algo") or "", TrainFitted)()
+    arguments = [*map(_as_whole, arguments)]
+    defaults = defaults_for(_value(arguments, "--algo"), _value(arguments, "--config"))
+    online = defaults.algo == "two-timescale"
+    if arguments[:1] == ["train"] and not online and _value(arguments, "--partition"):
+        raise ValueError(
+            f"--partition is an option of --algo two-timescale, and algo is {defaults.algo!r}: "
+            "give --algo two-timescale, too"
+        )
     commands: Any = (
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
@@ -433,6 +295,13 @@ def _without_frame(text: str) -> str:
     return re.sub(r"For full helptext, (run|see) ", "See ", message)
 
 
+def _as_whole(argument: str) -> str:
+    """Write a whole number such as 1e5 or --total-timesteps=1e5 with digits alone."""
+    found = re.fullmatch(r"(--[\w-]+=)?(\d+(?:\.\d+)?[eE]\+?\d{1,2})", argument)
+    number = float(found[2]) if found else 0.5
+    return f"{found[1] or ''}{number:.0f}" if found and number.is_integer() else argument
+
+
 def _value(arguments: Sequence[str], option: str) -> str | None:
     for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
@@ -444,8 +313,12 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; errors take one line, and the exit code is 2."""
     console = Console(highlight=False, soft_wrap=True)
+    given = sys.argv[1:] if arguments is None else arguments
+    if list(given) == ["--version"]:
+        console.print(f"oda-rl {version('oda-rl')}")
+        return 0
     try:
-        options = parse(sys.argv[1:] if arguments is None else arguments)
+        options = parse(given)
         if isinstance(options, TrainFitted):
             return train(options, console)
         if isinstance(options, Evaluate):

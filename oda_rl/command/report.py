@@ -22,12 +22,15 @@ _DIRECTIONS = 6
 _LEAST_SHARE = 0.005  # of a direction worth a column
 
 
-def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
+def write_figures(
+    agent: "Agent", folder: Path, seed: int = 0, returns: FloatArray | None = None
+) -> list[Path]:
     """Draw learning curve, partition, metric and bifurcation into a folder; return the files.
 
     The states drawn over the partition are those that the greedy policy visits. An agent that
     anneals anew at each fit has no bifurcation to show, and a table of states of more than two
-    components no plane in which they lie.
+    components no plane in which they lie. ``returns`` are those of the evaluation, if there was
+    one: the learning curve ends with their mean.
     """
     from matplotlib.axes import Axes
 
@@ -38,6 +41,7 @@ def write_figures(agent: "Agent", folder: Path, seed: int = 0) -> list[Path]:
             agent.episodes.rows,
             solved_return=agent.solved_return,
             num_timesteps=agent.num_timesteps,
+            delivered=returns,
         )
     }
     names, action_names = names_for(agent)

@@ -37,6 +37,7 @@ def plot_learning_curve(
     *,
     solved_return: float | None = None,
     num_timesteps: int | None = None,
+    delivered: FloatArray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the return of every training episode over environment steps, and a running mean.
@@ -51,6 +52,9 @@ def plot_learning_curve(
         Drawn as a line.
     num_timesteps : int, optional
         Of the training: what follows the last episode's end is shown as one that has not ended.
+    delivered : ndarray, shape (m,), optional
+        Returns of the policy that training delivered: their mean is marked at the end, for no
+        episode of training need have been played by that policy.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
@@ -70,6 +74,11 @@ def plot_learning_curve(
             ax.axvspan(steps[-1], num_timesteps, color="0.93", label="not ended", linewidth=0)
         if solved_return is not None and np.isfinite(solved_return):
             ax.axhline(solved_return, color=COLORS[2], linestyle="--", linewidth=1, label="solved")
+        if delivered is not None and len(delivered):
+            end = steps[-1] if num_timesteps is None else num_timesteps
+            label = f"delivered policy, {len(delivered)} episodes: {delivered.mean():.4g}"
+            ax.plot(end, delivered.mean(), "*", color=COLORS[1], markersize=14, label=label,
+                    clip_on=False, zorder=3)  # fmt: skip
         ax.legend(frameon=False, loc="best")
     ax.set(xlabel="environment steps", ylabel="return", title="Training episodes")
     ax.spines[["top", "right"]].set_visible(False)
@@ -117,14 +126,13 @@ def plot_partition(
     beside = n_actions > 3 and not shaded  # names of more actions do not fit above
     if ax is None:
         ax = new_axes(8.0 if beside else 6.4, 5.0)[0]
+        ax.figure.subplots_adjust(bottom=0.2)  # for what is said below
         if beside:
             ax.figure.subplots_adjust(right=1.0 - 1.7 / 8.0)
     codevectors = agent.codevectors
     seen = codevectors if visited is None or len(visited) == 0 else visited
     middle = np.median(seen, axis=0)
-    ranges = [
-        padded_range(np.concatenate([seen[:, j], codevectors[:, j]])) for j in (first, second)
-    ]
+    ranges = [_shown_range(seen[:, j], codevectors[:, j]) for j in (first, second)]
     cells, actions = _plane(agent, middle, (first, second), ranges, shaded)
     colors = _colors(n_actions)
     if shaded:
@@ -141,7 +149,8 @@ def plot_partition(
     )
     if visited is not None:
         ax.plot(visited[:, first], visited[:, second], ".", color="black", markersize=1, alpha=0.4)
-    _draw_places(codevectors[:, [first, second]], ax)
+    places = codevectors[:, [first, second]]
+    _draw_places(places, ax)
     names = names or [f"observation[{j}]" for j in range(d)]
     ax.set(
         xlabel=names[first],
@@ -149,10 +158,32 @@ def plot_partition(
         xlim=ranges[0],
         ylim=ranges[1],
     )
-    cut = "" if d == 2 else ", cut at the others' median"
     plural = "s" * (len(codevectors) > 1)
-    ax.set_title(f"{len(codevectors)} cell{plural}{cut}", loc="left")
+    ax.set_title(f"{len(codevectors)} cell{plural}", loc="left")
+    low, high = np.array(ranges).T
+    beyond = int(((places < low) | (places > high)).any(axis=1).sum())
+    _say_what_is_drawn(ax, len(places), beyond, visited is not None, plane=d > 2)
     return ax
+
+
+def _shown_range(seen: FloatArray, codevectors: FloatArray) -> tuple[float, float]:
+    """Return an axis' range: what is there but for outliers; of few codevectors all."""
+    ends = (0.05, 0.95) if len(codevectors) > _NUMBERED else (0.0, 1.0)
+    usual = [*np.quantile(seen, (0.005, 0.995)), *np.quantile(codevectors, ends)]
+    return padded_range(np.array(usual))
+
+
+def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane: bool) -> None:
+    """Say below the picture what dots are, and which plane it is."""
+    many = n_cells > _NUMBERED
+    outside = f" ({beyond} beyond the picture)" if beyond else ""
+    told = f"{'white dots' if many else 'numbers'}: centres of the cells{outside}"
+    if visited:
+        told += "; black: states visited"
+    if plane:
+        told += "\ncolours: what is done where all other components are at their median"
+    ax.annotate(told, (0.0, 0.0), xycoords="axes fraction", xytext=(0, -34),
+                textcoords="offset points", fontsize=8, color="0.35", va="top")  # fmt: skip
 
 
 def _colors(n_actions: int) -> list[str]:

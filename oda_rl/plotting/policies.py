@@ -11,11 +11,12 @@ from matplotlib.ticker import MaxNLocator
 
 from oda_rl.agents.policies.explaining import value_text
 from oda_rl.plotting.axes import COLORS, new_axes, tint
-from oda_rl.plotting.shown import MOST_ACTIONS, MOST_ROWS, shown_components
+from oda_rl.plotting.shown import MOST_ACTIONS, shown_components
 
 if TYPE_CHECKING:
     from oda_rl.agents.policies.explaining import Overview
 
+_ROWS = 10  # what people read
 _GAP = 0.3  # between the parts of a picture of a policy, in columns
 _BARS = 2.4  # columns that bars take
 _HEADING = 12  # letters in a line of a heading
@@ -26,20 +27,22 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
     """Draw a policy as a table: a row for each cell, those that are visited most first.
 
     From left to right: codevectors, coloured by how many standard deviations they are from the mean
-    of the states visited; the value of each action, the best in the action's colour; and the share
-    of the states visited, or if none were given, how often the agent has learned from the cell.
+    of the states visited; the value of each action, the best in the action's colour, and by how
+    much that is better than the next (the margin); and the share of the states visited, or if none
+    were given, how often the agent has learned from the cell.
 
     Parameters
     ----------
     policy : oda_rl.agents.policies.explaining.Overview
-        As ``oda_rl.agents.policies.explaining.overview`` returns it. At most 40 cells are drawn.
+        As ``oda_rl.agents.policies.explaining.overview`` returns it. At most 10 cells are drawn.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
-    n, components = min(len(policy.cells), MOST_ROWS), shown_components(policy)
+    n, components = min(len(policy.cells), _ROWS), shown_components(policy)
     n_values = len(policy.action_names) if len(policy.action_names) <= MOST_ACTIONS else 1
     first_value = len(components) + _GAP
-    first_bar = first_value + n_values + _GAP
+    has_margins = bool(np.isfinite(policy.margins[:n]).any())
+    first_bar = first_value + n_values + has_margins + _GAP
     if ax is None:
         width, height = 0.9 + 0.85 * (first_bar + _BARS), 0.27 * n + 1.9
         ax = new_axes(width, height)[0]
@@ -48,6 +51,11 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
         )
     _draw_codevectors(policy, n, components, ax)
     _draw_values(policy, n, first_value, ax)
+    if has_margins:
+        for i in range(n):
+            margin = policy.margins[i]
+            text = f"{margin:.2g}" if np.isfinite(margin) else ""
+            _write(ax, first_value + n_values + 0.5, i, text, "black")
     unit = _draw_bars(policy, n, first_bar, ax)
     headings = [policy.names[j] for j in components]
     if len(policy.action_names) > MOST_ACTIONS:
@@ -55,7 +63,8 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
     else:
         headings += [f"{policy.value_name} of {name}" for name in policy.action_names]
     places = [j + 0.5 for j in range(len(components))]
-    places += [first_value + a + 0.5 for a in range(n_values)]
+    headings += ["margin"] * has_margins
+    places += [first_value + a + 0.5 for a in range(n_values + has_margins)]
     ax.set_xticks(places, [_wrapped(heading) for heading in headings], fontsize=8)
     ax.annotate(
         unit,

@@ -1,0 +1,184 @@
+"""What is saved is what was trained in: arguments, limits, wrappers and their statistics."""
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import wrappers
+
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.environments.origins import from_json, origin_of, separate_env, to_json
+from oda_rl.agents.environments.recorded import argument, recorded
+
+OWN = """
+import gymnasium as gym
+
+gym.register("Own-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=40)
+
+class Thrice(gym.RewardWrapper):
+    def reward(self, reward):
+        return 3.0 * reward
+
+class Times(gym.RewardWrapper):
+    def __init__(self, env, factor):
+        super().__init__(env)
+        self.factor = factor
+
+    def reward(self, reward):
+        return self.factor * reward
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A module of one's own, which is on the path, and forgotten afterwards."""
+    (tmp_path / "module_of_ones_own.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "module_of_ones_own"
+    sys.modules.pop("module_of_ones_own", None)
+    gym.registry.pop("Own-v0", None)
+
+
+def brief(env):
+    return wrappers.TimeLimit(env, 9)
+
+
+def boxed(env):
+    return wrappers.RescaleAction(env, np.float32(-1.0), np.ones(1, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gym.make("FrozenLake-v1", is_slippery=False, max_episode_steps=50),
+        lambda: gym.make("FrozenLake-v1", desc=["SFF", "FHF", "FFG"]),
+        lambda: brief(gym.make("CartPole-v1")),
+        lambda: wrappers.TimeLimit(gym.make("CartPole-v1", max_episode_steps=20), 1000),
+        lambda: gym.make("CartPole-v1", max_episode_steps=-1),
+        lambda: wrappers.TimeAwareObservation(brief(gym.make("CartPole-v1"))),
+        lambda: boxed(gym.make("Pendulum-v1")),
+        lambda: wrappers.NormalizeObservation(gym.make("CartPole-v1")),
+        lambda: wrappers.NormalizeReward(brief(gym.make("CartPole-v1")), gamma=0.9),
+        lambda: wrappers.FrameStackObservation(
+            wrappers.NormalizeObservation(gym.make("CartPole-v1")), 3
+        ),
+        lambda: gym.make_vec("CartPole-v1", 2, "sync", max_episode_steps=33, wrappers=[brief]),
+    ],
+)
+def test_a_loaded_agent_plays_where_it_was_trained(make, tmp_path):
+    agent = TwoTimescaleAgent(make(), seed=0).learn(700)
+    agent.save(tmp_path / "a:run")
+    expected = agent.evaluate(8, seed=3)
+    loaded = load_agent(tmp_path / "a:run")
+    np.testing.assert_array_equal(loaded.evaluate(8, seed=3), expected)
+    loaded.save(tmp_path / "again.zip")  # without having made an environment
+    again = load_agent(tmp_path / "again.zip").learn(30)
+    assert str(again.env) == str(separate_env(agent.env))
+
+
+def test_what_frozen_lake_is_like_is_not_forgotten(tmp_path):
+    env = gym.make("FrozenLake-v1", is_slippery=False)
+    agent = FittedQAgent(env, seed=0).learn(5_000)
+    agent.save(tmp_path / "a.zip")
+    assert agent.evaluate(20, seed=0).mean() == 1.0
+    assert load_agent(tmp_path / "a.zip").evaluate(20, seed=0).mean() == 1.0
+
+
+def test_running_statistics_run_on_in_training_alone(tmp_path):
+    env = wrappers.NormalizeObservation(gym.make("CartPole-v1"))
+    agent = TwoTimescaleAgent(env, seed=0).learn(500)
+    agent.save(tmp_path / "a.zip")
+    mean, var, count = env.obs_rms.mean.copy(), env.obs_rms.var.copy(), env.obs_rms.count
+    agent.evaluate(5)
+    assert env.obs_rms.count == count
+    place = separate_env(env)
+    assert not place.update_running_mean
+    loaded = load_agent(tmp_path / "a.zip")
+    made = loaded._require_env()
+    assert made.update_running_mean
+    for one in (place, made):
+        np.testing.assert_array_equal(one.obs_rms.mean, mean)
+        np.testing.assert_array_equal(one.obs_rms.var, var)
+        assert one.obs_rms.count == count
+    loaded.learn(100)
+    assert made.obs_rms.count > count
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 2.0 * reward),
+            "CartPole-v1 wrapped by TransformReward, whose argument func is of type function",
+        ),
+        (lambda: brief(gym.envs.classic_control.CartPoleEnv()), "CartPoleEnv, which is not regist"),
+        (
+            lambda: gym.make_vec("CartPole-v1", 2, "sync", wrappers=[wrappers.NormalizeReward]),
+            "wrapped by NormalizeReward, whose running statistics differ",
+        ),
+        (
+            lambda: gym.wrappers.vector.NormalizeObservation(gym.make_vec("CartPole-v1", 2)),
+            "wrapped by NormalizeObservation, which wraps a vector environment",
+        ),
+    ],
+)
+def test_what_no_file_holds_is_refused_by_name(make, said, tmp_path):
+    TwoTimescaleAgent(make(), seed=0).learn(300).save(tmp_path / "a.zip")
+    loaded = load_agent(tmp_path / "a.zip")
+    for use in (lambda: loaded.learn(10), lambda: loaded.evaluate(1)):
+        with pytest.raises(ValueError, match=f"trained in .*{said}.*give env="):
+            use()
+    assert len(loaded.evaluate(1, env=gym.make("CartPole-v1"))) == 1
+    assert load_agent(tmp_path / "a.zip", env=make()).learn(10).num_timesteps >= 310
+
+
+def test_wrappers_of_ones_own(own, tmp_path):
+    module = __import__(own)
+    agent = TwoTimescaleAgent(module.Thrice(gym.make("CartPole-v1")), seed=0).learn(300)
+    agent.save(tmp_path / "a.zip")
+    expected = agent.evaluate(3, seed=0)
+    loaded = load_agent(tmp_path / "a.zip")
+    with pytest.raises(ValueError, match=f"the module '{own}' would be imported"):
+        loaded.evaluate(1)
+    loaded.named_by_file = False
+    np.testing.assert_array_equal(loaded.evaluate(3, seed=0), expected)
+    env = module.Times(gym.make("CartPole-v1"), 2.0)
+    with pytest.raises(ValueError, match="Times, which does not record its arguments"):
+        TwoTimescaleAgent(env, seed=0).evaluate(1)
+
+
+def test_an_id_that_a_module_registers(own, tmp_path):
+    agent = TwoTimescaleAgent(f"{own}:Own-v0", seed=0).learn(300)
+    agent.save(tmp_path / "a.zip")
+    expected = agent.evaluate(3, seed=0)
+    del sys.modules[own], gym.registry["Own-v0"]  # as in another process
+    loaded = load_agent(tmp_path / "a.zip")
+    with pytest.raises(ValueError, match=f"the module '{own}' would be imported"):
+        loaded.evaluate(1)
+    assert own not in sys.modules
+    loaded.named_by_file = False
+    np.testing.assert_array_equal(loaded.evaluate(3, seed=0), expected)
+
+
+def test_arguments_come_back_as_they_were():
+    given = {"shape": (84, (1, 2)), "a": [1, 2.5, None, True, "x"], "inner": {"b": ()}}
+    assert argument(recorded(given), "given") == given
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    back = argument(recorded(array), "array")
+    np.testing.assert_array_equal(back, array)
+    assert back.dtype == array.dtype
+    assert type(argument(recorded(np.float32(0.5)), "number")) is np.float32
+    for value in (object(), {1: 2}, {"tuple": 1}, np.array([None]), [0] * 100_001):
+        with pytest.raises(TypeError, match=r"of (type|more than)"):
+            recorded(value)
+
+
+def test_origins_come_back_as_they_were():
+    env = wrappers.RecordEpisodeStatistics(brief(gym.make("Pendulum-v1", g=9.0)))
+    origin = origin_of(boxed(env))
+    back = from_json(to_json(origin))
+    assert (back.id, back.kwargs, back.max_episode_steps) == ("Pendulum-v1", {"g": 9.0}, 200)
+    assert [layer.name for layer in back.wrappers] == ["TimeLimit", "RescaleAction"]
+    assert back.make(learning=True).unwrapped.g == 9.0
+    assert to_json(origin_of(back.make(learning=True))) == to_json(origin)
