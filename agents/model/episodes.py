@@ -34,6 +34,10 @@ class Tried:
         first = 0 if self.latest is None else max(n - self.latest, 0)
         return np.subtract(self.returns[first:], self.imagined[first:])
 
+    def forget(self) -> None:
+        """Forget the real episodes: they were of another world."""
+        self.starts, self.returns, self.imagined = [], [], []
+
 
 def to_arrays(known: Sequence[Tried]) -> dict[str, npt.NDArray[Any]]:
     """Return what is known of each, but where its episodes began, as arrays for a file."""

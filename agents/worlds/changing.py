@@ -1,0 +1,75 @@
+"""Whether a world is no longer the one that was learned, and since when.
+
+It is asked only where the newest steps are predicted far worse than steps held out once were. Then
+laws of the newest half, quarter, eighth of the steps are compared with one of all, on what is held
+out of the newest ones. Laws of fewer states fit these better in any world; so the best of them is
+asked what it says of old steps that are much like the newest: only where it is as wrong there as
+others were about the newest, the world has changed.
+"""
+
+import numpy as np
+
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.worlds.judging import refitted
+from oda_rl.agents.worlds.laws import squared_gaps
+from oda_rl.agents.worlds.learning import Learned, Transitions, log_errors, residuals_of
+from oda_rl.agents.worlds.trajectories import without_noise
+
+_NEWEST, _FEWEST = 0.13, 100  # share of the steps, and least number, that are the newest
+_STRETCH = 25  # steps in a row that are held out together
+_FAR_WORSE = 1.0  # difference of mean logarithms of squared errors
+_AS_GOOD = 0.1  # that counts as none
+_COMPARED, _ALIKE = 20_000, 0.25  # old steps to compare with; share of pairs that are most alike
+
+
+def outdated(learned: Learned, seen: Transitions, rng: np.random.Generator) -> int:
+    """Return how many of the oldest steps are of a world that is no more.
+
+    Parameters
+    ----------
+    learned : Learned
+        From before the newest steps.
+    seen : Transitions
+    rng : numpy.random.Generator
+        Of the laws that are compared.
+    """
+    n = len(seen.before)
+    newest = np.arange(n - min(max(_FEWEST, int(_NEWEST * n)), n // 2), n)
+    expected = learned.chosen.errors[learned.chosen.form.name]
+    if len(newest) < _FEWEST or _error(learned, learned, seen, newest) < expected + _FAR_WORSE:
+        return 0
+    held = newest[newest // _STRETCH % 2 == 0]
+    sizes = [n]
+    while sizes[-1] // 2 >= _FEWEST:
+        sizes.append(sizes[-1] // 2)
+    motion = seen._replace(rewards=np.zeros(n), ended=np.zeros(n, dtype=np.bool_))
+    laws = [
+        refitted(learned, motion, np.setdiff1d(np.arange(n - size, n), held), rng) for size in sizes
+    ]
+    errors = np.array([_error(learned, law, seen, held) for law in laws])
+    best = int(np.argmax(errors <= errors.min() + _AS_GOOD))
+    if errors[0] - errors[best] < _FAR_WORSE:
+        return 0
+    first = n - sizes[best]
+    old = _alike(learned, seen, np.arange(first)[-_COMPARED:], held)
+    if _error(learned, laws[best], seen, old) - errors[best] < _FAR_WORSE:
+        return 0
+    return first
+
+
+def _error(learned: Learned, law: Learned, seen: Transitions, rows: IntArray) -> float:
+    """Return the mean logarithm of a law's squared errors of steps."""
+    left = residuals_of(without_noise(law.arrays), learned.at, seen, rows)
+    return float(log_errors(left).mean())
+
+
+def _alike(learned: Learned, seen: Transitions, old: IntArray, rows: IntArray) -> IntArray:
+    """Return the old steps that are most like some of the others, in state and action."""
+
+    def places(chosen: IntArray) -> FloatArray:
+        points = learned.at.standardised(seen.before[chosen])
+        return np.concatenate([points, seen.codes[chosen]], axis=1)
+
+    gaps = squared_gaps(places(rows), places(old))
+    nearest, least = gaps.argmin(axis=1), gaps.min(axis=1)
+    return old[nearest[least <= np.quantile(least, _ALIKE)]]
