@@ -149,8 +149,17 @@ class Planner:
         if outdated_steps:
             self.memory.since += outdated_steps
             self.learned = None
+            recent = self._recent_starts()
             for one in self.candidates:
-                one.forget()
+                one.keep([start.tobytes() in recent for start in one.starts])
+
+    def _recent_starts(self) -> set[bytes]:
+        """Return where the episodes began that ended in the present world; none if in doubt."""
+        rows = np.flatnonzero(self.memory.first[: self.memory.n])
+        begun = max(int(np.searchsorted(rows, self.memory.since, side="right")) - 1, 0)
+        starts = [self.memory.before[row].tobytes() for row in rows]
+        old, recent = set(starts[:begun]), set(starts[begun:])
+        return recent - old
 
     def constrain(self, policy: RulePolicy) -> Candidate | None:
         """Search within a policy's clauses from now on, beginning with it; forget what was known.
@@ -314,7 +323,9 @@ class Planner:
         for one in self.candidates:
             rule = one.scores[None], one.outputs[None]
             one.promised = float(where.returns(*rule, starts).mean())
-            one.imagined = self._imagined_from(one, np.reshape(one.starts, (-1, starts.shape[1]))).tolist()
+            one.imagined = self._imagined_from(
+                one, np.reshape(one.starts, (-1, starts.shape[1]))
+            ).tolist()
         finalists = np.argsort(-values(self.candidates), kind="stable")[:_FINALISTS]
         more = self.draw_starts(_FINAL_STARTS)
         for k in finalists.tolist():

@@ -2,9 +2,9 @@
 
 It is asked only where the newest steps are predicted far worse than steps held out once were. Then
 laws of the newest half, quarter, eighth of the steps are compared with one of all, on what is held
-out of the newest ones. Laws of fewer states fit these better in any world; so the best of them is
-asked what it says of old steps that are much like the newest: only where it is as wrong there as
-others were about the newest, the world has changed.
+out of the newest ones. Laws of fewer states fit these better in any world; so the newest steps are
+looked at that are most like old ones: only where the law of all is far worse there, and the better
+one is as wrong about those old ones, the world has changed.
 """
 
 import numpy as np
@@ -18,7 +18,8 @@ from oda_rl.agents.worlds.trajectories import without_noise
 _NEWEST, _FEWEST = 0.13, 100  # share of the steps, and least number, that are the newest
 _STRETCH = 25  # steps in a row that are held out together
 _FAR_WORSE = 1.0  # difference of mean logarithms of squared errors
-_AS_GOOD = 0.1  # that counts as none
+_HARMLESS = float(np.log(1e-3))  # such errors matter to no rule
+_ENOUGH = 0.5  # of what is gained: with more steps, though some are older, more is known
 _COMPARED, _ALIKE = 20_000, 0.25  # old steps to compare with; share of pairs that are most alike
 
 
@@ -47,14 +48,16 @@ def outdated(learned: Learned, seen: Transitions, rng: np.random.Generator) -> i
         refitted(learned, motion, np.setdiff1d(np.arange(n - size, n), held), rng) for size in sizes
     ]
     errors = np.array([_error(learned, law, seen, held) for law in laws])
-    best = int(np.argmax(errors <= errors.min() + _AS_GOOD))
-    if errors[0] - errors[best] < _FAR_WORSE:
+    gain = errors[0] - errors.min()
+    if gain < _FAR_WORSE:
         return 0
+    best = int(np.argmax(errors <= errors[0] - _ENOUGH * gain))
     first = n - sizes[best]
-    old = _alike(learned, seen, np.arange(first)[-_COMPARED:], held)
-    if _error(learned, laws[best], seen, old) - errors[best] < _FAR_WORSE:
-        return 0
-    return first
+    older = n - sizes[best - 1] or first // 2  # between these and the first it has changed
+    old, new = _alike(learned, seen, np.arange(older)[-_COMPARED:], held)
+    own = _error(learned, laws[best], seen, new)
+    others = _error(learned, laws[0], seen, new), _error(learned, laws[best], seen, old)
+    return first if min(others) >= max(own + _FAR_WORSE, _HARMLESS) else 0
 
 
 def _error(learned: Learned, law: Learned, seen: Transitions, rows: IntArray) -> float:
@@ -63,13 +66,16 @@ def _error(learned: Learned, law: Learned, seen: Transitions, rows: IntArray) ->
     return float(log_errors(left).mean())
 
 
-def _alike(learned: Learned, seen: Transitions, old: IntArray, rows: IntArray) -> IntArray:
-    """Return the old steps that are most like some of the others, in state and action."""
+def _alike(
+    learned: Learned, seen: Transitions, old: IntArray, new: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return pairs of old and new steps that are most alike, in state and action."""
 
     def places(chosen: IntArray) -> FloatArray:
         points = learned.at.standardised(seen.before[chosen])
         return np.concatenate([points, seen.codes[chosen]], axis=1)
 
-    gaps = squared_gaps(places(rows), places(old))
+    gaps = squared_gaps(places(new), places(old))
     nearest, least = gaps.argmin(axis=1), gaps.min(axis=1)
-    return old[nearest[least <= np.quantile(least, _ALIKE)]]
+    close = least <= np.quantile(least, _ALIKE)
+    return old[nearest[close]], new[close]

@@ -101,7 +101,9 @@ def _reaches(columns: FloatArray, targets: FloatArray) -> BoolArray:
     """Say which targets are correlated with any of the columns."""
     if not targets.shape[1]:
         return np.zeros(0, dtype=np.bool_)
-    cut = (np.clip(_unit(values), -_MOST_DEVIATIONS, _MOST_DEVIATIONS) for values in (columns, targets))
+    cut = (
+        np.clip(_unit(values), -_MOST_DEVIATIONS, _MOST_DEVIATIONS) for values in (columns, targets)
+    )
     units = [_unit(values) for values in cut]
     found = units[0].T @ units[1] / len(targets)
     return np.asarray(_standard_errors(found, len(targets)).max(axis=0) >= _BY_CHANCE)
