@@ -64,13 +64,13 @@ def noise_among(
         kept = np.setdiff1d(np.arange(d), likely)
         ends, gains = ended[rows].astype(np.float64), rewards[rows]
         rest = _rest(np.concatenate([x[:, kept], own], axis=1), y[:, kept])
-        told = [_predicts(x, kept, j, own, rest) for j in likely]
+        told = [_predicts(x, kept, j, own, rest) for j in likely.tolist()]
         both = _rest(
             np.concatenate([x[:, kept], y[:, kept], own], axis=1), np.column_stack([gains, ends])
         )
         told = [
             one or _predicts(x, kept, j, own, both) or _predicts(y, kept, j, own, both)
-            for one, j in zip(told, likely, strict=True)
+            for one, j in zip(told, likely.tolist(), strict=True)
         ]
         if not any(told):
             break
