@@ -357,7 +357,7 @@ class ModelAgent(Simplifiable, Agent):
             )
         names = matching_names(self.env_id, self.interface)[0]
         return World(
-            learned, self.interface, memory.transitions, memory.first[: memory.n], self.horizon,
+            learned, self.interface, memory.present, memory.present_first, self.horizon,
             self.policy, None if names is None else tuple(names), seconds_of(self.env),
         )  # fmt: skip
 

@@ -34,6 +34,12 @@ class Tried:
         first = 0 if self.latest is None else max(n - self.latest, 0)
         return np.subtract(self.returns[first:], self.imagined[first:])
 
+    def keep(self, kept: Sequence[bool]) -> None:
+        """Forget all other real episodes: they were of another world."""
+        for name in ("starts", "returns", "imagined"):
+            own = getattr(self, name)
+            setattr(self, name, [value for value, stays in zip(own, kept, strict=True) if stays])
+
 
 def to_arrays(known: Sequence[Tried]) -> dict[str, npt.NDArray[Any]]:
     """Return what is known of each, but where its episodes began, as arrays for a file."""

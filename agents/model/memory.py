@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, flags, real
+from oda_rl._schema import Member, flags, real, whole
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.worlds.learning import Transitions
 
@@ -18,9 +18,10 @@ SCHEMA: dict[str, Member] = {
     "after": real("steps, d"),
     "ended": flags("steps"),
     "first": flags("steps"),
+    "since": whole("1", "[0, steps]", optional=True),
 }
 """What a file has of a :class:`Memory`."""
-_FIELDS = tuple(SCHEMA)
+_FIELDS = ("before", "codes", "rewards", "after", "ended", "first")
 
 
 class Memory:
@@ -30,6 +31,13 @@ class Memory:
     ----------
     n_features, n_codes : int
         Components of an observation, and codes of an action.
+
+    Attributes
+    ----------
+    n : int
+        Transitions so far.
+    since : int
+        The first of those that are of the present world.
     """
 
     def __init__(self, n_features: int, n_codes: int) -> None:
@@ -40,6 +48,7 @@ class Memory:
         self.ended: BoolArray = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self.first: BoolArray = np.zeros(_FIRST_CAPACITY, dtype=np.bool_)
         self.n = 0
+        self.since = 0
 
     def append(
         self, before: Any, code: Any, reward: float, after: Any, ended: bool, first: bool
@@ -60,17 +69,29 @@ class Memory:
         return Transitions(*(getattr(self, name)[: self.n] for name in _FIELDS[:-1]))
 
     @property
+    def present(self) -> Transitions:
+        """Those of the present world."""
+        return Transitions(*(array[self.since :] for array in self.transitions))
+
+    @property
+    def present_first(self) -> BoolArray:
+        """Which of these began an episode, shape (n,)."""
+        return self.first[self.since : self.n]
+
+    @property
     def starts(self) -> FloatArray:
-        """Observations in which episodes began, shape (m, d)."""
-        return self.before[: self.n][self.first[: self.n]]
+        """Observations in which episodes of the present world began, shape (m, d)."""
+        return self.present.before[self.present_first]
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that has to be saved."""
-        return {name: getattr(self, name)[: self.n] for name in _FIELDS}
+        fields = {name: getattr(self, name)[: self.n] for name in _FIELDS}
+        return {**fields, "since": np.array([self.since])}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state` returned."""
         self.n = len(state["rewards"])
+        self.since = int(state["since"][0]) if "since" in state else 0
         for name in _FIELDS:
             array = np.zeros((max(self.n, _FIRST_CAPACITY), *state[name].shape[1:]),
                              state[name].dtype)  # fmt: skip

@@ -21,6 +21,7 @@ from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import files
+from oda_rl.agents.worlds.changing import outdated
 from oda_rl.agents.worlds.learning import Learned, learn_world
 from oda_rl.agents.worlds.rewards import is_constant
 from oda_rl.agents.worlds.trajectories import starts_between
@@ -78,7 +79,8 @@ class Planner:
         """Return how many new steps there should be, after so many, before the next plan."""
         if self.learned is None:
             return self.config.random_steps
-        return max(self.config.least_steps, int(self.config.plan_every * steps))
+        known = steps - self.memory.since
+        return max(self.config.least_steps, int(self.config.plan_every * known))
 
     def plan(self, returns: Sequence[float]) -> Candidate:
         """Learn the world anew, and search for a rule to play next.
@@ -88,7 +90,8 @@ class Planner:
         returns : sequence of float
             Of all episodes so far.
         """
-        seen = self.memory.transitions
+        self._forget()
+        seen = self.memory.present
         before = None if self.learned is None else self.learned.chosen
         worst = min(returns, default=-math.inf)
         self.learned = learn_world(seen, worst, self.shape.boxed, _LAWS, before, self.rng)
@@ -134,8 +137,29 @@ class Planner:
         """Whether every step pays the same, and an episode could be longer than is promised."""
         assert self.learned is not None
         most = float(self.learned.arrays.bounds[1]) * self.horizon
-        constant = is_constant(self.memory.transitions.rewards)
+        constant = is_constant(self.memory.present.rewards)
         return most > 0.0 and constant and promised < (1.0 - _TOLERANCE) * most
+
+    def _forget(self) -> None:
+        """Forget what was seen of a world that is no more, and what rules returned there."""
+        if self.learned is None:
+            return
+        rng = np.random.default_rng(self.memory.n)  # its own: where nothing changes it changes none
+        outdated_steps = outdated(self.learned, self.memory.present, rng)
+        if outdated_steps:
+            self.memory.since += outdated_steps
+            self.learned = None
+            recent = self._recent_starts()
+            for one in self.candidates:
+                one.keep([start.tobytes() in recent for start in one.starts])
+
+    def _recent_starts(self) -> set[bytes]:
+        """Return where the episodes began that ended in the present world; none if in doubt."""
+        rows = np.flatnonzero(self.memory.first[: self.memory.n])
+        begun = max(int(np.searchsorted(rows, self.memory.since, side="right")) - 1, 0)
+        starts = [self.memory.before[row].tobytes() for row in rows]
+        old, recent = set(starts[:begun]), set(starts[begun:])
+        return recent - old
 
     def constrain(self, policy: RulePolicy) -> Candidate | None:
         """Search within a policy's clauses from now on, beginning with it; forget what was known.
@@ -149,7 +173,7 @@ class Planner:
 
     def _simplified(self, where: Imagination, rule: Rule) -> Rule:
         """Drop what the model says does not matter."""
-        seen = self.memory.transitions.before
+        seen = self.memory.present.before
         halves = self.draw_starts(_SIMPLIFYING_STARTS), self._draw_seen(_SIMPLIFYING_STARTS)
         starts = np.concatenate(halves)
         before = where.returns(*_alone(rule), starts)[0]
@@ -181,7 +205,7 @@ class Planner:
         """Codevectors of the first law's cells, in the observation's units, shape (K, d)."""
         assert self.learned is not None
         at, points = self.learned.at, self.learned.arrays.codevectors[0].T
-        return np.asarray(points * at.scale + at.mean)
+        return np.asarray(points * np.where(at.ignored, 0.0, at.scale) + at.mean)
 
     @property
     def scale(self) -> FloatArray | None:
@@ -192,6 +216,7 @@ class Planner:
         if self.learned is None:
             return None
         varies = np.ptp(self.memory.transitions.before, axis=0) > 0.0
+        varies &= ~self.learned.at.ignored
         return np.asarray(varies / self.learned.at.scale)
 
     def policy(self, newest: Candidate | None) -> RulePolicy:
@@ -247,17 +272,17 @@ class Planner:
     def draw_starts(self, n: int) -> FloatArray:
         """Draw states between those in which episodes have begun, shape (n, d).
 
-        As long as there is but one, between all that were seen.
+        As long as there is at most one, between all that were seen.
         """
         assert self.learned is not None
         seen = self.memory.starts
-        if len(seen) == 1:
-            seen = self.memory.transitions.before
+        if len(seen) <= 1:
+            seen = self.memory.present.before
         return starts_between(seen, self.learned.at, n, self.rng)
 
     def _draw_seen(self, n: int) -> FloatArray:
         """Draw states that were seen, shape (n, d)."""
-        seen = self.memory.transitions.before
+        seen = self.memory.present.before
         return np.asarray(seen[self.rng.integers(len(seen), size=n)])
 
     def _delivered(self, candidate: Candidate) -> RulePolicy:
@@ -286,8 +311,8 @@ class Planner:
                 clauses=np.column_stack([edits.ends, first]),
                 said=edits.outputs,
             )
-        drawing = self.draw_starts, self._draw_seen
-        return Imagination(world, self.learned.at, self.shape, self.horizon, *drawing)
+        drawing, at = (self.draw_starts, self._draw_seen), self.learned.at
+        return Imagination(world, at, self.shape.among(at), self.horizon, *drawing)
 
     def _judge(self) -> None:
         """Imagine all candidates anew in the present model."""
@@ -298,7 +323,9 @@ class Planner:
         for one in self.candidates:
             rule = one.scores[None], one.outputs[None]
             one.promised = float(where.returns(*rule, starts).mean())
-            one.imagined = self._imagined_from(one, np.array(one.starts)).tolist()
+            one.imagined = self._imagined_from(
+                one, np.reshape(one.starts, (-1, starts.shape[1]))
+            ).tolist()
         finalists = np.argsort(-values(self.candidates), kind="stable")[:_FINALISTS]
         more = self.draw_starts(_FINAL_STARTS)
         for k in finalists.tolist():

@@ -5,7 +5,7 @@ standardised components, and where actions are continuous those of each componen
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,8 @@ class Shape:
     n_outputs: int
     """Actions, or components of a continuous one."""
     boxed: bool
+    used: tuple[int, ...] | None = None
+    """Components that scores and outputs depend on; None: all."""
 
     @classmethod
     def of(cls, n_features: int, n_outputs: int, n_choices: int, boxed: bool) -> "Shape":
@@ -48,7 +50,18 @@ class Shape:
     def size(self) -> int:
         """Numbers of a rule."""
         rows = self.n_cells * (1 + self.n_outputs * self.boxed)
-        return rows * (1 + self.n_features)
+        return rows * self.width
+
+    @property
+    def width(self) -> int:
+        """Numbers of an affine function."""
+        return 1 + (self.n_features if self.used is None else len(self.used))
+
+    def among(self, at: Coordinates) -> "Shape":
+        """Return the shape of rules that do not depend on what is noise."""
+        if not at.ignored.any():
+            return self
+        return replace(self, used=tuple(np.flatnonzero(~at.ignored).tolist()))
 
     @property
     def constant(self) -> FloatArray:
@@ -56,13 +69,14 @@ class Shape:
         if self.boxed:
             return np.zeros((0, self.size))
         rules = np.zeros((self.n_outputs, self.size))
-        rules[:, :: 1 + self.n_features] = np.eye(self.n_outputs, self.n_cells)
+        rules[:, :: self.width] = np.eye(self.n_outputs, self.n_cells)
         return rules
 
     def decoded(self, vectors: FloatArray, at: Coordinates) -> tuple[FloatArray, FloatArray]:
         """Return scores and outputs of rules, as :class:`RulePolicy` has them, of P vectors."""
-        rows = vectors.reshape(len(vectors), -1, 1 + self.n_features)
-        raw = rows.copy()
+        rows = vectors.reshape(len(vectors), -1, self.width)
+        raw = np.zeros((*rows.shape[:2], 1 + self.n_features))
+        raw[..., self._columns] = rows
         raw[..., 1:] /= at.scale
         raw[..., 0] -= raw[..., 1:] @ at.mean
         scores, rest = raw[:, : self.n_cells], raw[:, self.n_cells :]
@@ -81,13 +95,18 @@ class Shape:
             rows = raw.reshape(-1, 1 + self.n_features).copy()
             rows[:, 0] += rows[:, 1:] @ at.mean
             rows[:, 1:] *= at.scale
-            return rows
+            return np.ascontiguousarray(rows[:, self._columns])
 
         scores, outputs = self._filled(scores, outputs)
         own = standardised(scores)
         own -= own.mean(axis=0)
         own /= np.sqrt((own**2).mean()) + 1e-300
         return np.concatenate([own.ravel(), standardised(outputs).ravel() if self.boxed else []])
+
+    @property
+    def _columns(self) -> slice | list[int]:
+        """Of an affine function of all components, those that count."""
+        return slice(None) if self.used is None else [0, *(1 + j for j in self.used)]
 
     def _filled(self, scores: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a rule of all cells that decides like one of fewer."""
@@ -190,7 +209,7 @@ def search(
     shape = where.shape
     old = np.array([shape.encoded(*rule, where.at) for rule in known]).reshape(-1, shape.size)
     new = rng.normal(size=(effort.random, shape.size))
-    new[:, :: 1 + shape.n_features] *= 0.5
+    new[:, :: shape.width] *= 0.5
     vectors = np.concatenate([old, new, shape.constant])
     first = where.means(vectors, max(effort.starts // 3, 3), explore)
     top = np.argsort(-first, kind="stable")[: 8 + len(old)]

@@ -2,6 +2,7 @@
 
 A world is learned (``learning``) in ``coordinates``, by ``laws``, ``rewards`` and ``ends``;
 ``imagination`` is compiled and plays episodes in it, ``trajectories`` are those; ``judging`` says
-whether it is to be believed, ``forecasting`` what will come; :class:`~oda_rl.agents.World` is what
-people ask. ``logs`` are transitions that were written down elsewhere.
+whether it is to be believed, ``changing`` since when it is another, ``noise`` what is left out,
+``forecasting`` what will come; :class:`~oda_rl.agents.World` is what people ask.
+``logs`` are transitions that were written down elsewhere.
 """

@@ -14,6 +14,7 @@ _AT_BOUND = 3  # times that a component's extreme has to be repeated to be a bou
 _MARGIN = 1.0  # spans beyond all that was seen, to which predictions are held
 _UNTURNED = 1.5  # radians a step that are surely no more than half a turn
 _ROUNDS = 4
+_IGNORED = 1e100  # scale of what is noise: in its deviations nothing differs
 
 
 class Coordinates(NamedTuple):
@@ -42,9 +43,26 @@ class Coordinates(NamedTuple):
         mean, scale, low, high = frame[:4]
         return cls(mean, scale, low, high, circles, frame[4:].T)
 
+    @property
+    def ignored(self) -> BoolArray:
+        """Which components are noise: said to be at their mean, and 0 when standardised."""
+        return np.asarray(self.scale >= _IGNORED)
+
+    def ignoring(self, noise: BoolArray) -> "Coordinates":
+        """Return coordinates in which some components are noise, shape (d,)."""
+        if not noise.any():
+            return self
+        low, high = (np.where(noise, self.mean, bound) for bound in (self.low, self.high))
+        levels = np.where(noise[:, None], np.nan, self.levels)
+        return Coordinates(
+            self.mean, np.where(noise, _IGNORED, self.scale), low, high, self.circles, levels
+        )
+
     def standardised(self, observations: npt.NDArray[np.floating]) -> FloatArray:
         """Return observations in standard deviations from the mean."""
-        return np.asarray((observations - self.mean) / self.scale, dtype=np.float64)
+        points = np.asarray((observations - self.mean) / self.scale, dtype=np.float64)
+        points[..., self.ignored] = 0.0
+        return points
 
     def on_circles(self, observations: FloatArray) -> FloatArray:
         """Return observations with cosines and sines of an angle again, where they were those."""

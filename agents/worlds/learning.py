@@ -10,6 +10,7 @@ from oda_rl.agents.worlds.coordinates import Coordinates, changes, read
 from oda_rl.agents.worlds.ends import REMEMBERED, Ends, fit_ends
 from oda_rl.agents.worlds.imagination import WorldArrays, imagining, scratch_for
 from oda_rl.agents.worlds.laws import FORMS, Form, Law, fit_law
+from oda_rl.agents.worlds.noise import noise_among
 from oda_rl.agents.worlds.rewards import fit_rewards
 
 _STRETCH = 25  # steps in a row that are held out together
@@ -130,6 +131,7 @@ class _Fit:
     ) -> "_Fit":
         """Read coordinates, and learn rewards and ends."""
         at, cut = read(seen.before, seen.after)
+        at = at.ignoring(noise_among(at, *seen))
         usable = np.flatnonzero(~cut) if cut.mean() < _MOST_CUT else np.arange(len(cut))
         on = ~seen.ended
         steps = seen.before[on], seen.codes[on], seen.after[on], seen.rewards[on]
@@ -192,9 +194,14 @@ class _Fit:
         return residuals_of(one, self.at, self.seen, self.usable[held])
 
 
+def log_errors(left: FloatArray) -> FloatArray:
+    """Return logarithms of squared errors, shape (n,), of residuals, shape (n, d)."""
+    return np.asarray(np.log((left**2).sum(axis=1) + _LEAST_ERROR))
+
+
 def _log_error(left: FloatArray) -> float:
     """Return the mean logarithm of squared errors."""
-    return float(np.log((left**2).sum(axis=1) + _LEAST_ERROR).mean()) if len(left) else 0.0
+    return float(log_errors(left).mean()) if len(left) else 0.0
 
 
 def _margin(seen: Transitions) -> float:

@@ -1,0 +1,123 @@
+"""Worlds that change while they are learned, and components of observations that are noise."""
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.wrappers import TransformObservation
+
+from oda_rl.agents import ModelAgent, load_agent
+from oda_rl.agents.worlds.changing import outdated
+from oda_rl.agents.worlds.coordinates import read
+from oda_rl.agents.worlds.learning import Transitions, learn_world
+from oda_rl.agents.worlds.noise import noise_among
+
+
+def pushed(n, swapped_from, seed=0):
+    """A puck on ice; from a step on its pushes are swapped."""
+    rng = np.random.default_rng(seed)
+    before, actions = rng.uniform(-1.0, 1.0, size=(n, 2)), rng.integers(2, size=n)
+    sign = np.where(np.arange(n) < swapped_from, 1.0, -1.0)
+    speed = before[:, 1] + 0.2 * sign * (2 * actions - 1)
+    after = np.column_stack([before[:, 0] + 0.1 * speed, speed])
+    return Transitions(before, np.eye(2)[actions], np.ones(n), after, np.zeros(n, dtype=bool))
+
+
+def first_of(seen, n):
+    return Transitions(*(array[:n] for array in seen))
+
+
+def test_steps_from_before_a_change_are_told_and_others_are_not():
+    rng = np.random.default_rng(0)
+    for swapped_from, wrong in ((1000, (1000, 1150)), (10_000, (0, 0))):
+        seen = pushed(1300, swapped_from)
+        learned = learn_world(first_of(seen, 1000), -np.inf, False, 2, None, rng)
+        assert wrong[0] <= outdated(learned, seen, np.random.default_rng(1)) <= wrong[1]
+
+
+def with_noise(seen, n, seed=0):
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(len(seen.before) + 1, n))
+    return seen._replace(
+        before=np.column_stack([seen.before, noise[:-1]]),
+        after=np.column_stack([seen.after, noise[1:]]),
+    )
+
+
+def walking(n, seed=0):
+    """A point that is pushed along a line, and keeps to it."""
+    rng = np.random.default_rng(seed)
+    actions, places = rng.integers(2, size=n), np.zeros(n + 1)
+    for t in range(n):
+        places[t + 1] = 0.95 * places[t] + 0.1 * (2 * actions[t] - 1)
+    return Transitions(
+        places[:-1, None], np.eye(2)[actions], np.ones(n), places[1:, None], np.zeros(n, dtype=bool)
+    )
+
+
+def test_noise_is_told_from_what_moves():
+    seen = with_noise(walking(400), 8)
+    found = noise_among(read(seen.before, seen.after)[0], *seen)
+    assert not found[0]
+    assert found[1:].sum() >= 7
+
+
+def test_noise_that_matters_is_kept():
+    plain = with_noise(walking(400), 4)
+    at = read(plain.before, plain.after)[0]
+    after = plain.after.copy()
+    after[:, 0] += 0.1 * plain.before[:, 1]  # a wind
+    paid = plain._replace(rewards=plain.rewards + plain.before[:, 2])
+    ended = plain._replace(ended=plain.after[:, 3] > 1.0)
+    for k, seen in ((1, plain._replace(after=after)), (2, paid), (3, ended)):
+        found = noise_among(at, *seen)
+        assert not found[k]
+        assert found[4]
+
+
+def test_a_world_says_of_noise_its_mean_and_keeps_the_rest():
+    seen = with_noise(walking(400), 3)
+    at = learn_world(seen, -np.inf, False, 2, None, np.random.default_rng(0)).at
+    assert at.ignored.tolist() == [False, True, True, True]
+    assert (at.standardised(seen.before)[:, 1:] == 0.0).all()
+    np.testing.assert_array_equal(at.low[1:], seen.before.mean(axis=0)[1:])
+
+
+def noisy_pole():
+    box = gym.spaces.Box(-np.inf, np.inf, (12,), np.float64)
+    env = gym.make("CartPole-v1")
+    return TransformObservation(
+        env, lambda x: np.r_[x, env.unwrapped.np_random.normal(size=8)], box
+    )
+
+
+def test_a_pole_is_balanced_behind_noise_and_comes_back_from_a_file(tmp_path):
+    agent = ModelAgent(noisy_pole(), seed=0).learn(400)
+    assert agent._engine.planner.learned.at.ignored.sum() >= 6
+    assert agent.evaluate(5, seed=1).mean() > 450.0
+    agent.save(tmp_path / "agent.zip")
+    back = load_agent(tmp_path / "agent.zip", env=noisy_pole())
+    one, other = (a._engine.state_arrays() for a in (agent, back))
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name], err_msg=name)
+
+
+class Swapping(gym.Wrapper):
+    """Swaps the actions' meanings after so many steps."""
+
+    steps = 0  # so far
+
+    def step(self, action):
+        self.steps += 1
+        return self.env.step(1 - action if self.steps > 1000 else action)
+
+
+def test_swapped_actions_are_learned_anew():
+    env = Swapping(gym.make("CartPole-v1"))
+    agent = ModelAgent(env, seed=0).learn(3000)
+    assert agent._engine.memory.since >= 900
+    observation, total = env.reset(seed=1)[0], 0.0
+    for _ in range(500):
+        observation, reward, terminated, truncated, _ = env.step(agent.predict(observation)[0])
+        total += reward
+        if terminated or truncated:
+            break
+    assert total > 450.0
