@@ -68,7 +68,8 @@ def slider(n=400, seed=0):
 
 def imagination(learned, starts, horizon=30, boxed=False):
     shape = Shape.of(1, 2, 2, boxed)
-    return Imagination(learned.arrays, learned.at, shape, horizon, lambda n: starts[:n])
+    drawn = (lambda n: starts[:n],) * 2
+    return Imagination(learned.arrays, learned.at, shape, horizon, *drawn)
 
 
 def test_a_search_finds_the_rule_that_a_line_asks_for():
@@ -231,17 +232,17 @@ def test_of_a_rules_episodes_the_latest_twenty_count():
 def test_candidates_of_different_sizes_come_back_from_arrays():
     one = candidate(1.0, [2.0, 3.0], [2.5, 2.5])
     two = Candidate(np.ones((3, 2)), np.ones((3, 1, 1)))
-    back = candidates.from_arrays(candidates.to_arrays([one, two]))
+    back = candidates.from_arrays(candidates.to_arrays([one, two]), 1, 1, False)
     assert [len(other.scores) for other in back] == [1, 3]
     assert back[0].returns == [2.0, 3.0]
     assert back[0].imagined == [2.5, 2.5]
     assert back[1].returns == []
-    assert candidates.from_arrays({}) == []
+    assert candidates.from_arrays({}, 1, 1, False) == []
 
 
 def test_a_learned_world_comes_back_from_arrays():
     learned = learn_world(slider(), -3.0, False, 2, None, np.random.default_rng(0))
-    back = files.from_arrays(files.to_arrays(learned))
+    back = files.from_arrays(files.to_arrays(learned), False, 2, 1)
     for name, array in learned.arrays._asdict().items():
         np.testing.assert_array_equal(array, getattr(back.arrays, name))
     for name, array in learned.at._asdict().items():

@@ -58,8 +58,13 @@ def saved_spaces(
 ) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     """Return the spaces of a saved model; those of a plain agent's boxes have no bounds."""
     native = interface.native
-    actions = spaces.Discrete(interface.n_actions, start=interface.first_action)
-    taken = actions if native is None else native.action_space
+    box = interface.box
+    taken: spaces.Space[Any] = spaces.Discrete(interface.n_actions, start=interface.first_action)
+    if box is not None:
+        low, high = (np.reshape(bound, box.shape).astype(box.dtype) for bound in box.bounds)
+        taken = spaces.Box(low, high, dtype=np.dtype(box.dtype).type)
+    elif native is not None:
+        taken = native.action_space
     if native is not None and not native.sees_vectors:
         return native.observation_space, taken
     if "sb3_low" in arrays:

@@ -421,8 +421,9 @@ class OnlineEngine(Engine):
         self.partition.restore(within(arrays, "partition_"))
         n = self.partition.n_cells
         held = own["table"].shape[1], int(own["state"]["n_cells"][0])
-        require(held == (n, n), f"table and state have {held} cells: the partition has {n}")
         learning = own["state"]["phase"][0] != ql.WARMUP
+        right = held == (n, n) or (held == (1, 1) and not learning)  # one cell until it begins
+        require(right, f"table and state have {held} cells: the partition has {n}")
         active = bool(self.partition.active) if learning else False
         require(bool(own["state"]["learner_active"][0]) == active, "learner_active is wrong")
         self.set_lanes(count)

@@ -54,7 +54,7 @@ def simplify(options: Simplify, console: Console) -> int:
     console.print(f"{found.comparison}{': worse' if found.worse else ''}")
     write_text(options.run / "rule.txt", f"{found}\n")
     console.print(str(options.run / "rule.txt"))
-    if found.curve:
+    if any(len(one.returns) for one in found.curve):
         from oda_rl.plotting.sizes import plot_sizes
 
         console.print(sizes_table(found))
