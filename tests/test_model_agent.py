@@ -241,7 +241,7 @@ def test_candidates_of_different_sizes_come_back_from_arrays():
 
 
 def test_a_learned_world_comes_back_from_arrays():
-    learned = learn_world(slider(), -3.0, False, 2, None, np.random.default_rng(0))
+    learned = learn_world(slider(), -3.0, False, 4, None, np.random.default_rng(0))
     back = files.from_arrays(files.to_arrays(learned), False, 2, 1)
     for name, array in learned.arrays._asdict().items():
         np.testing.assert_array_equal(array, getattr(back.arrays, name))

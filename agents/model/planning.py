@@ -297,6 +297,9 @@ class Planner:
         for k in range(rule.n_cells):
             own = points[cells == k]
             rule.codevectors[k] = (own if len(own) else points).mean(axis=0)
+            if len(own) and rule.cells(rule.codevectors[k : k + 1])[0] != k:  # edited: not convex
+                middle = np.abs(own - rule.codevectors[k]).sum(axis=1)
+                rule.codevectors[k] = own[middle.argmin()]
         return rule
 
     def _imagination(self) -> Imagination:

@@ -286,7 +286,8 @@ def overview(
         points = checked_points(visited, interface)
         cells = policy.cells(points)
         shares = np.bincount(cells, minlength=policy.n_cells) / len(cells)
-        agreement = float((best[cells] == policy.choices(points)).mean())
+        agree = (best[cells] == policy.choices(points)).mean()
+        agreement = 1.0 if policy.exact else float(agree)  # there a cell decides alone
     order = np.lexsort([-visits, -shares])
     return Overview(
         cells=order,

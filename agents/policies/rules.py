@@ -158,9 +158,8 @@ class RulePolicy(Stored):
         return np.asarray(np.clip(own[:, 0] + own[:, 1:] @ point, -1.0, 1.0))
 
     def at_codevectors(self) -> Rows:
-        """Values at the codevectors; choices and actions of the cells, wherever their means lie."""
-        acts = self.act(self.codevectors) if self.continuous else self.actions
-        return Rows(self.q_values, self.actions, acts)
+        """Values, choices and actions at the codevectors."""
+        return Rows(self.q_values, self.choices(self.codevectors), self.act(self.codevectors))
 
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
         """Find the nearest state where the choice is not that at ``point``; exact."""
