@@ -305,7 +305,7 @@ def test_ctrl_c_saves_what_was_learned(env_id, algo, tmp_path):
 
 def test_simplify_prints_the_rule_and_draws_the_curve(run, capsys, monkeypatch):
     monkeypatch.setattr(distil, "SIZES", (2, 3))
-    assert main(["simplify", str(run), "--steps", "4000"]) == 0
+    assert main(["simplify", str(run), "--steps", "15000"]) == 0
     printed = capsys.readouterr().out
     assert "the rule:" in printed
     assert "what rules return" in printed

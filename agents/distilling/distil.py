@@ -239,7 +239,10 @@ def _climbed(
     until = end - _DECIDING * steps
     ascent = Ascent(ground, found.coding, found.vectors[0], until - ground.steps, found.enough, rng)
     each = (until - ground.steps) / _SLICES
-    while ground.steps < until and ascent.climb(min(each, until - ground.steps)):
+    going = True
+    while going and until - ground.steps >= 1.0:
+        before = ground.steps
+        going = ascent.climb(min(max(each, 1.0), until - ground.steps)) and ground.steps > before
         yield
     decided = ascent.decide(min(end - ground.steps, _DECIDING * steps))
     if decided is None:
