@@ -309,7 +309,7 @@ def test_simplify_prints_the_rule_and_draws_the_curve(run, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "the rule:" in printed
     assert "what rules return" in printed
-    assert (run / "rule.txt").read_text(encoding="utf-8").startswith("push")
+    assert "push" in (run / "rule.txt").read_text(encoding="utf-8")
     assert (run / "cells.png").stat().st_size > 5000
     assert main(["simplify", str(run), "--cells", "1"]) == 2
     assert "n_cells is 1: it must be at least 2" in capsys.readouterr().err
