@@ -152,10 +152,11 @@ class Ground:
 
     def _point(self, observation: Any) -> FloatArray:
         """Return one observation as a vector of float64, or raise ValueError."""
-        point = np.asarray(observation, dtype=np.float64).ravel()
+        point: FloatArray = np.asarray(observation, dtype=np.float64).ravel()
         if len(point) == self.interface.n_features and abs(point.dot(point)) <= LARGEST:
-            return np.asarray(point, dtype=np.float64)
-        return checked_batch(observation, self.interface)[0]
+            return point
+        checked: FloatArray = checked_batch(observation, self.interface)[0]
+        return checked
 
     def _action(self, act: npt.NDArray[Any]) -> Any:
         """Return the environment's action for what a player does."""

@@ -71,7 +71,7 @@ class Memory:
     @property
     def present(self) -> Transitions:
         """Those of the present world."""
-        return Transitions(*(array[self.since :] for array in self.transitions))
+        return Transitions(*(getattr(self, name)[self.since : self.n] for name in _FIELDS[:-1]))
 
     @property
     def present_first(self) -> BoolArray:
