@@ -382,6 +382,6 @@ def test_films(run, tmp_path, capsys, monkeypatch):
     films = tmp_path / "films"
     assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--video", str(films)]) == 0
     assert len(list(films.glob("*.mp4"))) == 3
-    monkeypatch.setattr("oda_rl.command.videos.find_spec", lambda name: None)
+    monkeypatch.setattr("oda_rl.agents.videos.find_spec", lambda name: None)
     assert main(["evaluate", str(tmp_path / "run"), "--video", str(films)]) == 2
     assert "pip install moviepy" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from rich.measure import Measurement
 from oda_rl.agents import Agent, export_policy, load_agent
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
+from oda_rl.agents.videos import check_video, write_video
 from oda_rl.command.report import (
     evaluation_line,
     policy_remarks,
@@ -28,7 +29,6 @@ from oda_rl.command.report import (
 )
 from oda_rl.command.simplifying import Simplify, simplify
 from oda_rl.command.training import TrainFitted, defaults_for, train
-from oda_rl.command.videos import check_video, write_video
 
 _EVALUATION_EPISODES = 100
 

@@ -29,9 +29,9 @@ from oda_rl.agents.partitions.grid import GridSettings
 from oda_rl.agents.partitions.infex import InfexSettings
 from oda_rl.agents.partitions.oda import ODASettings
 from oda_rl.agents.partitions.som import SOMSettings
+from oda_rl.agents.videos import check_video, write_video
 from oda_rl.command.logs import episode_log
 from oda_rl.command.report import metric_table, summary, tells_states_apart, write_figures
-from oda_rl.command.videos import check_video, write_video
 
 _GRID = 5  # values of a component of a continuous action
 _INTERRUPTED = 130  # what shells report for Ctrl-C
