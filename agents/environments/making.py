@@ -86,3 +86,12 @@ def spec_of(env: AnyEnv) -> EnvSpec | None:
     if spec is None and hasattr(env.unwrapped, "get_attr"):  # not made by gymnasium.make_vec
         spec = env.unwrapped.get_attr("spec")[0]
     return spec
+
+
+def registered(env_id: str) -> EnvSpec | None:
+    """Return what Gymnasium has registered under an id, if anything.
+
+    >>> registered("CartPole-v1").max_episode_steps
+    500
+    """
+    return gym.registry.get(env_id)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import gymnasium as gym
 import tyro
 from rich.console import Console
 
@@ -23,7 +22,8 @@ from oda_rl.agents import (
     TwoTimescaleConfig,
 )
 from oda_rl.agents.engine.files import CONFIG_FILE
-from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.making import make_env, registered
+from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions.gmm import GMMSettings
 from oda_rl.agents.partitions.grid import GridSettings
 from oda_rl.agents.partitions.infex import InfexSettings
@@ -83,7 +83,7 @@ class TrainFitted:
     config: FittedQConfig = field(default_factory=FittedQConfig)
     """Settings of the agent."""
 
-    def env(self) -> str | gym.Env[Any, Any]:
+    def env(self) -> str | AnyEnv:
         """Return the environment's id, or, if it is given arguments, the environment."""
         if self.env_kwargs is None:
             return self.env_id
@@ -229,7 +229,7 @@ def _configured(defaults: TrainFitted, found: Mapping[str, Any]) -> TrainFitted:
 
 def _env_kwargs(spec: Mapping[str, Any]) -> str | None:
     """Return the arguments that an environment has beside those that belong to its id, as JSON."""
-    known = gym.registry.get(spec.get("id") or "")
+    known = registered(spec.get("id") or "")
     kwargs, usual = dict(spec.get("kwargs", {})), {} if known is None else known.kwargs
     given = {key: one for key, one in kwargs.items() if key not in usual or usual[key] != one}
     limit = spec.get("max_episode_steps")
