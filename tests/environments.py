@@ -66,6 +66,23 @@ class Toy(gym.Env):
         return self.observe(self.np_random), self.reward, done, False, {}
 
 
+class Judged(Toy):
+    """A toy that pays for the action by the side of its first feature that the last one was on."""
+
+    def __init__(self, middle=0.0):
+        super().__init__(lambda rng: middle + rng.normal(size=2))
+        self.middle = middle
+
+    def reset(self, *, seed=None, options=None):
+        self.last, info = super().reset(seed=seed)
+        return self.last, info
+
+    def step(self, action):
+        paid = float(action == (self.last[0] > self.middle))
+        self.last, _, done, truncated, info = super().step(action)
+        return self.last, paid, done, truncated, info
+
+
 class Varied(Toy):
     """A toy whose returns differ, because episodes end by chance, later after action 1."""
 

@@ -93,7 +93,7 @@ class Export:
         actions = np.asarray(cells.values.argmax(axis=1))
         edited = cells.clauses
         apart = not self.blended and edited is None and len(np.unique(actions)) == len(actions)
-        order = actions.argsort() if apart else np.arange(len(actions))
+        order = actions.argsort() if apart else np.arange(len(cells.diagram))  # clauses have none
         scores = self._scores(order[0] if apart else None)[order]
         used = np.asarray(scores[:, 1:].any(axis=0))
         if affine is not None:
