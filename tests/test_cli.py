@@ -374,8 +374,6 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
 
 
 def test_films(run, tmp_path, capsys, monkeypatch):
-    pytest.importorskip("moviepy")
-    pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     agent = TwoTimescaleAgent(gym.make("CartPole-v1", max_episode_steps=12), seed=0).learn(200)
     agent.save(tmp_path / "run")

@@ -262,7 +262,6 @@ def test_sparse_script(tmp_path):
 
 @pytest.mark.slow
 def test_mujoco_script(tmp_path):
-    pytest.importorskip("mujoco")
     arguments = ("--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5")
     printed = run_script("benchmark_mujoco.py", tmp_path, *arguments, "--workers", "1")
     (row,) = read_rows(tmp_path / "results" / "benchmark_mujoco.csv")
