@@ -353,21 +353,17 @@ def missed(rows: Rows) -> list[str]:
         task, method, steps = of_task(own), own[0]["method"], own[0]["steps"]
         if method in (*BASELINES, *PLAYED):
             continue
-        if method == MODEL:
-            mean, aimed = np.mean(own.column("mean")), task.model_means.get(steps)
-            if aimed is not None and mean < aimed:
-                found.append(
-                    f"{method}, {task.name}, {steps:,}: the mean is {mean:.1f}, not {aimed}"
-                )
-            continue
-        goals = task.targets if method == FITTED else ONLINE_TARGETS[task.env_id]
-        least = task.least_mean if method == FITTED else None
         share, mean = np.mean(own.column("solved")), np.mean(own.column("mean"))
+        if method == MODEL:
+            shares_aimed, means = task.model_shares, task.model_means
+        else:
+            shares_aimed = task.targets if method == FITTED else ONLINE_TARGETS[task.env_id]
+            means = dict([task.least_mean]) if method == FITTED and task.least_mean else {}
         about = f"{method}, {task.name}, {steps:,} steps"
-        if share < goals.get(steps, 0.0):
-            found.append(f"{about}: {share:.3f} of the seeds are solved, not {goals[steps]}")
-        if least is not None and least[0] == steps and mean < least[1]:
-            found.append(f"{about}: the mean is {mean:.1f}, not {least[1]}")
+        if share < shares_aimed.get(steps, 0.0):
+            found.append(f"{about}: {share:.3f} of the seeds are solved, not {shares_aimed[steps]}")
+        if mean < means.get(steps, -np.inf):
+            found.append(f"{about}: the mean is {mean:.1f}, not {means[steps]}")
     return found
 
 
