@@ -135,10 +135,14 @@ class Planner:
 
     def _falls_short(self, promised: float) -> bool:
         """Whether every step pays the same, and an episode could be longer than is promised."""
-        assert self.learned is not None
-        most = float(self.learned.arrays.bounds[1]) * self.horizon
-        constant = is_constant(self.memory.present.rewards)
+        most, constant = self._greatest_return, is_constant(self.memory.present.rewards)
         return most > 0.0 and constant and promised < (1.0 - _TOLERANCE) * most
+
+    @property
+    def _greatest_return(self) -> float:
+        """Of an episode as long as there may be, each step of which pays the most that was seen."""
+        assert self.learned is not None
+        return float(self.learned.arrays.bounds[1]) * self.horizon
 
     def _forget(self) -> None:
         """Forget what was seen of a world that is no more, and what rules returned there."""
@@ -350,8 +354,7 @@ class Planner:
 
     def _cannot_be_bettered(self, best: Candidate) -> bool:
         """Whether a rule has the greatest return there can be, in the model and really."""
-        assert self.learned is not None
-        most = float(self.learned.arrays.bounds[1]) * self.horizon
+        most = self._greatest_return
         if most <= 0.0 or not best.returns:
             return False
         least = (1.0 - _TOLERANCE) * most
@@ -359,11 +362,10 @@ class Planner:
 
     def _leaves_nothing(self, best: Candidate, returns: Sequence[float]) -> bool:
         """Whether a rule avoids all cost, and nothing that pays has been seen yet."""
-        assert self.learned is not None
-        most = float(self.learned.arrays.bounds[1])
-        if most > 0.0 or not returns or self.memory.transitions.ended.any():
+        most = self._greatest_return
+        if most > 0.0 or not returns or self.memory.present.ended.any():
             return False  # it pays to end an episode that only costs
-        return most * self.horizon - best.promised <= _LITTLE * (best.promised - min(returns))
+        return most - best.promised <= _LITTLE * (best.promised - min(returns))
 
     def _value_of(self, candidate: Candidate) -> float:
         at = next(k for k, one in enumerate(self.candidates) if one is candidate)
