@@ -26,6 +26,7 @@ from oda_rl.agents.worlds.arrays import (
     WorldArrays,
 )
 from oda_rl.agents.worlds.deciding import decide_freely, decide_within
+from oda_rl.diagram import three_least
 
 n_features = 0
 _NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
@@ -93,24 +94,12 @@ def _locally(
     for j in range(n_features):
         for k in range(gaps.shape[0]):
             gaps[k] += (x[j] - codevectors[j, k]) ** 2
-    gap0 = gap1 = gap2 = np.inf
     if laws.shape[0] == 0:
+        least = np.inf
         for k in range(gaps.shape[0]):
-            gap0 = min(gap0, gaps[k])
-        return gap0
-    near0, near1, near2 = integer(0), integer(0), integer(0)
-    for k in range(gaps.shape[0]):
-        gap = gaps[k]
-        if gap < gap2:
-            if gap < gap1:
-                near2, gap2 = near1, gap1
-                if gap < gap0:
-                    near1, gap1 = near0, gap0
-                    near0, gap0 = k, gap
-                else:
-                    near1, gap1 = k, gap
-            else:
-                near2, gap2 = k, gap
+            least = min(least, gaps[k])
+        return least
+    near0, near1, near2, gap0, gap1, gap2 = three_least(gaps)
     share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
     total = 1.0 + share1 + share2
     for rank in range(3):
