@@ -227,12 +227,14 @@ def _gained(
 ) -> float:
     """Return the reward of a step, after which the episode is over or goes on."""
     if over:
-        return last_reward(world.last, room.x)
+        last: float = last_reward(world.last, room.x)
+        return last
     least, most = world.bounds[0], world.bounds[1]
-    gain = reward(
+    gain: float = reward(
         world.rewards, world.frame[SCALE], world.circles, room.code, world.boxed, s, after
     )
-    return min(max(gain, least), most)
+    gain = min(max(gain, least), most)
+    return gain
 
 
 def _disturb(residuals: FloatArray, noise: np.uint64, after: FloatArray) -> np.uint64:
