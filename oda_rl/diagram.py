@@ -59,6 +59,26 @@ def scores(diagram: FloatArray, n_cells: int, point: FloatArray, out: FloatArray
     return smallest
 
 
+@spliced
+def three_least(values: FloatArray) -> tuple[int, int, int, float, float, float]:
+    """Return where the three least values are, and what; inf, at 0, where there are fewer."""
+    first, second, third = integer(0), integer(0), integer(0)
+    a, b, c = np.inf, np.inf, np.inf
+    for k in range(values.shape[0]):
+        value = values[k]
+        if value < c:
+            if value < b:
+                third, c = second, b
+                if value < a:
+                    second, b = first, a
+                    first, a = k, value
+                else:
+                    second, b = k, value
+            else:
+                third, c = k, value
+    return first, second, third, a, b, c
+
+
 @compiled
 def assign_batch(diagram: FloatArray, n_cells: int, points: FloatArray, out: IntArray) -> None:
     """Cells of many points, shape (n, d), written to ``out``, shape (n,)."""

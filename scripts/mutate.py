@@ -1,6 +1,6 @@
 """Would a mistake be noticed? Makes small mistakes on purpose, one at a time, and runs the tests.
 
-``mutations.py`` lists the changes, each with the tests that must fail under it. They are made in
+``mutations_*.py`` list the changes, each with the tests that must fail under it. They are made in
 temporary copies of the project, never in the checkout. First all these tests must pass in a copy
 without any change; what they compile is then copied, too, but for what depends on the changed file.
 
@@ -21,11 +21,15 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import tyro
-from mutations import MUTATIONS, Mutation
+from mutations import Mutation
+from mutations_delivering import DELIVERING
+from mutations_estimators import ESTIMATORS
+from mutations_learning import LEARNING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 ROOT = Path(__file__).parents[1]
+MUTATIONS = [*LEARNING, *ESTIMATORS, *DELIVERING]
 PACKAGES = {"oda_rl": "oda_rl", "agents": "oda_rl.agents", "envs": "oda_rl.envs"}
 LONGEST = 900.0  # seconds that tests may take
 MOST_MEMORY = 8_000_000  # kilobytes that tests may take: some mistakes go on for ever

@@ -16,7 +16,7 @@ from oda_rl.agents.editing import clauses
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.state import ROOM, Lane
 from oda_rl.agents.fitted import codevector_engine
-from oda_rl.agents.fitted import engine as fitted
+from oda_rl.agents.fitted import contents as fitted
 from oda_rl.agents.fitted.replay import FittedState
 from oda_rl.agents.model import candidates, choosing, planning, tabled, tables
 from oda_rl.agents.model import engine as model

@@ -65,11 +65,16 @@ MIXED = spaces.Dict(
 )
 def test_composite_observations_are_flattened(kind, space, n_features):
     env = Combined(space, spaces.Discrete(2), best=1)
-    agent = kind(env, seed=0, **near_sighted(kind)).learn(steps_for(kind, 1500))
+    steps = steps_for(kind, 1500) if space is MIXED else 1500  # of numbered states: a table
+    agent = kind(env, seed=0, **near_sighted(kind)).learn(steps)
     assert agent.interface.n_features == n_features
     observation = agent.env.reset(seed=3)[0]
     seen = [agent.predict(space.sample())[0] for _ in range(50)]
-    assert np.mean(seen) > (0.6 if kind is quick_rule else 0.99)  # a rule may err here and there
+    # A table looks far ahead, and a tenth of all steps end episodes that are worth about 10. Of
+    # 16 states each action is tried some 50 times: shares of ends are off by .04, and differences
+    # of two values, which are 1, by .6. So one state of 20 may err, and three of 16 seldom do.
+    errs = kind is quick_rule and isinstance(space, spaces.MultiBinary)
+    assert np.mean(seen) > (0.8 if errs else 0.99)
     assert space.contains(observation)
     several = [space.sample() for _ in range(3)]
     batch = concatenate(space, several, create_empty_array(space, 3))

@@ -1,4 +1,4 @@
-"""The house: which room may use which, by the floors they are on; and that no import goes round.
+"""The house: which room may use which, by the floors they are on; that no import goes round; sizes.
 
 An arrow goes from a file to what it imports, at its top, inside a function or for its types alone.
 It may go down, or stay on its floor, but never up; and no way along arrows leads back.
@@ -133,3 +133,36 @@ def test_a_circle_is_found():
         ["a", "b", "c", "a"], ["b", "c", "a", "b"], ["c", "a", "b", "c"]
     ]  # fmt: skip
     assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+MOST_LINES, LONGEST_BODY = 500, 60  # of a file, and of a function, its docstring apart
+
+
+def bodies(text: str) -> dict[str, int]:
+    """Lines of the bodies of all functions, docstrings apart, by names and lines."""
+    found = {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[ast.get_docstring(node) is not None :]
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            found[f"{node.name}, line {node.lineno}"] = lines
+    return found
+
+
+def test_files_and_functions_are_short():
+    folders = (*FOLDERS.values(), "scripts")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    long_files, long_functions = {}, {}
+    for path in files:
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+        if len(text.splitlines()) > MOST_LINES:
+            long_files[name] = len(text.splitlines())
+        found = {f"{name}: {who}": lines for who, lines in bodies(text).items()}
+        long_functions |= {who: lines for who, lines in found.items() if lines > LONGEST_BODY}
+    assert (long_files, long_functions) == ({}, {})
+
+
+def test_bodies_are_counted_without_docstrings():
+    text = 'def f():\n    """Do.\n\n    It.\n    """\n    a = 1\n\n    return a\n'
+    assert bodies(text) == {"f, line 1": 3}
+    assert bodies('def g():\n    """Do."""\n') == {"g, line 1": 0}

@@ -1,6 +1,7 @@
 """Rules: what they do, how far they are from doing otherwise, and how they are said."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -14,9 +15,12 @@ from oda_rl.agents.distilling.simplifying import (
     simplified,
     unit_slopes,
 )
-from oda_rl.agents.environments.spaces import ActionBox
+from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.policies.explaining import overview
+from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import decide_by_rule, in_box
 from oda_rl.agents.policies.wording import affine, number, shortest, without_units
+from oda_rl.command.report import policy_remarks
 
 ONE_HOT = np.eye(3)[:, :, None]
 
@@ -327,3 +331,53 @@ def test_an_agent_from_a_file_says_the_same(agent, tmp_path):
     seen = agent.visited_states(100, seed=1)
     np.testing.assert_array_equal(again.predict(seen)[0], agent.predict(seen)[0])
     np.testing.assert_array_equal(again.visits, agent.visits)
+
+
+def cornered(d, clauses):
+    """A rule of six cells, perhaps within clauses, and states that few of its cells have."""
+    rule = discrete(6, d, 3, seed=d)
+    if clauses:
+        edit = rule.edit().forbid(0, where="x[0] > 1").where("x[1] - x[0] > 2", 1)
+        edit = edit.where("x[0] > 1e3", 1)  # where no state is; of the next one all is forbidden
+        rule = edit.where("x[0] > 2e3", 0).done()
+    return rule, 0.3 * np.random.default_rng(2).normal(size=(40, d))
+
+
+@pytest.mark.parametrize("clauses", [False, True])
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_every_cell_that_decides_somewhere_is_described_by_a_point_of_its_own(d, clauses):
+    rule, states = cornered(d, clauses)
+    where, cells = placed(rule, states).codevectors, rule.cells(states)
+    assert len(set(cells)) < rule.n_cells  # some have no state
+    somewhere = {region.cell for region in rule.regions()}
+    box = states.min(axis=0), states.max(axis=0)
+    near = {region.cell for region in rule.regions(box)}
+    for k in range(rule.n_cells):
+        own = states[cells == k]
+        if k in somewhere:
+            assert rule.cells(where[k : k + 1])[0] == k
+        if k in near:
+            assert ((where[k] >= box[0] - 1e-9) & (where[k] <= box[1] + 1e-9)).all()
+        if len(own):
+            mean = own.mean(axis=0)
+            exact = rule.cells(mean[None])[0] == k
+            assert np.array_equal(where[k], mean) if exact else (own == where[k]).all(axis=1).any()
+        if k not in somewhere:
+            np.testing.assert_array_equal(where[k], states.mean(axis=0))
+
+
+@pytest.mark.parametrize("clauses", [False, True])
+def test_the_overview_names_the_actions_of_idle_cells_and_leaves_out_what_decides_nowhere(clauses):
+    rule, states = cornered(2, clauses)
+    rule = placed(rule, states)
+    agent = SimpleNamespace(
+        policy=rule, interface=Interface((2,), 3, 0), env=None, env_id=None, num_timesteps=40,
+        scale_=np.ones(2), visits=np.zeros((rule.n_cells, 3)),
+    )  # fmt: skip
+    agent.visits[rule.cells(states), 0] += 1.0
+    table = overview(agent, states)
+    assert set(table.cells) == {region.cell for region in rule.regions()}
+    np.testing.assert_array_equal(table.actions, rule.actions[table.cells])
+    assert table.nowhere == rule.n_cells - len(table.cells)
+    assert table.nowhere > 0 or not clauses
+    assert any("decide nowhere" in line for line in policy_remarks(table)) == (table.nowhere > 0)

@@ -411,6 +411,17 @@ def test_a_saved_model_learns_on_as_the_agent_does(algorithm, tmp_path):
 
 
 @algorithms
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "CartPole-v1"])
+def test_a_model_saved_before_it_learns_is_loaded(algorithm, env_id, tmp_path):
+    model = algorithm(env_id, seed=2)
+    model.save(tmp_path / "new")
+    for agent in (load_agent(tmp_path / "new.zip"), algorithm.load(tmp_path / "new").agent):
+        assert (agent.num_timesteps, agent.n_cells) == (0, model.agent.n_cells)
+        assert type(agent) is type(model.agent)
+    assert load_agent(tmp_path / "new.zip").learn(50).num_timesteps == 50
+
+
+@algorithms
 def test_files_hold_arrays_and_json_and_are_those_of_the_agent(algorithm, tmp_path):
     model = algorithm("CartPole-v1", seed=2).learn(600)
     model.save(tmp_path / "model")

@@ -10,9 +10,9 @@ from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import judging
+from oda_rl.agents.worlds.arrays import WorldArrays
 from oda_rl.agents.worlds.coordinates import Coordinates, changes, read
 from oda_rl.agents.worlds.ends import fit_ends
-from oda_rl.agents.worlds.imagination import WorldArrays
 from oda_rl.agents.worlds.learning import Learned, Transitions
 from oda_rl.agents.worlds.logs import stretches, trajectories
 from oda_rl.agents.worlds.rewards import features, fit_rewards

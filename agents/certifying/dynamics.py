@@ -9,7 +9,7 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.certifying.affine import ROUNDING, Affine, cos, sin
-from oda_rl.agents.worlds.imagination import HIGH, LEVELS, LOW, MEAN, SCALE, WorldArrays
+from oda_rl.agents.worlds.arrays import HIGH, LEVELS, LOW, MEAN, SCALE, WorldArrays
 
 State = Sequence[Any]
 """d affine forms, or arrays of numbers, of shape (n,) each."""

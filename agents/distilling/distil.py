@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import gymnasium as gym
@@ -20,6 +20,7 @@ from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import RulePolicy
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 32)
@@ -228,7 +229,7 @@ def small_rule(
     yield
     ground.allow(end - ground.steps)
     best_rule, returns = confirming.confirmed(ground, rules, found.length)
-    return _with_codevectors(best_rule, found.states), returns
+    return placed(best_rule, found.states), returns
 
 
 def _climbed(
@@ -278,11 +279,3 @@ def smallest(tried: Sequence[Size]) -> Size:
 def _change(ours: FloatArray, theirs: FloatArray) -> FloatArray:
     n = min(len(ours), len(theirs))
     return np.asarray(ours[:n] - theirs[:n])
-
-
-def _with_codevectors(rule: RulePolicy, states: FloatArray) -> RulePolicy:
-    """Return the rule with the means of the states in its cells."""
-    cells = rule.cells(states)
-    own = [states[cells == k] for k in range(rule.n_cells)]
-    codevectors = [(one if len(one) else states).mean(axis=0) for one in own]
-    return replace(rule, codevectors=np.array(codevectors))

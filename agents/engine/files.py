@@ -28,7 +28,8 @@ from oda_rl.agents.engine.history import SCHEMA as HISTORY
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
 from oda_rl.agents.engine.training import SCHEMA as EPISODES
 from oda_rl.agents.engine.training import EpisodeLog
-from oda_rl.agents.environments.origins import Origin, from_json, to_json
+from oda_rl.agents.environments.origin_json import from_json, to_json
+from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 
 AGENT_FILE = "agent.zip"

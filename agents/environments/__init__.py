@@ -2,8 +2,8 @@
 
 ``spaces`` describes what an environment wants and gives, ``adaptation`` wraps those with other
 spaces, ``making`` makes them, ``origins`` says what they are made of and
-makes them anew, ``validation`` says what is wrong with a value, and
-``names`` what components and actions are called.
+makes them anew, ``origin_json`` what a file has of that, ``validation`` says what is wrong with a
+value, and ``names`` what components and actions are called.
 """
 
 from typing import TYPE_CHECKING

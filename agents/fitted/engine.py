@@ -8,37 +8,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import (
-    Member,
-    check,
-    flags,
-    header,
-    prefixed,
-    real,
-    require,
-    whole,
-    within,
-)
+from oda_rl._schema import within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory, check_steps
-from oda_rl.agents.engine.memory import SCHEMA as MEMORY
-from oda_rl.agents.engine.state import EPISODE_END, ROOM, UNIFORMS, Lane, with_lanes
+from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
+from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import TakenActions
+from oda_rl.agents.fitted.contents import RECENT_LENGTHS, RECENT_RETURNS, check_contents
 from oda_rl.agents.fitted.fitting import Experience, fit
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
-_RECENT_RETURNS = 200  # whose spread says how sure a mean is
-_RECENT_LENGTHS = 20
 _PRIOR_WEIGHT = 3.0  # degrees of freedom
 _DROPPED = 10  # policies, the worst, when there are too many
 _SAME = 1e-9  # relative spread below which returns are all equal
@@ -47,26 +35,6 @@ _LATEST = 3  # policies that are too new to be confirmed
 _CONFIRMING = 0.5  # as many steps as before a refit
 _STALE = 10  # fits after which an environment gives up an old policy
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
-
-SCHEMA: dict[str, Member] = {
-    "room": real("5, width", "[-inf, inf] or nan"),
-    "state": Member(replay.FittedState, "1"),
-    "lane": Member(Lane, "1"),
-    "returns": real("returns"),
-    "lengths": whole("lengths", "[1, inf)"),
-    "whole": flags(),
-    "latest": flags("records"),
-    "confirming": flags("records"),
-    "confirmed": whole(),
-    "record_n": whole("records", "[1, inf)"),
-    "record_mean": real("records"),
-    "record_m2": real("records", "[0, inf)"),
-    **MEMORY,
-    "metric": real("d, d", optional=True),
-    "scale": real("d", "[0, inf)", optional=True),
-    "_values": real("values", optional=True),
-}
-"""What a file has of a fitted agent, and policy0, the newest, and one for each record."""
 
 
 class FittedEngine(Engine):
@@ -272,8 +240,8 @@ class FittedEngine(Engine):
     def _credit(self, episode_return: float, length: int, record: Record | None) -> None:
         """Note an episode, to the credit of a policy if it was played with that alone."""
         self._ended_since_fit = True
-        self._returns = [*self._returns[1 - _RECENT_RETURNS :], episode_return]
-        self._lengths = [*self._lengths[1 - _RECENT_LENGTHS :], length]
+        self._returns = [*self._returns[1 - RECENT_RETURNS :], episode_return]
+        self._lengths = [*self._lengths[1 - RECENT_LENGTHS :], length]
         if record is not None:
             if record not in self.records:
                 self.records.append(record)
@@ -453,7 +421,9 @@ class FittedEngine(Engine):
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
-        self._check(arrays)
+        check_contents(
+            arrays, self.interface, self.config, self.room.shape[1], type(self.newest).SCHEMA
+        )
         self.room[:] = arrays["room"]
         self.state.restore(arrays["state"])
         self.lane.restore(arrays["lane"])
@@ -482,47 +452,3 @@ class FittedEngine(Engine):
         confirming = np.flatnonzero(arrays["confirming"])
         self._confirming = self.records[confirming[0]] if len(confirming) else None
         self._open()
-
-    def _schema(self, n_policies: int) -> dict[str, Member]:
-        """Return all members of a file with so many policies."""
-        policies = [prefixed(f"policy{i}_", type(self.newest).SCHEMA) for i in range(n_policies)]
-        single = self.memory.observations.dtype == np.float32
-        seen = Member(np.float32 if single else float, MEMORY["memory_observations"].shape)
-        schema = {**SCHEMA, "memory_observations": seen}
-        return {name: member for part in (schema, *policies) for name, member in part.items()}
-
-    def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Raise InvalidFileError unless arrays are those of an agent."""
-        n_records = sum(header(arrays, "record_n")[1])
-        require(n_records <= self.config.kept_policies, f"record_n has {n_records} records")
-        n_actions = self.interface.n_actions
-        sizes = {
-            "d": self.interface.n_features, "p": self.interface.n_components, "A": n_actions,
-            "actions": n_actions, "width": self.room.shape[1], "uniforms": self.room.shape[1],
-            "records": n_records, "lanes": 1, "cells": 65_536,
-            "rows": len(arrays["memory_steps"]),
-        }  # fmt: skip
-        for i in range(n_records + 1):
-            sizes["K"] = sum(header(arrays, f"policy{i}_codevectors")[1][:1])
-            require(sizes["K"] >= 1, f"policy{i} has no cells")
-            policy = prefixed(f"policy{i}_", type(self.newest).SCHEMA)
-            check({k: arrays[k] for k in policy if k in arrays}, policy, sizes)
-        rest = self._schema(0)
-        own = {k: arrays[k] for k in arrays if k in rest or k not in self._schema(n_records + 1)}
-        check(own, rest, sizes)
-        for member, row in zip(ROOM.items(), arrays["room"], strict=True):
-            member[1].check(f"room, row {member[0]}", row, sizes)
-        steps, rows = arrays["memory_steps"], int(arrays["lane"]["last_row"][0]) + 1
-        require(len(steps) == rows + 1, f"memory_steps has {len(steps)} rows, not {rows + 1}")
-        check_steps("memory_steps", steps, n_actions)
-        ends = int((steps[: max(rows - 1, 0), MARK] != GOES_ON).sum())
-        kept = len(arrays["memory_keys"])
-        require(kept <= ends, f"memory_keys has {kept} keys for {ends} trajectories")
-        require(sizes.get("values", 0) <= rows, "_values has more than memory_steps has")
-        for name, most in (("returns", _RECENT_RETURNS), ("lengths", _RECENT_LENGTHS)):
-            require(sizes[name] <= most, f"{name} has {sizes[name]}: there are {most} at most")
-        for name in ("latest", "confirming"):
-            require(int(arrays[name].sum()) <= 1, f"{name} marks several records")
-        state = arrays["state"][0]
-        held = state["longest_hold"]
-        require(held == self.config.longest_hold, f"state.longest_hold is {held}")

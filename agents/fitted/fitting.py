@@ -39,6 +39,7 @@ from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.annealing.placing import anneal
+from oda_rl.diagram import three_least
 
 Labels = npt.NDArray[np.int16]
 
@@ -74,20 +75,7 @@ def assign_three(
             for k in range(n_cells):
                 gap = x - columns[j, k]
                 scratch[k] += gap * gap
-        first, second, third = integer(0), integer(0), integer(0)
-        a, b, c = np.inf, np.inf, np.inf
-        for k in range(n_cells):
-            gap = scratch[k]
-            if gap < c:
-                if gap < b:
-                    third, c = second, b
-                    if gap < a:
-                        second, b = first, a
-                        first, a = k, gap
-                    else:
-                        second, b = k, gap
-                else:
-                    third, c = k, gap
+        first, second, third, a, b, c = three_least(scratch)
         near, far = math.exp((a - b) / width), math.exp((a - c) / width)
         total = 1.0 + near + far
         cells[i, 0], cells[i, 1], cells[i, 2] = first, second, third

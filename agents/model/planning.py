@@ -19,6 +19,7 @@ from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.changing import outdated
@@ -74,6 +75,8 @@ class Planner:
     imagined_steps: int = 0
     clauses: Clauses | None = None
     """Within which rules are searched and played."""
+    _placed: tuple[tuple[Candidate, int, Clauses | None], RulePolicy] | None = None
+    """The rule delivered last, and what it was made of: predictions ask for it again and again."""
 
     def wait(self, steps: int) -> int:
         """Return how many new steps there should be, after so many, before the next plan."""
@@ -135,10 +138,14 @@ class Planner:
 
     def _falls_short(self, promised: float) -> bool:
         """Whether every step pays the same, and an episode could be longer than is promised."""
-        assert self.learned is not None
-        most = float(self.learned.arrays.bounds[1]) * self.horizon
-        constant = is_constant(self.memory.present.rewards)
+        most, constant = self._greatest_return, is_constant(self.memory.present.rewards)
         return most > 0.0 and constant and promised < (1.0 - _TOLERANCE) * most
+
+    @property
+    def _greatest_return(self) -> float:
+        """Of an episode as long as there may be, each step of which pays the most that was seen."""
+        assert self.learned is not None
+        return float(self.learned.arrays.bounds[1]) * self.horizon
 
     def _forget(self) -> None:
         """Forget what was seen of a world that is no more, and what rules returned there."""
@@ -286,20 +293,16 @@ class Planner:
         return np.asarray(seen[self.rng.integers(len(seen), size=n)])
 
     def _delivered(self, candidate: Candidate) -> RulePolicy:
-        """Return a rule with the means of the states seen in its cells, without idle cells."""
+        """Return a rule with a point in each of its cells, from the latest states."""
+        key = candidate, self.memory.n, self.clauses
+        if self._placed is not None and self._placed[0] == key:
+            return self._placed[1]
         points = self.memory.transitions.before[-_LATEST:]
         rule = RulePolicy(
             candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), points.shape[1]))
         )
-        if self.clauses is not None:
-            rule = within(rule, self.clauses)
-        cells = rule.cells(points)
-        for k in range(rule.n_cells):
-            own = points[cells == k]
-            rule.codevectors[k] = (own if len(own) else points).mean(axis=0)
-            if len(own) and rule.cells(rule.codevectors[k : k + 1])[0] != k:  # edited: not convex
-                middle = np.abs(own - rule.codevectors[k]).sum(axis=1)
-                rule.codevectors[k] = own[middle.argmin()]
+        rule = placed(rule if self.clauses is None else within(rule, self.clauses), points)
+        self._placed = key, rule
         return rule
 
     def _imagination(self) -> Imagination:
@@ -350,8 +353,7 @@ class Planner:
 
     def _cannot_be_bettered(self, best: Candidate) -> bool:
         """Whether a rule has the greatest return there can be, in the model and really."""
-        assert self.learned is not None
-        most = float(self.learned.arrays.bounds[1]) * self.horizon
+        most = self._greatest_return
         if most <= 0.0 or not best.returns:
             return False
         least = (1.0 - _TOLERANCE) * most
@@ -359,11 +361,10 @@ class Planner:
 
     def _leaves_nothing(self, best: Candidate, returns: Sequence[float]) -> bool:
         """Whether a rule avoids all cost, and nothing that pays has been seen yet."""
-        assert self.learned is not None
-        most = float(self.learned.arrays.bounds[1])
-        if most > 0.0 or not returns or self.memory.transitions.ended.any():
+        most = self._greatest_return
+        if most > 0.0 or not returns or self.memory.present.ended.any():
             return False  # it pays to end an episode that only costs
-        return most * self.horizon - best.promised <= _LITTLE * (best.promised - min(returns))
+        return most - best.promised <= _LITTLE * (best.promised - min(returns))
 
     def _value_of(self, candidate: Candidate) -> float:
         at = next(k for k, one in enumerate(self.candidates) if one is candidate)

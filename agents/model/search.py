@@ -11,8 +11,9 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.climbing import Climber
+from oda_rl.agents.worlds.arrays import WorldArrays, scratch_for
 from oda_rl.agents.worlds.coordinates import Coordinates
-from oda_rl.agents.worlds.imagination import WorldArrays, imagining, scratch_for
+from oda_rl.agents.worlds.imagination import imagining
 
 _MOST_CELLS = 20
 _SAME, _EQUAL = 1e-9, 0.75  # share of rules that are best alike, and a search is over

@@ -9,15 +9,22 @@ from oda_rl._types import FloatArray
 
 
 @spliced
+def _score(scores: FloatArray, k: int, observation: FloatArray) -> float:
+    """Return the value of an affine function, row k."""
+    score: float = scores[k, 0]
+    for j in range(scores.shape[1] - 1):
+        score += scores[k, 1 + j] * observation[j]
+    return score
+
+
+@spliced
 def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
     """Return the action in a state by (scores, actions of the cells)."""
     scores, actions = arrays
     cell = integer(0)
     greatest = -np.inf
     for k in range(scores.shape[0]):
-        score = scores[k, 0]
-        for j in range(scores.shape[1] - 1):
-            score += scores[k, 1 + j] * observation[j]
+        score = _score(scores, k, observation)
         if score > greatest:
             greatest = score
             cell = k
@@ -38,10 +45,7 @@ def decide_by_clauses(arrays: tuple[Any, ...], observation: FloatArray) -> int:
     for c in range(ends.shape[0]):
         holds = True
         while row < ends[c]:
-            total = conditions[row, 0]
-            for j in range(conditions.shape[1] - 1):
-                total += conditions[row, 1 + j] * observation[j]
-            holds = holds and total > 0.0
+            holds = holds and _score(conditions, row, observation) > 0.0
             row += 1
         if holds and c < forbidden.shape[0]:
             barred[forbidden[c]] = True
@@ -51,9 +55,7 @@ def decide_by_clauses(arrays: tuple[Any, ...], observation: FloatArray) -> int:
     cell = integer(0)
     greatest = -np.inf
     for k in range(scores.shape[0]):
-        score = scores[k, 0]
-        for j in range(scores.shape[1] - 1):
-            score += scores[k, 1 + j] * observation[j]
+        score = _score(scores, k, observation)
         if score > greatest and not barred[actions[k]]:
             greatest = score
             cell = k

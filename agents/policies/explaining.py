@@ -197,6 +197,9 @@ class Overview:
     value_name: str = "value"
     """What actions are compared by: a value, or a score."""
 
+    nowhere: int = 0
+    """Number of cells that have no row: none of their points is known."""
+
 
 def explain(
     agent: Trained,
@@ -288,7 +291,9 @@ def overview(
         shares = np.bincount(cells, minlength=policy.n_cells) / len(cells)
         agree = (best[cells] == policy.choices(points)).mean()
         agreement = 1.0 if policy.exact else float(agree)  # there a cell decides alone
+    known = (policy.cells(codevectors) == np.arange(policy.n_cells)) | (visits > 0) | (shares > 0)
     order = np.lexsort([-visits, -shares])
+    order = order[known[order]]
     return Overview(
         cells=order,
         codevectors=codevectors[order],
@@ -304,6 +309,7 @@ def overview(
         names=components,
         action_names=actions,
         value_name=policy.value_name,
+        nowhere=policy.n_cells - len(order),
     )
 
 

@@ -53,7 +53,7 @@ class RulePolicy(Stored):
     """What each cell does. Of discrete actions a one among zeros, shape (K, A, 1); of continuous
     ones offset and slopes of each component, in units of the box, shape (K, p, 1 + d)."""
     codevectors: FloatArray
-    """Means of the states seen in each cell, shape (K, d)."""
+    """Means of the states seen in each cell, or other points of it, shape (K, d)."""
     clauses: Clauses | None = None
     """What was edited; those that say something are cells, too, from number K on."""
 
@@ -230,14 +230,16 @@ class RulePolicy(Stored):
     def pieces(self) -> list[Piece]:
         """Polyhedra, in each of which one cell, or clause, decides."""
         unbounded = np.full(self.scores.shape[1] - 1, np.inf)
-        return self._splitter(-unbounded, unbounded).pieces()
+        return self.pieces_within(-unbounded, unbounded)
 
-    def _splitter(self, low: FloatArray, high: FloatArray) -> Splitter:
+    def pieces_within(self, low: FloatArray, high: FloatArray) -> list[Piece]:
+        """Return these, as far as they lie in a box with bounds of shape (d,)."""
         actions, edited = self.actions, self.clauses
         forbids = [] if edited is None else edited.forbids
         says = [] if edited is None else edited.says
         later = [(one[0], int(a)) for one, a in zip(says, actions[len(self.scores) :], strict=True)]
-        return Splitter(self.scores, actions[: len(self.scores)], forbids, later, low, high)
+        own = actions[: len(self.scores)]
+        return Splitter(self.scores, own, forbids, later, low, high).pieces()
 
     def edit(
         self,
@@ -325,7 +327,7 @@ class RulePolicy(Stored):
         what = [f"{self.choice_name} {a}" for a in range(n)]
         known = what if self.continuous else _checked("action_names", action_names, what)
         low, high = checked_box(box, [components, without_units(components)], space)
-        pieces = self._splitter(low, high).pieces()
+        pieces = self.pieces_within(low, high)
         return proof(pieces, self.actions, self.choices, (low, high), components, known)
 
     def regions(self, space: tuple[FloatArray, FloatArray] | None = None) -> list[Region]:
@@ -347,7 +349,7 @@ class RulePolicy(Stored):
         """
         unbounded = np.full(self.scores.shape[1] - 1, np.inf)
         low, high = (-unbounded, unbounded) if space is None else space
-        pieces = self._splitter(low, high).pieces()
+        pieces = self.pieces_within(low, high)
         return regions(pieces, self.actions, self.cells, low, high)
 
     def rules(

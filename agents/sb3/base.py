@@ -4,8 +4,7 @@ import io
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from oda_rl._schema import conforms, header, reading, require
+from oda_rl._schema import reading
 from oda_rl.agents.engine import files as saving
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.lanes import VectorStep
@@ -23,6 +22,7 @@ from oda_rl.agents.engine.training import deferred_interrupt
 from oda_rl.agents.engine.vector import matrix
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.origins import elsewhere
+from oda_rl.agents.sb3.files import AnyPath, as_file, check_saved
 
 try:
     import torch
@@ -49,8 +49,6 @@ except ImportError as error:
     raise ImportError(
         "oda_rl.agents.sb3 needs Stable-Baselines3: pip install 'oda-rl[sb3]'"
     ) from error
-
-_Path = str | Path | io.BufferedIOBase
 
 _SETTINGS = {"verbose": 0, "tensorboard_log": None, "stats_window_size": 100}
 
@@ -346,7 +344,7 @@ class Algorithm(BaseAlgorithm):
 
     def save(
         self,
-        path: _Path,
+        path: AnyPath,
         exclude: Iterable[str] | None = None,
         include: Iterable[str] | None = None,
     ) -> None:
@@ -390,7 +388,7 @@ class Algorithm(BaseAlgorithm):
     @classmethod
     def load(
         cls,
-        path: _Path,
+        path: AnyPath,
         env: GymEnv | str | None = None,
         device: torch.device | str = "auto",
         custom_objects: dict[str, Any] | None = None,
@@ -425,11 +423,11 @@ class Algorithm(BaseAlgorithm):
         """
         if print_system_info:
             get_system_info()
-        with _as_file(path) as name:
+        with as_file(path) as name:
             file, metadata, arrays = saving.read(name)
         saved = metadata.get("sb3", {})
         with reading(file):
-            _check_saved(saved, arrays, metadata)
+            check_saved(saved, arrays, metadata)
         unknown = sorted(set(kwargs) - {*_SETTINGS, *cls._load_keywords})
         if unknown:
             takes = ", ".join((*_SETTINGS, *cls._load_keywords))
@@ -468,44 +466,3 @@ class Algorithm(BaseAlgorithm):
         raise NotImplementedError(
             f"cells have no parameters to set: load the model with {type(self).__name__}.load(path)"
         )
-
-
-_BOUNDS = ("sb3_low", "sb3_high")  # of observations, of whatever shape and type these are
-_SAVED: dict[str, Any] = {
-    "seed": int | None, "verbose": int, "tensorboard_log": str | None, "stats_window_size": int,
-    "num_timesteps": int, "episodes": int,
-}  # fmt: skip
-
-
-def _check_saved(
-    saved: Any, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, Any]
-) -> None:
-    """Raise InvalidFileError unless what a file has beside the agent is right."""
-    require(isinstance(saved, dict) and saved.keys() <= _SAVED.keys(), f"sb3 is {saved!r:.80}")
-    for name, value in saved.items():
-        right = conforms(value, _SAVED[name]) and (type(value) is not int or value >= 0)
-        require(right, f"sb3.{name} is {value!r}")
-    require(saved.get("stats_window_size", 1) >= 1, "sb3.stats_window_size is 0")
-    require((saved.get("seed") or 0) < 2**32, f"sb3.seed is {saved.get('seed')}")
-    bounds = [name for name in _BOUNDS if name in arrays]
-    require(len(bounds) in (0, len(_BOUNDS)), f"{bounds} is there without the other bound")
-    if bounds:
-        shape = tuple(metadata["interface"]["observation_shape"])
-        kinds = {header(arrays, name) for name in bounds}
-        right = len(kinds) == 1 and next(iter(kinds))[1] == shape
-        require(right and next(iter(kinds))[0].kind in "fiu", f"{bounds} are not of shape {shape}")
-        low, high = (arrays[name] for name in bounds)
-        require((low <= high).all(), "sb3_low is above sb3_high")
-
-
-@contextmanager
-def _as_file(path: _Path) -> Iterator[Path]:
-    """Give the name of a file that may have been left without its suffix, or is open already."""
-    if isinstance(path, io.BufferedIOBase):
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "model.zip")
-            file.write_bytes(path.read())
-            yield file
-        return
-    file, zipped = Path(path), Path(f"{path}.zip")
-    yield zipped if zipped.exists() and not file.exists() else file

@@ -1,4 +1,4 @@
-"""Codes of actions (see :class:`oda_rl.agents.worlds.imagination.WorldArrays`), and back."""
+"""Codes of actions (see :class:`oda_rl.agents.worlds.arrays.WorldArrays`), and back."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ REMEMBERED = 300  # ends whose rewards are remembered
 
 
 class Ends(NamedTuple):
-    """What tells ends, as :class:`~oda_rl.agents.worlds.imagination.WorldArrays` has it."""
+    """What tells ends, as :class:`~oda_rl.agents.worlds.arrays.WorldArrays` has it."""
 
     walls: FloatArray
     terms: IntArray

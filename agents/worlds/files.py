@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import Member, check, flags, real, require, whole
+from oda_rl.agents.worlds.arrays import HIGH, LEVELS, LOW, SCALE, WorldArrays
 from oda_rl.agents.worlds.coordinates import Coordinates
-from oda_rl.agents.worlds.imagination import HIGH, LEVELS, LOW, SCALE, WorldArrays
 from oda_rl.agents.worlds.laws import FORMS
 from oda_rl.agents.worlds.learning import Chosen, Learned
 

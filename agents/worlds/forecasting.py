@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray
+from oda_rl.agents.worlds.arrays import WorldArrays
 from oda_rl.agents.worlds.coordinates import Coordinates
-from oda_rl.agents.worlds.imagination import WorldArrays
 from oda_rl.agents.worlds.trajectories import Imagined
 
 _MOST_TOLD = 4  # components

@@ -1,21 +1,32 @@
 """Steps that are only imagined, compiled: what a world model says comes next, and what it is worth.
 
-A world is a few arrays (:class:`WorldArrays`), in which all that is learned of it stands: the
-laws of motion, the rewards, the ends. In the functions below ``n_features`` is the number of
-components of an observation, a constant: copies are made for each, so that short loops are
-unrolled.
+A world is a few arrays (:class:`~oda_rl.agents.worlds.arrays.WorldArrays`), in which all that is
+learned of it stands: the laws of motion, the rewards, the ends. In the functions below
+``n_features`` is the number of components of an observation, a constant: copies are made for each,
+so that short loops are unrolled.
 """
 
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import bound_copy, integer, reordered, reordering
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.worlds.arrays import (
+    HIGH,
+    LEVELS,
+    LOW,
+    MEAN,
+    SCALE,
+    Scratch,
+    Single,
+    WorldArrays,
+)
+from oda_rl.agents.worlds.deciding import decide_freely, decide_within
+from oda_rl.diagram import three_least
 
 n_features = 0
 _NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
@@ -23,86 +34,6 @@ _LONGEST_GAP = 4.0  # times ``far``: what novelty counts at most
 _NOVELTY_DISCOUNT = 0.99
 _MULTIPLIER, _INCREMENT = np.uint64(6364136223846793005), np.uint64(1442695040888963407)  # Knuth
 _HIGH_BITS = np.uint64(33)
-
-Single = npt.NDArray[np.float32]
-
-
-class WorldArrays(NamedTuple):
-    """A world for compiled code: E laws of equal right, d components, C codes of an action.
-
-    Actions have codes: a discrete one is a one among zeros; a continuous one is (1, its units). An
-    affine function of an action is then a linear one of its code.
-    """
-
-    boxed: bool
-    """Whether actions are continuous."""
-    frame: FloatArray
-    """Rows that say for each component its mean (0 on a circle), standard deviation, least and
-    greatest value that may be predicted, and then, of those that have only a few values, these
-    (NaN beyond them), shape (4 + L, d)."""
-    circles: IntArray
-    """Pairs of components that are cosine and sine of an angle, shape (m, 2)."""
-    laws: FloatArray
-    """Global laws on (1, x, x xᵀ) or (1, x), shape (E, C, F, d)."""
-    waves: Single
-    """Sinusoids that all actions share: d frequencies, a phase, and d shares in the change of each,
-    shape (E, 2 d + 1, S)."""
-    codevectors: FloatArray
-    """Cells of the states seen, shape (E, d, K)."""
-    locals: FloatArray
-    """What laws of the cells add, on (1, x - codevector), shape (E, K or 0, C, 1 + d, d)."""
-    widths: FloatArray
-    """Of the blending of cells, shape (E,)."""
-    residuals: FloatArray
-    """What the laws left unexplained, to be drawn from, shape (n or 0, d)."""
-    rewards: FloatArray
-    """Weights of the reward's features, shape (n,)."""
-    bounds: FloatArray
-    """Least and greatest reward seen, the least return seen, and the squared distance from the
-    nearest cell that is too far to be believed, shape (4,)."""
-    walls: FloatArray
-    """Half-spaces in which an episode ends: rows (component, sign, threshold), shape (n, 3)."""
-    terms: IntArray
-    """Products of two components on which an end depends further, 0 standing for 1 and 1 + j for
-    component j, shape (n, 2)."""
-    hazards: FloatArray
-    """Their weights, and the threshold, for each law, shape (E, n + 1)."""
-    last: FloatArray
-    """Remembered ends, standardised, and what was received there, shape (n, d + 1)."""
-    conditions: FloatArray = np.zeros((0, 1))
-    """Rows of clauses (:mod:`oda_rl.agents.editing.clauses`), shape (R, 1 + d),"""
-    clauses: IntArray = np.zeros((0, 2), dtype=np.int64)
-    """up to which row each goes, and the action that it forbids, or -1, shape (n, 2),"""
-    said: FloatArray = np.zeros((0, 1, 1))
-    """and what those do that forbid nothing, as outputs of a rule."""
-
-
-MEAN, SCALE, LOW, HIGH, LEVELS = range(5)  # rows of the frame
-
-
-class Scratch(NamedTuple):
-    """Room of compiled code."""
-
-    s: FloatArray
-    x: FloatArray
-    after: FloatArray
-    gaps: FloatArray
-    code: FloatArray
-    waves: Single
-
-
-def scratch_for(world: WorldArrays) -> Scratch:
-    """Make room for imagining in a world."""
-    d = world.frame.shape[1]
-    waves = np.empty(world.waves.shape[2], np.float32)
-    return Scratch(
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(world.codevectors.shape[2]),
-        np.zeros(world.laws.shape[1]),
-        waves,
-    )
 
 
 def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: FloatArray) -> None:
@@ -163,24 +94,12 @@ def _locally(
     for j in range(n_features):
         for k in range(gaps.shape[0]):
             gaps[k] += (x[j] - codevectors[j, k]) ** 2
-    gap0 = gap1 = gap2 = np.inf
     if laws.shape[0] == 0:
+        least = np.inf
         for k in range(gaps.shape[0]):
-            gap0 = min(gap0, gaps[k])
-        return gap0
-    near0, near1, near2 = integer(0), integer(0), integer(0)
-    for k in range(gaps.shape[0]):
-        gap = gaps[k]
-        if gap < gap2:
-            if gap < gap1:
-                near2, gap2 = near1, gap1
-                if gap < gap0:
-                    near1, gap1 = near0, gap0
-                    near0, gap0 = k, gap
-                else:
-                    near1, gap1 = k, gap
-            else:
-                near2, gap2 = k, gap
+            least = min(least, gaps[k])
+        return least
+    near0, near1, near2, gap0, gap1, gap2 = three_least(gaps)
     share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
     total = 1.0 + share1 + share2
     for rank in range(3):
@@ -303,80 +222,37 @@ def _last_reward(remembered: FloatArray, x: FloatArray) -> float:
     return reward
 
 
-def _decide(
-    world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
-) -> int:
-    """Write the code of the action by a rule (:mod:`oda_rl.agents.policies.rules`); its cell.
-
-    ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d).
-    """
-    cell = integer(0)
-    greatest = -np.inf
-    for k in range(scores.shape[0]):
-        score = scores[k, 0]
-        for j in range(n_features):
-            score += scores[k, 1 + j] * s[j]
-        if score > greatest:
-            greatest = score
-            cell = k
-    if outputs.shape[2] == 1:
-        for c in range(outputs.shape[1]):
-            code[c] = outputs[cell, c, 0]
-    else:
-        code[0] = 1.0
-        for c in range(outputs.shape[1]):
-            value = outputs[cell, c, 0]
-            for j in range(n_features):
-                value += outputs[cell, c, 1 + j] * s[j]
-            code[1 + c] = min(max(value, -1.0), 1.0)
-    return cell
+def _gained(
+    world: WorldArrays, s: FloatArray, after: FloatArray, room: Scratch, over: bool
+) -> float:
+    """Return the reward of a step, after which the episode is over or goes on."""
+    if over:
+        last: float = last_reward(world.last, room.x)
+        return last
+    least, most = world.bounds[0], world.bounds[1]
+    gain: float = reward(
+        world.rewards, world.frame[SCALE], world.circles, room.code, world.boxed, s, after
+    )
+    gain = min(max(gain, least), most)
+    return gain
 
 
-def _decide_within(
-    world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
-) -> int:
-    """Do what :func:`_decide` does, within the world's clauses; -1 - i where clause i decides."""
-    discrete = outputs.shape[2] == 1
-    barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
-    for i in range(world.clauses.shape[0]):
-        holds = True
-        while row < world.clauses[i, 0]:
-            total = world.conditions[row, 0]
-            for j in range(n_features):
-                total += world.conditions[row, 1 + j] * s[j]
-            holds = holds and total > 0.0
-            row += 1
-        action = world.clauses[i, 1]
-        if action >= 0:
-            barred |= (one if holds else np.int64(0)) << action
-            continue
-        own = integer(0)
-        while discrete and world.said[said, own, 0] <= 0.0:
-            own += 1
-        if holds and (barred >> own) & one == 0:
-            unbarred(world, scores[:1], world.said[said : said + 1], s, code)
-            return -1 - i
-        said += 1
-    cell, greatest = integer(-1), -np.inf
-    for k in range(scores.shape[0]):
-        own = integer(0)
-        while discrete and outputs[k, own, 0] <= 0.0:
-            own += 1
-        score = scores[k, 0]
-        for j in range(n_features):
-            score += scores[k, 1 + j] * s[j]
-        if score > greatest and (barred >> own) & one == 0:
-            greatest = score
-            cell = k
-    if cell >= 0:
-        unbarred(world, scores[cell : cell + 1], outputs[cell : cell + 1], s, code)
-        return cell
-    own = integer(0)
-    while (barred >> own) & one != 0:
-        own += 1
-    for c in range(outputs.shape[1]):
-        code[c] = 1.0 if c == own else 0.0
-    return cell
+def _disturb(residuals: FloatArray, noise: np.uint64, after: FloatArray) -> np.uint64:
+    """Add one of the residuals to a change; returns what the next one is drawn by."""
+    noise = noise * _MULTIPLIER + _INCREMENT
+    drawn = np.int64(noise >> _HIGH_BITS) % residuals.shape[0]
+    for j in range(n_features):
+        after[j] += residuals[drawn, j]
+    return noise
+
+
+def _tell(after: FloatArray, over: bool, gap: float, gain: float, row: FloatArray) -> None:
+    """Write what a step led to, as a row of what is reached."""
+    for j in range(n_features):
+        row[j] = after[j]
+    row[n_features] = over
+    row[n_features + 1] = gap
+    row[n_features + 2] = gain
 
 
 def _imagine(
@@ -394,7 +270,7 @@ def _imagine(
     the squared gap from where the last step began, and the step's reward. Returns the steps taken.
     """
     n_laws, n_codes = world.laws.shape[0], world.laws.shape[1]
-    least, most, worst, far = world.bounds[0], world.bounds[1], world.bounds[2], world.bounds[3]
+    least, worst, far = world.bounds[0], world.bounds[2], world.bounds[3]
     frame, x = world.frame, room.x
     taken = integer(0)
     s, after, code = room.s, room.after, room.code
@@ -433,10 +309,7 @@ def _imagine(
                         after,
                     )  # fmt: skip
                 if world.residuals.shape[0] > 0:
-                    noise = noise * _MULTIPLIER + _INCREMENT
-                    drawn = np.int64(noise >> _HIGH_BITS) % world.residuals.shape[0]
-                    for j in range(n_features):
-                        after[j] += world.residuals[drawn, j]
+                    noise = disturb(world.residuals, noise, after)
                 move(s, frame, world.circles, room, after)
                 taken += 1
                 if explore:
@@ -446,20 +319,10 @@ def _imagine(
                     total = max(total + min(least, 0.0) * (horizon - t), min(worst, total))
                     break
                 over = ends(world.walls, world.terms, world.hazards[e], x)
-                if over:
-                    gain = last_reward(world.last, x)
-                else:
-                    gain = reward(
-                        world.rewards, frame[SCALE], world.circles, code, world.boxed, s, after
-                    )
-                    gain = min(max(gain, least), most)
+                gain = gained(world, s, after, room, over)
                 total += gain
                 if reached.shape[0] > 0:
-                    for j in range(n_features):
-                        reached[i, j] = after[j]
-                    reached[i, n_features] = over
-                    reached[i, n_features + 1] = gap
-                    reached[i, n_features + 2] = gain
+                    tell(after, over, gap, gain, reached[i])
                 if over:
                     break
                 for j in range(n_features):
@@ -473,7 +336,7 @@ def _unbound(*arguments: Any) -> Any:
 
 
 globally = in_waves = locally = near = move = reward = ends = last_reward = _unbound
-decide = unbarred = _unbound
+gained = disturb = tell = decide = _unbound
 _PARTS = {
     "globally": _globally,
     "in_waves": _in_waves,
@@ -483,7 +346,9 @@ _PARTS = {
     "reward": _reward,
     "ends": _ends,
     "last_reward": _last_reward,
-    "decide": _decide,
+    "disturb": _disturb,
+    "tell": _tell,
+    "decide": decide_freely,
 }
 
 
@@ -492,9 +357,11 @@ def imagining(d: int, within: bool = False) -> Callable[..., int]:
     """Compile :func:`_imagine` for observations of d components; ``within`` clauses, or without."""
     label, size = f"_{d}", {"n_features": d}
     parts = {name: reordered(bound_copy(part, label, **size)) for name, part in _PARTS.items()}
+    paid = {name: parts[name] for name in ("reward", "last_reward")}
+    parts["gained"] = reordered(bound_copy(_gained, label, **size, **paid))
     if within:
         label += "_within"
         size["unbarred"] = parts["decide"]
-        parts["decide"] = reordered(bound_copy(_decide_within, label, **size))
+        parts["decide"] = reordered(bound_copy(decide_within, label, **size))
     found: Callable[..., int] = reordering(bound_copy(_imagine, label, **size, **parts))
     return found

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.worlds.arrays import WorldArrays, scratch_for
 from oda_rl.agents.worlds.coordinates import Coordinates, changes, read
 from oda_rl.agents.worlds.ends import REMEMBERED, Ends, fit_ends
-from oda_rl.agents.worlds.imagination import WorldArrays, imagining, scratch_for
+from oda_rl.agents.worlds.imagination import imagining
 from oda_rl.agents.worlds.laws import FORMS, Form, Law, fit_law
 from oda_rl.agents.worlds.noise import noise_among
 from oda_rl.agents.worlds.rewards import fit_rewards
@@ -33,7 +34,7 @@ class Transitions(NamedTuple):
     before: FloatArray
     """Observations, shape (n, d)."""
     codes: FloatArray
-    """Of the actions, shape (n, C); see :class:`~oda_rl.agents.worlds.imagination.WorldArrays`."""
+    """Of the actions, shape (n, C); see :class:`~oda_rl.agents.worlds.arrays.WorldArrays`."""
     rewards: FloatArray
     """Shape (n,)."""
     after: FloatArray

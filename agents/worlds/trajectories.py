@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.worlds.arrays import WorldArrays
 from oda_rl.agents.worlds.coordinates import Coordinates
-from oda_rl.agents.worlds.imagination import WorldArrays
 from oda_rl.agents.worlds.learning import predict
 
 Decide = Callable[[FloatArray], FloatArray]

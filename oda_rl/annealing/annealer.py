@@ -29,22 +29,19 @@ from oda_rl.annealing.codebook import (
     segments,
 )
 from oda_rl.annealing.contents import Each, Maybe, Several
-from oda_rl.annealing.levels import Codebook, Level, Schedule, check_labels
+from oda_rl.annealing.laying_out import laid_out
+from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule, check_labels
 from oda_rl.annealing.merging import ward_merge
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import CALLED, QUADRATIC, TINY, Divergence
 
-LEVEL_SAMPLES = 100  # at least, at each temperature
 PROBE = 500  # samples that the accuracy of a level is measured on
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
 _SHIFT = 0.1  # of a split, in square roots of the temperature
 _MERGE = 0.3  # pairs closer than this many temperatures are one
 _MIN_MASS = 1e-5
 _FROZEN_COOLING = 0.5
-_FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperature it was filled at
 _LEVELS_FOR_A_CLASS = 5  # that appears when annealing has ended
-_WIDTH = 8  # numbers in a cache line
-_LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
 
 
 class Annealer:
@@ -366,9 +363,7 @@ class Annealer:
     @property
     def room(self) -> int:
         """How many samples the temperature level still takes."""
-        wanted = self.schedule.samples_per_codevector * len(self.labels)
-        left = np.ceil(max(wanted, LEVEL_SAMPLES)) - self._level_samples
-        return int(min(left, max(self.schedule.max_samples - self.n_samples_seen, 0)))
+        return self.schedule.room(len(self.labels), self._level_samples, self.n_samples_seen)
 
     def _end_level(self) -> None:
         distortion = self.distortion()
@@ -397,16 +392,8 @@ class Annealer:
         self._open()
 
     def _is_over(self, distortion: float, accuracy: float | None) -> bool:
-        schedule = self.schedule
-        least = max(schedule.min_temperature, _LEAST) * self.scale
-        if np.isfinite(self._frozen_at):
-            least = max(least, _FROZEN_RANGE * self._frozen_at)
-        return (
-            self.temperature <= least
-            or distortion <= max(schedule.target_distortion, _LEAST * self.scale)
-            or self.n_samples_seen >= schedule.max_samples
-            or (schedule.ends_full and np.isfinite(self._frozen_at))
-            or (accuracy is not None and 1.0 - accuracy <= schedule.target_error)
+        return self.schedule.is_over(
+            self.temperature, distortion, accuracy, self.n_samples_seen, self.scale, self._frozen_at
         )
 
     def _merge_close(self) -> None:
@@ -484,23 +471,10 @@ class Annealer:
 
     def _scatter(self) -> None:
         """Lay the codebook out for the kernel."""
-        n, n_rows = self.codevectors.shape
-        columns = np.zeros((n_rows, -(-n // _WIDTH) * _WIDTH))  # rows that begin alike in memory
-        columns[:, :n] = self.codevectors.T
-        gradients, offsets = np.zeros((0, 0)), np.zeros(0)
-        if self.divergence.kernel != QUADRATIC:
-            rows = self.divergence.diagram(self.codevectors[:, : self.n_features])
-            gradients, offsets = np.ascontiguousarray(rows[:, 1:].T), rows[:, 0].copy()
-        n_classes, n_segments = len(self.class_weights), int(self._segments[-1]) + 1
-        starts = np.searchsorted(self._segments, np.arange(n_segments + 1))
-        owners = np.arange(n_classes + 1) if n_classes > 1 else np.array([0, n_segments])
-        indices = starts.astype(np.uint64), owners.astype(np.uint64)
-        self._layout = Layout(columns, gradients, offsets, self.masses, *indices)
-        own = self.codevectors[:, : self.n_features]
-        centres = np.add.reduceat(own, starts[:-1]) / np.diff(starts)[:, None]
-        gaps = np.sqrt(((own - centres[self._segments]) ** 2).sum(axis=1))
-        radii = np.maximum.reduceat(gaps, starts[:-1])
-        self._balls = Balls(np.ascontiguousarray(centres.T), radii, np.empty(n_segments))
+        self._layout, self._balls = laid_out(
+            self.divergence, self.n_features, self.codevectors, self.masses, self._segments,
+            len(self.class_weights),
+        )  # fmt: skip
 
     def gather(self) -> None:
         """Bring ``codevectors`` up to date with what the kernel has learned."""

@@ -16,12 +16,12 @@ from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, within
 from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, chunks, fitted_points
-from oda_rl.annealing.annealer import LEVEL_SAMPLES, PROBE, Annealer
+from oda_rl.annealing.annealer import PROBE, Annealer
 from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.contents import ANYTHING, Each, Maybe, Optional, Several
 from oda_rl.annealing.density import log_density
 from oda_rl.annealing.files import Filed
-from oda_rl.annealing.levels import Codebook, Level, Schedule
+from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
 

@@ -9,6 +9,10 @@ from oda_rl._schema import Member, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.contents import Maybe
 
+LEVEL_SAMPLES = 100  # at least, at each temperature
+_FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperature it was filled at
+_LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -44,6 +48,32 @@ class Schedule:
     """Whether annealing ends when the codebook is full, and is not cooled on."""
     forgetting: float
     """Least share of the way to a sample of its own that a codevector goes."""
+
+    def room(self, n_codevectors: int, level_samples: int, n_samples_seen: int) -> int:
+        """Return how many samples a level still takes that has had so many, of so many in all."""
+        wanted = self.samples_per_codevector * n_codevectors
+        left = np.ceil(max(wanted, LEVEL_SAMPLES)) - level_samples
+        return int(min(left, max(self.max_samples - n_samples_seen, 0)))
+
+    def is_over(
+        self, temperature: float, distortion: float, accuracy: float | None,
+        n_samples_seen: int, scale: float, filled_at: float,
+    ) -> bool:  # fmt: skip
+        """Whether annealing ends with a level.
+
+        ``scale`` is the mean divergence of the data from their class means; ``filled_at`` the
+        temperature at which the codebook was full, inf while it is not.
+        """
+        least = max(self.min_temperature, _LEAST) * scale
+        if np.isfinite(filled_at):
+            least = max(least, _FROZEN_RANGE * filled_at)
+        return (
+            temperature <= least
+            or distortion <= max(self.target_distortion, _LEAST * scale)
+            or n_samples_seen >= self.max_samples
+            or (self.ends_full and np.isfinite(filled_at))
+            or (accuracy is not None and 1.0 - accuracy <= self.target_error)
+        )
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,8 @@ def policy_remarks(policy: "Overview") -> list[str]:
     if n > MOST_ROWS:
         share = "" if np.isnan(rest) else f", where {100.0 * rest:.1f} % of the states visited are"
         remarks.append(f"{n - MOST_ROWS} more cells are left out{share}")
+    if policy.nowhere:
+        remarks.append(f"{policy.nowhere} more cells decide nowhere that is known")
     left_out = len(policy.names) - len(shown_components(policy))
     if left_out:
         remarks.append(f"{left_out} more components differ less between the cells")

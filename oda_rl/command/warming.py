@@ -81,6 +81,8 @@ def _model() -> None:
         agent = ModelAgent(env_id, seed=0, generations=1)
         _used(agent, 550)  # an episode of Acrobot may take 500
         agent.explain(agent.visited_states(1, seed=0)[0])
+        edited = agent.edit().where("x[0] > 1e6", 0).done()  # steps within clauses are others
+        agent.constrain(edited).learn(550).evaluate(2, seed=0)
 
 
 def _codevectors() -> None:

@@ -1,0 +1,93 @@
+"""What a file has of a fitted agent."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._schema import Member, check, flags, header, prefixed, real, require, whole
+from oda_rl.agents.engine.memory import GOES_ON, MARK, check_steps
+from oda_rl.agents.engine.memory import SCHEMA as MEMORY
+from oda_rl.agents.engine.state import ROOM, Lane
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.fitted import replay
+from oda_rl.agents.fitted.settings import FittedQConfig
+
+RECENT_RETURNS = 200  # whose spread says how sure a mean is
+RECENT_LENGTHS = 20
+
+SCHEMA: dict[str, Member] = {
+    "room": real("5, width", "[-inf, inf] or nan"),
+    "state": Member(replay.FittedState, "1"),
+    "lane": Member(Lane, "1"),
+    "returns": real("returns"),
+    "lengths": whole("lengths", "[1, inf)"),
+    "whole": flags(),
+    "latest": flags("records"),
+    "confirming": flags("records"),
+    "confirmed": whole(),
+    "record_n": whole("records", "[1, inf)"),
+    "record_mean": real("records"),
+    "record_m2": real("records", "[0, inf)"),
+    **MEMORY,
+    "metric": real("d, d", optional=True),
+    "scale": real("d", "[0, inf)", optional=True),
+    "_values": real("values", optional=True),
+}
+"""What a file has of a fitted agent, and policy0, the newest, and one for each record."""
+
+
+def check_contents(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    interface: Interface,
+    config: FittedQConfig,
+    width: int,
+    policy: Mapping[str, Member],
+) -> None:
+    """Raise InvalidFileError unless arrays are those of an agent.
+
+    ``width`` is that of the room of compiled code; ``policy`` what a policy of its kind has.
+    """
+    n_records = sum(header(arrays, "record_n")[1])
+    require(n_records <= config.kept_policies, f"record_n has {n_records} records")
+    n_actions = interface.n_actions
+    sizes = {
+        "d": interface.n_features, "p": interface.n_components, "A": n_actions,
+        "actions": n_actions, "width": width, "uniforms": width,
+        "records": n_records, "lanes": 1, "cells": 65_536,
+        "rows": len(arrays["memory_steps"]),
+    }  # fmt: skip
+    of_policies: set[str] = set()
+    for i in range(n_records + 1):
+        sizes["K"] = sum(header(arrays, f"policy{i}_codevectors")[1][:1])
+        require(sizes["K"] >= 1, f"policy{i} has no cells")
+        members = prefixed(f"policy{i}_", policy)
+        check({k: arrays[k] for k in members if k in arrays}, members, sizes)
+        of_policies |= members.keys()
+    single = interface.dtype == "float32"
+    seen = Member(np.float32 if single else float, MEMORY["memory_observations"].shape)
+    rest = {**SCHEMA, "memory_observations": seen}
+    check({k: arrays[k] for k in arrays if k not in of_policies}, rest, sizes)
+    for member, row in zip(ROOM.items(), arrays["room"], strict=True):
+        member[1].check(f"room, row {member[0]}", row, sizes)
+    _check_memory(arrays, sizes, n_actions)
+    for name, most in (("returns", RECENT_RETURNS), ("lengths", RECENT_LENGTHS)):
+        require(sizes[name] <= most, f"{name} has {sizes[name]}: there are {most} at most")
+    for name in ("latest", "confirming"):
+        require(int(arrays[name].sum()) <= 1, f"{name} marks several records")
+    held = arrays["state"][0]["longest_hold"]
+    require(held == config.longest_hold, f"state.longest_hold is {held}")
+
+
+def _check_memory(
+    arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int], n_actions: int
+) -> None:
+    """Raise InvalidFileError unless what is remembered belongs together."""
+    steps, rows = arrays["memory_steps"], int(arrays["lane"]["last_row"][0]) + 1
+    require(len(steps) == rows + 1, f"memory_steps has {len(steps)} rows, not {rows + 1}")
+    check_steps("memory_steps", steps, n_actions)
+    ends = int((steps[: max(rows - 1, 0), MARK] != GOES_ON).sum())
+    kept = len(arrays["memory_keys"])
+    require(kept <= ends, f"memory_keys has {kept} keys for {ends} trajectories")
+    require(sizes.get("values", 0) <= rows, "_values has more than memory_steps has")

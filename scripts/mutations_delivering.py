@@ -1,0 +1,323 @@
+"""Mistakes that someone might make in what agents deliver, in learned worlds and in files."""
+
+from mutations import mistakes_in
+
+DELIVERING = [
+    # Export.
+    *mistakes_in(
+        "agents/policies/export_c.py",
+        (
+            "the farthest cell decides",
+            "if (k == 0 || score < least) {",
+            "if (k == 0 || score > least) {",
+            "test_export.py::test_c[online, 2 by 3]",
+        ),
+        (
+            "fixed point truncates instead of rounding",
+            "(steps < 0.0f ? steps - 0.5f : steps + 0.5f)",
+            "steps",
+            "test_export.py::test_fixed_point_rounds_observations_to_the_nearest_step",
+        ),
+        (
+            "slopes in fixed point forget their row's shift",
+            "score *= (int64_t)1 << oda_shifts[k];",
+            "",
+            "test_export.py::test_c_in_fixed_point[online, 2 by 3]",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/export_c_learning.py",
+        (
+            "in C the traces of a cell's other actions stay",
+            "learner->traces[cell][a] = a == action ? 1.0f : 0.0f;",
+            "learner->traces[cell][action] = 1.0f;",
+            "test_export_learning.py::test_tables_are_those_of_single_precision[as it is]",
+        ),
+        (
+            "in C an episode that is cut off is worth nothing afterwards",
+            "oda_update(learner, terminated ? reward",
+            "oda_update(learner, terminated || truncated ? reward",
+            "test_export_learning.py::test_tables_are_those_of_single_precision[2 by 3]",
+        ),
+        (
+            "in C learning starts again after it has rested",
+            "const int was_learning = !learner->resting;",
+            "const int was_learning = 1;",
+            "test_export_learning.py::test_tables_are_those_of_single_precision[content at once]",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/export_c_text.py",
+        (
+            "constants in C have six digits",
+            "{value:.9g}",
+            "{value:.6g}",
+            "test_export.py::test_constants_in_c_are_those_of_single_precision",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/export_tables.py",
+        (
+            "slopes are truncated to 16 bits, not rounded",
+            "np.rint(np.ldexp(",
+            "np.trunc(np.ldexp(",
+            "test_export.py::test_sixteen_bits_hold_every_number_up_to_half_a_step",
+        ),
+        (
+            "what is equal in Python is not in C",
+            "tolerance = TIE * np.abs(values).max(axis=1)",
+            "tolerance = 0.0 * np.abs(values).max(axis=1)",
+            "test_export.py::test_values_that_python_takes_for_equal_are_equal",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/export.py",
+        (
+            "values within a tenth of each other are equal, says JSON",
+            '"tie": TIE',
+            '"tie": 0.1',
+            "test_export.py::test_json[fitted, 2 by 3]",
+        ),
+        (
+            "JSON without the origin of the observations",
+            '"origin": cells.origin.tolist()',
+            '"origin": (0.0 * cells.origin).tolist()',
+            "test_export.py::test_json[online, 2 by 3]",
+        ),
+    ),
+    # Explanations.
+    *mistakes_in(
+        "agents/policies/boundaries.py",
+        (
+            "distances to boundaries are in units of their slopes",
+            "gaps[~flat] / norms[~flat]",
+            "gaps[~flat]",
+            "test_explain.py::test_the_distance_is_that_of_a_general_solver",
+        ),
+        (
+            "the search ends at the first neighbour",
+            "if bounds[i] >= best:",
+            "if best < np.inf:",
+            "test_explain.py::test_the_distance_is_that_of_a_general_solver",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/alternatives.py",
+        (
+            "room for one worse cell among three, not for two",
+            "np.log(2.0 * -lead[n] / lead[ahead])",
+            "np.log(-lead[n] / lead[ahead])",
+            "test_explain.py::test_the_lower_bound_is_tight_where_two_equal_cells_outvote_one",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/explaining.py",
+        (
+            "margins of negative values are over 0",
+            "rest[rows, actions] = -np.inf",
+            "rest[rows, actions] = 0.0",
+            "test_explain.py::test_margins",
+        ),
+        (
+            "visits of a cell are those of one action",
+            "agent.visits.sum(axis=1)",
+            "agent.visits.max(axis=1)",
+            "test_explain.py::test_the_overview_is_about_every_cell",
+        ),
+    ),
+    # The agent that learns the world, and rules.
+    *mistakes_in(
+        "agents/policies/deciding.py",
+        (
+            "of equal scores the last decides in compiled loops",
+            "        if score > greatest:",
+            "        if score >= greatest:",
+            "test_rules.py::test_of_equal_scores_the_first_decides",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/rules.py",
+        (
+            "continuous actions go beyond their box",
+            "np.asarray(np.clip(units, -1.0, 1.0))",
+            "np.asarray(units)",
+            "test_rules.py::test_it_does_what_the_oracle_does",
+        ),
+        (
+            "the middle of a box is said to be 0",
+            "    own[:, :, 0] += 0.5 * (low + high)\n",
+            "",
+            "test_rules.py::test_in_box_they_are_what_the_box_makes_of_units",
+        ),
+    ),
+    *mistakes_in(
+        "agents/model/counting.py",
+        (
+            "standard errors do not shrink with visits",
+            "math.sqrt(variance / n)",
+            "math.sqrt(variance)",
+            "test_model_tables.py::test_standard_errors_and_doubt_enter_values",
+        ),
+        (
+            "every surprise counts as one at the first visit",
+            "edges.news[1, visits] += 1.0",
+            "edges.news[1, 0] += 1.0",
+            "test_model_tables.py::test_surprises_are_counted_by_visits",
+        ),
+    ),
+    *mistakes_in(
+        "agents/model/selection.py",
+        (
+            "a rule's own real returns do not correct what is promised of it",
+            "+ (own.sum() + _PRIOR_EPISODES * bias)",
+            "+ (_PRIOR_EPISODES * bias)",
+            "test_model_agent.py::test_promises_that_reality_did_not_keep_do_not_win",
+        ),
+    ),
+    *mistakes_in(
+        "agents/model/episodes.py",
+        (
+            "episodes count for ever",
+            "max(n - self.latest, 0)",
+            "0",
+            "test_model_agent.py::test_of_a_rules_episodes_the_latest_twenty_count",
+        ),
+    ),
+    *mistakes_in(
+        "agents/model/engine.py",
+        (
+            "a rule is credited with what others did in its episode",
+            "[[1.0], self.box.units(action)])\n        running.whole = False",
+            "[[1.0], self.box.units(action)])",
+            "test_model_agent.py::test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit",
+        ),
+        (
+            "a rule is given up before several environments have ended an episode",
+            "max(_PATIENCE * self._needed, self.n_lanes * self._horizon)",
+            "_PATIENCE * self._needed",
+            "test_model_agent.py::test_several_environments_may_end_their_episodes",
+        ),
+    ),
+    *mistakes_in(
+        "agents/distilling/simplifying.py",
+        (
+            "a digit too many is kept",
+            "(digits - 1 - np.floor",
+            "(digits - np.floor",
+            "test_model_agent.py::test_rounding_keeps_significant_digits",
+        ),
+    ),
+    *mistakes_in(
+        "agents/worlds/ends.py",
+        (
+            "an end begins at the last state that went on",
+            "sign * (top + margin * gap)",
+            "sign * top",
+            "test_world.py::test_a_half_space_is_found",
+        ),
+    ),
+    *mistakes_in(
+        "agents/worlds/rewards.py",
+        (
+            "features of rewards are in raw units",
+            "z = observations / at.scale",
+            "z = observations",
+            "test_world.py::test_features_of_rewards_are_those_of_the_oracle",
+        ),
+    ),
+    *mistakes_in(
+        "agents/distilling/races.py",
+        (
+            "an incumbent falls to whoever is no worse",
+            "        > _ENOUGH",
+            "        > -_ENOUGH",
+            "test_distilling.py::test_an_incumbent_has_to_be_beaten",
+        ),
+    ),
+    *mistakes_in(
+        "agents/distilling/fit.py",
+        (
+            "the gradient forgets that shares sum to 1",
+            "shares * (costs - expected[:, None])",
+            "shares * costs",
+            "test_distilling.py::test_the_gradient_is_that_of_finite_differences",
+        ),
+    ),
+    # Files.
+    *mistakes_in(
+        "oda_rl/persistence.py",
+        (
+            "checksums are looked at too late",
+            "self._zip.testzip()",
+            "None",
+            "test_files.py::test_the_whole_file_is_checked_before_any_array_is_used",
+        ),
+        (
+            "sizes in headers are believed",
+            "require(size == info.file_size,",
+            "require(size,",
+            "test_files.py::test_zips_that_cannot_be_are_refused",
+        ),
+        (
+            "objects are written",
+            "np.asarray(array), allow_pickle=False",
+            "np.asarray(array), allow_pickle=not False",
+            "test_saving.py::test_objects_are_not_written",
+        ),
+        (
+            "a failed save leaves its temporary file behind",
+            "        os.unlink(name)\n",
+            "",
+            "test_saving.py::test_a_failed_save_leaves_the_old_file",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_schema.py",
+        (
+            "the end of a range belongs to it",
+            "if self.closed[1] else values < high",
+            "",
+            "test_files.py::test_spans_say_what_belongs_to_them",
+        ),
+    ),
+    *mistakes_in(
+        "agents/engine/files.py",
+        (
+            "files of another format are read",
+            " or type(form) is not int or form not in (_FORMAT, _FORMAT - 1)",
+            "",
+            "test_saving.py::test_missing_and_damaged_files",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/annealing/files.py",
+        (
+            "any class may come out of a file",
+            "if classes.get(name) is type(value):",
+            "if True:",
+            "test_estimator_parts.py::test_files_hold_what_was_written_and_nothing_else",
+        ),
+    ),
+    # Environments.
+    *mistakes_in(
+        "envs/cartpole.py",
+        (
+            "friction pushes the cart on",
+            "- parameters[FRICTION_CART] * direction",
+            "+ parameters[FRICTION_CART] * direction",
+            "test_cartpole.py::test_dynamics_agree_with_the_oracle_at_random_states",
+        ),
+        (
+            "the pole may fall",
+            "| (abs(theta) > theta_limit)",
+            "",
+            "test_cartpole.py::test_dynamics_agree_with_the_oracle_over_random_play",
+        ),
+        (
+            "standing still counts as moving left",
+            "elif x_dot < 0.0:",
+            "else:",
+            "test_cartpole.py::test_dynamics_agree_with_the_oracle_at_random_states",
+        ),
+    ),
+]

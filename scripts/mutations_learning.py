@@ -1,0 +1,312 @@
+"""Mistakes that someone might make in the agents that learn online and by fits."""
+
+from mutations import mistakes_in
+
+LEARNING = [
+    # The online agent.
+    *mistakes_in(
+        "agents/two_timescale/qlearning.py",
+        (
+            "traces are cut after greedy actions, not after others",
+            "if action != lane.greedy_action:",
+            "if action == lane.greedy_action:",
+            "test_qlearning.py::test_q_lambda_is_watkins",
+        ),
+        (
+            "no bootstrap where an episode is truncated",
+            "update_values(agent, lane, next_cell, reward, terminated)",
+            "update_values(agent, lane, next_cell, reward, terminated or truncated)",
+            "test_qlearning.py::test_terminated_and_truncated_are_worth_different_things",
+        ),
+        (
+            "a terminal state is worth what its cell is",
+            "    if not terminated:\n        best",
+            "    if True:\n        best",
+            "test_qlearning.py::test_terminated_and_truncated_are_worth_different_things",
+        ),
+        (
+            "the first step size is not 1",
+            "math.log(visits)",
+            "math.log(visits + 1.0)",
+            "test_qlearning.py::test_q_lambda_is_watkins",
+        ),
+        (
+            "traces outlive the episode",
+            "clear_traces(table, state.n_cells, TRACES + lane.number)",
+            "pass",
+            "test_qlearning.py::test_q_lambda_is_watkins",
+        ),
+        (
+            "exploration decays with all steps, not with those since a restart",
+            "1.0 + state.steps_since_start /",
+            "1.0 + state.steps /",
+            "test_qlearning.py::test_exploration_halves_after_its_decay",
+        ),
+        (
+            "one bad episode is enough for a restart",
+            "streak <= -wanted",
+            "streak <= -1",
+            "test_qlearning.py::test_restart_after_as_many_bad_episodes_in_a_row_as_good_ones_are_asked_for",
+        ),
+        (
+            "a restart soon after another, because all steps are counted",
+            "after < state.steps_since_start",
+            "after < state.steps",
+            "test_qlearning.py::test_after_a_restart_as_many_steps_are_free_again",
+        ),
+        (
+            "the agent rests one episode late",
+            "FROZEN if streak >= wanted",
+            "FROZEN if streak > wanted",
+            "test_qlearning.py::test_solved_episodes_freeze_and_a_short_one_sets_learning_again",
+        ),
+        (
+            "merged cells average Q by their masses",
+            "parents @ (visits * values)",
+            "lineage @ (visits * values)",
+            "test_qlearning.py::test_table_is_carried_along_a_lineage",
+        ),
+        (
+            "children of a split keep the number of updates",
+            "whole = parents.sum(axis=0) <= 1.0",
+            "whole = parents.sum(axis=0) <= 2.0",
+            "test_qlearning.py::test_table_is_carried_along_a_lineage",
+        ),
+    ),
+    *mistakes_in(
+        "agents/two_timescale/engine.py",
+        (
+            "power 1/2 of the learned metric instead of 1/4",
+            "_METRIC_POWER = 0.25",
+            "_METRIC_POWER = 0.5",
+            "test_two_timescale.py::test_cells_are_measured_by_the_fourth_root_of_the_learned_metric",
+        ),
+        (
+            "the metric is learned from targets of one step",
+            "_METRIC_TRACE_DECAY = 0.9",
+            "_METRIC_TRACE_DECAY = 0.0",
+            "test_two_timescale.py::test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions",
+        ),
+        (
+            "cells are scaled to a total variance of 1",
+            "_TOTAL_VARIANCE = 2.0",
+            "_TOTAL_VARIANCE = 1.0",
+            "test_two_timescale.py::test_cells_are_scaled_to_a_total_variance_of_2_in_every_metric",
+        ),
+    ),
+    *mistakes_in(
+        "agents/partitions/oda.py",
+        (
+            "children inherit from the neighbour in the list",
+            "np.concatenate([lineage, lineage])",
+            "np.repeat(lineage, 2, axis=0)",
+            "test_partitions.py::test_a_level_of_cells_is_the_papers_recursion_and_children_follow_their_parents",
+        ),
+        (
+            "a split is by so much in raw units",
+            "noise @ self._spread.T",
+            "noise",
+            "test_partitions.py::test_split_cells_stand_apart_by_the_perturbation_in_scaled_units",
+        ),
+        (
+            "the merge distance does not fall with the temperature",
+            "self.settings.merge_threshold * schedule.temperature",
+            "self.settings.merge_threshold",
+            "test_partitions.py::test_cells_merge_within_a_share_of_the_temperature",
+        ),
+        (
+            "the temperature rises from level to level",
+            "schedule.temperature *= self.settings.cooling",
+            "schedule.temperature /= self.settings.cooling",
+            "test_partitions.py::test_a_level_of_cells_is_the_papers_recursion_and_children_follow_their_parents",
+        ),
+        (
+            "children of a cell stand ten times as far apart",
+            "perturbation: Annotated[float, POSITIVE] = 0.05",
+            "perturbation: Annotated[float, POSITIVE] = 0.5",
+            "test_partitions.py::test_split_cells_stand_apart_by_the_perturbation_in_scaled_units",
+        ),
+    ),
+    *mistakes_in(
+        "agents/engine/memory.py",
+        (
+            "a return is cut by the action before, not by the step's own",
+            "if greedy[i] == steps[i, ACTION]:",
+            "if greedy[i - 1] == steps[i - 1, ACTION]:",
+            "test_memory.py::test_watkins_targets_are_mixed_n_step_returns",
+        ),
+        (
+            "an episode that was cut goes on to the next one's beginning",
+            "if observations[last, j] != observations.dtype.type(vector[j]):",
+            "if observations[last, j] == observations.dtype.type(vector[j]):",
+            "test_memory.py::test_rows_are_the_latest_of_all_trajectories",
+        ),
+        (
+            "terminal states have values, and cut ones have none",
+            "steps[row, MARK] = TERMINAL if terminated else CUT",
+            "steps[row, MARK] = CUT if terminated else TERMINAL",
+            "test_memory.py::test_a_step_from_where_the_last_one_led_goes_on_unless_that_was_the_end",
+        ),
+        (
+            "new episodes are likelier to be remembered than old ones",
+            "fits[1:] &= self._keys[order[1:]] < self._highest_key",
+            "fits[1:] &= self._keys[order[1:]] < 1.0",
+            "test_memory.py::test_new_trajectories_are_no_likelier_to_be_kept_where_long_ones_leave_room",
+        ),
+    ),
+    # The fitted agent.
+    *mistakes_in(
+        "agents/fitted/fitting.py",
+        (
+            "power 1/4 of the learned metric instead of 1/2",
+            "_METRIC_POWER = 0.5",
+            "_METRIC_POWER = 0.25",
+            "test_fitting.py::test_cells_are_measured_by_the_learned_metric_itself",
+        ),
+        (
+            "λ and 1 - λ are exchanged in the targets",
+            "(1.0 - trace_decay) * next_value + trace_decay * next_return",
+            "trace_decay * next_value + (1.0 - trace_decay) * next_return",
+            "test_fitting.py::test_one_sweep_is_values_then_watkins_returns_then_sums",
+        ),
+        (
+            "returns go on through actions that were not greedy",
+            "best == labels[i, 0]",
+            "best >= 0",
+            "test_fitting.py::test_one_sweep_is_values_then_watkins_returns_then_sums",
+        ),
+        (
+            "values are not clipped from above",
+            "elif value > high:",
+            "elif value > 1e9:",
+            "test_fitting.py::test_one_sweep_is_values_then_watkins_returns_then_sums",
+        ),
+        (
+            "the prior of slopes does not know the dimension",
+            "10.0 * at.width / d",
+            "10.0 * at.width",
+            "test_fitting.py::test_each_cells_model_minimises_the_objective",
+        ),
+        (
+            "an action that was not tried is worth nothing",
+            "self._prior = config.optimism * optimum",
+            "self._prior = 0.0",
+            "test_fitting.py::test_actions_that_were_not_tried_are_worth_the_best_return",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/annealing/placing.py",
+        (
+            "split cells stand twice as far apart",
+            "_SHIFT = 0.05",
+            "_SHIFT = 0.1",
+            "test_fitting.py::test_split_cells_stand_apart_in_units_of_what_is_left_of_the_variance",
+        ),
+        (
+            "the temperature begins at the variance, not at twice that",
+            "temperature, coldest = 2.0 * variance,",
+            "temperature, coldest = variance,",
+            "test_fitting.py::test_split_cells_stand_apart_in_units_of_what_is_left_of_the_variance",
+        ),
+    ),
+    *mistakes_in(
+        "agents/engine/contests.py",
+        (
+            "the policy with the best mean is delivered, however few its episodes",
+            "self.mean - spread / math.sqrt(self.n)",
+            "self.mean",
+            "test_fitted.py::test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_errors",
+        ),
+        (
+            "running episodes say nothing about a policy",
+            "trial.solved + trial.failed + running",
+            "trial.solved + trial.failed",
+            "test_vector.py::test_the_policy_that_solves_first_is_kept_until_too_many_fail",
+        ),
+    ),
+    *mistakes_in(
+        "agents/fitted/engine.py",
+        (
+            "a refit comes after the lesser of 100 steps and a tenth of all",
+            "max(self.config.least_refit, self.config.refit_every * n)",
+            "min(self.config.least_refit, self.config.refit_every * n)",
+            "test_fitted.py::test_it_fits_anew_after_a_tenth_more_steps_at_the_end_of_an_episode",
+        ),
+        (
+            "so many random decisions a step, not an episode",
+            "min(1.0, self.config.exploration / length)",
+            "min(1.0, self.config.exploration)",
+            "test_fitted.py::test_so_many_random_decisions_an_episode",
+        ),
+        (
+            "an episode that a refit fell into counts for the new policy",
+            "self._playing.record if whole else None",
+            "self._playing.record",
+            "test_fitted.py::test_an_episode_into_which_a_refit_fell_is_nobodys",
+        ),
+    ),
+    *mistakes_in(
+        "agents/fitted/replay.py",
+        (
+            "a random action is held once more than 1/U steps",
+            "if share > least else least)) - 1",
+            "if share > least else least))",
+            "test_fitted.py::test_random_actions_are_held_for_one_over_a_uniform_number_of_steps",
+        ),
+        (
+            "an action is held beyond the end of an episode",
+            "        lane.held = 0\n",
+            "",
+            "test_fitted.py::test_no_action_is_held_beyond_the_end_of_an_episode",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/table.py",
+        (
+            "the later of equal actions is greedy",
+            "if values[cell, action] > values[cell, best]:",
+            "if values[cell, action] >= values[cell, best]:",
+            "test_qlearning.py::test_q_lambda_is_watkins",
+        ),
+    ),
+    *mistakes_in(
+        "agents/policies/cells.py",
+        (
+            "the third cell's weight is relative to the second",
+            "far = math.exp((a - c) / width)",
+            "far = math.exp((b - c) / width)",
+            "test_cell_policy.py::test_values_are_those_of_the_three_nearest_cells",
+        ),
+        (
+            "the first of equal actions is always taken",
+            "chosen = integer(uniform * equals)",
+            "chosen = 0",
+            "test_cell_policy.py::test_ties_are_broken_evenly_by_the_number_that_is_given",
+        ),
+    ),
+    # Several environments.
+    *mistakes_in(
+        "agents/engine/vector.py",
+        (
+            "an episode's last observation is the next one's first",
+            "after[lane] = self._interface",
+            "points[lane] = self._interface",
+            "test_vector.py::test_every_step_is_learned_from_once",
+        ),
+    ),
+    *mistakes_in(
+        "agents/two_timescale/lanes.py",
+        (
+            "the first to fail of many says as much as the others",
+            "return bool(2 * longer >= n)",
+            "return False",
+            "test_vector.py::test_the_first_to_end_says_little",
+        ),
+        (
+            "environments share one return",
+            "lane = lane_of(raw, i)",
+            "lane = lane_of(raw, 0)",
+            "test_vector.py::test_every_step_is_learned_from_once",
+        ),
+    ),
+]
