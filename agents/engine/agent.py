@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
 from oda_rl._schema import Member, check_fields, generator_state, header, number, require
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.engine import Engine
@@ -270,6 +271,7 @@ class Agent(Player):
         """Add to the returns of running episodes, one each, what rewards to come leave out."""
         add_to_returns(self._engine, gains)
 
+    @one_thread()
     def learn(
         self,
         total_timesteps: int,
@@ -330,6 +332,7 @@ class Agent(Player):
             self.training_seconds = before + watch.seconds
         return self
 
+    @one_thread()
     def explain(
         self,
         observation: Any,

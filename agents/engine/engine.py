@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
@@ -147,7 +148,9 @@ class Engine(ABC):
         refuse(events, what, self.interface)
         if events & UNIFORMS:
             self._draw()
-        self._attend(events)
+        if events != UNIFORMS:
+            with one_thread():
+                self._attend(events)
 
     def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (seldom is there more)
         """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""

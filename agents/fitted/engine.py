@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import within
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.engine import Engine
@@ -295,6 +296,7 @@ class FittedEngine(Engine):
         self.memory.append(observations, steps, self.lane)
         self.state.steps += int((steps[:, MARK] == GOES_ON).sum())
 
+    @one_thread()
     def refit(self) -> None:
         """Fit partition and values to all that is remembered."""
         before = self.memory.rows(self.lane)

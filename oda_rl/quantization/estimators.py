@@ -17,12 +17,10 @@ from sklearn.base import (
 )
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, validated
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import checked_points, fitted_points
+from oda_rl._validation import bounded, checked_labels, checked_points, fitted_points
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
 
 
@@ -42,7 +40,7 @@ def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int
             f"The shape of the initial codevectors {codevectors.shape} does not match the number "
             f"of codevectors and of features {(n_codevectors, n_features)}."
         )
-    return codevectors
+    return bounded(codevectors, "init")
 
 
 class VectorQuantizer(
@@ -302,9 +300,8 @@ class LVQ(ClassifierMixin, BaseEstimator):
         ValueError
             If ``y`` holds no classes, or ``init`` does not fit the data or ``n_prototypes``.
         """
-        points, y = validate_data(self, X, y, dtype=np.float64, order="C")
-        check_classification_targets(y)
-        self.classes_, indices = np.unique(y, return_inverse=True)
+        points, classes = checked_labels(self, X, y, reset=True)
+        self.classes_, indices = np.unique(classes, return_inverse=True)
         targets = indices.astype(np.int64)
         rng = check_random_state(self.random_state)
         codevectors, labels = self._start(points, targets, rng)

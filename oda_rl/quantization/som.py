@@ -16,6 +16,7 @@ from oda_rl.quantization import neighbourhood
 from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
 from oda_rl.quantization.kernels import nearest
 
+_MANY_FEATURES = 100
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
 
@@ -261,12 +262,16 @@ def _principal_rectangle(points: FloatArray, n_rows: int, n_columns: int) -> Flo
     Shape (n_rows * n_columns, d).
     """
     mean = points.mean(axis=0)
-    d = points.shape[1]
-    covariance = np.atleast_2d(np.cov(points.T, bias=True))
-    eigenvalues, vectors = np.linalg.eigh(covariance)
+    n, d = points.shape
+    few = d <= max(n, _MANY_FEATURES)  # else there are fewer products of samples than of features
+    centred = points - mean
+    moments = np.atleast_2d(np.cov(points.T, bias=True)) if few else centred @ centred.T / n
+    eigenvalues, vectors = np.linalg.eigh(moments)
     axes = np.zeros((2, d))
-    for i in range(min(2, d)):
-        axis = vectors[:, -1 - i] * np.sqrt(max(eigenvalues[-1 - i], 0.0))
+    for i in range(min(2, len(moments))):
+        vector = vectors[:, -1 - i]
+        length = np.sqrt(max(eigenvalues[-1 - i], 0.0))
+        axis = vector * length if few else vector @ centred / np.sqrt(n)
         axes[i] = axis * (np.sign(axis[np.abs(axis).argmax()]) or 1.0)
     if n_rows > n_columns:
         axes = axes[::-1]
