@@ -328,7 +328,7 @@ class FittedEngine(Engine):
         self._set_due()
         self._open()
         step = self.state.steps
-        self.history.append(Level(step, np.nan, self.newest.codevectors, None))
+        self.note_level(Level(step, np.nan, self.newest.codevectors, None))
 
     def _blank(self) -> CellPolicy:
         """Return the policy before the first fit."""
@@ -374,7 +374,7 @@ class FittedEngine(Engine):
         chosen = self._confirming or self._latest
         # While all decisions are random, a return says nothing about the policy.
         record = chosen if self._epsilon < 1.0 else None
-        self._playing = Playing(chosen.policy, record, self._epsilon, len(self.history))
+        self._playing = Playing(chosen.policy, record, self._epsilon, self._n_levels)
         self._play(self._playing)
         self.arrays = (
             self.memory.observations,

@@ -319,7 +319,7 @@ class ModelEngine(Engine):
         self._needed = self.planner.wait(self.state.steps)
         self._new_steps = self._confirming = 0
         self._next = self.planner.best() if self._confirms() else self._newest
-        self.history.append(Level(self.state.steps, np.nan, self.planner.codevectors, None))
+        self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
     def _confirms(self) -> bool:
         """Whether the best rule is to be played again before the newest one."""

@@ -6,7 +6,6 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 
-
 _MANY_FEATURES = 100  # whose moments take long to invert for each cell
 
 
