@@ -12,6 +12,7 @@ Runs are kept in results/soak.jsonl as they end, and not repeated. Writes result
 """
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -83,8 +84,11 @@ def stream(made: Any, centres: Callable[[], np.ndarray], told: Told) -> Learner:
 def clusterer() -> Learner:
     """Anneal four codevectors of a stream, which forgets."""
     made = ODAClusterer(4, forgetting=1e-4, random_state=0)
-    return stream(made, lambda: made.codevectors_,
-                  lambda: {"temperature": made.temperature_, "cells": len(made.codevectors_)})  # fmt: skip
+
+    def told() -> Row:
+        return {"temperature": made.temperature_, "cells": len(made.codevectors_)}
+
+    return stream(made, lambda: made.codevectors_, told)
 
 
 def mixture() -> Learner:
@@ -129,11 +133,11 @@ def run(kind: str, steps: int, stretches: int) -> list[Row]:
         begun = time.process_time()
         learner.show(each)
         used = time.process_time() - begun
-        told = {name: value for name, value in learner.told().items() if value == value}  # no NaN
-        rows.append({"kind": kind, "steps": (i + 1) * each, "stretch": i,
-                     "ns_per_step": 1e9 * used / each, "megabytes": megabytes(), **told})  # fmt: skip
+        told = {name: value for name, value in learner.told().items() if not math.isnan(value)}
+        cost = {"ns_per_step": 1e9 * used / each, "megabytes": megabytes()}
+        rows.append({"kind": kind, "steps": (i + 1) * each, "stretch": i, **cost, **told})
     followed = learner.follow(each)
-    if followed == followed:
+    if not math.isnan(followed):
         rows[-1]["followed"] = followed
     return rows
 

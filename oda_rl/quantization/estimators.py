@@ -23,6 +23,8 @@ from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import bounded, checked_labels, checked_points, fitted_points
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
 
+_MOST_PASSES = 10_000
+
 
 def check_enough(points: FloatArray, n_clusters: int) -> None:
     """Raise a ValueError if there are fewer points than clusters."""
@@ -43,12 +45,28 @@ def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int
     return bounded(codevectors, "init")
 
 
+def joined(history: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Make one entry of every two of a history of passes; the last one may stay as it is.
+
+    >>> joined([(10, 4.0), (40, 2.0), (50, 1.0)])
+    [(40, 2.5), (50, 1.0)]
+    """
+    found, before = [], 0
+    for (middle, first), (end, second) in zip(history[::2], history[1::2], strict=False):
+        total = first * (middle - before) + second * (end - middle)
+        found.append((end, total / (end - before)))
+        before = end
+    return found + history[2 * len(found) :]
+
+
 class VectorQuantizer(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
     """What can be asked of codevectors, however they were found."""
 
     cluster_centers_: FloatArray
+    history_: list[tuple[int, float]]
+    n_iter_: int
 
     @property
     def codevectors_(self) -> FloatArray:
@@ -104,6 +122,14 @@ class VectorQuantizer(
         """
         return -float(nearest(fitted_points(self, X), self.cluster_centers_)[1].mean())
 
+    def _note(self, n: int, total: float) -> None:
+        """Note a pass over n samples, and the sum of their squared distances."""
+        seen = self.history_[-1][0] if self.history_ else 0
+        self.history_.append((seen + n, total / n))
+        self.n_iter_ += 1
+        if len(self.history_) > _MOST_PASSES:
+            self.history_ = joined(self.history_)
+
 
 @estimator
 class StochasticVQ(VectorQuantizer):
@@ -135,7 +161,7 @@ class StochasticVQ(VectorQuantizer):
         Passes made; each ``partial_fit`` is one.
     history_ : list of tuple (int, float)
         After each pass: samples seen so far, and their mean squared distance in that pass from
-        their winner, measured before it moved.
+        their winner, measured before it moved. Of more than 10,000 passes two are made one.
 
     References
     ----------
@@ -225,10 +251,7 @@ class StochasticVQ(VectorQuantizer):
         self.history_: list[tuple[int, float]] = []
 
     def _pass(self, points: FloatArray, order: IntArray) -> None:
-        total = compete(self.cluster_centers_, self._counts, points, order)
-        seen = self.history_[-1][0] if self.history_ else 0
-        self.history_.append((seen + len(points), total / len(points)))
-        self.n_iter_ += 1
+        self._note(len(points), compete(self.cluster_centers_, self._counts, points, order))
 
 
 @estimator

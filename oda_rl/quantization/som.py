@@ -70,7 +70,7 @@ class SOM(VectorQuantizer):
         Passes made; each ``partial_fit`` is one.
     history_ : list of tuple (int, float)
         After each pass: samples seen so far, and their mean squared distance in that pass from
-        their winner, measured before it moved.
+        their winner, measured before it moved. Of more than 10,000 passes two are made one.
 
     References
     ----------
@@ -227,8 +227,7 @@ class SOM(VectorQuantizer):
         pulls = np.empty(len(self._cells))
         grid = neighbourhood.Grid(*self._grid, self.periodic)
         total = neighbourhood.learn(self._cells, points, order, grid, rates, widths, pulls)
-        self.history_.append((seen + len(points), total / len(points)))
-        self.n_iter_ += 1
+        self._note(len(points), total)
 
     def _publish(self, points: FloatArray) -> None:
         self.cluster_centers_ = self._cells[:, 1:].copy()
