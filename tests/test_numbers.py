@@ -166,7 +166,9 @@ def strict():
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_samples_that_sums_could_not_hold_are_refused(name, strict):
     far = samples(name, 1e300)
-    with pytest.raises(ValueError, match=r"[Xy] holds -?\d.*e\+300: its values must be from -1e\+140"):
+    with pytest.raises(
+        ValueError, match=r"[Xy] holds -?\d.*e\+300: its values must be from -1e\+140"
+    ):
         estimator(name).fit(*far)
     model = estimator(name)
     if hasattr(model, "partial_fit"):
