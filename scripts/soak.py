@@ -37,7 +37,7 @@ WARM = 20  # stretches, which are left out
 BLOCK = 100_000  # samples that are shown at once
 PLACES = np.array([[-6.0, 0.0], [-2.0, 4.0], [2.0, -4.0], [6.0, 0.0]])  # of the samples
 SHIFT = 1.0
-MEGABYTE, SPEED = 1.0, 0.1  # that memory may grow by, and speed change by
+MEGABYTES, SPEED = 2.0, 0.1  # that memory may differ by (1 to both sides), and speed change by
 
 Stretch = Callable[[int], None]
 Told = Callable[[], Row]
@@ -197,7 +197,7 @@ def missed(rows: Rows) -> list[str]:
     found = []
     for own in rows.groups("kind"):
         first, last = speeds(own)
-        if growth(own) > MEGABYTE:
+        if growth(own) > MEGABYTES:
             found.append(f"{own[0]['kind']}: memory has grown by {growth(own):.1f} MB")
         if abs(last / first - 1.0) > SPEED:
             found.append(f"{own[0]['kind']}: {first:.4g} ns a step have become {last:.4g}")
