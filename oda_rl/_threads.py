@@ -101,7 +101,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _is_of_each_thread(library: Any) -> bool:
-    return library.internal_api == "openblas" and library.threading_layer == "openmp"
+    return bool(library.internal_api == "openblas" and library.threading_layer == "openmp")
 
 
 @contextmanager

@@ -206,7 +206,7 @@ def _checked_versions(told: Any) -> dict[str, str] | None:
                 for pair in told.items() for text in pair)
     )  # fmt: skip
     require(legal, "versions must be names and versions")
-    return told
+    return None if told is None else dict(told)
 
 
 def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:

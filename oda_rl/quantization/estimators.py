@@ -4,7 +4,7 @@ What the papers compare online deterministic annealing with, for the squared Euc
 """
 
 from dataclasses import KW_ONLY
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +65,7 @@ class VectorQuantizer(
     """What can be asked of codevectors, however they were found."""
 
     cluster_centers_: FloatArray
-    history_: list[tuple[int, float]]
+    history_: Any
     n_iter_: int
 
     @property
