@@ -10,9 +10,11 @@ import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
 from oda_rl._schema import Member, check_fields, generator_state, header, number, require
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.engine import Engine
+from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.loops import (
@@ -26,7 +28,7 @@ from oda_rl.agents.engine.loops import (
 )
 from oda_rl.agents.engine.player import Player, checked_count
 from oda_rl.agents.engine.summary import as_html, as_text, in_a_line
-from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
+from oda_rl.agents.engine.training import Interrupt, deferred_interrupt, progress_line
 from oda_rl.agents.engine.vector import first_step, train_vector
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -36,7 +38,7 @@ from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 
 _METADATA = ("config", "env_id", "env_spec", "format", "interface", "kind", "partition", "rngs",
-             "sb3", "training_seconds")  # fmt: skip
+             "sb3", "training_seconds", "versions")  # fmt: skip
 
 
 class Agent(Player):
@@ -62,6 +64,7 @@ class Agent(Player):
     _more_metadata: ClassVar[tuple[str, ...]] = ("solved_return",)
     """Of its class."""
     _acted = False
+    _versions: dict[str, str] | None = None  # that a file tells
 
     def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
         self.config = self._config_class(**config)
@@ -97,6 +100,14 @@ class Agent(Player):
         self.env_id = None if spec is None else spec.id
         self._env_module = env.rpartition(":")[0] or None if isinstance(env, str) else None
         return made
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """With which oda_rl, Python and libraries it was saved; if it never was, those of now.
+
+        The same seed gives the same bits with the same versions, on the same machine.
+        """
+        return dict(self._versions or files.present_versions())
 
     @property
     @abstractmethod
@@ -270,6 +281,7 @@ class Agent(Player):
         """Add to the returns of running episodes, one each, what rewards to come leave out."""
         add_to_returns(self._engine, gains)
 
+    @one_thread()
     def learn(
         self,
         total_timesteps: int,
@@ -330,6 +342,7 @@ class Agent(Player):
             self.training_seconds = before + watch.seconds
         return self
 
+    @one_thread()
     def explain(
         self,
         observation: Any,

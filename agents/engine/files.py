@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -23,11 +24,11 @@ from oda_rl._schema import (
     reading,
     require,
 )
+from oda_rl.agents.engine.episodes import SCHEMA as EPISODES
+from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.format4 import upgraded
 from oda_rl.agents.engine.history import SCHEMA as HISTORY
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
-from oda_rl.agents.engine.training import SCHEMA as EPISODES
-from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.origin_json import from_json, to_json
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -36,6 +37,8 @@ AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
 _FORMAT = 5
+_VERSION = re.compile(r"[\w.+!-]{1,50}")
+_MOST_VERSIONS = 50
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
 _OF_SB3 = {"sb3_low", "sb3_high"}  # of an algorithm of Stable-Baselines3, which an agent is in
 
@@ -54,6 +57,7 @@ class Savable(Protocol):
     interface: Interface
     episodes: EpisodeLog
     training_seconds: float
+    _versions: dict[str, str] | None
 
     @property
     def num_timesteps(self) -> int:
@@ -125,11 +129,13 @@ def save_file(
         "env_spec": None if origin is None else to_json(origin),
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,
+        "versions": present_versions(),
         **own_metadata,
         **(more_metadata or {}),
     }
     arrays = {
         "episodes": agent.episodes.rows,
+        **({"episodes_before": agent.episodes.before} if len(agent.episodes.before) else {}),
         **history_to_arrays(agent.history),
         **own_arrays,
         **(more_arrays or {}),
@@ -166,12 +172,13 @@ def restored(
         if metadata["format"] != _FORMAT:
             own = upgraded(own)
         agent = cls._from_file(metadata, own, *parts)
-        agent.episodes = EpisodeLog.from_file(arrays["episodes"])
+        agent.episodes = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
         agent.training_seconds = number(
             metadata["training_seconds"], "training_seconds", "[0, inf)"
         )
         agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True
+        agent._versions = _checked_versions(metadata.get("versions"))
     if env is not None:
         agent._enter(env)
         found = agent._interface()
@@ -180,6 +187,26 @@ def restored(
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
         agent.interface = found
     return agent
+
+
+def present_versions() -> dict[str, str]:
+    """Return the versions of oda_rl, of Python, and of the libraries that results depend on."""
+    from oda_rl.results import versions  # takes a while
+
+    package = __name__.partition(".")[0]
+    return {package: str(import_module(package).__version__), **versions()}
+
+
+def _checked_versions(told: Any) -> dict[str, str] | None:
+    """Return what a file says that it was saved with, if it does, or raise InvalidFileError."""
+    legal = told is None or (
+        isinstance(told, dict)
+        and len(told) <= _MOST_VERSIONS
+        and all(isinstance(text, str) and _VERSION.fullmatch(text)
+                for pair in told.items() for text in pair)
+    )  # fmt: skip
+    require(legal, "versions must be names and versions")
+    return None if told is None else dict(told)
 
 
 def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:

@@ -110,7 +110,7 @@ def train_fused(
         steps += taken
         engine.note_episodes(room[:written])
         if events:
-            engine.attend(events, "the environment's state")
+            engine.attend(events, "the environment's state or reward")
         environment.write_state(own[2], engine.episode_length)
         yield steps, room[:written].copy()
 
