@@ -43,6 +43,7 @@ from oda_rl import InvalidFileError
 Load = Callable[[Path], Any]
 Use = Callable[[Any], None]
 SECONDS = 20  # for loading and using what was loaded
+ATTACKS = Path(__file__).parent.parent / "tests" / "attacks"  # files that once escaped
 LOADING = 1.0, 100.0  # most seconds of the processor, and most MB beyond the size of the file
 OUTCOMES = ("refused", "harmless", "wrong", "costly", "crashed", "hung")
 
@@ -311,6 +312,20 @@ def run(
     return counts
 
 
+def kept(folder: Path) -> list[Subject]:
+    """Return the files that once escaped, each with its class."""
+    from oda_rl import ODAClusterer, ODATreeClusterer
+    from oda_rl.agents import load_agent
+
+    loads: dict[str, Load] = {"clusterer": ODAClusterer.load, "tree": ODATreeClusterer.load}
+    return [
+        Subject(
+            path.stem, path, loads.get(path.stem.partition("-")[0], load_agent), lambda one: None
+        )
+        for path in sorted(folder.glob("*.zip"))
+    ]
+
+
 def _warm(subject: Subject) -> None:
     """Load and use the file as it is, so that children find all that is compiled."""
     subject.use(subject.load(subject.file))
@@ -333,6 +348,10 @@ def main() -> int:
         folder = Path(name)
         counts = run(subjects(folder, options.only), options.cases, options.seed, folder,
                      options.keep, show=True)  # fmt: skip
+    for attack in kept(ATTACKS):
+        found = outcome(attack, attack.file)
+        counts[attack.name] = Counter([found.name])
+        print(f"{attack.name}: {found.name}, {found.seconds:.2f} s, {found.megabytes:.0f} MB")
     total = sum(counts.values(), Counter())
     print(line("all", total))
     return int(total["refused"] + total["harmless"] < total.total())

@@ -37,7 +37,7 @@ WARM = 20  # stretches, which are left out
 BLOCK = 100_000  # samples that are shown at once
 PLACES = np.array([[-6.0, 0.0], [-2.0, 4.0], [2.0, -4.0], [6.0, 0.0]])  # of the samples
 SHIFT = 1.0
-MEGABYTES, SPEED = 2.0, 0.1  # that memory may differ by (1 to both sides), and speed change by
+MEGABYTE, SPEED = 1.0, 0.1  # by which memory may go up and down, and speed change
 
 Stretch = Callable[[int], None]
 Told = Callable[[], Row]
@@ -153,9 +153,9 @@ def _warm(own: Rows) -> Rows:
     return Rows(row for row in own if row["stretch"] >= len(own) * WARM / STRETCHES)
 
 
-def growth(own: Rows) -> float:
-    """By how much memory has grown since the warm-up, in MB."""
-    return float(np.ptp(_warm(own).column("megabytes")))
+def swing(own: Rows) -> float:
+    """By how much memory goes up and down to both sides after the warm-up, in MB."""
+    return float(np.ptp(_warm(own).column("megabytes"))) / 2.0
 
 
 def speeds(own: Rows) -> tuple[float, float]:
@@ -182,7 +182,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("run", the("kind")),
         Column("steps", _last("steps", ",")),
         Column("MB after the warm-up", lambda own: f"{_warm(own)[0]['megabytes']:.0f}"),
-        Column("growth since, MB", lambda own: f"{growth(own):.2f}"),
+        Column("± MB since", lambda own: f"{swing(own):.2f}"),
         Column("ns a step, first", lambda own: f"{speeds(own)[0]:.4g}"),
         Column("last", lambda own: f"{speeds(own)[1]:.4g}"),
         Column("temperature at the end", _last("temperature", ".3g")),
@@ -197,8 +197,8 @@ def missed(rows: Rows) -> list[str]:
     found = []
     for own in rows.groups("kind"):
         first, last = speeds(own)
-        if growth(own) > MEGABYTES:
-            found.append(f"{own[0]['kind']}: memory has grown by {growth(own):.1f} MB")
+        if swing(own) > MEGABYTE:
+            found.append(f"{own[0]['kind']}: memory has changed by ± {swing(own):.1f} MB")
         if abs(last / first - 1.0) > SPEED:
             found.append(f"{own[0]['kind']}: {first:.4g} ns a step have become {last:.4g}")
     return found

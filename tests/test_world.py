@@ -442,7 +442,7 @@ def changed(log, place, value):
         (1, np.full(500, 1.5), r"actions\[0\] is 1.5: it must be an integer from 1 to 2"),
         (1, np.full(500, np.nan), r"actions\[0\] is nan: it must be an integer from 1 to 2"),
         (2, np.zeros((500, 1)), r"rewards has shape \(500, 1\): it must be \(500,\)"),
-        (2, np.full(500, np.nan), r"rewards\[0\] is nan: it must hold neither NaN"),
+        (2, np.full(500, np.nan), r"rewards\[0\] is nan: a reward must be a number from"),
         (3, np.zeros((499, 3)), r"next_observations has shape \(499, 3\): it must be \(500, 3\)"),
         (3, np.full((500, 3), np.nan), r"next_observations\[0\] is .*not finite"),
         (4, np.full(500, 2), r"terminated\[0\] is 2.0: it must be True or False"),

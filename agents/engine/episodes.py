@@ -8,7 +8,7 @@ import numpy as np
 from oda_rl._schema import MOST, Member, real, require
 from oda_rl._types import FloatArray
 
-KEPT = 40_000  # episodes, of which the older half is summarised when there are more
+KEPT = 20_000  # episodes, of which the older half is summarised when there are more
 _TOGETHER = 100  # episodes of a group
 _MOST_GROUPS = 1000
 _RECENT = 20
@@ -25,7 +25,7 @@ groups of those before their number, mean return, greatest return, steps, and se
 class EpisodeLog:
     """Return, length and time of finished training episodes: of the latest one by one.
 
-    Of more than 40,000 the older half is summarised, 100 episodes a group; of more than 1,000
+    Of more than 20,000 the older half is summarised, 100 episodes a group; of more than 1,000
     groups, two are made one. So it takes a few megabytes, however long a training is.
     """
 
@@ -58,7 +58,7 @@ class EpisodeLog:
     def rows(self) -> FloatArray:
         """Of the latest episodes, shape (n, 3): return, length, seconds of training up to its end.
 
-        Of all that there were, up to 40,000.
+        Of all that there were, up to 20,000.
         """
         if len(self._blocks) != 1:
             self._blocks = [np.concatenate([np.empty((0, 3)), *self._blocks])]
