@@ -125,6 +125,10 @@ class Engine(ABC):
                 return code
             self.attend(-code, "observation")
 
+    def chosen(self, vector: npt.NDArray[Any]) -> int:
+        """Return the action that was chosen last, for this observation, before it was saved."""
+        return self.lanes[0].action
+
     def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
         """Attend to a frequent event and choose an action; or return minus the events left."""
         return code

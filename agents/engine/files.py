@@ -18,11 +18,14 @@ from oda_rl._schema import (
     InvalidFileError,
     Member,
     check,
+    generator_state,
     header,
     number,
     reading,
     require,
 )
+from oda_rl.agents.engine.course import SCHEMA as TRAINING
+from oda_rl.agents.engine.course import Snapshot
 from oda_rl.agents.engine.format4 import upgraded
 from oda_rl.agents.engine.history import SCHEMA as HISTORY
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
@@ -51,6 +54,10 @@ class Savable(Protocol):
     env_id: str | None
     named_by_file: bool
     _origin: Origin | None
+    _env_rng: dict[str, Any] | None
+    _seed: int | None
+    _paused: Snapshot | None
+    _paused_at: int
     interface: Interface
     episodes: EpisodeLog
     training_seconds: float
@@ -66,6 +73,9 @@ class Savable(Protocol):
     @property
     def origin(self) -> Origin | None:
         """What its environment is made of, as far as that is known."""
+
+    def _env_generator(self) -> dict[str, Any] | None:
+        """Return the state of its environment's generator, if it is known."""
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return metadata and arrays."""
@@ -122,6 +132,7 @@ def save_file(
         "kind": type(agent).__name__,
         "format": _FORMAT,
         "env_id": agent.env_id,
+        "env_rng": agent._env_generator(),
         "env_spec": None if origin is None else to_json(origin),
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,
@@ -162,7 +173,9 @@ def restored(
         told = metadata.get("env_spec")  # files used to have none
         origin = None if told is None else from_json(told)
         require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
-        own: Mapping[str, Any] = Without(arrays, SHARED.keys() | _OF_SB3)
+        paused = _paused(metadata, {name: arrays[name] for name in TRAINING if name in arrays})
+        rng = metadata.get("env_rng")  # files used to have none
+        own: Mapping[str, Any] = Without(arrays, SHARED.keys() | TRAINING.keys() | _OF_SB3)
         if metadata["format"] != _FORMAT:
             own = upgraded(own)
         agent = cls._from_file(metadata, own, *parts)
@@ -172,6 +185,10 @@ def restored(
             metadata["training_seconds"], "training_seconds", "[0, inf)"
         )
         agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True
+        agent._env_rng = None if rng is None else generator_state(rng, "env_rng")
+        if paused is not None:
+            agent._paused, agent._seed = paused, paused.seed
+            agent._paused_at = agent.num_timesteps
     if env is not None:
         agent._enter(env)
         found = agent._interface()
@@ -180,6 +197,14 @@ def restored(
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
         agent.interface = found
     return agent
+
+
+def _paused(metadata: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Snapshot | None:
+    """Return the training that a checkpoint is of; None of what is no checkpoint."""
+    if "training" in metadata:
+        return Snapshot.from_file(metadata["training"], arrays)
+    require(not arrays, "training_ is in it, but no metadata of that")
+    return None
 
 
 def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:
