@@ -33,6 +33,8 @@ from oda_rl.envs.dynamics import compiled_dynamics
 _METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
              "rngs", "sb3", "training", "training_seconds")  # fmt: skip
 
+_LOG_BYTES, _SURPLUS_BYTES = 2, 1 << 20  # of episodes, for each step; of all that does not grow
+
 
 class Agent(ByHand):
     """Base of the agents: they differ in how they learn, and in what their policy is made of.
@@ -157,6 +159,12 @@ class Agent(ByHand):
         """Whether it trains in one compiled loop with an environment that has compiled dynamics."""
         return self._engine.fuses
 
+    def most_bytes(self, steps: int) -> int:
+        """Return about how many bytes its file may have, at most, after so many more steps."""
+        metadata, arrays = self._to_file()
+        known = len(str(metadata)) + sum(array.nbytes for array in arrays.values())
+        return _SURPLUS_BYTES + known + steps * (_LOG_BYTES + self._engine.bytes_per_step)
+
     @property
     def n_lanes(self) -> int:
         """Number of environments learned from at once; at most 1 along one trajectory."""
@@ -231,7 +239,7 @@ class Agent(ByHand):
         Parameters
         ----------
         callback, progress_bar, checkpoint, checkpoint_every
-            As in :meth:`learn`.
+            As in :meth:`learn`; checkpoints are as many steps apart as they were, by default.
 
         Returns
         -------
@@ -262,6 +270,8 @@ class Agent(ByHand):
                 "there is no training to resume: load the file that learn(checkpoint=...) wrote, "
                 "and resume before anything else"
             )
+        if checkpoint is not None and checkpoint_every is None:
+            checkpoint_every = paused.every
         course = Course(paused.total, steps=paused.steps, part=paused.part)
         env = self._require_env()
         if isinstance(env, gym.Env) and not course.over:
@@ -336,7 +346,8 @@ class Agent(ByHand):
         """Save to a file (``*.zip``), or else to a run folder.
 
         A run folder also holds the configuration (``config.json``) and the log of training
-        episodes (``monitor.csv``, as Stable-Baselines3 reads it). Files are replaced as a whole.
+        episodes (``monitor.csv``, as Stable-Baselines3 reads it). Files are replaced as a whole;
+        figures and exported policies that the folder has of the agent before are removed.
         """
         files.save(self, Path(path))
 

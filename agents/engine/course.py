@@ -18,7 +18,7 @@ SCHEMA: dict[str, Member] = {
 }
 """What a checkpoint has beside an agent: of the environment, if it can be left and entered."""
 
-_KEYS = {"total", "steps", "chosen", "elapsed", "part", "seed"}
+_KEYS = {"total", "steps", "chosen", "elapsed", "every", "part", "seed"}
 _NEVER = 2**62
 
 
@@ -114,6 +114,7 @@ class Snapshot:
     steps: int
     chosen: bool
     part: int | None
+    every: int | None
     seed: int | None
     """Of the agent, if it was given one."""
     elapsed: int
@@ -127,7 +128,7 @@ class Snapshot:
     def of(cls, course: Course, env: AnyEnv, seed: int | None) -> "Snapshot":
         """Take one of a course that can stop."""
         place = stateful(env) if isinstance(env, gym.Env) else None
-        known = course.total, course.steps, course.chosen, course.part, seed
+        known = course.total, course.steps, course.chosen, course.part, course.every, seed
         if place is None:
             return cls(*known, 0, None, None)
         observation = np.array(course.observation, dtype=np.float64).ravel()
@@ -159,10 +160,11 @@ class Snapshot:
         sizes: Sizes = {}
         check(arrays, SCHEMA, sizes)
         require(len(arrays) in (0, 2), "training_ has a state or an observation, but not both")
-        part, seed = count("part", f"[0, {steps}]", True), count("seed", "[0, inf)", True)
+        part, every = count("part", f"[0, {steps}]", True), count("every", f"[1, {_NEVER}]", True)
+        seed = count("seed", "[0, inf)", True)
         elapsed = count("elapsed", f"[0, {_NEVER}]")
         own = arrays.get("training_state"), arrays.get("training_observation")
-        return cls(total, steps, chosen, part, seed, elapsed, *own)
+        return cls(total, steps, chosen, part, every, seed, elapsed, *own)
 
     def enter(self, env: gym.Env[Any, Any]) -> Any:
         """Put an environment where it was, and return the observation; None if it cannot be put.

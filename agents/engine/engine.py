@@ -157,6 +157,11 @@ class Engine(ABC):
         """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
 
     @property
+    def bytes_per_step(self) -> int:
+        """What each step adds to a file, at most."""
+        return 0
+
+    @property
     def episode_length(self) -> int:
         """Steps of the only environment's running episode."""
         return self.lanes[0].episode_length

@@ -38,6 +38,12 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
+FIGURES = ("learning_curve", "partition", "metric", "bifurcation", "explanation", "cells")
+OF_AGENT = (
+    AGENT_FILE, CONFIG_FILE, MONITOR_FILE, "rule.txt", "policy.h", "policy.json", "policy.onnx",
+    *(f"{name}.png" for name in FIGURES),
+)  # fmt: skip
+"""What a run folder has of its agent; with another agent all of that is another, or goes."""
 _FORMAT = 5
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
 _OF_SB3 = {"sb3_low", "sb3_high"}  # of an algorithm of Stable-Baselines3, which an agent is in
@@ -103,6 +109,8 @@ def save(agent: Savable, path: Path) -> None:
         return
     if path.exists() and not path.is_dir():
         raise ValueError(f"path is {str(path)!r}: it must be a folder or end in .zip")
+    for name in OF_AGENT[1:]:  # before: nobody may take them for those of the new agent
+        (path / name).unlink(missing_ok=True)
     metadata = save_file(agent, path / AGENT_FILE)
     config = {
         "algorithm": metadata["kind"],
@@ -111,6 +119,7 @@ def save(agent: Savable, path: Path) -> None:
         "partition": metadata["partition"],
         "num_timesteps": agent.num_timesteps,
         "config": metadata["config"],
+        **({} if agent._seed is None else {"seed": agent._seed}),
     }
     persistence.write_text(path / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     started = time.time() - agent.training_seconds

@@ -16,6 +16,10 @@ class Interrupt:
     requested = False
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C has been pressed again: nothing more is to be done, be it half done."""
+
+
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -23,14 +27,14 @@ Handler = Callable[[int, FrameType | None], Any]
 def deferred_interrupt() -> Iterator[Interrupt]:
     """Note the first Ctrl-C instead of raising, so that no update is left half done.
 
-    A second one raises KeyboardInterrupt at once, whatever was to be done before. SIGTERM and
+    A second one raises :class:`Stopped` at once, whatever was to be done before. SIGTERM and
     SIGHUP are treated as Ctrl-C. Outside of the main thread nothing is changed.
     """
     interrupt = Interrupt()
 
     def note(signal_number: int, frame: FrameType | None) -> None:
         if interrupt.requested:
-            raise KeyboardInterrupt
+            raise Stopped
         interrupt.requested = True
 
     with _handled([signal.SIGINT, *_others()], note):

@@ -9,14 +9,20 @@ from oda_rl.agents.engine.course import Course
 from oda_rl.agents.engine.files import Savable
 from oda_rl.agents.engine.interrupts import deferred_interrupt
 from oda_rl.agents.engine.loops import Progress
-from oda_rl.agents.engine.training import Learner, progress_line
+from oda_rl.agents.engine.training import progress_line
 from oda_rl.agents.environments.spaces import AnyEnv
 
 
-class Trainee(Learner, Savable, Protocol):
+class Trainee(Savable, Protocol):
     """An agent, as training sees it."""
 
-    _seed: int | None
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the current level, if there are any."""
 
     def _require_env(self) -> AnyEnv:
         """Return the environment."""

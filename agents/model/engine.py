@@ -134,6 +134,12 @@ class ModelEngine(Engine):
         return ()
 
     @property
+    def bytes_per_step(self) -> int:
+        """What each step adds to a file, at most: also to that of a fitted agent beside it."""
+        d = self.interface.n_features
+        return 8 * (4 * d + 2 * self._n_codes + 8)
+
+    @property
     def epsilon(self) -> float:
         """Present probability of a random action."""
         return float(self._next is None)

@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 
 from oda_rl import persistence
+from oda_rl._types import FloatArray
 from oda_rl.agents import (
     Agent,
     CodevectorAgent,
@@ -20,8 +21,10 @@ from oda_rl.agents import (
     ModelConfig,
     TwoTimescaleAgent,
     TwoTimescaleConfig,
+    load_agent,
 )
-from oda_rl.agents.engine.files import CONFIG_FILE
+from oda_rl.agents.engine.files import AGENT_FILE, CONFIG_FILE
+from oda_rl.agents.engine.interrupts import Stopped, ending_as_interrupts
 from oda_rl.agents.environments.making import make_env, registered
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions.gmm import GMMSettings
@@ -30,11 +33,12 @@ from oda_rl.agents.partitions.infex import InfexSettings
 from oda_rl.agents.partitions.oda import ODASettings
 from oda_rl.agents.partitions.som import SOMSettings
 from oda_rl.agents.videos import check_video, write_video
+from oda_rl.command.folders import CHECKPOINT_FILE, forget_others, in_use, remove, reserved
 from oda_rl.command.logs import episode_log
 from oda_rl.command.report import metric_table, summary, tells_states_apart, write_figures
 
 _GRID = 5  # values of a component of a continuous action
-_INTERRUPTED = 130  # what shells report for Ctrl-C
+INTERRUPTED = 130  # what shells report for Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,24 @@ class TrainFitted:
     """Log each episode as it ends, in the run folder. csv: to episodes.csv. tensorboard: to
     tensorboard/."""
 
+    checkpoint_every: int | None = None
+    """Write all that it takes to go on to checkpoint.zip in the run folder, every so many steps."""
+
+    resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Go on with the training whose checkpoint is in the run folder, with its options; without one,
+    from the beginning."""
+
     actions: Literal["grid", "codevectors"] = "grid"
     """Of continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors
     of states and actions, which are drawn to the actions taken; for a Box only."""
 
     config: FittedQConfig = field(default_factory=FittedQConfig)
     """Settings of the agent."""
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.out or _default_folder(self.env_id, self.seed)
 
     def env(self) -> str | AnyEnv:
         """Return the environment's id, or, if it is given arguments, the environment."""
@@ -172,6 +188,8 @@ _KINDS: dict[str, type[TrainFitted]] = {
 }  # fmt: skip
 _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
+_FREE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume"}
+"""Options that need not be those of the training that is resumed."""
 _GROUPS = ("config", "oda", "gmm", "grid", "infex", "som")  # fields that hold settings
 
 
@@ -198,6 +216,45 @@ def defaults_for(algo: str | None, config_file: str | None) -> TrainFitted:
         return _configured(_KINDS[own](config_file=Path(config_file)), found)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"config is {config_file!r}: it cannot have {error}") from error
+
+
+def resumed_defaults(folder: Path, algo: str | None, env_id: str | None) -> TrainFitted | None:
+    """Return the options of the training whose checkpoint is in a folder; None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If there is something else, it is of another algorithm, or it names a module to import that
+        ``env_id``, which the command was given, does not name.
+    """
+    path = folder / CHECKPOINT_FILE
+    if not path.exists():
+        return None
+    found, _ = persistence.load_archive(path)
+    own = _ALGORITHMS.get(str(found.get("kind")))
+    training = found.get("training")
+    if own is None or not isinstance(training, dict):
+        raise ValueError(f"{str(path)!r} is no checkpoint of a training")
+    if algo not in (None, own):
+        raise ValueError(f"algo is {algo!r}: the training that is resumed has {own!r}")
+    known = {
+        **found, "algorithm": found["kind"], "num_timesteps": training.get("total"),
+        "seed": training.get("seed") or 0,
+    }  # fmt: skip
+    try:
+        defaults = _configured(_KINDS[own](checkpoint_every=training.get("every")), known)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{str(path)!r} is damaged: it cannot have {error}") from error
+    if ":" in defaults.env_id and env_id != defaults.env_id:
+        raise ValueError(
+            f"{str(path)!r} names the environment {defaults.env_id!r}, for which a module would be "
+            f"imported: give --env-id {defaults.env_id}, too, if that is what you want"
+        )
+    return defaults
+
+
+def _default_folder(env_id: str, seed: int | str) -> Path:
+    return Path("runs") / f"{re.sub(r'[/:]', '-', env_id)}-{seed}"
 
 
 def _configured(defaults: TrainFitted, found: Mapping[str, Any]) -> TrainFitted:
@@ -254,43 +311,108 @@ def parsed_kwargs(text: str) -> dict[str, Any]:
 
 
 def train(options: TrainFitted, console: Console) -> int:
-    """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
-    name = re.sub(r"[/:]", "-", options.env_id)
-    folder = options.out or Path("runs") / f"{name}-{options.seed}"
+    """Train, evaluate, save, draw; after Ctrl-C, or an error, save what was learned."""
+    folder = options.folder
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
     if options.eval_episodes < 1:
         raise ValueError(f"eval_episodes is {options.eval_episodes}: it must be at least 1")
-    agent = options.agent()
-    if options.video is not None:
+    checkpoint = folder / CHECKPOINT_FILE
+    goes_on = options.resume and checkpoint.exists()
+    if options.resume and not goes_on and (folder / AGENT_FILE).exists():
+        console.print(f"the training in {folder} has ended: there is nothing to resume")
+        return 0
+    agent = None if goes_on else options.agent()
+    if options.video is not None and agent is not None:
         check_video(agent)
-    returns = None
-    try:
-        with episode_log(options.log, folder) as log:
-            agent.learn(options.total_timesteps, callback=log, progress_bar=True)
-        returns = agent.evaluate(options.eval_episodes, seed=options.seed + 1, progress_bar=True)
-    except KeyboardInterrupt:
-        console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
-    agent.save(folder)
-    _note_seed(folder / CONFIG_FILE, options.seed)
+    with ending_as_interrupts(), in_use(folder):
+        if agent is None:
+            agent = _loaded(options, checkpoint)
+            console.print(f"going on after {agent.num_timesteps:,} steps")
+        elif checkpoint.exists():
+            console.print(
+                f"{checkpoint} of an earlier training is replaced: --resume goes on with it"
+            )
+        size = agent.most_bytes(options.total_timesteps) * (2 if options.checkpoint_every else 1)
+        with reserved(folder, size) as free:
+            try:
+                returns = _trained(agent, options, goes_on)
+            except Stopped:
+                raise
+            except KeyboardInterrupt:
+                returns = None
+                _say_interrupted(agent, options, console)
+            except Exception:
+                free()
+                if agent.num_timesteps:
+                    _save(agent, options)
+                    console.print(
+                        f"saved what was learned in {agent.num_timesteps:,} steps: {folder}"
+                    )
+                raise
+            free()
+            _save(agent, options)
+        _report(agent, options, returns, console)
+        if returns is not None:
+            remove(checkpoint)
+        files = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        console.print(f"files in {folder}: {', '.join(files)}")
+    return 0 if returns is not None else INTERRUPTED
+
+
+def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
+    """Load the agent of a checkpoint, and refuse options that are not those of its training."""
+    known = resumed_defaults(options.folder, options.algo, options.env_id)
+    assert known is not None
+    for one in fields(known):
+        mine, own = getattr(options, one.name), getattr(known, one.name)
+        if one.name not in _FREE and mine != own:
+            raise ValueError(
+                f"{one.name} is {mine!r}: the training that is resumed has {own!r}; leave it out"
+            )
+    return load_agent(checkpoint, env=options.env())  # type: ignore[arg-type]
+
+
+def _trained(agent: Agent, options: TrainFitted, goes_on: bool) -> FloatArray:
+    """Train, or go on, and evaluate; returns the returns."""
+    kept: dict[str, Any] = {}
+    if options.checkpoint_every is not None:
+        kept = {"checkpoint": options.folder / CHECKPOINT_FILE,
+                "checkpoint_every": options.checkpoint_every}  # fmt: skip
+    with episode_log(options.log, options.folder) as log:
+        if goes_on:
+            agent.resume(callback=log, progress_bar=True, **kept)
+        else:
+            agent.learn(options.total_timesteps, callback=log, progress_bar=True, **kept)
+    return agent.evaluate(options.eval_episodes, seed=options.seed + 1, progress_bar=True)
+
+
+def _say_interrupted(agent: Agent, options: TrainFitted, console: Console) -> None:
+    console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
+    if options.checkpoint_every is not None:
+        console.print("The same command with --resume goes on.")
+
+
+def _save(agent: Agent, options: TrainFitted) -> None:
+    """Write the agent; nothing of an earlier one is left in the folder."""
+    agent.save(options.folder)
+    forget_others(options.folder, options.log, options.checkpoint_every is not None)
+
+
+def _report(
+    agent: Agent, options: TrainFitted, returns: FloatArray | None, console: Console
+) -> None:
+    """Draw and print, now that the agent has been saved."""
     if returns is not None:
-        write_figures(agent, folder, returns=returns)
+        write_figures(agent, options.folder, returns=returns)
     console.print(summary(agent, returns))
     if (table := metric_table(agent)) is not None:
         console.print(table)
     if isinstance(agent, ModelAgent):
-        _say_rule(agent, folder, console)
+        _say_rule(agent, options.folder, console)
     if options.video is not None and returns is not None:
         films = write_video(agent, options.video, options.seed + 1)
         console.print(f"films in {options.video}: {', '.join(path.name for path in films)}")
-    console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    return 0 if returns is not None else _INTERRUPTED
-
-
-def _note_seed(path: Path, seed: int) -> None:
-    """Add to a configuration what the agent does not know of itself."""
-    config = {**json.loads(path.read_text(encoding="utf-8")), "seed": seed}
-    persistence.write_text(path, json.dumps(config, indent=2) + "\n")
 
 
 def _say_rule(agent: ModelAgent, folder: Path, console: Console) -> None:
