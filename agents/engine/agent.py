@@ -295,7 +295,8 @@ class Agent(ByHand):
         checkpoints = Checkpoints.of(checkpoint, checkpoint_every)
         course.keep(None if checkpoints is None else checkpoints.every)
         self._paused = None
-        train(self, course, callback, progress_bar, checkpoints)
+        if not course.over:
+            train(self, course, callback, progress_bar, checkpoints)
         return self
 
     def explain(

@@ -156,7 +156,7 @@ class Snapshot:
             return value
 
         total = count("total", f"[1, {_NEVER}]")
-        steps = count("steps", f"[0, {_NEVER}]")
+        steps = count("steps", f"[0, {total}]")
         sizes: Sizes = {}
         check(arrays, SCHEMA, sizes)
         require(len(arrays) in (0, 2), "training_ has a state or an observation, but not both")

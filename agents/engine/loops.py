@@ -30,7 +30,7 @@ _NO_EPISODE = np.empty((0, 3))
 def train_stepwise(engine: Engine, env: gym.Env[Any, Any], course: Course) -> Progress:
     """Train on any environment, from where the course is."""
     if course.over:
-        return
+        return  # of a part that another learner takes
     observation, interrupt, total = course.observation, course.interrupt, course.total
     vector, first_action = engine.interface.vector, engine.interface.first_action
     step, arrays = engine.step, engine.arrays

@@ -92,8 +92,6 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
 
     In whole steps of them all, so that there may be some more than asked for; a reset is no step.
     """
-    if course.over:
-        return
     resets, begun = Resets(env, engine.interface), engine.state.steps - course.steps
     engine.set_lanes(env.num_envs)
     actions, _ = engine.advance(first_step(course.observation, engine.interface))

@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from oda_rl import persistence
@@ -25,18 +25,24 @@ def in_use(folder: Path) -> Iterator[None]:
     OSError
         If it cannot be written to, or another training writes to it: the message names its process.
     """
+    made = not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / _LOCK, f"out {str(folder)!r}"):
+        with ExitStack() as stack:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(folder / _LOCK, f"out {str(folder)!r}"))
+            except LockedError:
+                raise
+            except OSError as error:
+                raise OSError(
+                    f"out is {str(folder)!r}, which cannot be written to: {error.strerror}"
+                ) from error
             persistence.sweep(folder, [*OF_AGENT, CHECKPOINT_FILE])
             yield
-    except LockedError:
-        raise
-    except PermissionError as error:
-        raise OSError(f"out is {str(folder)!r}: {error.strerror}") from error
     finally:
-        with suppress(OSError):
-            folder.rmdir()  # if it is empty
+        if made:
+            with suppress(OSError):
+                folder.rmdir()  # if it is empty
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -312,44 +312,28 @@ def parsed_kwargs(text: str) -> dict[str, Any]:
 
 def train(options: TrainFitted, console: Console) -> int:
     """Train, evaluate, save, draw; after Ctrl-C, or an error, save what was learned."""
-    folder = options.folder
+    folder, checkpoint = options.folder, options.folder / CHECKPOINT_FILE
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
     if options.eval_episodes < 1:
         raise ValueError(f"eval_episodes is {options.eval_episodes}: it must be at least 1")
-    checkpoint = folder / CHECKPOINT_FILE
     goes_on = options.resume and checkpoint.exists()
     if options.resume and not goes_on and (folder / AGENT_FILE).exists():
         console.print(f"the training in {folder} has ended: there is nothing to resume")
         return 0
-    agent = None if goes_on else options.agent()
-    if options.video is not None and agent is not None:
-        check_video(agent)
+    made = None if goes_on else options.agent()  # before there is a folder
     with ending_as_interrupts(), in_use(folder):
-        if agent is None:
-            agent = _loaded(options, checkpoint)
+        agent = _loaded(options, checkpoint) if made is None else made
+        if options.video is not None:
+            check_video(agent)
+        if goes_on:
             console.print(f"going on after {agent.num_timesteps:,} steps")
         elif checkpoint.exists():
-            console.print(
-                f"{checkpoint} of an earlier training is replaced: --resume goes on with it"
-            )
-        size = agent.most_bytes(options.total_timesteps) * (2 if options.checkpoint_every else 1)
-        with reserved(folder, size) as free:
-            try:
-                returns = _trained(agent, options, goes_on)
-            except Stopped:
-                raise
-            except KeyboardInterrupt:
-                returns = None
-                _say_interrupted(agent, options, console)
-            except Exception:
-                free()
-                if agent.num_timesteps:
-                    _save(agent, options)
-                    console.print(
-                        f"saved what was learned in {agent.num_timesteps:,} steps: {folder}"
-                    )
-                raise
+            console.print(f"{checkpoint} is of another training, and is replaced: stop it, and")
+            console.print("give --resume, to go on with that")
+        copies = 1 if options.checkpoint_every is None else 2
+        with reserved(folder, copies * agent.most_bytes(options.total_timesteps)) as free:
+            returns = _learned(agent, options, goes_on, console, free)
             free()
             _save(agent, options)
         _report(agent, options, returns, console)
@@ -358,6 +342,30 @@ def train(options: TrainFitted, console: Console) -> int:
         files = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         console.print(f"files in {folder}: {', '.join(files)}")
     return 0 if returns is not None else INTERRUPTED
+
+
+def _learned(
+    agent: Agent, options: TrainFitted, goes_on: bool, console: Console, free: Callable[[], None]
+) -> FloatArray | None:
+    """Train and evaluate; returns None after Ctrl-C. What fails is told when the agent is saved."""
+    try:
+        return _trained(agent, options, goes_on)
+    except Stopped:
+        raise
+    except KeyboardInterrupt:
+        if agent.num_timesteps == 0:
+            raise
+        console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
+        if options.checkpoint_every is not None:
+            console.print("The same command with --resume goes on.")
+        return None
+    except Exception:
+        free()
+        if agent.num_timesteps > 0:
+            _save(agent, options)
+            steps = f"{agent.num_timesteps:,} steps"
+            console.print(f"what was learned in {steps} is saved in {options.folder}")
+        raise
 
 
 def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
@@ -385,12 +393,6 @@ def _trained(agent: Agent, options: TrainFitted, goes_on: bool) -> FloatArray:
         else:
             agent.learn(options.total_timesteps, callback=log, progress_bar=True, **kept)
     return agent.evaluate(options.eval_episodes, seed=options.seed + 1, progress_bar=True)
-
-
-def _say_interrupted(agent: Agent, options: TrainFitted, console: Console) -> None:
-    console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
-    if options.checkpoint_every is not None:
-        console.print("The same command with --resume goes on.")
 
 
 def _save(agent: Agent, options: TrainFitted) -> None:
