@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import gymnasium as gym
@@ -135,6 +136,16 @@ def test_which_environments_have_a_state():
         assert stateful(other) is None
 
 
+def stop_and_go(file, agent, seen):
+    for stops in (5, 4, *[1] * 9, 0):
+        with suppress(Stopped), stopped_after(stops, seen):
+            kept = {"checkpoint": file, "checkpoint_every": 400}
+            if file.exists():
+                ModelAgent.load(file, "CartPole-v1").resume(**kept)
+            else:
+                agent().learn(6000, **kept)
+
+
 def test_where_the_world_is_not_believed(tmp_path, monkeypatch):
     # Learned from: the world, then values, of which a rule is made; the last has no checkpoints.
     monkeypatch.setattr(climb_for_real, "_AGAIN", 1.0)
@@ -142,24 +153,15 @@ def test_where_the_world_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setattr(climb_for_real, "_LEAST_DISTILLING", 500)
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
     file, out, seen = tmp_path / "checkpoint.zip", tmp_path / "agent.zip", []
-    kept = {"checkpoint": file, "checkpoint_every": 400}
 
     def agent():
         return ModelAgent("CartPole-v1", seed=91_000)
 
     with pytest.warns(UserWarning, match="it is a test"):
         whole = content(agent().learn(6000), out)
-    found, stops = None, [5, 4, *[1] * 10]
     with pytest.warns(UserWarning, match="it is a test"):
-        while found is None:
-            try:
-                with stopped_after(stops.pop(0) if stops else 0, seen):
-                    if file.exists():
-                        found = ModelAgent.load(file, "CartPole-v1").resume(**kept)
-                    else:
-                        agent().learn(6000, **kept)
-            except Stopped:
-                pass
+        stop_and_go(file, agent, seen)
+    found = ModelAgent.load(file, "CartPole-v1")
     assert_same(content(found, out), whole)
     assert len([steps for steps in seen if steps % 400 and steps < 6000]) >= 1  # before the rule
 

@@ -38,6 +38,7 @@ from oda_rl.command.logs import episode_log
 from oda_rl.command.report import metric_table, summary, tells_states_apart, write_figures
 
 _GRID = 5  # values of a component of a continuous action
+_FORESEEN = 1_000_000  # steps that there has to be space for
 INTERRUPTED = 130  # what shells report for Ctrl-C
 
 
@@ -332,7 +333,8 @@ def train(options: TrainFitted, console: Console) -> int:
             console.print(f"{checkpoint} is of another training, and is replaced: stop it, and")
             console.print("give --resume, to go on with that")
         copies = 1 if options.checkpoint_every is None else 2
-        with reserved(folder, copies * agent.most_bytes(options.total_timesteps)) as free:
+        size = copies * agent.most_bytes(min(options.total_timesteps, _FORESEEN))
+        with reserved(folder, size) as free:
             returns = _learned(agent, options, goes_on, console, free)
             free()
             _save(agent, options)
