@@ -47,10 +47,10 @@ def locked(path: Path, what: str) -> Iterator[None]:
     oda_rl._lock.LockedError: the folder is in use by process ...
     """
     descriptor = _held(path, what)
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
     _HELD.add(descriptor)
     try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
         yield
     finally:
         _HELD.discard(descriptor)

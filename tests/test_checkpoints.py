@@ -12,7 +12,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import BARTO, Exploring, Plain
-from trainings import CASES, Stopped, content, stopped_after
 
 from oda_rl import InvalidFileError, persistence
 from oda_rl._lock import LockedError, locked
@@ -22,6 +21,9 @@ from oda_rl.agents.model import climb_for_real
 from oda_rl.agents.worlds.judging import Trust
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.dynamics import stateful
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
+from trainings import CASES, COMMAND, Stopped, content, stopped_after
 
 
 def assert_same(one, other):
@@ -46,7 +48,7 @@ def test_a_resumed_training_ends_with_the_same_bits(name, tmp_path):
     assert_same(content(case.load(file).resume(), out), whole)  # nothing was left
 
 
-@pytest.mark.parametrize("name", ["oda fused", "gmm python", "fitted fused", "model"])
+@pytest.mark.parametrize("name", ["oda, fused", "gmm, in Python", "fitted, fused", "model"])
 def test_checkpoints_change_nothing(name, tmp_path):
     case = CASES[name]
     whole = content(case.agent().learn(case.steps), tmp_path / "a.zip")
@@ -54,7 +56,7 @@ def test_checkpoints_change_nothing(name, tmp_path):
     assert_same(content(case.agent().learn(case.steps, **kept), tmp_path / "a.zip"), whole)
 
 
-@pytest.mark.parametrize("name", ["som fused", "infex python", "bounded fused", "model"])
+@pytest.mark.parametrize("name", ["som, fused", "infex, in Python", "bounded, fused", "model"])
 def test_learning_after_a_load_is_the_same_as_going_on(name, tmp_path):
     case, out = CASES[name], tmp_path / "agent.zip"
     agent = case.agent().learn(case.steps // 2)
@@ -77,7 +79,7 @@ def test_so_it_is_in_other_environments(env_id, tmp_path):
 
 
 @pytest.mark.parametrize("moment", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("name", ["oda fused", "fitted python"])
+@pytest.mark.parametrize("name", ["oda, fused", "fitted, in Python"])
 def test_a_killed_process_is_resumed(name, moment, tmp_path):
     case, file, out = CASES[name], tmp_path / "checkpoint.zip", tmp_path / "agent.zip"
     whole = content(case.agent().learn(case.steps), out)
@@ -90,8 +92,7 @@ def test_a_killed_process_is_resumed(name, moment, tmp_path):
 
 def killed_at(name, file, steps):
     """Let a process train, and kill it when its checkpoint is of so many steps."""
-    script = Path(__file__).parent / "trainings.py"
-    process = subprocess.Popen([sys.executable, str(script), name, str(file)])
+    process = subprocess.Popen([*COMMAND, name, str(file)])
     while process.poll() is None and not (file.exists() and steps_in(file) >= steps):
         time.sleep(0.005)
     process.kill()

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from environments import Plain
-from trainings import content
 
 from oda_rl import persistence
 from oda_rl._lock import locked
@@ -21,6 +21,9 @@ from oda_rl.agents.engine.files import FIGURES, OF_AGENT
 from oda_rl.agents.policies.export import SUFFIXES
 from oda_rl.command import training
 from oda_rl.command.cli import main, parse
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
+from trainings import content
 
 ONLINE = ["train", "--algo", "two-timescale", "--eval-episodes", "2"]
 STEPS = 60_000

@@ -94,7 +94,7 @@ class FittedEngine(Engine):
     def bytes_per_step(self) -> int:
         """What each step adds to a file, at most: its row of the memory, and its value."""
         memory = self.memory
-        return memory.observations[0].nbytes + memory.steps[0].nbytes + 8
+        return int(memory.observations[0].nbytes + memory.steps[0].nbytes + 8)
 
     @property
     def policy(self) -> CellPolicy:

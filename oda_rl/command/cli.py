@@ -302,9 +302,13 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
         return defaults_for(algo, config)
     if config is not None:
         raise ValueError(f"config is {config!r}: --resume takes the options of the checkpoint")
-    folder = replace(usual, env_id=env_id or usual.env_id, out=None if out is None else Path(out))
-    folder = replace(folder, seed=usual.seed if seed is None else int(seed)).folder
-    return resumed_defaults(folder, algo, env_id) or defaults_for(algo, None)
+    run = replace(
+        usual,
+        env_id=env_id or usual.env_id,
+        seed=usual.seed if seed is None else int(seed),
+        out=None if out is None else Path(out),
+    )
+    return resumed_defaults(run.folder, algo, env_id) or defaults_for(algo, None)
 
 
 def _without_frame(text: str) -> str:
