@@ -32,7 +32,14 @@ def assert_same(one, other):
     assert [name for name in one[1] if one[1][name] != other[1][name]] == []
 
 
-@pytest.mark.parametrize("name", CASES)
+QUICK = ("oda, fused", "gmm, fused", "grid, in Python", "infex, fused", "som, in Python",
+         "fitted, fused", "fitted, in Python", "codevectors")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
 def test_a_resumed_training_ends_with_the_same_bits(name, tmp_path):
     case, file, out = CASES[name], tmp_path / "checkpoint.zip", tmp_path / "agent.zip"
     whole = content(case.agent().learn(case.steps), out)
@@ -48,7 +55,7 @@ def test_a_resumed_training_ends_with_the_same_bits(name, tmp_path):
     assert_same(content(case.load(file).resume(), out), whole)  # nothing was left
 
 
-@pytest.mark.parametrize("name", ["oda, fused", "gmm, in Python", "fitted, fused", "model"])
+@pytest.mark.parametrize("name", ["oda, fused", "fitted, in Python", "model"])
 def test_checkpoints_change_nothing(name, tmp_path):
     case = CASES[name]
     whole = content(case.agent().learn(case.steps), tmp_path / "a.zip")
@@ -78,8 +85,15 @@ def test_so_it_is_in_other_environments(env_id, tmp_path):
     assert_same(content(loaded.learn(400), out), content(agent.learn(400), out))
 
 
-@pytest.mark.parametrize("moment", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("name", ["oda, fused", "fitted, in Python"])
+@pytest.mark.parametrize(
+    ("name", "moment"),
+    [
+        ("oda, fused", 0.5),
+        pytest.param("gmm, in Python", 0.9, marks=pytest.mark.slow),
+        pytest.param("fitted, in Python", 0.1, marks=pytest.mark.slow),
+        pytest.param("model", 0.5, marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_process_is_resumed(name, moment, tmp_path):
     case, file, out = CASES[name], tmp_path / "checkpoint.zip", tmp_path / "agent.zip"
     whole = content(case.agent().learn(case.steps), out)
