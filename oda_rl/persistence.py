@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,9 +27,13 @@ _METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
 _ENCRYPTED = 1  # bit of the flags of a member
 _MOST_MEMBERS = 10_000
 _MOST_HEADER = 10_000
-MOST_JSON = 1 << 26  # bytes
+_BEFORE_HEADER = 10  # bytes: magic, version, and the length of the header
+_SMALL = 1 << 16  # bytes of a member that is read as soon as its header
+_PART = 1 << 20  # bytes that are read at once
+MOST_JSON = 1 << 24  # bytes
+_MOST_VALUES = 500_000  # in JSON: each takes some hundred bytes of memory
 _DEEPEST = 100
-_ALWAYS, _EXPANSION = 1 << 26, 50  # bytes that a file may hold: so many, and so many times its own
+_ALWAYS, _EXPANSION = 1 << 24, 10  # bytes that a file may hold: so many, and so many times its own
 
 
 @contextmanager
@@ -155,8 +160,6 @@ class Archive(Mapping[str, Array]):
             self._members = self._checked_members()
             for name in self._members:
                 self._headers[name] = self._header(name)
-            damaged = self._zip.testzip()  # before anything in it is believed
-            require(damaged is None, f"the checksum of {damaged} is wrong")
             self.metadata = parsed(self._zip.read(_METADATA), MOST_JSON)
             require(isinstance(self.metadata, dict), f"{_METADATA} holds no dictionary")
         except (Exception, RecursionError) as error:
@@ -187,19 +190,25 @@ class Archive(Mapping[str, Array]):
         return {name.removesuffix(_SUFFIX): info for name, info in found.items()}
 
     def _header(self, name: str) -> Header:
-        """Return dtype and shape, if they are those of as many bytes as the member has."""
+        """Return dtype and shape, if they are those of as many bytes as the member has.
+
+        Its checksum is right then: nothing in a file is believed before.
+        """
         info = self._members[name]
         with self._zip.open(info) as entry:
-            version = np.lib.format.read_magic(entry)
-            require(version == (1, 0), f"{name} has version {version}")
-            shape, _, dtype = np.lib.format.read_array_header_1_0(
-                entry, max_header_size=_MOST_HEADER
-            )
-            begins = entry.tell()
-        require(not dtype.hasobject, f"{name} holds objects")
-        require(all(type(n) is int and n >= 0 for n in shape), f"{name} has shape {shape}")
-        size = begins + math.prod(shape) * dtype.itemsize
-        require(size == info.file_size, f"{name} has shape {shape} but {info.file_size:,} bytes")
+            text = entry.read(_BEFORE_HEADER)
+            begins = _BEFORE_HEADER + int.from_bytes(text[-2:], "little")
+            shape, fortran, dtype = _array_header(text + entry.read(begins - _BEFORE_HEADER))
+            require(not dtype.hasobject, f"{name} holds objects")
+            require(all(type(n) is int and n >= 0 for n in shape), f"{name} has shape {shape}")
+            size = begins + math.prod(shape) * dtype.itemsize
+            said = f"{name} has shape {shape} but {info.file_size:,} bytes"
+            require(size == info.file_size, said)
+            if info.file_size <= _SMALL:  # to open a member takes longer
+                content = np.frombuffer(bytearray(entry.read()), dtype)
+                self._read[name] = content.reshape(shape, order="F" if fortran else "C")
+            while entry.read(_PART):  # to its end, where its checksum is looked at
+                pass
         return dtype, shape
 
     def header(self, name: str) -> Header:
@@ -224,6 +233,18 @@ class Archive(Mapping[str, Array]):
         return len(self._members)
 
 
+@lru_cache(maxsize=256)
+def _array_header(text: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and dtype that the beginning of an array's member says."""
+    header = io.BytesIO(text)
+    version = np.lib.format.read_magic(header)
+    require(version == (1, 0), f"an array has version {version}")
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = np.lib.format.read_array_header_1_0(
+        header, max_header_size=_MOST_HEADER
+    )
+    return found
+
+
 def parsed(text: bytes | str, most: int) -> Any:
     """Read JSON that somebody else wrote: of bounded size and depth, with each key once.
 
@@ -238,6 +259,9 @@ def parsed(text: bytes | str, most: int) -> Any:
     {'a': [1, 2]}
     """
     require(len(text) <= most, f"JSON of {len(text):,} bytes: it must have at most {most:,}")
+    content = text.encode() if isinstance(text, str) else text
+    values = sum(map(content.count, (b",", b"[", b"{")))
+    require(values <= _MOST_VALUES, f"JSON of some {values:,} values: at most {_MOST_VALUES:,}")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

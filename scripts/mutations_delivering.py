@@ -166,6 +166,21 @@ DELIVERING = [
         ),
     ),
     *mistakes_in(
+        "agents/model/grading.py",
+        (
+            "the nearest degree is not that of a parabola",
+            "scores[..., :1] -= degrees**2",
+            "scores[..., :1] -= degrees**2 / 2.0",
+            "test_grading.py::test_the_nearest_degree_of_the_cell_is_done[3]",
+        ),
+        (
+            "ways in the plane are taken for degrees",
+            "_ON_A_LINE * (sizes**2).sum()",
+            "0.5 * (sizes**2).sum()",
+            "test_grading.py::test_ways_in_the_plane_are_no_degrees",
+        ),
+    ),
+    *mistakes_in(
         "agents/model/selection.py",
         (
             "a rule's own real returns do not correct what is promised of it",
@@ -248,8 +263,8 @@ DELIVERING = [
         "oda_rl/persistence.py",
         (
             "checksums are looked at too late",
-            "self._zip.testzip()",
-            "None",
+            "while entry.read(_PART):",
+            "while False:",
             "test_files.py::test_the_whole_file_is_checked_before_any_array_is_used",
         ),
         (

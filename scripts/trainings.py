@@ -93,7 +93,9 @@ def content(agent: Agent, path: Path) -> tuple[dict[str, Any], dict[str, bytes]]
     metadata, arrays = persistence.load_archive(path)
     for name in ("training_seconds", "env_spec"):
         del metadata[name]
-    own = {name: array[:, :2] if name == "episodes" else array for name, array in arrays.items()}
+    timeless = {"episodes": 2, "episodes_before": 4}  # columns that are not of time
+    own = {name: array[:, : timeless.get(name)] if name in timeless else array
+           for name, array in arrays.items()}  # fmt: skip
     return metadata, {name: array.tobytes() for name, array in own.items()}
 
 

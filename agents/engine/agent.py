@@ -11,18 +11,19 @@ import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
 from oda_rl._schema import Member, check_fields, generator_state, header, number, require
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
 from oda_rl.agents.engine.by_hand import ByHand
 from oda_rl.agents.engine.checkpoints import Checkpoints
 from oda_rl.agents.engine.course import Course, Snapshot
 from oda_rl.agents.engine.engine import Engine
+from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.learning import train
 from oda_rl.agents.engine.loops import Progress, steps_taken, train_fused, train_stepwise
 from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.engine.summary import as_html, as_text, in_a_line
-from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.engine.vector import train_vector
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -31,7 +32,7 @@ from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 
 _METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
-             "rngs", "sb3", "training", "training_seconds")  # fmt: skip
+             "rngs", "sb3", "training", "training_seconds", "versions")  # fmt: skip
 
 _LOG_BYTES, _SURPLUS_BYTES = 2, 1 << 20  # of episodes, for each step; of all that does not grow
 
@@ -58,6 +59,7 @@ class Agent(ByHand):
     _paused: Snapshot | None = None
     """The training that a checkpoint is of, until another is begun."""
     _paused_at = 0  # of its steps
+    _versions: dict[str, str] | None = None  # that a file tells
 
     def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
         self.config = self._config_class(**config)
@@ -109,6 +111,14 @@ class Agent(ByHand):
     @abstractmethod
     def extent(self) -> Extent:
         """Where the observations of training were, as far as they are remembered."""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """With which oda_rl, Python and libraries it was saved; if it never was, those of now.
+
+        The same seed gives the same bits with the same versions, on the same machine.
+        """
+        return dict(self._versions or files.present_versions())
 
     def _about(self) -> dict[str, Any]:
         """Return what :meth:`_rebuild` has to know beside interface and settings."""
@@ -170,6 +180,7 @@ class Agent(ByHand):
         """Number of environments learned from at once; at most 1 along one trajectory."""
         return self._engine.n_lanes
 
+    @one_thread()
     def learn(
         self,
         total_timesteps: int,
@@ -223,6 +234,7 @@ class Agent(ByHand):
         total = checked_count("total_timesteps", total_timesteps)
         return self._go(Course(total), callback, progress_bar, checkpoint, checkpoint_every)
 
+    @one_thread()
     def resume(
         self,
         callback: Callable[[Self], bool | None] | None = None,
@@ -299,6 +311,7 @@ class Agent(ByHand):
             train(self, course, callback, progress_bar, checkpoints)
         return self
 
+    @one_thread()
     def explain(
         self,
         observation: Any,

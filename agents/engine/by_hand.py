@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.engine import Engine
+from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.loops import add_to_returns, last_episode, update
 from oda_rl.agents.engine.player import Player
-from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.engine.vector import first_step
 from oda_rl.agents.environments.validation import action_index, checked_reward
 

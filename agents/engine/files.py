@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -26,11 +27,11 @@ from oda_rl._schema import (
 )
 from oda_rl.agents.engine.course import SCHEMA as TRAINING
 from oda_rl.agents.engine.course import Snapshot
+from oda_rl.agents.engine.episodes import SCHEMA as EPISODES
+from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.format4 import upgraded
 from oda_rl.agents.engine.history import SCHEMA as HISTORY
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
-from oda_rl.agents.engine.training import SCHEMA as EPISODES
-from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.origin_json import from_json, to_json
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -45,6 +46,8 @@ OF_AGENT = (
 )  # fmt: skip
 """What a run folder has of its agent; with another agent all of that is another, or goes."""
 _FORMAT = 5
+_VERSION = re.compile(r"[\w.+!-]{1,50}")
+_MOST_VERSIONS = 50
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
 _OF_SB3 = {"sb3_low", "sb3_high"}  # of an algorithm of Stable-Baselines3, which an agent is in
 
@@ -67,6 +70,7 @@ class Savable(Protocol):
     interface: Interface
     episodes: EpisodeLog
     training_seconds: float
+    _versions: dict[str, str] | None
 
     @property
     def num_timesteps(self) -> int:
@@ -145,11 +149,13 @@ def save_file(
         "env_spec": None if origin is None else to_json(origin),
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,
+        "versions": present_versions(),
         **own_metadata,
         **(more_metadata or {}),
     }
     arrays = {
         "episodes": agent.episodes.rows,
+        **({"episodes_before": agent.episodes.before} if len(agent.episodes.before) else {}),
         **history_to_arrays(agent.history),
         **own_arrays,
         **(more_arrays or {}),
@@ -188,7 +194,7 @@ def restored(
         if metadata["format"] != _FORMAT:
             own = upgraded(own)
         agent = cls._from_file(metadata, own, *parts)
-        agent.episodes = EpisodeLog.from_file(arrays["episodes"])
+        agent.episodes = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
         agent.training_seconds = number(
             metadata["training_seconds"], "training_seconds", "[0, inf)"
@@ -198,6 +204,7 @@ def restored(
         if paused is not None:
             agent._paused, agent._seed = paused, paused.seed
             agent._paused_at = agent.num_timesteps
+        agent._versions = _checked_versions(metadata.get("versions"))
     if env is not None:
         agent._enter(env)
         found = agent._interface()
@@ -214,6 +221,26 @@ def _paused(metadata: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]]) ->
         return Snapshot.from_file(metadata["training"], arrays)
     require(not arrays, "training_ is in it, but no metadata of that")
     return None
+
+
+def present_versions() -> dict[str, str]:
+    """Return the versions of oda_rl, of Python, and of the libraries that results depend on."""
+    from oda_rl.results import versions  # takes a while
+
+    package = __name__.partition(".")[0]
+    return {package: str(import_module(package).__version__), **versions()}
+
+
+def _checked_versions(told: Any) -> dict[str, str] | None:
+    """Return what a file says that it was saved with, if it does, or raise InvalidFileError."""
+    legal = told is None or (
+        isinstance(told, dict)
+        and len(told) <= _MOST_VERSIONS
+        and all(isinstance(text, str) and _VERSION.fullmatch(text)
+                for pair in told.items() for text in pair)
+    )  # fmt: skip
+    require(legal, "versions must be names and versions")
+    return None if told is None else dict(told)
 
 
 def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:

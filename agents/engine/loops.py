@@ -108,7 +108,7 @@ def train_fused(engine: Engine, environment: Compiled, course: Course) -> Progre
         steps += taken
         engine.note_episodes(room[:written])
         if events:
-            engine.attend(events, "the environment's state")
+            engine.attend(events, "the environment's state or reward")
         environment.write_state(own[2], engine.episode_length)
         course.at(steps, own[3])
         yield steps, room[:written].copy()

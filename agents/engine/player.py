@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import play_compiled
 from oda_rl.agents.engine.loops import play
@@ -83,6 +84,7 @@ class Player(ABC):
     def epsilon(self) -> float:
         """Present probability of a random action, or random decision, in training."""
 
+    @one_thread()
     def predict(
         self,
         observation: Any,
@@ -123,6 +125,7 @@ class Player(ABC):
         actions = self.interface.performed(acts)
         return (actions[0] if self.interface.is_one(observation) else actions), state
 
+    @one_thread()
     def cell(self, observation: Any) -> Any:
         """Return the (nearest) cell of one observation (int), or those of a batch, shape (n,).
 
@@ -134,6 +137,7 @@ class Player(ABC):
         cells = self.policy.cells(checked_batch(observation, self.interface))
         return int(cells[0]) if self.interface.is_one(observation) else cells
 
+    @one_thread()
     def evaluate(
         self,
         n_episodes: int = 100,
@@ -177,6 +181,7 @@ class Player(ABC):
                         break
         return np.array(returns)
 
+    @one_thread()
     def visited_states(
         self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
     ) -> FloatArray:

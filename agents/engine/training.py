@@ -1,65 +1,15 @@
-"""What a training shows and notes: a log of episodes, and progress."""
+"""What a training shows: a live line, with the seconds that it has taken."""
 
-import io
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import numpy as np
 from numba.core.event import Listener, install_listener
 
-from oda_rl._schema import Member, real, require
-from oda_rl._types import FloatArray
+from oda_rl.agents.engine.episodes import EpisodeLog
 
-_RECENT = 20
 _REDRAW_SECONDS = 0.1
-
-
-SCHEMA: dict[str, Member] = {"episodes": real("episodes, 3")}
-"""What a file has of a log: return, length and seconds of each episode."""
-
-
-class EpisodeLog:
-    """Return, length and time of every finished training episode."""
-
-    def __init__(self, rows: FloatArray | None = None) -> None:
-        self._blocks: list[FloatArray] = [] if rows is None else [rows]
-
-    @classmethod
-    def from_file(cls, rows: FloatArray) -> "EpisodeLog":
-        """Make one of what a file has, or raise InvalidFileError."""
-        lengths = rows[:, 1]
-        require(((lengths >= 1.0) & (lengths == np.floor(lengths))).all(),
-                "episodes[:, 1], lengths, must be whole and at least 1")  # fmt: skip
-        require((rows[:, 2] >= 0.0).all(), "episodes[:, 2], seconds, must be at least 0")
-        return cls(rows)
-
-    @property
-    def rows(self) -> FloatArray:
-        """Shape (episodes, 3): return, length in steps, seconds of training up to its end."""
-        if len(self._blocks) != 1:
-            self._blocks = [np.concatenate([np.empty((0, 3)), *self._blocks])]
-        return self._blocks[0]
-
-    def append(self, rows: FloatArray) -> None:
-        """Add episodes, shape (n, 3)."""
-        self._blocks.append(rows)
-
-    def recent_return(self) -> float:
-        """Mean return of the last episodes (at most 20), NaN if there are none."""
-        rows = self.rows[-_RECENT:, 0]
-        return float(rows.mean()) if len(rows) else float("nan")
-
-    def to_monitor_csv(self, env_id: str | None, start_time: float) -> str:
-        """Text of a ``monitor.csv`` as Stable-Baselines3's plotting tools read it."""
-        text = io.StringIO()
-        header = {"t_start": start_time, "env_id": str(env_id)}
-        text.write(f"#{json.dumps(header)}\nr,l,t\n")
-        for episode_return, length, seconds in self.rows.tolist():
-            text.write(f"{episode_return:.6f},{int(length)},{seconds:.6f}\n")
-        return text.getvalue()
 
 
 class Learner(Protocol):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import within
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.engine import Engine
@@ -301,6 +302,7 @@ class FittedEngine(Engine):
         self.memory.append(observations, steps, self.lane)
         self.state.steps += int((steps[:, MARK] == GOES_ON).sum())
 
+    @one_thread()
     def refit(self) -> None:
         """Fit partition and values to all that is remembered."""
         before = self.memory.rows(self.lane)
@@ -332,7 +334,7 @@ class FittedEngine(Engine):
         self._set_due()
         self._open()
         step = self.state.steps
-        self.history.append(Level(step, np.nan, self.newest.codevectors, None))
+        self.note_level(Level(step, np.nan, self.newest.codevectors, None))
 
     def _blank(self) -> CellPolicy:
         """Return the policy before the first fit."""
@@ -378,7 +380,7 @@ class FittedEngine(Engine):
         chosen = self._confirming or self._latest
         # While all decisions are random, a return says nothing about the policy.
         record = chosen if self._epsilon < 1.0 else None
-        self._playing = Playing(chosen.policy, record, self._epsilon, len(self.history))
+        self._playing = Playing(chosen.policy, record, self._epsilon, self._n_levels)
         self._play(self._playing)
         self.arrays = (
             self.memory.observations,

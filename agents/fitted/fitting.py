@@ -16,7 +16,7 @@ C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 198
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ from oda_rl.annealing.placing import anneal
 from oda_rl.diagram import three_least
 
 Labels = npt.NDArray[np.int16]
+Targets = npt.NDArray[Any]  # of single precision, or double
 
 _SAMPLE = 3000  # states that the partition is annealed on
 _WIDTH_SAMPLE = 1000
@@ -50,6 +51,7 @@ _LEAST_CELLS = 4
 _METRIC_POWER = 0.5
 _LEAST_WEIGHT = 1e-4
 _CHUNK = 16_384
+_SINGLE = 1e30  # returns beyond are kept in double precision
 
 
 @compiled
@@ -135,7 +137,7 @@ def sweep(
     low: float,
     high: float,
     values: FloatArray,
-    targets: npt.NDArray[np.float32],
+    targets: Targets,
     sums: FloatArray,
 ) -> float:
     """Bring the values of all rows up to date, and add up what the next regression needs.
@@ -341,7 +343,7 @@ def _assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
 
 def _iterate(
     rows: Assigned, at: Cells, values: FloatArray | None, n_actions: int, config: FittedQConfig
-) -> tuple[FloatArray, npt.NDArray[np.float32], "_Regression"]:
+) -> tuple[FloatArray, Targets, "_Regression"]:
     """Repeat sweeps of fitted Q-iteration; returns values and targets of the rows, and models."""
     n = len(rows.points)
     most, least = discounted_returns(rows.steps, config.discount)
@@ -351,7 +353,8 @@ def _iterate(
     if values is None:
         values, rounds = np.full(n, most), config.first_sweeps
     solver = _Regression(rows, at, n_actions, config, most)
-    targets = np.zeros(n, dtype=np.float32)
+    single = max(most, -low) < _SINGLE
+    targets = np.zeros(n, dtype=np.float32 if single else np.float64)
     tolerance = config.tolerance * (most - low) * (1.0 - config.discount) * n
     decay = config.discount, config.trace_decay
     for i in range(rounds):

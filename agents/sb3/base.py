@@ -441,7 +441,7 @@ class Algorithm(BaseAlgorithm):
         agent = saving.restored(cls._agent_class, file, metadata, arrays, place, *kwargs.values())
         model._adopt_spaces(agent, arrays)
         model.num_timesteps = saved.get("num_timesteps", agent.num_timesteps)
-        model._episode_num = saved.get("episodes", len(agent.episodes.rows))
+        model._episode_num = saved.get("episodes", agent.episodes.count)
         model._take_over(agent)
         return model
 

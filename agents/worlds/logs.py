@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import FINITE
+from oda_rl.agents.environments.validation import FINITE, LARGEST_REWARD, SMALL
 from oda_rl.agents.worlds.codes import checked_codes
 from oda_rl.agents.worlds.learning import Transitions
 from oda_rl.diagram import LARGEST
@@ -62,9 +62,9 @@ def checked_log(
     n = len(before)
     after = _checked_observations("next_observations", next_observations, n, interface)
     gains = _checked_row("rewards", rewards, n)
-    if not (np.abs(gains) <= LARGEST).all():
-        k = int((~(np.abs(gains) <= LARGEST)).argmax())
-        raise ValueError(f"rewards[{k}] is {gains[k]}: {FINITE}")
+    if not (np.abs(gains) <= LARGEST_REWARD).all():
+        k = int((~(np.abs(gains) <= LARGEST_REWARD)).argmax())
+        raise ValueError(f"rewards[{k}] is {gains[k]}: {SMALL}")
     ended = _checked_row("terminated", terminated, n)
     wrong = (ended != 0.0) & (ended != 1.0)
     if wrong.any():

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import make_env, spec_of
@@ -83,6 +84,7 @@ class World:
     """Duration of a step."""
 
     @classmethod
+    @one_thread()
     def fit(
         cls,
         observations: npt.ArrayLike,
@@ -138,6 +140,7 @@ class World:
         """Members of the ensemble."""
         return len(self.learned.arrays.laws)
 
+    @one_thread()
     def predict(
         self, observation: npt.ArrayLike, action: npt.ArrayLike, law: int | None = None
     ) -> tuple[FloatArray, Any, Any]:
@@ -176,6 +179,7 @@ class World:
             return following[0], float(rewards[0]), bool(terminated[0])
         return following, rewards, terminated
 
+    @one_thread()
     def imagine(
         self,
         policy: AnyPolicy,
@@ -218,6 +222,7 @@ class World:
         starts = starts_between(self._starts, self.learned.at, count, rng)
         return self._walk(self.learned.arrays, policy, starts, steps, rng)
 
+    @one_thread()
     def forecast(
         self,
         observation: npt.ArrayLike,
@@ -274,6 +279,7 @@ class World:
         """Whether it is to be believed, and why: the last line of :meth:`report`."""
         return self._report.trust
 
+    @one_thread()
     def replayed(self, steps: int = 100, seed: int | None = 0) -> Replayed:
         """Do the actions at the end of the longest episode again, in a model without them.
 

@@ -39,7 +39,7 @@ def episode_log(kind: str | None, folder: Path) -> Iterator[Callback | None]:
 
         def log(agent: "Agent") -> None:
             nonlocal logged, steps
-            for gain, length, seconds in agent.episodes.rows[logged:].tolist():
+            for gain, length, seconds in agent.episodes.since(logged).tolist():
                 steps += int(length)
                 write(steps, {"return": gain, "length": length, "seconds": seconds,
                               "cells": agent.n_cells, "epsilon": agent.epsilon})  # fmt: skip
