@@ -1,5 +1,6 @@
 """Files that hold numbers and can't hold code: arrays and JSON in a zip, written whole or not."""
 
+import glob
 import io
 import json
 import math
@@ -7,8 +8,8 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +20,7 @@ from oda_rl._schema import Header, InvalidFileError, require
 from oda_rl._types import Array
 
 _METADATA = "metadata.json"
+_RANDOM = 8  # letters that mkstemp adds to a name
 _SUFFIX = ".npy"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
 _METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
@@ -38,7 +40,8 @@ _ALWAYS, _EXPANSION = 1 << 24, 10  # bytes that a file may hold: so many, and so
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file that takes the place of ``path`` once the block has succeeded.
 
-    Whatever happens, ``path`` holds either all of the new content or what it held before.
+    Whatever happens, ``path`` holds either all of the new content or what it held before, also
+    where the machine goes off: the content is on the disk before it is given the name.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -46,11 +49,31 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
     except BaseException:
         os.unlink(name)
         raise
+    _sync_folder(target.parent)
+
+
+def sweep(folder: Path, names: Iterable[str]) -> None:
+    """Remove what :func:`replacing` left behind of files of these names when it was killed."""
+    for name in names:
+        for path in folder.glob(f".{glob.escape(name)}.{'?' * _RANDOM}"):
+            path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let a new name be on the disk, too, where folders can be opened."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _umask() -> int:

@@ -49,6 +49,7 @@ FIRST_SEEDS = {
     "benchmark_fitting": 60_000_000,
     "benchmark_export": 61_000_000,
     "benchmark_chip": 62_000_000,
+    "kill_trainings": 63_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
-    "_collector", "_compile", "_lazy", "_schema", "_splicing", "_state", "_types", "experiments",
-    "_threads", "persistence", "results", "statistics",
+    "_collector", "_compile", "_lazy", "_lock", "_schema", "_splicing", "_state", "_threads",
+    "_types", "experiments", "persistence", "results", "statistics",
 )  # fmt: skip
 FLOORS = [  # the ground floor first
     [f"oda_rl.{name}" for name in GROUND],

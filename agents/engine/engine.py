@@ -129,6 +129,10 @@ class Engine(ABC):
                 return code
             self.attend(-code, "observation")
 
+    def chosen(self, vector: npt.NDArray[Any]) -> int:
+        """Return the action that was chosen last, for this observation, before it was saved."""
+        return self.lanes[0].action
+
     def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
         """Attend to a frequent event and choose an action; or return minus the events left."""
         return code
@@ -170,6 +174,11 @@ class Engine(ABC):
 
     def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (seldom is there more)
         """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
+
+    @property
+    def bytes_per_step(self) -> int:
+        """What each step adds to a file, at most."""
+        return 0
 
     @property
     def episode_length(self) -> int:

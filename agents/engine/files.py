@@ -19,11 +19,14 @@ from oda_rl._schema import (
     InvalidFileError,
     Member,
     check,
+    generator_state,
     header,
     number,
     reading,
     require,
 )
+from oda_rl.agents.engine.course import SCHEMA as TRAINING
+from oda_rl.agents.engine.course import Snapshot
 from oda_rl.agents.engine.episodes import SCHEMA as EPISODES
 from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.format4 import upgraded
@@ -36,6 +39,12 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
+FIGURES = ("learning_curve", "partition", "metric", "bifurcation", "explanation", "cells")
+OF_AGENT = (
+    AGENT_FILE, CONFIG_FILE, MONITOR_FILE, "rule.txt", "policy.h", "policy.json", "policy.onnx",
+    *(f"{name}.png" for name in FIGURES),
+)  # fmt: skip
+"""What a run folder has of its agent; with another agent all of that is another, or goes."""
 _FORMAT = 5
 _VERSION = re.compile(r"[\w.+!-]{1,50}")
 _MOST_VERSIONS = 50
@@ -54,6 +63,10 @@ class Savable(Protocol):
     env_id: str | None
     named_by_file: bool
     _origin: Origin | None
+    _env_rng: dict[str, Any] | None
+    _seed: int | None
+    _paused: Snapshot | None
+    _paused_at: int
     interface: Interface
     episodes: EpisodeLog
     training_seconds: float
@@ -70,6 +83,9 @@ class Savable(Protocol):
     @property
     def origin(self) -> Origin | None:
         """What its environment is made of, as far as that is known."""
+
+    def _env_generator(self) -> dict[str, Any] | None:
+        """Return the state of its environment's generator, if it is known."""
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return metadata and arrays."""
@@ -97,6 +113,8 @@ def save(agent: Savable, path: Path) -> None:
         return
     if path.exists() and not path.is_dir():
         raise ValueError(f"path is {str(path)!r}: it must be a folder or end in .zip")
+    for name in OF_AGENT[1:]:  # before: nobody may take them for those of the new agent
+        (path / name).unlink(missing_ok=True)
     metadata = save_file(agent, path / AGENT_FILE)
     config = {
         "algorithm": metadata["kind"],
@@ -105,6 +123,7 @@ def save(agent: Savable, path: Path) -> None:
         "partition": metadata["partition"],
         "num_timesteps": agent.num_timesteps,
         "config": metadata["config"],
+        **({} if agent._seed is None else {"seed": agent._seed}),
     }
     persistence.write_text(path / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     started = time.time() - agent.training_seconds
@@ -126,6 +145,7 @@ def save_file(
         "kind": type(agent).__name__,
         "format": _FORMAT,
         "env_id": agent.env_id,
+        "env_rng": agent._env_generator(),
         "env_spec": None if origin is None else to_json(origin),
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,
@@ -168,7 +188,9 @@ def restored(
         told = metadata.get("env_spec")  # files used to have none
         origin = None if told is None else from_json(told)
         require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
-        own: Mapping[str, Any] = Without(arrays, SHARED.keys() | _OF_SB3)
+        paused = _paused(metadata, {name: arrays[name] for name in TRAINING if name in arrays})
+        rng = metadata.get("env_rng")  # files used to have none
+        own: Mapping[str, Any] = Without(arrays, SHARED.keys() | TRAINING.keys() | _OF_SB3)
         if metadata["format"] != _FORMAT:
             own = upgraded(own)
         agent = cls._from_file(metadata, own, *parts)
@@ -178,6 +200,10 @@ def restored(
             metadata["training_seconds"], "training_seconds", "[0, inf)"
         )
         agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True
+        agent._env_rng = None if rng is None else generator_state(rng, "env_rng")
+        if paused is not None:
+            agent._paused, agent._seed = paused, paused.seed
+            agent._paused_at = agent.num_timesteps
         agent._versions = _checked_versions(metadata.get("versions"))
     if env is not None:
         agent._enter(env)
@@ -187,6 +213,14 @@ def restored(
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
         agent.interface = found
     return agent
+
+
+def _paused(metadata: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Snapshot | None:
+    """Return the training that a checkpoint is of; None of what is no checkpoint."""
+    if "training" in metadata:
+        return Snapshot.from_file(metadata["training"], arrays)
+    require(not arrays, "training_ is in it, but no metadata of that")
+    return None
 
 
 def present_versions() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Who plays by a policy: answers, returns, and the environment to play in."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from oda_rl.agents.engine.loops import play
 from oda_rl.agents.engine.settings import Settings
 from oda_rl.agents.engine.training import episodes_line
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
-from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.making import generator_of, make_env, set_generator
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
@@ -38,6 +39,7 @@ class Player(ABC):
     _most_features = 1024  # beyond, steps cost more than in proportion
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
+    _env_rng: dict[str, Any] | None = None  # of the environment that a file is about
     _env: AnyEnv | None = None
     _origin: Origin | None = None  # of an environment that there is not yet, or not at hand
     _env_module: str | None = None  # imported for the id
@@ -235,9 +237,27 @@ class Player(ABC):
 
     def _reset_env(self, env: AnyEnv) -> Any:
         """Reset, with a seed the first time, and return the observation."""
+        self._take_up_randomness(env)
         seed = None if self._env_seeded else self.draw_env_seed()
         self._env_seeded = True
         return env.reset(seed=seed)[0]
+
+    def _take_up_randomness(self, env: AnyEnv, reset: bool = True) -> None:
+        """Let the environment of a loaded agent draw what that of the saved one would have.
+
+        A reset with a seed is for what else an environment may draw from.
+        """
+        state, self._env_rng = self._env_rng, None
+        if state is not None and isinstance(env, gym.Env):
+            if reset:
+                own = copy.deepcopy(self._rngs["env"])
+                env.unwrapped.reset(seed=int(own.integers(2**31)))
+            set_generator(env, state)
+            self._env_seeded = True
+
+    def _env_generator(self) -> dict[str, Any] | None:
+        """Return the state of its environment's generator, once it has learned there."""
+        return generator_of(self._env) if self._env_seeded else self._env_rng
 
     def _require_env(self) -> AnyEnv:
         """Return the environment, made by now, with the spaces that engines work with."""

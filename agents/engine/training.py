@@ -1,11 +1,8 @@
-"""What a training needs beside the agent: progress, a gentle Ctrl-C."""
+"""What a training shows: a live line, with the seconds that it has taken."""
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any, Protocol
 
 from numba.core.event import Listener, install_listener
@@ -13,35 +10,6 @@ from numba.core.event import Listener, install_listener
 from oda_rl.agents.engine.episodes import EpisodeLog
 
 _REDRAW_SECONDS = 0.1
-
-
-class Interrupt:
-    """Whether Ctrl-C has been pressed."""
-
-    requested = False
-
-
-@contextmanager
-def deferred_interrupt() -> Iterator[Interrupt]:
-    """Note the first Ctrl-C instead of raising, so that no update is left half done.
-
-    A second one raises at once. Outside of the main thread nothing is changed.
-    """
-    interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-    previous = signal.getsignal(signal.SIGINT)
-
-    def note(signal_number: int, frame: FrameType | None) -> None:
-        interrupt.requested = True
-        signal.signal(signal.SIGINT, previous)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 class Learner(Protocol):
@@ -81,6 +49,13 @@ class Stopwatch(Listener):
     def seconds(self) -> float:
         """Seconds since it was made."""
         return time.perf_counter() - self._begun - self._compiling
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Let what is done meanwhile take no time."""
+        begun = time.perf_counter()
+        yield
+        self._begun += time.perf_counter() - begun
 
     def on_start(self, event: Any) -> None:
         """Stop."""
@@ -127,8 +102,11 @@ def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[floa
 
 
 @contextmanager
-def progress_line(total: int, visible: bool) -> Iterator[tuple[Report, Stopwatch]]:
-    """Show a live line: steps, steps/s, return of the last episodes, cells, temperature."""
+def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[Report, Stopwatch]]:
+    """Show a live line: steps, steps/s, return of the last episodes, cells, temperature.
+
+    ``begun`` are steps that have been taken before.
+    """
     if not visible:
         with stopwatch(lambda: None) as watch:
             yield lambda agent, steps: None, watch
@@ -141,7 +119,7 @@ def progress_line(total: int, visible: bool) -> Iterator[tuple[Report, Stopwatch
         TimeRemainingColumn(),
     )
     with Progress(*columns, refresh_per_second=10) as progress:
-        task = progress.add_task("training", total=total, status="getting ready")
+        task = progress.add_task("training", total=total, completed=begun, status="getting ready")
         drawn = time.perf_counter()
 
         def compiling() -> None:
@@ -156,7 +134,7 @@ def progress_line(total: int, visible: bool) -> Iterator[tuple[Report, Stopwatch
             progress.update(
                 task,
                 completed=steps,
-                status=f"{steps / max(watch.seconds, 1e-9):,.0f}/s "
+                status=f"{(steps - begun) / max(watch.seconds, 1e-9):,.0f}/s "
                 f"return {agent.episodes.recent_return():.1f} "
                 f"{agent.n_cells} cells"
                 + (f" T {agent.temperature:.3g}" if agent.temperature > 0.0 else ""),

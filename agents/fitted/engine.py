@@ -92,6 +92,12 @@ class FittedEngine(Engine):
         self._open()
 
     @property
+    def bytes_per_step(self) -> int:
+        """What each step adds to a file, at most: its row of the memory, and its value."""
+        memory = self.memory
+        return int(memory.observations[0].nbytes + memory.steps[0].nbytes + 8)
+
+    @property
     def policy(self) -> CellPolicy:
         """The policy with the best lower bound of its training returns, or the newest."""
         return self._best().policy if self.records else self.newest

@@ -139,6 +139,11 @@ class ModelEngine(Engine):
         return ()
 
     @property
+    def bytes_per_step(self) -> int:
+        """What each step adds to a file, at most: also to that of a fitted agent beside it."""
+        return 8 * (4 * self.interface.n_features + 2 * self._n_codes + 8)
+
+    @property
     def epsilon(self) -> float:
         """Present probability of a random action."""
         return float(self._next is None)
@@ -161,6 +166,11 @@ class ModelEngine(Engine):
         code = self._choose(self.single, vector)
         refuse(max(-code, 0), "observation", self.interface)
         return code
+
+    def chosen(self, vector: npt.NDArray[Any]) -> int:
+        """Return the action that was chosen last, for this observation, before it was saved."""
+        self.single.before = np.array(vector, dtype=np.float64)
+        return super().chosen(vector)
 
     def _choose(self, running: Running, vector: npt.NDArray[Any]) -> int:
         """Choose what is done in an environment; or return minus the event that prevents it."""
@@ -420,8 +430,9 @@ class ModelEngine(Engine):
         """Return all arrays that have to be saved, the history apart."""
         single = self.single
         known = [*self.planner.candidates]
-        if self._newest is not None and not any(self._newest is one for one in known):
-            known.append(self._newest)
+        for played in (self._newest, self._next, single.played):
+            if played is not None and not any(played is one for one in known):
+                known.append(played)
 
         def place(candidate: Played | None) -> int:
             return next((k for k, one in enumerate(known) if one is candidate), -1)
