@@ -26,7 +26,7 @@ from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.engine.summary import as_html, as_text, in_a_line
 from oda_rl.agents.engine.vector import train_vector
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
-from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
@@ -61,11 +61,15 @@ class Agent(ByHand):
     _paused_at = 0  # of its steps
     _versions: dict[str, str] | None = None  # that a file tells
 
-    def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
+    def __init__(
+        self, env: str | AnyEnv | Spaces, *, seed: int | None = None, **config: Any
+    ) -> None:
         self.config = self._config_class(**config)
-        made = self._enter(env)
+        made = self._enter(described(env))
         self._build(self._interface(), self.config, seed)
         self.solved_return = reward_threshold(made)
+        if made is not env and isinstance(made, Described):
+            self.env = None  # there are only its spaces
 
     def __repr__(self) -> str:
         return in_a_line(self)

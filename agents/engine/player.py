@@ -276,7 +276,10 @@ class Player(ABC):
                 "evaluate"
             )
         if origin is None and env_id is None:
-            raise ValueError("env is None: load the agent with load(path, env=...)")
+            raise ValueError(
+                "env is None: set agent.env, or load the agent with load(path, env=...); evaluate "
+                "takes env=, too"
+            )
         module = str(env_id).rpartition(":")[0] if origin is None else origin.foreign()
         if module and self.named_by_file:
             raise ValueError(
