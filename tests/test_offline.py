@@ -121,7 +121,7 @@ def changed(name, value):
          r"next_observations has shape \(5, 2\): it must be \(6, 2\), as observations have rows"),
         ("actions", np.zeros(5), r"actions has shape \(5,\): it must be \(6,\)"),
         ("rewards", np.zeros((6, 1)), r"rewards has shape \(6, 1\): it must be \(6,\)"),
-        ("rewards", np.full(6, np.nan), r"rewards\[0\] is nan: a reward must be"),
+        ("rewards", np.full(6, np.nan), r"rewards\[0\] is nan: a reward must be a number"),
         ("rewards", ["a"] * 6, "rewards has dtype <U1: it must hold numbers"),
         ("terminated", np.full(6, 2), r"terminated\[0\] is 2.0: it must be True or False"),
         ("truncated", np.zeros(7), r"truncated has shape \(7,\): it must be \(6,\)"),
