@@ -23,9 +23,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/results.md", "docs/screening.md")
 NAMES = (
     "benchmark_chip", "benchmark_clustering", "benchmark_continuous", "benchmark_disturbed",
-    "benchmark_export", "benchmark_first_call", "benchmark_fitting", "benchmark_mujoco",
-    "benchmark_oda_speed", "benchmark_sparse", "benchmark_speed", "benchmark_suite",
-    "benchmark_vector", "compare_sb3", "reproduce_classification", "reproduce_sgd_gmm",
+    "benchmark_distil", "benchmark_export", "benchmark_first_call", "benchmark_fitting",
+    "benchmark_mujoco", "benchmark_oda_speed", "benchmark_sparse", "benchmark_speed",
+    "benchmark_suite", "benchmark_vector", "compare_sb3", "reproduce_classification",
+    "reproduce_sgd_gmm",
 )  # fmt: skip
 TABLES: dict[str, str] = {
     **{name: f"{name}.tables" for name in NAMES},
@@ -40,6 +41,7 @@ FIGURES = {
     "annealing": "reproduce_toys",
     "compare": "compare_sb3",
     "continuous": "benchmark_continuous",
+    "distil": "benchmark_distil",
     "figure5": "figure5",
     "infex": "infex_toy",
     "metric": "metric",
