@@ -299,7 +299,7 @@ def draw(rows: Rows) -> Any:
         ax.remove()
     for ax, task in zip(panels, tasks, strict=False):
         about = AIMS[task]
-        own = rows.where(task=task, teacher=next(iter(about.teachers)))
+        own = next(found for one in about.teachers if (found := rows.where(task=task, teacher=one)))
         sizes = sorted(own.values("cells"))
         for size in sizes:
             at = own.where(cells=size).column("mean")

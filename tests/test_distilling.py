@@ -274,6 +274,8 @@ def test_fits_that_always_do_the_same_are_refused(monkeypatch):
     found = imitate(ground, master, 2, 4000, np.random.default_rng(0))
     assert len(calls) == 12
     assert not constant(found.coding.rule(found.vectors[0]), found.states)
+    kept = imitation._fits(master, found.states, found.coding, np.random.default_rng(0))
+    assert kept == calls[-1:]  # of four the honest one
 
 
 def test_it_is_said_that_a_rule_is_worse_than_its_teacher(monkeypatch):
