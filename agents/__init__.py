@@ -12,6 +12,7 @@ from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.partitions.contract import Partition, Scaling
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition
@@ -44,6 +45,7 @@ __all__ = [
     "RulePolicy",
     "SOMPartition",
     "Scaling",
+    "Transitions",
     "TwoTimescaleAgent",
     "TwoTimescaleConfig",
     "World",

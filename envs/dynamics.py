@@ -18,6 +18,7 @@ from oda_rl.envs.wrappers import ActionChoices
 # What gymnasium.make puts around an environment; none of it changes what a step does.
 _TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker, ActionChoices)
 _PROBED_STEPS, _PROBED_EPISODE = 64, 16
+_BARE = {"env", "_action_space", "_observation_space", "_metadata", "_cached_spec", "_saved_kwargs"}
 _NEVER = 2**62
 _RESETS = 256  # drawn at a time
 _TRUSTED: set[tuple[type, bytes]] = set()  # kinds of environments, with their constants
@@ -63,12 +64,33 @@ class CompiledEnv(Protocol):
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """An environment object whose steps compiled code can take in its place."""
+class Stateful:
+    """An environment object of which all that later steps depend on can be read and replaced."""
 
     env: gym.Env[Any, Any]
-    dynamics: Dynamics
     time_limit: TimeLimit[Any, Any] | None
+
+    @property
+    def elapsed_steps(self) -> int:
+        """Steps of the episode, as far as a limit counts them."""
+        return (self.time_limit and self.time_limit._elapsed_steps) or 0
+
+    def read_state(self) -> FloatArray:
+        """Return a copy of the environment's state in double precision, shape (n_state,)."""
+        return np.array(self.env.state, dtype=np.float64)  # type: ignore[attr-defined]
+
+    def write_state(self, state: FloatArray, elapsed_steps: int) -> None:
+        """Leave the environment in a state."""
+        self.env.state = state.copy()  # type: ignore[attr-defined]
+        if self.time_limit is not None:
+            self.time_limit._elapsed_steps = elapsed_steps  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Compiled(Stateful):
+    """An environment object whose steps compiled code can take in its place."""
+
+    dynamics: Dynamics
     choices: Array | None
     """Actions by their numbers, where these are not Discrete."""
 
@@ -82,16 +104,6 @@ class Compiled:
         """Components of a state, and of an observation."""
         seen = int(np.prod(self.env.observation_space.shape or ()))
         return len(self.dynamics.resets(np.random.default_rng(0), 0).T), seen
-
-    def read_state(self) -> FloatArray:
-        """Return a copy of the environment's state in double precision, shape (n_state,)."""
-        return np.array(self.env.state, dtype=np.float64)  # type: ignore[attr-defined]
-
-    def write_state(self, state: FloatArray, elapsed_steps: int) -> None:
-        """Leave the environment where compiled code took it."""
-        self.env.state = state.copy()  # type: ignore[attr-defined]
-        if self.time_limit is not None:
-            self.time_limit._elapsed_steps = elapsed_steps  # type: ignore[assignment]
 
     def starts(self, rng: np.random.Generator, n: int) -> FloatArray:
         """Return states of n resets and what is seen there, shape (n, n_state + d)."""
@@ -217,7 +229,7 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
     dynamics = layer.dynamics() if offered else _KNOWN[type(layer)](layer)  # type: ignore[attr-defined]
     if not isinstance(dynamics, Dynamics):
         return None  # a method of that name that is about something else
-    found = Compiled(layer, dynamics, time_limit, choices)
+    found = Compiled(layer, time_limit, dynamics, choices)
     if type(layer) is BartoCartPoleEnv:  # whose own step is the compiled one
         return found
     kind = type(layer), dynamics.parameters.tobytes()
@@ -230,6 +242,34 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
             "last bit"
         )
     return found if difference is None else None
+
+
+def stateful(env: gym.Env[Any, Any]) -> Stateful | None:
+    """Return an environment whose state can be read and replaced, or None if it cannot.
+
+    It can where there are compiled dynamics, whether compiled code takes the steps or not, also
+    inside wrappers that keep nothing of their own, and whatever its actions.
+
+    >>> stateful(gym.make("Pendulum-v1")) is None, stateful(gym.make("FrozenLake-v1")) is None
+    (False, True)
+    """
+    time_limit: TimeLimit[Any, Any] | None = None
+    layer: gym.Env[Any, Any] = env
+    while isinstance(layer, gym.Wrapper):
+        if type(layer) is TimeLimit and time_limit is None:
+            time_limit = layer
+        elif isinstance(layer, TimeLimit) or (
+            type(layer) not in _TRANSPARENT and vars(layer).keys() - _BARE
+        ):
+            return None
+        layer = layer.env
+    if any(name in vars(layer) for name in ("step", "reset")):
+        return None
+    offered = callable(getattr(layer, "dynamics", None)) and isinstance(
+        layer.dynamics(),  # type: ignore[attr-defined]
+        Dynamics,
+    )
+    return Stateful(layer, time_limit) if offered or type(layer) in _KNOWN else None
 
 
 def _difference(found: Compiled) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from inspect import getattr_static, isfunction
 from numbers import Integral, Real
 from typing import Annotated, Any, TypeVar, cast, dataclass_transform, get_origin
 
@@ -9,6 +10,9 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
+from oda_rl._threads import one_thread
+
+_PACKAGE = __name__.partition(".")[0] + "."
 _CLOSED = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +43,8 @@ def estimator(cls: T) -> T:
     """Make an estimator whose parameters are annotated fields, each with its type and default.
 
     What scikit-learn checks a parameter against stands beside its type, as ``Annotated``; its
-    description, in the docstring of the class. Subclasses have the parameters of their bases.
+    description, in the docstring of the class. Subclasses have the parameters of their bases. All
+    public methods work in one thread (:func:`oda_rl._threads.one_thread`).
     """
     made: Any = dataclass(cls, eq=False, repr=False)
     constraints: dict[str, list[Any]] = {}
@@ -49,4 +54,8 @@ def estimator(cls: T) -> T:
             constraints[field.name] = list(kind.__metadata__)
             made.__init__.__annotations__[field.name] = kind.__origin__  # as help shows it
     made._parameter_constraints = constraints
+    for name in dir(cls):
+        method = getattr_static(cls, name)
+        if isfunction(method) and name[0] != "_" and method.__module__.startswith(_PACKAGE):
+            setattr(cls, name, one_thread()(method))
     return cls

@@ -18,6 +18,7 @@ from oda_rl._compile import compiled, inlined, integer, internal, spliced
 from oda_rl._types import FloatArray, IntArray
 
 LARGEST = 1e150  # of a point's components, whose squares are summed
+LARGEST_DATA = 1e140  # of samples', which are summed over samples and weighted besides
 
 
 @inlined

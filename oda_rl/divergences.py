@@ -22,6 +22,7 @@ import numpy.typing as npt
 from oda_rl._compile import spliced
 from oda_rl._schema import Member, Sizes, real, require
 from oda_rl._types import FloatArray
+from oda_rl.diagram import LARGEST_DATA
 
 # What the compiled kernels of oda_rl.annealing.codebook tell divergences apart by.
 QUADRATIC, LOGARITHMIC, RECIPROCAL, CALLED = range(4)
@@ -238,6 +239,12 @@ class Mahalanobis(SquaredEuclidean):
                 f"the matrix of the Mahalanobis divergence is for {len(self.matrix)} features, "
                 f"X has {points.shape[1]}"
             )
+        largest = np.abs(self.embed(points)).max(initial=0.0)
+        if not largest <= LARGEST_DATA:
+            raise ValueError(
+                f"the root of the matrix takes X to {largest:g}: it must be at most "
+                f"{LARGEST_DATA:g} there"
+            )
 
     def embed(self, points: FloatArray) -> FloatArray:
         """Lᵀ x with M = L Lᵀ: distances are Euclidean there."""
@@ -305,6 +312,11 @@ class ItakuraSaito(Divergence):
         smallest = points.min()
         if smallest <= 0.0:
             raise ValueError(f"The Itakura-Saito divergence takes X > 0, got {smallest}")
+        if smallest < 1.0 / LARGEST_DATA:
+            raise ValueError(
+                f"The Itakura-Saito divergence takes X >= {1.0 / LARGEST_DATA:g}, got {smallest}: "
+                "quotients would be infinite"
+            )
 
     def potential(self, points: FloatArray) -> FloatArray:
         """−Σ log x, shape (n,)."""

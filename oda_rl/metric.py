@@ -16,6 +16,7 @@ networks and backpropagation-free machine learning models", Science 383 (2024), 
 import numpy as np
 
 from oda_rl._compile import compiled
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 
 RIDGE = 1e-2
@@ -24,6 +25,7 @@ _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing 
 _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 
+@one_thread()
 def covariance(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (d,), and covariance, shape (d, d), of at least one point, shape (n, d)."""
     n = len(points)
@@ -56,6 +58,7 @@ def _add_products(groups: IntArray, left: FloatArray, right: FloatArray, sums: F
                     sums[group, j, k] += left[i, j] * right[i, k]
 
 
+@one_thread()
 def gradient_outer_product(
     points: FloatArray, scale: FloatArray, groups: IntArray, targets: FloatArray, n_groups: int
 ) -> FloatArray:
@@ -118,6 +121,7 @@ def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
     return new if old is None else 0.5 * (old + new)
 
 
+@one_thread()
 def root(metric: FloatArray, power: float, regularisation: float = REGULARISATION) -> FloatArray:
     """(M + .02 I) to a power, for a symmetric positive semi-definite M, shape (d, d).
 
@@ -129,6 +133,7 @@ def root(metric: FloatArray, power: float, regularisation: float = REGULARISATIO
     return np.asarray((vectors * powers) @ vectors.T)
 
 
+@one_thread()
 def directions(metric: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return which directions of the state matter, the weightiest first.
 

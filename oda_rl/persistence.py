@@ -1,5 +1,6 @@
 """Files that hold numbers and can't hold code: arrays and JSON in a zip, written whole or not."""
 
+import glob
 import io
 import json
 import math
@@ -7,8 +8,9 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,22 +20,28 @@ from oda_rl._schema import Header, InvalidFileError, require
 from oda_rl._types import Array
 
 _METADATA = "metadata.json"
+_RANDOM = 8  # letters that mkstemp adds to a name
 _SUFFIX = ".npy"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
 _METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
 _ENCRYPTED = 1  # bit of the flags of a member
 _MOST_MEMBERS = 10_000
 _MOST_HEADER = 10_000
-MOST_JSON = 1 << 26  # bytes
+_BEFORE_HEADER = 10  # bytes: magic, version, and the length of the header
+_SMALL = 1 << 16  # bytes of a member that is read as soon as its header
+_PART = 1 << 20  # bytes that are read at once
+MOST_JSON = 1 << 24  # bytes
+_MOST_VALUES = 500_000  # in JSON: each takes some hundred bytes of memory
 _DEEPEST = 100
-_ALWAYS, _EXPANSION = 1 << 26, 50  # bytes that a file may hold: so many, and so many times its own
+_ALWAYS, _EXPANSION = 1 << 24, 10  # bytes that a file may hold: so many, and so many times its own
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file that takes the place of ``path`` once the block has succeeded.
 
-    Whatever happens, ``path`` holds either all of the new content or what it held before.
+    Whatever happens, ``path`` holds either all of the new content or what it held before, also
+    where the machine goes off: the content is on the disk before it is given the name.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -41,11 +49,31 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
     except BaseException:
         os.unlink(name)
         raise
+    _sync_folder(target.parent)
+
+
+def sweep(folder: Path, names: Iterable[str]) -> None:
+    """Remove what :func:`replacing` left behind of files of these names when it was killed."""
+    for name in names:
+        for path in folder.glob(f".{glob.escape(name)}.{'?' * _RANDOM}"):
+            path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let a new name be on the disk, too, where folders can be opened."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _umask() -> int:
@@ -132,8 +160,6 @@ class Archive(Mapping[str, Array]):
             self._members = self._checked_members()
             for name in self._members:
                 self._headers[name] = self._header(name)
-            damaged = self._zip.testzip()  # before anything in it is believed
-            require(damaged is None, f"the checksum of {damaged} is wrong")
             self.metadata = parsed(self._zip.read(_METADATA), MOST_JSON)
             require(isinstance(self.metadata, dict), f"{_METADATA} holds no dictionary")
         except (Exception, RecursionError) as error:
@@ -164,19 +190,25 @@ class Archive(Mapping[str, Array]):
         return {name.removesuffix(_SUFFIX): info for name, info in found.items()}
 
     def _header(self, name: str) -> Header:
-        """Return dtype and shape, if they are those of as many bytes as the member has."""
+        """Return dtype and shape, if they are those of as many bytes as the member has.
+
+        Its checksum is right then: nothing in a file is believed before.
+        """
         info = self._members[name]
         with self._zip.open(info) as entry:
-            version = np.lib.format.read_magic(entry)
-            require(version == (1, 0), f"{name} has version {version}")
-            shape, _, dtype = np.lib.format.read_array_header_1_0(
-                entry, max_header_size=_MOST_HEADER
-            )
-            begins = entry.tell()
-        require(not dtype.hasobject, f"{name} holds objects")
-        require(all(type(n) is int and n >= 0 for n in shape), f"{name} has shape {shape}")
-        size = begins + math.prod(shape) * dtype.itemsize
-        require(size == info.file_size, f"{name} has shape {shape} but {info.file_size:,} bytes")
+            text = entry.read(_BEFORE_HEADER)
+            begins = _BEFORE_HEADER + int.from_bytes(text[-2:], "little")
+            shape, fortran, dtype = _array_header(text + entry.read(begins - _BEFORE_HEADER))
+            require(not dtype.hasobject, f"{name} holds objects")
+            require(all(type(n) is int and n >= 0 for n in shape), f"{name} has shape {shape}")
+            size = begins + math.prod(shape) * dtype.itemsize
+            said = f"{name} has shape {shape} but {info.file_size:,} bytes"
+            require(size == info.file_size, said)
+            if info.file_size <= _SMALL:  # to open a member takes longer
+                content = np.frombuffer(bytearray(entry.read()), dtype)
+                self._read[name] = content.reshape(shape, order="F" if fortran else "C")
+            while entry.read(_PART):  # to its end, where its checksum is looked at
+                pass
         return dtype, shape
 
     def header(self, name: str) -> Header:
@@ -201,6 +233,18 @@ class Archive(Mapping[str, Array]):
         return len(self._members)
 
 
+@lru_cache(maxsize=256)
+def _array_header(text: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and dtype that the beginning of an array's member says."""
+    header = io.BytesIO(text)
+    version = np.lib.format.read_magic(header)
+    require(version == (1, 0), f"an array has version {version}")
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = np.lib.format.read_array_header_1_0(
+        header, max_header_size=_MOST_HEADER
+    )
+    return found
+
+
 def parsed(text: bytes | str, most: int) -> Any:
     """Read JSON that somebody else wrote: of bounded size and depth, with each key once.
 
@@ -215,6 +259,9 @@ def parsed(text: bytes | str, most: int) -> Any:
     {'a': [1, 2]}
     """
     require(len(text) <= most, f"JSON of {len(text):,} bytes: it must have at most {most:,}")
+    content = text.encode() if isinstance(text, str) else text
+    values = sum(map(content.count, (b",", b"[", b"{")))
+    require(values <= _MOST_VALUES, f"JSON of some {values:,} values: at most {_MOST_VALUES:,}")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

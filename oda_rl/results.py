@@ -61,7 +61,7 @@ def origin() -> Origin:
     >>> sorted(origin().versions)[:3]
     ['gymnasium', 'numba', 'numpy']
     """
-    return Origin(_commit(), code_digest(), _command(), _versions())
+    return Origin(_commit(), code_digest(), _command(), versions())
 
 
 @functools.cache
@@ -265,7 +265,13 @@ def _command() -> str:
     return (f"OMP_NUM_THREADS={threads} " if threads else "") + shlex.join(words)
 
 
-def _versions() -> dict[str, str]:
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that results depend on.
+
+    >>> "numpy" in versions()
+    True
+    """
     found = {"python": platform.python_version()}
     for name in _LIBRARIES:
         try:

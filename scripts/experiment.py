@@ -42,6 +42,7 @@ FIRST_SEEDS = {
     "benchmark_disturbed": 51_200_000,
     "benchmark_sparse": 51_300_000,
     "benchmark_mujoco": 51_400_000,
+    "benchmark_offline": 51_500_000,
     "benchmark_distil": 51_700_000,
     "figure5": 52_000_000,
     "benchmark_continuous": 53_000_000,
@@ -50,6 +51,7 @@ FIRST_SEEDS = {
     "benchmark_fitting": 60_000_000,
     "benchmark_export": 61_000_000,
     "benchmark_chip": 62_000_000,
+    "kill_trainings": 63_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)
 

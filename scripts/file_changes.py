@@ -192,7 +192,26 @@ def _other(value: Any, places: list[tuple[Any, Any]], rng: Rng) -> Any:
     return options[int(rng.integers(len(options)))]
 
 
+def changed_bomb(file: Path, rng: Rng) -> bytes:
+    """Put in much that compresses to little: JSON of many values, a long array, many members."""
+    metadata, arrays = contents(file)
+    how = int(rng.integers(4))
+    name = str(rng.choice(sorted(arrays)))
+    if how == 0:
+        metadata["surplus"] = [[] if rng.random() < 0.5 else {}] * int(rng.integers(10**4, 10**7))
+    elif how == 1:
+        metadata["surplus"] = "x" * int(rng.integers(10**6, 10**8))
+    elif how == 2:
+        array = arrays[name] if arrays[name].ndim else arrays[name][None]
+        times = int(rng.integers(10**6, 10**8)) // max(array.nbytes, 1)
+        arrays[name] = np.concatenate([array] * max(times, 2))
+    else:
+        arrays |= {f"surplus{i}": np.zeros(1) for i in range(int(rng.integers(10**3, 20_000)))}
+    return written(metadata, arrays)
+
+
 CHANGES: dict[str, Callable[[Path, Rng], bytes]] = {
     "bytes": changed_bytes, "zip": changed_zip, "array": changed_array, "json": changed_json,
+    "bomb": changed_bomb,
 }  # fmt: skip
-SHARES = (0.1, 0.1, 0.55, 0.25)
+SHARES = (0.1, 0.1, 0.5, 0.25, 0.05)

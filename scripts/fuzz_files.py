@@ -11,6 +11,8 @@ harmless
     it loads, and whatever is done with it ends, if with an exception of Python;
 wrong
     it is refused with another exception;
+costly
+    loading took more than a second of the processor, or 100 MB and the size of the file of memory;
 crashed, or hung
     the process died, or loading or using took too long.
 
@@ -21,6 +23,7 @@ crashed, or hung
 
 import argparse
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -30,7 +33,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from file_changes import CHANGES, SHARES, Rng
@@ -40,7 +43,9 @@ from oda_rl import InvalidFileError
 Load = Callable[[Path], Any]
 Use = Callable[[Any], None]
 SECONDS = 20  # for loading and using what was loaded
-OUTCOMES = ("refused", "harmless", "wrong", "crashed", "hung")
+ATTACKS = Path(__file__).parent.parent / "tests" / "attacks"  # files that once escaped
+LOADING = 1.0, 100.0  # most seconds of the processor, and most MB beyond the size of the file
+OUTCOMES = ("refused", "harmless", "wrong", "costly", "crashed", "hung")
 
 
 @dataclass(frozen=True)
@@ -216,8 +221,19 @@ def case(subject: Subject, rng: Rng) -> tuple[str, bytes]:
     return kind, CHANGES[kind](subject.file, rng)
 
 
-def outcome(subject: Subject, file: Path) -> tuple[str, str]:
-    """Load a file and use it in a child process; returns an outcome, and what was said."""
+class Outcome(NamedTuple):
+    """Of a case."""
+
+    name: str
+    said: str
+    seconds: float = 0.0
+    """Of the processor, for loading."""
+    megabytes: float = 0.0
+    """By which that let the process grow, beyond the size of the file."""
+
+
+def outcome(subject: Subject, file: Path) -> Outcome:
+    """Load a file and use it in a child process."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:  # nothing that this process has open is closed, or written twice
@@ -230,9 +246,12 @@ def outcome(subject: Subject, file: Path) -> tuple[str, str]:
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status):
         hung = os.WTERMSIG(status) == signal.SIGALRM
-        return ("hung" if hung else "crashed"), f"signal {os.WTERMSIG(status)} {said}"
-    name, _, text = said.partition(" ")
-    return (name, text) if name in OUTCOMES else ("crashed", said)
+        return Outcome("hung" if hung else "crashed", f"signal {os.WTERMSIG(status)} {said}")
+    name, _, rest = said.partition(" ")
+    if name not in OUTCOMES:
+        return Outcome("crashed", said)
+    seconds, megabytes, text = (*rest.split(" ", 2), "", "")[:3]
+    return Outcome(name, text, float(seconds), float(megabytes))
 
 
 def _in_child(subject: Subject, file: Path, writer: int) -> None:
@@ -240,20 +259,28 @@ def _in_child(subject: Subject, file: Path, writer: int) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        began = time.perf_counter()
+        began, grown, loaded, said = time.process_time(), _most_megabytes(), None, ""
         try:
             loaded = subject.load(file)
+            name = "harmless"
         except InvalidFileError as error:
-            took = time.perf_counter() - began
-            slow = took > 5.0
-            os.write(writer, f"{'hung' if slow else 'refused'} {error}"[:2000].encode())
+            name, said = "refused", str(error)
         except BaseException as error:
-            os.write(writer, f"wrong {type(error).__name__}: {error}"[:2000].encode())
-        else:
+            name, said = "wrong", f"{type(error).__name__}: {error}"
+        took = time.process_time() - began
+        grown = _most_megabytes() - grown - file.stat().st_size / 1e6
+        if name != "wrong" and (took > LOADING[0] or grown > LOADING[1]):
+            name, said = "costly", f"{took:.2f} s, {grown:.0f} MB {said}"
+        if name == "harmless":
             subject.use(loaded)
-            os.write(writer, b"harmless")
+        os.write(writer, f"{name} {took:.4f} {grown:.2f} {said}"[:2000].encode())
     finally:
         os._exit(0)
+
+
+def _most_megabytes() -> float:
+    """Most memory that the process has had so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def run(
@@ -263,13 +290,15 @@ def run(
     counts: dict[str, Counter[str]] = {}
     for number, subject in enumerate(found):
         own = counts[subject.name] = Counter()
+        seconds = megabytes = 0.0
         _warm(subject)
         for k in range(cases):
             kind, content = case(subject, np.random.default_rng([seed, number, k]))
             file = folder / "changed.zip"
             file.write_bytes(content)
-            result, said = outcome(subject, file)
+            result, said, *cost = outcome(subject, file)
             own[result] += 1
+            seconds, megabytes = max(seconds, cost[0]), max(megabytes, cost[1])
             if result not in ("refused", "harmless"):
                 print(f"\r{subject.name} case {k} ({kind}): {result}: {said}", flush=True)
                 if keep is not None:
@@ -278,8 +307,23 @@ def run(
             if show and k % 10 == 9:
                 print(f"\r{subject.name}: {k + 1}/{cases} {dict(own)}", end="", flush=True)
         if show:
-            print(f"\r{line(subject.name, own)}", flush=True)
+            most = f"  at most {seconds:.2f} s, {megabytes:.0f} MB"
+            print(f"\r{line(subject.name, own)}{most}", flush=True)
     return counts
+
+
+def kept(folder: Path) -> list[Subject]:
+    """Return the files that once escaped, each with its class."""
+    from oda_rl import ODAClusterer, ODATreeClusterer
+    from oda_rl.agents import load_agent
+
+    loads: dict[str, Load] = {"clusterer": ODAClusterer.load, "tree": ODATreeClusterer.load}
+    return [
+        Subject(
+            path.stem, path, loads.get(path.stem.partition("-")[0], load_agent), lambda one: None
+        )
+        for path in sorted(folder.glob("*.zip"))
+    ]
 
 
 def _warm(subject: Subject) -> None:
@@ -303,10 +347,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         counts = run(subjects(folder, options.only), options.cases, options.seed, folder,
-                     options.keep, sys.stdout.isatty() or True)  # fmt: skip
+                     options.keep, show=True)  # fmt: skip
+    for attack in kept(ATTACKS):
+        found = outcome(attack, attack.file)
+        counts[attack.name] = Counter([found.name])
+        print(f"{attack.name}: {found.name}, {found.seconds:.2f} s, {found.megabytes:.0f} MB")
     total = sum(counts.values(), Counter())
     print(line("all", total))
-    return int(total["wrong"] + total["crashed"] + total["hung"] > 0)
+    return int(total["refused"] + total["harmless"] < total.total())
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ LEARNING = [
         ),
         (
             "an action that was not tried is worth nothing",
-            "self._prior = config.optimism * optimum",
+            "self._prior = belief.weight * belief.prior",
             "self._prior = 0.0",
             "test_fitting.py::test_actions_that_were_not_tried_are_worth_the_best_return",
         ),

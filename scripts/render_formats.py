@@ -13,7 +13,7 @@ from oda_rl import ODAClassifier, ODAClusterer, ODARegressor, ODATreeClassifier,
 from oda_rl._schema import Member
 from oda_rl._state import State
 from oda_rl.agents.editing import clauses
-from oda_rl.agents.engine import files
+from oda_rl.agents.engine import course, files
 from oda_rl.agents.engine.state import ROOM, Lane
 from oda_rl.agents.fitted import codevector_engine
 from oda_rl.agents.fitted import contents as fitted
@@ -44,6 +44,7 @@ BEGIN, END = "<!-- tables -->", "<!-- end -->"
 
 AGENTS: dict[str, Mapping[str, Any]] = {
     "Of every agent": files.SHARED,
+    "Of a checkpoint, besides": course.SCHEMA,
     "TwoTimescaleAgent": online.SCHEMA,
     "TwoTimescaleAgent, partition_ of an ODAPartition": oda.SCHEMA,
     "partition_ of a GridPartition": grid.SCHEMA,

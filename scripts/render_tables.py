@@ -20,13 +20,13 @@ from summaries import Rows
 from oda_rl.results import read_rows
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/results.md", "docs/screening.md")
+PAGES = ("README.md", "docs/reliability.md", "docs/results.md", "docs/screening.md")
 NAMES = (
     "benchmark_chip", "benchmark_clustering", "benchmark_continuous", "benchmark_disturbed",
     "benchmark_distil", "benchmark_export", "benchmark_first_call", "benchmark_fitting",
-    "benchmark_mujoco", "benchmark_oda_speed", "benchmark_sparse", "benchmark_speed",
-    "benchmark_suite", "benchmark_vector", "compare_sb3", "reproduce_classification",
-    "reproduce_sgd_gmm",
+    "benchmark_mujoco", "benchmark_oda_speed", "benchmark_offline", "benchmark_sparse",
+    "benchmark_speed", "benchmark_suite", "benchmark_vector", "compare_sb3", "kill_trainings",
+    "reproduce_classification", "reproduce_sgd_gmm", "soak",
 )  # fmt: skip
 TABLES: dict[str, str] = {
     **{name: f"{name}.tables" for name in NAMES},

@@ -4,8 +4,8 @@ python tests/golden.py record [--only oda]    writes tests/golden.json
 python tests/golden.py compare [--only oda]   compares with it; fails if a digest differs
 
 Digests are those of the machine and the versions that they were made with: the C library's exp and
-the vector instructions of the processor are part of them, and so is the number of threads of its
-linear algebra: leave OMP_NUM_THREADS unset. They use public names only.
+the vector instructions of the processor are part of them; the number of threads is not. They use
+public names only.
 """
 
 import hashlib

@@ -78,13 +78,13 @@ def test_the_cart_pole_is_gymnasiums():
 
 def played(rule, states, steps):
     """Whether the pole stays up from many states, shape (n,)."""
-    up = np.ones(len(states), dtype=bool)
+    states, up = states.copy(), np.ones(len(states), dtype=bool)
     for _ in range(steps):
         actions = rule.act(states.astype(np.float32).astype(np.float64))
-        both = [
-            np.column_stack(CartPole().step(list(states.T), np.eye(2)[a][:, None])) for a in (0, 1)
-        ]
-        states = np.where(actions[:, None] == 1, both[1], both[0])
+        for a in (0, 1):
+            own = actions == a
+            pushed = CartPole().step(list(states[own].T), np.eye(2)[a][:, None])
+            states[own] = np.column_stack(pushed)
         up &= (np.abs(states) <= LIMITS).all(axis=1)
     return up
 
@@ -98,7 +98,7 @@ def test_from_a_certified_box_no_pole_falls(starts):
     states = np.random.default_rng(1).uniform(found.low, found.high, size=(starts, 4))
     states[:16] = np.sign(states[:16]) * found.high
     assert played(RULE, states, 60).all()
-    assert not played(RULE, states * 40.0, 60).all()
+    assert not played(RULE, states[:20_000] * 40.0, 60).all()
 
 
 def test_sets_enclose_where_states_come():

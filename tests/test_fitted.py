@@ -692,7 +692,7 @@ def test_values_that_are_not_finite(bad):
     for arguments in (
         (good, 0, 1.0, observation, False, False),
         (observation, 0, 1.0, good, False, False),
-        (good, 0, bad if abs(bad) != 1e200 else np.nan, good, False, False),
+        (good, 0, bad, good, False, False),
     ):
         agent.act(good)
         with pytest.raises(ValueError, match="reward is not finite"):

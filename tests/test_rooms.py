@@ -10,8 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
-    "_collector", "_compile", "_lazy", "_schema", "_splicing", "_state", "_types", "experiments",
-    "persistence", "results", "statistics",
+    "_collector", "_compile", "_lazy", "_lock", "_schema", "_splicing", "_state", "_threads",
+    "_types", "experiments", "persistence", "results", "statistics",
 )  # fmt: skip
 FLOORS = [  # the ground floor first
     [f"oda_rl.{name}" for name in GROUND],
@@ -26,7 +26,7 @@ FLOORS = [  # the ground floor first
     ["oda_rl.agents.editing"],
     ["oda_rl.agents.environments", "oda_rl.agents.policies"],
     ["oda_rl.agents.engine"],
-    ["oda_rl.agents.partitions"],
+    ["oda_rl.agents.partitions", "oda_rl.agents.offline"],
     ["oda_rl.agents.worlds"],
     ["oda_rl.agents.certifying"],
     ["oda_rl.agents.distilling"],

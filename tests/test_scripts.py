@@ -376,6 +376,16 @@ def test_fitting_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
+def test_soak_script(run_script, tmp_path):
+    arguments = ("--only", "mixture", "--share", "0.0001", "--stretches", "4")
+    printed = run_script("soak.py", *arguments)
+    rows = read_rows(tmp_path / "results" / "soak.csv")
+    assert [int(row["stretch"]) for row in rows] == [0, 1, 2, 3]
+    assert int(rows[-1]["steps"]) == 10_000
+    assert "mixture" in printed
+
+
+@pytest.mark.slow
 def test_vector_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--times", "1", "--workers", "1")
     printed = run_script("benchmark_vector.py", *arguments)

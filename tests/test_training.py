@@ -10,7 +10,8 @@ import pytest
 from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.agents.engine.training import EpisodeLog, deferred_interrupt
+from oda_rl.agents.engine.episodes import EpisodeLog
+from oda_rl.agents.engine.interrupts import deferred_interrupt
 
 kinds = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent, quick_rule])
 

@@ -433,8 +433,7 @@ def changed(log, place, value):
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (0, np.zeros((500, 2)), r"observations has shape \(500, 2\): it must be \(n, 3\)"),
-        (0, np.zeros((1, 3)), r"observations has shape \(1, 3\): it must hold at least 2 steps"),
+        (0, np.zeros((500, 2)), r"observations has shape \(500, 2\): it must be \(500, 3\)"),
         (0, np.full((500, 3), np.inf), r"observations\[0\] is .*inf.* not finite"),
         (0, np.full((500, 3), "a"), "observations has dtype <U1: it must hold numbers"),
         (1, np.zeros(499), r"actions has shape \(499,\): it must be \(500,\)"),
@@ -442,7 +441,7 @@ def changed(log, place, value):
         (1, np.full(500, 1.5), r"actions\[0\] is 1.5: it must be an integer from 1 to 2"),
         (1, np.full(500, np.nan), r"actions\[0\] is nan: it must be an integer from 1 to 2"),
         (2, np.zeros((500, 1)), r"rewards has shape \(500, 1\): it must be \(500,\)"),
-        (2, np.full(500, np.nan), r"rewards\[0\] is nan: it must hold neither NaN"),
+        (2, np.full(500, np.nan), r"rewards\[0\] is nan: a reward must be a number from"),
         (3, np.zeros((499, 3)), r"next_observations has shape \(499, 3\): it must be \(500, 3\)"),
         (3, np.full((500, 3), np.nan), r"next_observations\[0\] is .*not finite"),
         (4, np.full(500, 2), r"terminated\[0\] is 2.0: it must be True or False"),
@@ -452,6 +451,11 @@ def changed(log, place, value):
 def test_bad_logs_are_refused(log, place, value, message):
     with pytest.raises(ValueError, match=message):
         World.fit(*changed(log, place, value), env=CART)
+
+
+def test_a_log_of_one_step_is_refused(log):
+    with pytest.raises(ValueError, match="observations has 1 row: there must be at least 2"):
+        World.fit(*(column[:1] for column in log), env=CART)
 
 
 def test_bad_environments_and_seeds_are_refused(log):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.certifying.dynamics import LearnedLaw, Moving
 from oda_rl.agents.certifying.reaching import Reach, frames
@@ -69,6 +70,7 @@ class Certificate:
         return "\n".join(self.lines)
 
 
+@one_thread()
 def certify(
     policy: RulePolicy,
     worlds: Sequence[Moving],
@@ -138,6 +140,7 @@ def certify(
     )  # fmt: skip
 
 
+@one_thread()
 def certify_learned(
     policy: RulePolicy,
     learned: Learned,

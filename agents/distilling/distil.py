@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import gymnasium as gym
 import numpy as np
 
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.ascent import Ascent
 from oda_rl.agents.distilling.dreaming import world_of
@@ -105,6 +106,7 @@ class Distilled:
         )
 
 
+@one_thread()
 def distill(
     policy: Any,
     env: str | gym.Env[Any, Any],

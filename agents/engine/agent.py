@@ -3,56 +3,50 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, SupportsFloat
+from typing import Any, ClassVar, Self
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
 from oda_rl._schema import Member, check_fields, generator_state, header, number, require
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine import files
+from oda_rl.agents.engine.by_hand import ByHand
+from oda_rl.agents.engine.checkpoints import Checkpoints
+from oda_rl.agents.engine.course import Course, Snapshot
 from oda_rl.agents.engine.engine import Engine
+from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.loops import (
-    Progress,
-    add_to_returns,
-    last_episode,
-    steps_taken,
-    train_fused,
-    train_stepwise,
-    update,
-)
-from oda_rl.agents.engine.player import Player, checked_count
+from oda_rl.agents.engine.learning import train
+from oda_rl.agents.engine.loops import Progress, steps_taken, train_fused, train_stepwise
+from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.engine.summary import as_html, as_text, in_a_line
-from oda_rl.agents.engine.training import EpisodeLog, Interrupt, deferred_interrupt, progress_line
-from oda_rl.agents.engine.vector import first_step, train_vector
+from oda_rl.agents.engine.vector import train_vector
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
-from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.environments.validation import action_index, checked_reward
+from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 
-_METADATA = ("config", "env_id", "env_spec", "format", "interface", "kind", "partition", "rngs",
-             "sb3", "training_seconds")  # fmt: skip
+_METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
+             "rngs", "sb3", "training", "training_seconds", "versions")  # fmt: skip
+
+_LOG_BYTES, _SURPLUS_BYTES = 2, 1 << 20  # of episodes, for each step; of all that does not grow
 
 
-class Agent(Player):
+class Agent(ByHand):
     """Base of the agents: they differ in how they learn, and in what their policy is made of.
 
     An agent of one's own names its settings and its sources of randomness, makes its engine, and
     says what the policy is, what was learned from, and where.
     """
 
-    episodes: EpisodeLog
-    training_seconds: float
-    """Seconds of learning, without those in which numba compiled."""
     solved_return: float | None
     """Return from which an episode counts as solved; None if nobody said."""
 
-    _engine: Engine
     _config_class: ClassVar[type[Any]]
     """Its settings, with defaults: a frozen dataclass (:class:`Checked`)."""
     _streams: ClassVar[tuple[str, ...]] = ("explore", "env", "predict")
@@ -61,13 +55,21 @@ class Agent(Player):
     """Members of a file that show how large arrays become."""
     _more_metadata: ClassVar[tuple[str, ...]] = ("solved_return",)
     """Of its class."""
-    _acted = False
+    _seed: int | None = None
+    _paused: Snapshot | None = None
+    """The training that a checkpoint is of, until another is begun."""
+    _paused_at = 0  # of its steps
+    _versions: dict[str, str] | None = None  # that a file tells
 
-    def __init__(self, env: str | AnyEnv, *, seed: int | None = None, **config: Any) -> None:
+    def __init__(
+        self, env: str | AnyEnv | Spaces, *, seed: int | None = None, **config: Any
+    ) -> None:
         self.config = self._config_class(**config)
-        made = self._enter(env)
+        made = self._enter(described(env))
         self._build(self._interface(), self.config, seed)
         self.solved_return = reward_threshold(made)
+        if made is not env and isinstance(made, Described):
+            self.env = None  # there are only its spaces
 
     def __repr__(self) -> str:
         return in_a_line(self)
@@ -85,6 +87,7 @@ class Agent(Player):
     def _build(self, interface: Interface, config: Any, seed: int | None) -> None:
         """Make an agent that has learned nothing, without an environment."""
         self._rngs = spawn_rngs(seed, self._streams)
+        self._seed = None if seed is None else int(seed)
         self.interface, self.config = interface, config
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
@@ -112,6 +115,14 @@ class Agent(Player):
     @abstractmethod
     def extent(self) -> Extent:
         """Where the observations of training were, as far as they are remembered."""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """With which oda_rl, Python and libraries it was saved; if it never was, those of now.
+
+        The same seed gives the same bits with the same versions, on the same machine.
+        """
+        return dict(self._versions or files.present_versions())
 
     def _about(self) -> dict[str, Any]:
         """Return what :meth:`_rebuild` has to know beside interface and settings."""
@@ -162,119 +173,25 @@ class Agent(Player):
         """Whether it trains in one compiled loop with an environment that has compiled dynamics."""
         return self._engine.fuses
 
+    def most_bytes(self, steps: int) -> int:
+        """Return about how many bytes its file may have, at most, after so many more steps."""
+        metadata, arrays = self._to_file()
+        known = len(str(metadata)) + sum(array.nbytes for array in arrays.values())
+        return _SURPLUS_BYTES + known + steps * (_LOG_BYTES + self._engine.bytes_per_step)
+
     @property
     def n_lanes(self) -> int:
         """Number of environments learned from at once; at most 1 along one trajectory."""
         return self._engine.n_lanes
 
-    def act(self, observation: Any) -> Any:
-        """Choose an action, exploring as training asks for.
-
-        Parameters
-        ----------
-        observation
-            One observation of the environment's observation space.
-
-        Returns
-        -------
-        int, or ndarray where the action space is not Discrete
-            An action of the environment's action space.
-
-        Raises
-        ------
-        ValueError
-            If the observation is not of the space, or not finite.
-        """
-        self._engine.leave_lanes()
-        action = self._engine.act(self.interface.point("observation", observation))
-        self._acted = True
-        return self._performed(action)
-
-    def update(
-        self,
-        observation: Any,
-        action: Any,
-        reward: SupportsFloat,
-        next_observation: Any,
-        terminated: bool,
-        truncated: bool,
-    ) -> None:
-        """Learn from one step of the environment.
-
-        A terminated episode has no value after its last step; a truncated one goes on being worth
-        what its last observation promises.
-
-        Parameters
-        ----------
-        observation, next_observation
-            Before and after the step, of the environment's observation space.
-        action : int, or ndarray where the action space is not Discrete
-            The action taken, usually what :meth:`act` returned; where a grid of actions is offered,
-            one of these.
-        reward : float
-            The reward received; finite.
-        terminated, truncated : bool
-            As ``env.step`` returned them.
-
-        Raises
-        ------
-        RuntimeError
-            If :meth:`act` has not been called since the last update.
-        ValueError
-            For a wrong shape, an unknown action, or values that are not finite. Nothing has been
-            learned then.
-        """
-        if not self._acted:
-            raise RuntimeError("update was called before act: call act(observation) first")
-        index = self._number_of(action)
-        self._engine.leave_lanes()
-        ended = update(
-            self._engine,
-            self.interface.point("observation", observation),
-            index,
-            reward if type(reward) is float else checked_reward(reward),
-            self.interface.point("next_observation", next_observation),
-            bool(terminated),
-            bool(truncated),
-        )
-        self._acted = False
-        if ended:
-            self.episodes.append(last_episode(self._engine, self.training_seconds))
-
-    def begin_episode(self) -> None:
-        """Forget episodes that were not finished; what was learned in them stays."""
-        self._engine.begin_episode()
-        self._acted = False
-
-    def begin_in_all(self, observations: Any) -> npt.NDArray[Any]:
-        """Begin episodes in several environments, and choose an action for each.
-
-        Parameters
-        ----------
-        observations
-            A batch, as :meth:`predict` takes it.
-        """
-        step = first_step(observations, self.interface)
-        self._engine.set_lanes(len(step.after))
-        return self.advance(step)
-
-    def advance(self, step: VectorStep) -> npt.NDArray[Any]:
-        """Learn from a step of several environments, and choose the next action for each."""
-        actions, ended = self._engine.advance(step)
-        if len(ended):
-            moments = np.full((len(ended), 1), self.training_seconds)
-            self.episodes.append(np.concatenate([ended, moments], axis=1))
-        return self.interface.performed(actions)
-
-    def add_to_returns(self, gains: FloatArray) -> None:
-        """Add to the returns of running episodes, one each, what rewards to come leave out."""
-        add_to_returns(self._engine, gains)
-
+    @one_thread()
     def learn(
         self,
         total_timesteps: int,
         callback: Callable[[Self], bool | None] | None = None,
         progress_bar: bool = False,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int | None = None,
     ) -> Self:
         """Train for ``total_timesteps`` more environment steps.
 
@@ -293,6 +210,12 @@ class Agent(Player):
             Called with the agent after each episode; ends the training by returning False.
         progress_bar : bool
             Show a live line.
+        checkpoint : str or Path, optional
+            File, ``*.zip``, that the agent and where its training is are written to, at the
+            beginning, every ``checkpoint_every`` steps, after Ctrl-C, and at the end. If the
+            process is killed, :meth:`resume` goes on from there.
+        checkpoint_every : int, optional
+            At least 1; given together with ``checkpoint``.
 
         Returns
         -------
@@ -303,33 +226,96 @@ class Agent(Player):
         TypeError
             If ``callback`` cannot be called.
         ValueError
-            If ``total_timesteps`` is below 1, or the environment returns an observation of another
-            shape, or one or a reward that is not finite.
+            If ``total_timesteps`` is below 1, one of ``checkpoint`` and ``checkpoint_every`` is
+            missing, or the environment returns an observation of another shape, or one or a reward
+            that is not finite.
+        OSError
+            If a checkpoint cannot be written, or another training writes to the same file.
         KeyboardInterrupt
-            After Ctrl-C, between two steps: the agent is whole, and can be saved or trained on.
+            After Ctrl-C, SIGTERM or SIGHUP, between two steps: the agent is whole, and can be saved
+            or trained on. A second Ctrl-C raises at once.
         """
         total = checked_count("total_timesteps", total_timesteps)
+        return self._go(Course(total), callback, progress_bar, checkpoint, checkpoint_every)
+
+    @one_thread()
+    def resume(
+        self,
+        callback: Callable[[Self], bool | None] | None = None,
+        progress_bar: bool = False,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int | None = None,
+    ) -> Self:
+        """Go on with the training that a checkpoint is of, to the steps that it was to have.
+
+        In one environment with compiled dynamics, whether compiled code takes the steps or not, the
+        agent ends with the same bits as if nothing had happened. Others, and vector environments,
+        go on from a reset: what is left of the running episodes is lost.
+
+        Parameters
+        ----------
+        callback, progress_bar, checkpoint, checkpoint_every
+            As in :meth:`learn`; checkpoints are as many steps apart as they were, by default.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the agent has not been loaded from a checkpoint, or has done something else since;
+            and as in :meth:`learn`.
+        OSError, TypeError, KeyboardInterrupt
+            As in :meth:`learn`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from oda_rl.agents import TwoTimescaleAgent
+        >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = f"{folder}/checkpoint.zip"
+        ...     agent = agent.learn(2_000, checkpoint=file, checkpoint_every=500)
+        ...     TwoTimescaleAgent.load(file).resume().num_timesteps  # nothing was left to do
+        2000
+        """
+        paused = self._paused
+        if paused is None or self._acted or self.num_timesteps != self._paused_at:
+            raise ValueError(
+                "there is no training to resume: load the file that learn(checkpoint=...) wrote, "
+                "and resume before anything else"
+            )
+        if checkpoint is not None and checkpoint_every is None:
+            checkpoint_every = paused.every
+        course = Course(paused.total, steps=paused.steps, part=paused.part)
+        env = self._require_env()
+        if isinstance(env, gym.Env) and not course.over:
+            observation = paused.enter(env)
+            if observation is not None:
+                self._take_up_randomness(env, reset=False)
+                course.observation, course.chosen, course.resumed = observation, paused.chosen, True
+        return self._go(course, callback, progress_bar, checkpoint, checkpoint_every)
+
+    def _go(
+        self,
+        course: Course,
+        callback: Callable[[Self], bool | None] | None,
+        progress_bar: bool,
+        checkpoint: str | Path | None,
+        checkpoint_every: int | None,
+    ) -> Self:
+        """Train as far as the course goes."""
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}: it must be callable, or None")
-        env = self._require_env()
-        before = self.training_seconds
-        with deferred_interrupt() as interrupt, progress_line(total, progress_bar) as line:
-            report, watch = line
-            for steps, finished in self._train(env, total, callback is not None, interrupt):
-                now = before + watch.seconds
-                if len(finished):
-                    share = finished[:, 2] / finished[-1, 2]
-                    finished[:, 2] = self.training_seconds + share * (now - self.training_seconds)
-                    self.episodes.append(finished)
-                    self.training_seconds = now
-                report(self, steps)
-                if interrupt.requested:
-                    raise KeyboardInterrupt
-                if len(finished) and callback is not None and callback(self) is False:
-                    break
-            self.training_seconds = before + watch.seconds
+        checkpoints = Checkpoints.of(checkpoint, checkpoint_every)
+        course.keep(None if checkpoints is None else checkpoints.every)
+        self._paused = None
+        if not course.over:
+            train(self, course, callback, progress_bar, checkpoints)
         return self
 
+    @one_thread()
     def explain(
         self,
         observation: Any,
@@ -378,7 +364,8 @@ class Agent(Player):
         """Save to a file (``*.zip``), or else to a run folder.
 
         A run folder also holds the configuration (``config.json``) and the log of training
-        episodes (``monitor.csv``, as Stable-Baselines3 reads it). Files are replaced as a whole.
+        episodes (``monitor.csv``, as Stable-Baselines3 reads it). Files are replaced as a whole;
+        figures and exported policies that the folder has of the agent before are removed.
         """
         files.save(self, Path(path))
 
@@ -435,27 +422,20 @@ class Agent(Player):
             rng.bit_generator.state = generator_state(states[name], f"rngs.{name}")
         return agent
 
-    def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
-        """Begin with a reset of the environment and train for ``total`` steps."""
-        self.begin_episode()
+    def _train(self, env: AnyEnv, course: Course) -> Progress:
+        """Begin with a reset of the environment, or go on where it is, and train."""
+        if not course.resumed:
+            self.begin_episode()
         if isinstance(env, VectorEnv):
-            return train_vector(self._engine, env, self._reset_env(env), total, interrupt)
-        self._engine.leave_lanes()
+            course.observation = self._reset_env(env)
+            return train_vector(self._engine, env, course)
         dynamics = compiled_dynamics(env)
-        observation = self._reset_env(env)
+        if not course.resumed:
+            self._engine.leave_lanes()
+            course.observation, course.chosen = self._reset_env(env), False
         if dynamics is None or not self.fuses:
-            return train_stepwise(self._engine, env, observation, total, interrupt)
-        return train_fused(self._engine, dynamics, observation, total, one_by_one)
-
-    def _performed(self, number: int) -> Any:
-        """Return the environment's action for the one that was chosen, from 0."""
-        if self.interface.native is not None:
-            return self.interface.native.actions(np.array([number]))[0]
-        return self.interface.first_action + number
-
-    def _number_of(self, action: Any) -> int:
-        """Return the number, from 0, of an action of the environment, or raise ValueError."""
-        return action_index(action, self.interface)
+            return train_stepwise(self._engine, env, course)
+        return train_fused(self._engine, dynamics, course)
 
 
 def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Generator]:

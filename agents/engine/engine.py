@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
@@ -15,6 +17,7 @@ from oda_rl.agents.engine.state import UNIFORMS, Lane, Workspace
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import refuse
 
+_MOST_LEVELS = 1000
 _BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart share cache lines
 
 
@@ -51,6 +54,7 @@ class Engine(ABC):
     def __init__(self, interface: Interface, width: int, explore: np.random.Generator) -> None:
         self.interface = interface
         self.history: list[Level] = []
+        self._forgotten = 0  # levels that are no longer there
         self.room: FloatArray = np.zeros((len(Workspace._fields), max(width, _BLOCK)))
         self._workspace = Workspace(*self.room)
         self._explore = explore
@@ -125,6 +129,10 @@ class Engine(ABC):
                 return code
             self.attend(-code, "observation")
 
+    def chosen(self, vector: npt.NDArray[Any]) -> int:
+        """Return the action that was chosen last, for this observation, before it was saved."""
+        return self.lanes[0].action
+
     def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
         """Attend to a frequent event and choose an action; or return minus the events left."""
         return code
@@ -147,10 +155,30 @@ class Engine(ABC):
         refuse(events, what, self.interface)
         if events & UNIFORMS:
             self._draw()
-        self._attend(events)
+        if events != UNIFORMS:
+            with one_thread():
+                self._attend(events)
+
+    @property
+    def _n_levels(self) -> int:
+        """How many levels have been noted."""
+        return len(self.history) + self._forgotten
+
+    def note_level(self, level: Level) -> None:
+        """Add to the history; of a very long one, only the later half is kept."""
+        self.history.append(level)
+        if len(self.history) > _MOST_LEVELS:
+            del self.history[: _MOST_LEVELS // 2]
+            self._forgotten += _MOST_LEVELS // 2
+            self.history[0] = replace(self.history[0], lineage=None)
 
     def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (seldom is there more)
         """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
+
+    @property
+    def bytes_per_step(self) -> int:
+        """What each step adds to a file, at most."""
+        return 0
 
     @property
     def episode_length(self) -> int:

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -18,16 +19,19 @@ from oda_rl._schema import (
     InvalidFileError,
     Member,
     check,
+    generator_state,
     header,
     number,
     reading,
     require,
 )
+from oda_rl.agents.engine.course import SCHEMA as TRAINING
+from oda_rl.agents.engine.course import Snapshot
+from oda_rl.agents.engine.episodes import SCHEMA as EPISODES
+from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.format4 import upgraded
 from oda_rl.agents.engine.history import SCHEMA as HISTORY
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
-from oda_rl.agents.engine.training import SCHEMA as EPISODES
-from oda_rl.agents.engine.training import EpisodeLog
 from oda_rl.agents.environments.origin_json import from_json, to_json
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -35,7 +39,15 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
+FIGURES = ("learning_curve", "partition", "metric", "bifurcation", "explanation", "cells")
+OF_AGENT = (
+    AGENT_FILE, CONFIG_FILE, MONITOR_FILE, "rule.txt", "policy.h", "policy.json", "policy.onnx",
+    *(f"{name}.png" for name in FIGURES),
+)  # fmt: skip
+"""What a run folder has of its agent; with another agent all of that is another, or goes."""
 _FORMAT = 5
+_VERSION = re.compile(r"[\w.+!-]{1,50}")
+_MOST_VERSIONS = 50
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
 _OF_SB3 = {"sb3_low", "sb3_high"}  # of an algorithm of Stable-Baselines3, which an agent is in
 
@@ -51,9 +63,14 @@ class Savable(Protocol):
     env_id: str | None
     named_by_file: bool
     _origin: Origin | None
+    _env_rng: dict[str, Any] | None
+    _seed: int | None
+    _paused: Snapshot | None
+    _paused_at: int
     interface: Interface
     episodes: EpisodeLog
     training_seconds: float
+    _versions: dict[str, str] | None
 
     @property
     def num_timesteps(self) -> int:
@@ -66,6 +83,9 @@ class Savable(Protocol):
     @property
     def origin(self) -> Origin | None:
         """What its environment is made of, as far as that is known."""
+
+    def _env_generator(self) -> dict[str, Any] | None:
+        """Return the state of its environment's generator, if it is known."""
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return metadata and arrays."""
@@ -93,6 +113,8 @@ def save(agent: Savable, path: Path) -> None:
         return
     if path.exists() and not path.is_dir():
         raise ValueError(f"path is {str(path)!r}: it must be a folder or end in .zip")
+    for name in OF_AGENT[1:]:  # before: nobody may take them for those of the new agent
+        (path / name).unlink(missing_ok=True)
     metadata = save_file(agent, path / AGENT_FILE)
     config = {
         "algorithm": metadata["kind"],
@@ -101,6 +123,7 @@ def save(agent: Savable, path: Path) -> None:
         "partition": metadata["partition"],
         "num_timesteps": agent.num_timesteps,
         "config": metadata["config"],
+        **({} if agent._seed is None else {"seed": agent._seed}),
     }
     persistence.write_text(path / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     started = time.time() - agent.training_seconds
@@ -122,14 +145,17 @@ def save_file(
         "kind": type(agent).__name__,
         "format": _FORMAT,
         "env_id": agent.env_id,
+        "env_rng": agent._env_generator(),
         "env_spec": None if origin is None else to_json(origin),
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,
+        "versions": present_versions(),
         **own_metadata,
         **(more_metadata or {}),
     }
     arrays = {
         "episodes": agent.episodes.rows,
+        **({"episodes_before": agent.episodes.before} if len(agent.episodes.before) else {}),
         **history_to_arrays(agent.history),
         **own_arrays,
         **(more_arrays or {}),
@@ -162,16 +188,23 @@ def restored(
         told = metadata.get("env_spec")  # files used to have none
         origin = None if told is None else from_json(told)
         require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
-        own: Mapping[str, Any] = Without(arrays, SHARED.keys() | _OF_SB3)
+        paused = _paused(metadata, {name: arrays[name] for name in TRAINING if name in arrays})
+        rng = metadata.get("env_rng")  # files used to have none
+        own: Mapping[str, Any] = Without(arrays, SHARED.keys() | TRAINING.keys() | _OF_SB3)
         if metadata["format"] != _FORMAT:
             own = upgraded(own)
         agent = cls._from_file(metadata, own, *parts)
-        agent.episodes = EpisodeLog.from_file(arrays["episodes"])
+        agent.episodes = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
         agent.training_seconds = number(
             metadata["training_seconds"], "training_seconds", "[0, inf)"
         )
         agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True
+        agent._env_rng = None if rng is None else generator_state(rng, "env_rng")
+        if paused is not None:
+            agent._paused, agent._seed = paused, paused.seed
+            agent._paused_at = agent.num_timesteps
+        agent._versions = _checked_versions(metadata.get("versions"))
     if env is not None:
         agent._enter(env)
         found = agent._interface()
@@ -180,6 +213,34 @@ def restored(
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
         agent.interface = found
     return agent
+
+
+def _paused(metadata: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Snapshot | None:
+    """Return the training that a checkpoint is of; None of what is no checkpoint."""
+    if "training" in metadata:
+        return Snapshot.from_file(metadata["training"], arrays)
+    require(not arrays, "training_ is in it, but no metadata of that")
+    return None
+
+
+def present_versions() -> dict[str, str]:
+    """Return the versions of oda_rl, of Python, and of the libraries that results depend on."""
+    from oda_rl.results import versions  # takes a while
+
+    package = __name__.partition(".")[0]
+    return {package: str(import_module(package).__version__), **versions()}
+
+
+def _checked_versions(told: Any) -> dict[str, str] | None:
+    """Return what a file says that it was saved with, if it does, or raise InvalidFileError."""
+    legal = told is None or (
+        isinstance(told, dict)
+        and len(told) <= _MOST_VERSIONS
+        and all(isinstance(text, str) and _VERSION.fullmatch(text)
+                for pair in told.items() for text in pair)
+    )  # fmt: skip
+    require(legal, "versions must be names and versions")
+    return None if told is None else dict(told)
 
 
 def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:

@@ -1,6 +1,5 @@
 """Engines whose rule is two methods in Python, for an agent of one's own."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -21,7 +20,13 @@ from oda_rl.agents.engine.state import (
     with_lanes,
 )
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import BAD_SHAPE, BAD_STEP, NOT_FINITE, refuse
+from oda_rl.agents.environments.validation import (
+    BAD_SHAPE,
+    BAD_STEP,
+    LARGEST_REWARD,
+    NOT_FINITE,
+    refuse,
+)
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import LARGEST
 
@@ -185,7 +190,7 @@ class InterpretedEngine(Engine):
     ) -> int:
         """Learn from what the last action led to; returns events."""
         events = badness(vector, self.interface)
-        if events or not math.isfinite(reward):
+        if events or not abs(reward) <= LARGEST_REWARD:
             return events or NOT_FINITE
         point, after = self._acted_on[lane.number], np.array(vector, dtype=np.float64)
         self._note(point)

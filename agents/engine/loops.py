@@ -12,10 +12,10 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.engine.course import Course
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.loop import environment_arrays, train_loop
 from oda_rl.agents.engine.state import EPISODE_END
-from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
 from oda_rl.envs.dynamics import Compiled, Resets
 
@@ -27,18 +27,19 @@ _FUSED_EPISODES = 1024
 _NO_EPISODE = np.empty((0, 3))
 
 
-def train_stepwise(
-    engine: Engine, env: gym.Env[Any, Any], observation: Any, total: int, interrupt: Interrupt
-) -> Progress:
-    """Train on any environment, beginning with the ``observation`` that its reset returned."""
+def train_stepwise(engine: Engine, env: gym.Env[Any, Any], course: Course) -> Progress:
+    """Train on any environment, from where the course is."""
+    if course.over:
+        return  # of a part that another learner takes
+    observation, interrupt, total = course.observation, course.interrupt, course.total
     vector, first_action = engine.interface.vector, engine.interface.first_action
     step, arrays = engine.step, engine.arrays
     converting = vector(observation) is not observation
-    action = engine.act(vector(observation))
-    last = code = 0
-    for begin in range(0, total, STEPS_PER_REPORT):
-        end = min(begin + STEPS_PER_REPORT, total)
-        for steps in range(begin + 1, end + 1):
+    choose = engine.chosen if course.chosen else engine.act
+    action, code, last = choose(vector(observation)), 0, course.steps
+    while not course.over:
+        end = course.stop(STEPS_PER_REPORT)
+        for steps in range(course.steps + 1, end + 1):
             observation, reward, terminated, truncated, _ = env.step(first_action + action)
             if converting:
                 observation = vector(observation)
@@ -63,12 +64,14 @@ def train_stepwise(
                     last = steps
                     observation, _ = env.reset()
             if len(episode) or interrupt.requested:
+                course.at(steps, observation, code >= 0)
                 yield steps, episode
             if code < 0 and steps < total:
                 action = engine.act(vector(observation))
+        if end == total and code >= 0:
+            engine.withdraw_choice()  # the last step chose an action that nobody will take
+        course.at(end, observation, chosen=end < total)
         yield end, _NO_EPISODE
-    if code >= 0:
-        engine.withdraw_choice()  # the last step chose an action that nobody will take
 
 
 def update(engine: Engine, *transition: Any) -> bool:
@@ -90,19 +93,14 @@ def add_to_returns(engine: Engine, gains: FloatArray) -> None:
         lane.episode_return += gain
 
 
-def train_fused(
-    engine: Engine, environment: Compiled, observation: Any, total: int, one_by_one: bool
-) -> Progress:
-    """Train in compiled code on an environment whose reset has returned ``observation``.
-
-    ``one_by_one`` yields after each episode.
-    """
+def train_fused(engine: Engine, environment: Compiled, course: Course) -> Progress:
+    """Train in compiled code, from where the course is."""
     loop, resets = train_loop(engine.rule, environment), Resets(environment)
-    own = environment_arrays(environment, observation)
-    room = np.empty((1 if one_by_one else _FUSED_EPISODES, 3))
-    steps = 0
-    while steps < total:
-        ahead, budget = resets.starts(len(room)), min(_FUSED_STEPS, total - steps)
+    own = environment_arrays(environment, course.observation)
+    room = np.empty((1 if course.one_by_one else _FUSED_EPISODES, 3))
+    steps = course.steps
+    while not course.over:
+        ahead, budget = resets.starts(len(room)), course.stop(_FUSED_STEPS) - steps
         events, taken, written = loop(
             own, environment.max_episode_steps, ahead, budget, room, engine.loop_arrays
         )
@@ -110,8 +108,9 @@ def train_fused(
         steps += taken
         engine.note_episodes(room[:written])
         if events:
-            engine.attend(events, "the environment's state")
+            engine.attend(events, "the environment's state or reward")
         environment.write_state(own[2], engine.episode_length)
+        course.at(steps, own[3])
         yield steps, room[:written].copy()
 
 

@@ -1,5 +1,6 @@
 """Who plays by a policy: answers, returns, and the environment to play in."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import play_compiled
 from oda_rl.agents.engine.loops import play
 from oda_rl.agents.engine.settings import Settings
 from oda_rl.agents.engine.training import episodes_line
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
-from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.making import generator_of, make_env, set_generator
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
@@ -37,6 +39,7 @@ class Player(ABC):
     _most_features = 1024  # beyond, steps cost more than in proportion
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
+    _env_rng: dict[str, Any] | None = None  # of the environment that a file is about
     _env: AnyEnv | None = None
     _origin: Origin | None = None  # of an environment that there is not yet, or not at hand
     _env_module: str | None = None  # imported for the id
@@ -81,6 +84,7 @@ class Player(ABC):
     def epsilon(self) -> float:
         """Present probability of a random action, or random decision, in training."""
 
+    @one_thread()
     def predict(
         self,
         observation: Any,
@@ -121,6 +125,7 @@ class Player(ABC):
         actions = self.interface.performed(acts)
         return (actions[0] if self.interface.is_one(observation) else actions), state
 
+    @one_thread()
     def cell(self, observation: Any) -> Any:
         """Return the (nearest) cell of one observation (int), or those of a batch, shape (n,).
 
@@ -132,6 +137,7 @@ class Player(ABC):
         cells = self.policy.cells(checked_batch(observation, self.interface))
         return int(cells[0]) if self.interface.is_one(observation) else cells
 
+    @one_thread()
     def evaluate(
         self,
         n_episodes: int = 100,
@@ -175,6 +181,7 @@ class Player(ABC):
                         break
         return np.array(returns)
 
+    @one_thread()
     def visited_states(
         self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
     ) -> FloatArray:
@@ -230,9 +237,27 @@ class Player(ABC):
 
     def _reset_env(self, env: AnyEnv) -> Any:
         """Reset, with a seed the first time, and return the observation."""
+        self._take_up_randomness(env)
         seed = None if self._env_seeded else self.draw_env_seed()
         self._env_seeded = True
         return env.reset(seed=seed)[0]
+
+    def _take_up_randomness(self, env: AnyEnv, reset: bool = True) -> None:
+        """Let the environment of a loaded agent draw what that of the saved one would have.
+
+        A reset with a seed is for what else an environment may draw from.
+        """
+        state, self._env_rng = self._env_rng, None
+        if state is not None and isinstance(env, gym.Env):
+            if reset:
+                own = copy.deepcopy(self._rngs["env"])
+                env.unwrapped.reset(seed=int(own.integers(2**31)))
+            set_generator(env, state)
+            self._env_seeded = True
+
+    def _env_generator(self) -> dict[str, Any] | None:
+        """Return the state of its environment's generator, once it has learned there."""
+        return generator_of(self._env) if self._env_seeded else self._env_rng
 
     def _require_env(self) -> AnyEnv:
         """Return the environment, made by now, with the spaces that engines work with."""
@@ -251,7 +276,10 @@ class Player(ABC):
                 "evaluate"
             )
         if origin is None and env_id is None:
-            raise ValueError("env is None: load the agent with load(path, env=...)")
+            raise ValueError(
+                "env is None: set agent.env, or load the agent with load(path, env=...); evaluate "
+                "takes env=, too"
+            )
         module = str(env_id).rpartition(":")[0] if origin is None else origin.foreign()
         if module and self.named_by_file:
             raise ValueError(

@@ -3,7 +3,8 @@
 import html
 from typing import Protocol
 
-from oda_rl.agents.engine.training import EpisodeLog
+from oda_rl.agents.engine.episodes import EpisodeLog
+from oda_rl.agents.engine.files import present_versions
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.policies.contract import Policy
 
@@ -17,6 +18,10 @@ class Told(Protocol):
     training_seconds: float
 
     @property
+    def versions(self) -> dict[str, str]:
+        """With which libraries it was saved, or is."""
+
+    @property
     def num_timesteps(self) -> int:
         """Environment steps learned from."""
 
@@ -28,15 +33,18 @@ class Told(Protocol):
 def facts(agent: Told) -> dict[str, str]:
     """Return what there is to say, by what it is about."""
     told = {"environment": agent.env_id or str(agent.env), "steps": f"{agent.num_timesteps:,}"}
-    returns = agent.episodes.rows[:, 0]
-    if len(returns):
-        told["episodes"] = f"{len(returns):,} in {agent.training_seconds:.3g} s"
-        recent = agent.episodes.recent_return()
-        told["returns in training"] = f"{returns.max():.6g} at best, lately {recent:.6g}"
+    episodes = agent.episodes
+    if episodes.count:
+        told["episodes"] = f"{episodes.count:,} in {agent.training_seconds:.3g} s"
+        best, recent = episodes.best_return, episodes.recent_return()
+        told["returns in training"] = f"{best:.6g} at best, lately {recent:.6g}"
     policy = agent.policy
     size = sum(part.size for part in policy.parameters)
     cells, choices = _many(policy.n_cells, "cell"), _many(policy.n_actions, policy.choice_name)
     told["policy"] = f"{cells}, {choices}, {_many(size, 'number')}"
+    others = agent.versions.items() - present_versions().items()
+    if others:
+        told["saved with"] = ", ".join(f"{name} {text}" for name, text in sorted(others))
     return told
 
 

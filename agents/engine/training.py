@@ -1,97 +1,15 @@
-"""What a training needs beside the agent: a log of episodes, progress, a gentle Ctrl-C."""
+"""What a training shows: a live line, with the seconds that it has taken."""
 
-import io
-import json
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any, Protocol
 
-import numpy as np
 from numba.core.event import Listener, install_listener
 
-from oda_rl._schema import Member, real, require
-from oda_rl._types import FloatArray
+from oda_rl.agents.engine.episodes import EpisodeLog
 
-_RECENT = 20
 _REDRAW_SECONDS = 0.1
-
-
-SCHEMA: dict[str, Member] = {"episodes": real("episodes, 3")}
-"""What a file has of a log: return, length and seconds of each episode."""
-
-
-class EpisodeLog:
-    """Return, length and time of every finished training episode."""
-
-    def __init__(self, rows: FloatArray | None = None) -> None:
-        self._blocks: list[FloatArray] = [] if rows is None else [rows]
-
-    @classmethod
-    def from_file(cls, rows: FloatArray) -> "EpisodeLog":
-        """Make one of what a file has, or raise InvalidFileError."""
-        lengths = rows[:, 1]
-        require(((lengths >= 1.0) & (lengths == np.floor(lengths))).all(),
-                "episodes[:, 1], lengths, must be whole and at least 1")  # fmt: skip
-        require((rows[:, 2] >= 0.0).all(), "episodes[:, 2], seconds, must be at least 0")
-        return cls(rows)
-
-    @property
-    def rows(self) -> FloatArray:
-        """Shape (episodes, 3): return, length in steps, seconds of training up to its end."""
-        if len(self._blocks) != 1:
-            self._blocks = [np.concatenate([np.empty((0, 3)), *self._blocks])]
-        return self._blocks[0]
-
-    def append(self, rows: FloatArray) -> None:
-        """Add episodes, shape (n, 3)."""
-        self._blocks.append(rows)
-
-    def recent_return(self) -> float:
-        """Mean return of the last episodes (at most 20), NaN if there are none."""
-        rows = self.rows[-_RECENT:, 0]
-        return float(rows.mean()) if len(rows) else float("nan")
-
-    def to_monitor_csv(self, env_id: str | None, start_time: float) -> str:
-        """Text of a ``monitor.csv`` as Stable-Baselines3's plotting tools read it."""
-        text = io.StringIO()
-        header = {"t_start": start_time, "env_id": str(env_id)}
-        text.write(f"#{json.dumps(header)}\nr,l,t\n")
-        for episode_return, length, seconds in self.rows.tolist():
-            text.write(f"{episode_return:.6f},{int(length)},{seconds:.6f}\n")
-        return text.getvalue()
-
-
-class Interrupt:
-    """Whether Ctrl-C has been pressed."""
-
-    requested = False
-
-
-@contextmanager
-def deferred_interrupt() -> Iterator[Interrupt]:
-    """Note the first Ctrl-C instead of raising, so that no update is left half done.
-
-    A second one raises at once. Outside of the main thread nothing is changed.
-    """
-    interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-    previous = signal.getsignal(signal.SIGINT)
-
-    def note(signal_number: int, frame: FrameType | None) -> None:
-        interrupt.requested = True
-        signal.signal(signal.SIGINT, previous)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupt
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 class Learner(Protocol):
@@ -131,6 +49,13 @@ class Stopwatch(Listener):
     def seconds(self) -> float:
         """Seconds since it was made."""
         return time.perf_counter() - self._begun - self._compiling
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Let what is done meanwhile take no time."""
+        begun = time.perf_counter()
+        yield
+        self._begun += time.perf_counter() - begun
 
     def on_start(self, event: Any) -> None:
         """Stop."""
@@ -177,8 +102,11 @@ def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[floa
 
 
 @contextmanager
-def progress_line(total: int, visible: bool) -> Iterator[tuple[Report, Stopwatch]]:
-    """Show a live line: steps, steps/s, return of the last episodes, cells, temperature."""
+def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[Report, Stopwatch]]:
+    """Show a live line: steps, steps/s, return of the last episodes, cells, temperature.
+
+    ``begun`` are steps that have been taken before.
+    """
     if not visible:
         with stopwatch(lambda: None) as watch:
             yield lambda agent, steps: None, watch
@@ -191,7 +119,7 @@ def progress_line(total: int, visible: bool) -> Iterator[tuple[Report, Stopwatch
         TimeRemainingColumn(),
     )
     with Progress(*columns, refresh_per_second=10) as progress:
-        task = progress.add_task("training", total=total, status="getting ready")
+        task = progress.add_task("training", total=total, completed=begun, status="getting ready")
         drawn = time.perf_counter()
 
         def compiling() -> None:
@@ -206,7 +134,7 @@ def progress_line(total: int, visible: bool) -> Iterator[tuple[Report, Stopwatch
             progress.update(
                 task,
                 completed=steps,
-                status=f"{steps / max(watch.seconds, 1e-9):,.0f}/s "
+                status=f"{(steps - begun) / max(watch.seconds, 1e-9):,.0f}/s "
                 f"return {agent.episodes.recent_return():.1f} "
                 f"{agent.n_cells} cells"
                 + (f" T {agent.temperature:.3g}" if agent.temperature > 0.0 else ""),

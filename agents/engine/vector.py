@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from oda_rl.agents.engine.course import Course
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.loops import STEPS_PER_REPORT, Progress
-from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.spaces import Interface, flat
 
 
@@ -87,28 +87,25 @@ def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
     return flat(array).reshape(len(array), -1)
 
 
-def train_vector(
-    engine: Engine,
-    env: VectorEnv[Any, Any, Any],
-    observations: Any,
-    total: int,
-    interrupt: Interrupt,
-) -> Progress:
+def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) -> Progress:
     """Train in several environments at once, from what their reset returned.
 
-    In whole steps of them all, so that there may be some more than ``total``; a reset is no step.
+    In whole steps of them all, so that there may be some more than asked for; a reset is no step.
     """
-    resets, begun = Resets(env, engine.interface), engine.state.steps
+    resets, begun = Resets(env, engine.interface), engine.state.steps - course.steps
     engine.set_lanes(env.num_envs)
-    actions, _ = engine.advance(first_step(observations, engine.interface))
-    steps = last = 0
+    actions, _ = engine.advance(first_step(course.observation, engine.interface))
+    steps = last = course.steps
+    total, interrupt = course.total, course.interrupt
+    stop = course.stop(STEPS_PER_REPORT)
     while steps < total:
         step = resets.step(*env.step(engine.interface.first_action + actions))
         if steps + step.learns.sum() >= total:
             step.acts[:] = False
         actions, ended = engine.advance(step)
         steps = engine.state.steps - begun
-        if len(ended) or interrupt.requested or steps - last >= STEPS_PER_REPORT or steps >= total:
+        if len(ended) or interrupt.requested or steps >= stop:
+            course.at(steps, None)
             moments = np.full((len(ended), 1), steps - last)
             yield steps, np.concatenate([ended, moments], axis=1)
-            last = steps
+            last, stop = steps, course.stop(STEPS_PER_REPORT)

@@ -11,6 +11,16 @@ from gymnasium import spaces
 _MOST_ACTIONS = 1000
 
 
+def grid_of(space: spaces.Box, bins: int) -> list[npt.NDArray[Any]]:
+    """Return the values of each component, from its least to its greatest.
+
+    >>> grid_of(spaces.Box(-2.0, 2.0, (1,)), 3)
+    [array([-2.,  0.,  2.], dtype=float32)]
+    """
+    low, high = space.low.ravel(), space.high.ravel()
+    return [np.linspace(a, b, bins) for a, b in zip(low, high, strict=True)]
+
+
 def action_choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:
     """Return the actions to choose among, in the order of their numbers.
 
@@ -22,8 +32,7 @@ def action_choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:
                 f"action_space is {space}: a grid of it needs bounds; gymnasium.wrappers."
                 "RescaleAction or TransformAction can give it some"
             )
-        low, high = space.low.ravel(), space.high.ravel()
-        axes = [np.linspace(a, b, bins) for a, b in zip(low, high, strict=True)]
+        axes = grid_of(space, bins)
     elif isinstance(space, spaces.MultiDiscrete):
         axes = [
             start + np.arange(n)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl._schema import require
-from oda_rl.agents.environments.choices import action_choices
+from oda_rl.agents.environments.choices import action_choices, grid_of
 
 _Json = dict[str, Any]
 _MOST_BINS = 1000  # as there may be actions
@@ -69,6 +69,14 @@ class Native:
     def offers_combinations(self) -> bool:
         """Whether actions are other than numbers."""
         return not isinstance(self.action_space, spaces.Discrete)
+
+    @property
+    def grid(self) -> list[npt.NDArray[Any]] | None:
+        """Values that are offered of each component of a continuous action; else None."""
+        space = self.action_space
+        if not isinstance(space, spaces.Box) or self.bins is None:
+            return None
+        return grid_of(space, self.bins)
 
     def points(self, observation: Any) -> tuple[npt.NDArray[Any], bool]:
         """Return an observation, or a batch of them, as vectors, and whether it is one.

@@ -15,6 +15,7 @@ from oda_rl._schema import check_fields, require
 from oda_rl.agents.environments.native import Native, native_of
 
 AnyEnv = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
+Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = ("float32", "float64")
@@ -30,6 +31,16 @@ class Described(gym.Env[Any, Any]):
         spec: EnvSpec | None = None,
     ) -> None:
         self.observation_space, self.action_space, self.spec = observation_space, action_space, spec
+
+
+def described(env: Any) -> Any:
+    """Return an environment that has the spaces, if what is given is a pair of spaces.
+
+    >>> described((spaces.Discrete(4), spaces.Discrete(2))).action_space
+    Discrete(2)
+    """
+    pair = isinstance(env, tuple) and len(env) == 2
+    return Described(*env) if pair and all(isinstance(one, spaces.Space) for one in env) else env
 
 
 @dataclass(frozen=True)

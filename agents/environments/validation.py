@@ -12,8 +12,11 @@ from oda_rl.diagram import LARGEST
 BAD_SHAPE = 64
 NOT_FINITE = 128
 
+LARGEST_REWARD = 1e100  # whose sums over episodes are squared
+
 BAD_STEP = "the environment's observation or reward"
 FINITE = f"it must hold neither NaN nor infinity, nor anything beyond {LARGEST:g}"
+SMALL = f"a reward must be a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
 
 
 def refuse(events: int, what: str, interface: Interface) -> None:
@@ -24,7 +27,8 @@ def refuse(events: int, what: str, interface: Interface) -> None:
             f"{interface.observation_shape}"
         )
     if events & NOT_FINITE:
-        raise ValueError(f"{what} is not finite: {FINITE}")
+        own = f"; {SMALL}" if "reward" in what else ""
+        raise ValueError(f"{what} is not finite: {FINITE}{own}")
 
 
 def checked_reward(reward: Any, step: int | None = None) -> float:

@@ -1,6 +1,6 @@
 """The replaying agent: cells and values fitted to all that was ever seen."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -9,8 +9,11 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
+from oda_rl.agents.fitted.conservative import Estimate, estimate
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
+from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import assign_batch
@@ -43,10 +46,11 @@ class FittedQAgent(Simplifiable, Agent):
 
     Parameters
     ----------
-    env : str, gymnasium.Env or gymnasium.vector.VectorEnv
+    env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or a pair of spaces
         An environment, or the id of one, or a vector environment, whose environments all teach the
-        agent. Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple;
-        actions: Discrete, MultiDiscrete, MultiBinary or Box, of which a grid is offered. What is
+        agent; or (observation_space, action_space), which will do for :meth:`fit`. Observations:
+        Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple; actions: Discrete,
+        MultiDiscrete, MultiBinary or Box, of which a grid is offered. What is
         taken and returned by :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
@@ -96,6 +100,144 @@ class FittedQAgent(Simplifiable, Agent):
     _sized_by: ClassVar[dict[str, Member]] = {
         f"policy0_{name}": CellPolicy.SCHEMA[name] for name in ("origin", "diagram", "models")
     }
+
+    def fit(self, transitions: Any = None) -> Self:
+        """Fit to logged transitions alone; nobody plays.
+
+        Of what they cannot say the worst is believed: of actions that were never taken in a cell,
+        and of states that are far from all. A few fits that are cautious in other ways compete; the
+        same transitions estimate what each would return, and the one with the greatest lower bound
+        is delivered. ``agent.learn`` goes on from there in the environment, and hopes again.
+
+        Parameters
+        ----------
+        transitions : optional
+            What :meth:`oda_rl.agents.Transitions.of` reads: the arrays (observations, actions,
+            rewards, next_observations, terminated, truncated), a pandas frame, a Minari dataset, or
+            :class:`oda_rl.agents.Transitions`. They are added to what is remembered. None fits to
+            what is remembered already.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError
+            If it is nothing of that.
+        ValueError
+            For shapes that do not fit the spaces, values that are not finite, actions that there
+            are not, missing columns, or if nothing is remembered. Continuous actions become the
+            nearest of those that the agent chooses from; those beyond half a step from all of them
+            are refused.
+
+        References
+        ----------
+        D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6
+        (2005). S. Fujimoto, D. Meger, D. Precup, "Off-policy deep reinforcement learning without
+        exploration", ICML 2019.
+
+        Examples
+        --------
+        A walk on a line, whose end on the right is worth 1, by somebody who goes at random:
+
+        >>> from gymnasium import spaces
+        >>> rng = np.random.default_rng(0)
+        >>> place = rng.uniform(0.0, 1.0, size=(500, 1))
+        >>> actions = rng.integers(2, size=500)
+        >>> after = place + 0.2 * (2 * actions[:, None] - 1)
+        >>> won, lost = after[:, 0] > 1.0, after[:, 0] < 0.0
+        >>> line = spaces.Box(-1.0, 2.0, (1,)), spaces.Discrete(2)
+        >>> agent = FittedQAgent(line, seed=0).fit((place, actions, won, after, won | lost))
+        >>> agent.predict(np.array([[0.3], [0.9]]))[0]
+        array([1, 1])
+        """
+        if transitions is not None:
+            self._remember(Transitions.of(transitions))
+        if self.num_timesteps == 0:
+            raise ValueError("transitions is None, and nothing is remembered: give some")
+        self.begin_episode()
+        self._engine.fit_logged()
+        return self
+
+    def remember(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        next_observations: Any,
+        terminated: Any,
+        truncated: Any = None,
+    ) -> Self:
+        """Remember steps that were taken elsewhere.
+
+        The policy stays as it is until :meth:`fit` is called without arguments, or :meth:`learn`,
+        which soon fits to them, too.
+
+        Parameters
+        ----------
+        observations, actions, rewards, next_observations, terminated, truncated : array_like
+            As :class:`oda_rl.agents.Transitions` has them, n steps.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`fit`. Nothing has been remembered then.
+        """
+        self._remember(
+            Transitions(observations, actions, rewards, next_observations, terminated, truncated)
+        )
+        return self
+
+    def _remember(self, given: Transitions) -> None:
+        steps = read_steps(given, self.interface)
+        found = trajectories(steps.before, steps.after, steps.over)
+        rows = as_rows(steps, found, self.interface.n_components)
+        whole = [
+            (float(steps.rewards[one].sum()), len(one)) for one in found if steps.over[one[-1]]
+        ]
+        self.begin_episode()
+        self._engine.remember_logged(*rows, whole)
+
+    def estimate_return(self, policy: CellPolicy | None = None, seed: int | None = 0) -> Estimate:
+        """Estimate, from what is remembered, what a policy would return; nobody plays.
+
+        By fitted Q-evaluation on episodes drawn again with replacement. Where the steps do not show
+        what the policy does, the lower bound believes the worst and the upper one the best, so that
+        the interval is wide where little is known.
+
+        Parameters
+        ----------
+        policy : CellPolicy, optional
+            By default the delivered one.
+        seed : int, optional
+            Of the cells and of the episodes drawn.
+
+        Returns
+        -------
+        Estimate
+            ``mean``, ``low`` and ``high`` of the discounted return from where episodes began, two
+            standard errors wide, and the ``discount``. Limits of time count as if there were none.
+
+        Raises
+        ------
+        ValueError
+            If nothing is remembered.
+
+        References
+        ----------
+        B. Hao et al., "Bootstrapping fitted Q-evaluation for off-policy inference", ICML 2021.
+        """
+        if self.num_timesteps == 0:
+            raise ValueError("nothing is remembered: call fit, remember or learn first")
+        engine = self._engine
+        rng = np.random.default_rng(seed)
+        judged = self.policy if policy is None else policy
+        return estimate(engine.seen, judged, engine.metric, self.config, rng)
 
     def _make_engine(self) -> FittedEngine:
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))

@@ -9,10 +9,10 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._schema import Member
 from oda_rl._types import FloatArray
+from oda_rl.agents.engine.course import Course
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.engine.performing import Performed
-from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
 from oda_rl.agents.fitted.action_codevectors import label
@@ -111,9 +111,9 @@ class CodevectorAgent(FittedQAgent):
     def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return random_actions(len(acts), acts.shape[1], self._rngs["predict"])
 
-    def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
+    def _train(self, env: AnyEnv, course: Course) -> Progress:
         assert isinstance(env, gym.Env)
-        return super()._train(Performed(env, self._engine), total, one_by_one, interrupt)
+        return super()._train(Performed(env, self._engine), course)
 
     def _adapted(self, env: AnyEnv) -> gym.Env[Any, Any]:
         if isinstance(env, VectorEnv):

@@ -1,7 +1,7 @@
 """The state of a fitted agent: memory, policies that compete, and when to fit anew."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import within
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.engine import Engine
@@ -20,8 +21,9 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.action_codevectors import TakenActions
+from oda_rl.agents.fitted.conservative import fit_logged
 from oda_rl.agents.fitted.contents import RECENT_LENGTHS, RECENT_RETURNS, check_contents
-from oda_rl.agents.fitted.fitting import Experience, fit
+from oda_rl.agents.fitted.fitting import Experience, Fit, fit
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.fitted.settings import FittedQConfig
@@ -89,6 +91,12 @@ class FittedEngine(Engine):
         self._ended_since_fit = False
         self._set_due()
         self._open()
+
+    @property
+    def bytes_per_step(self) -> int:
+        """What each step adds to a file, at most: its row of the memory, and its value."""
+        memory = self.memory
+        return int(memory.observations[0].nbytes + memory.steps[0].nbytes + 8)
 
     @property
     def policy(self) -> CellPolicy:
@@ -295,6 +303,46 @@ class FittedEngine(Engine):
         self.memory.append(observations, steps, self.lane)
         self.state.steps += int((steps[:, MARK] == GOES_ON).sum())
 
+    def remember_logged(
+        self, observations: FloatArray, steps: FloatArray, whole: Sequence[tuple[float, int]]
+    ) -> None:
+        """Take over logged trajectories, and the returns and lengths of whole episodes in them."""
+        self.remember(observations, steps)
+        self.state.new_steps += int((steps[:, MARK] == GOES_ON).sum())
+        for episode_return, length in whole:
+            self._credit(episode_return, length, None)
+
+    @property
+    def seen(self) -> Experience:
+        """All that is remembered."""
+        rows = self.memory.rows(self.lane)
+        numbered = self.interface.n_values > 0
+        observations, steps = self.memory.observations[:rows], self.memory.steps[:rows]
+        return Experience(
+            observations, steps, self.interface.n_actions, numbered, self._taken(rows)
+        )
+
+    @one_thread()
+    def fit_logged(self) -> None:
+        """Fit to what is remembered, and believe nothing else; that policy is delivered."""
+        self.memory.thin_out(self.lane)
+        self.records, self._confirming = [], None
+        self._install(fit_logged(self.seen, self.config, self._fitting))
+        self._values = None  # learning begins with hopes again
+
+    def _install(self, found: Fit) -> None:
+        """Go on with a new policy."""
+        self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
+        self._latest = Record(self.newest)
+        self._whole = self.lane.episode_length == 0
+        self.lane.held = 0
+        self._epsilon = self._exploration()
+        self._set_due()
+        self._open()
+        step = self.state.steps
+        self.note_level(Level(step, np.nan, self.newest.codevectors, None))
+
+    @one_thread()
     def refit(self) -> None:
         """Fit partition and values to all that is remembered."""
         before = self.memory.rows(self.lane)
@@ -308,25 +356,10 @@ class FittedEngine(Engine):
         if values is not None and rows > n:
             later = self.newest.evaluate(self.memory.observations[n:rows])[2]
             values = np.concatenate([values, later])
-        seen = Experience(
-            self.memory.observations[:rows],
-            self.memory.steps[:rows],
-            self.interface.n_actions,
-            self.interface.n_values > 0,
-            self._taken(rows),
-        )
-        found = fit(seen, values, self.metric, self.config, self._fitting)
-        self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
+        found = fit(self.seen, values, self.metric, self.config, self._fitting)
         self._values = found.values[:n]
-        self._latest = Record(self.newest)
-        self._whole = self.lane.episode_length == 0
-        self.lane.held = 0
-        self._epsilon = self._exploration()
+        self._install(found)
         self.lane.last_row = n - 1
-        self._set_due()
-        self._open()
-        step = self.state.steps
-        self.history.append(Level(step, np.nan, self.newest.codevectors, None))
 
     def _blank(self) -> CellPolicy:
         """Return the policy before the first fit."""
@@ -372,7 +405,7 @@ class FittedEngine(Engine):
         chosen = self._confirming or self._latest
         # While all decisions are random, a return says nothing about the policy.
         record = chosen if self._epsilon < 1.0 else None
-        self._playing = Playing(chosen.policy, record, self._epsilon, len(self.history))
+        self._playing = Playing(chosen.policy, record, self._epsilon, self._n_levels)
         self._play(self._playing)
         self.arrays = (
             self.memory.observations,

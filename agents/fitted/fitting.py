@@ -16,7 +16,7 @@ C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 198
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ from oda_rl.annealing.placing import anneal
 from oda_rl.diagram import three_least
 
 Labels = npt.NDArray[np.int16]
+Targets = npt.NDArray[Any]  # of single precision, or double
 
 _SAMPLE = 3000  # states that the partition is annealed on
 _WIDTH_SAMPLE = 1000
@@ -50,6 +51,7 @@ _LEAST_CELLS = 4
 _METRIC_POWER = 0.5
 _LEAST_WEIGHT = 1e-4
 _CHUNK = 16_384
+_SINGLE = 1e30  # returns beyond are kept in double precision
 
 
 @compiled
@@ -135,7 +137,7 @@ def sweep(
     low: float,
     high: float,
     values: FloatArray,
-    targets: npt.NDArray[np.float32],
+    targets: Targets,
     sums: FloatArray,
 ) -> float:
     """Bring the values of all rows up to date, and add up what the next regression needs.
@@ -201,6 +203,20 @@ def sweep(
     return change
 
 
+class Belief(NamedTuple):
+    """What is believed of values before anything is known of them."""
+
+    low: float
+    high: float
+    """No state is worth less, or more."""
+    prior: float
+    """What an action is worth that was not tried in a cell."""
+    weight: float
+    """Of that belief, in transitions."""
+    barred: FloatArray | None = None
+    """Subtracted from the value of each action in each cell before the best is taken, (K, A)."""
+
+
 class Experience(NamedTuple):
     """What a fit is made to."""
 
@@ -259,6 +275,14 @@ class Assigned(NamedTuple):
     """Shape (n, 3 or more)."""
 
 
+class Iterated(NamedTuple):
+    """What sweeps leave behind: values of rows and λ-returns of steps, (n,), and the models."""
+
+    values: FloatArray
+    targets: Targets
+    solver: "_Regression"
+
+
 def fit(
     seen: Experience,
     values: FloatArray | None,
@@ -281,9 +305,25 @@ def fit(
     rng : numpy.random.Generator
         Draws the states that the partition is annealed on.
     """
-    at = _place_cells(seen, learned, config, rng)
-    rows, parts = _assign(seen, at)
-    values, targets, solver = _iterate(rows, at, values, seen.n_actions, config)
+    at = place_cells(seen, learned, config, rng)
+    rows, parts = assign(seen, at)
+    rounds = config.first_sweeps if values is None else config.sweeps
+    hopes = _hopes(seen.steps, config)
+    found = iterate(rows, at, values, hopes, seen.n_actions, rounds, config)
+    return delivered(seen, rows, at, parts, found, learned, rng)
+
+
+def delivered(
+    seen: Experience,
+    rows: Assigned,
+    at: Cells,
+    parts: FloatArray | None,
+    found: Iterated,
+    learned: FloatArray | None,
+    rng: np.random.Generator,
+) -> Fit:
+    """Return a fit's policy, and the metric that its gradients make of the one before."""
+    values, targets, solver = found
     policy = _policy(at, solver, seen.n_actions)
     if parts is not None:
         policy = CodevectorPolicy(**vars(policy), parts=parts)
@@ -301,7 +341,7 @@ def fit(
     return Fit(policy, values, metric.average(learned, outer), at.scale)
 
 
-def _place_cells(
+def place_cells(
     seen: Experience, learned: FloatArray | None, config: FittedQConfig, rng: np.random.Generator
 ) -> Cells:
     """Anneal cells among states from which steps were taken, in the learned metric."""
@@ -319,7 +359,7 @@ def _place_cells(
     return Cells(origin, scale, transform, codevectors, width)
 
 
-def _assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
+def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     """Return the rows by their cells, and where codevectors of actions lie, if there are any."""
     n, d = seen.observations.shape
     points = np.empty((n, d), dtype=np.float32)
@@ -339,29 +379,42 @@ def _assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     return Assigned(points, cells, weights, labels, seen.steps), parts
 
 
-def _iterate(
-    rows: Assigned, at: Cells, values: FloatArray | None, n_actions: int, config: FittedQConfig
-) -> tuple[FloatArray, npt.NDArray[np.float32], "_Regression"]:
-    """Repeat sweeps of fitted Q-iteration; returns values and targets of the rows, and models."""
-    n = len(rows.points)
-    most, least = discounted_returns(rows.steps, config.discount)
-    lowest = min(0.0, float(rows.steps[:, REWARD].min())) / (1.0 - config.discount)
+def _hopes(steps: FloatArray, config: FittedQConfig) -> Belief:
+    """Return what is believed while more can be seen: the best return so far."""
+    most, least = discounted_returns(steps, config.discount)
+    lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.discount)
     low = max(lowest, least - 0.25 * (most - least))
-    rounds = config.sweeps
+    return Belief(low, most, most, config.optimism)
+
+
+def iterate(
+    rows: Assigned,
+    at: Cells,
+    values: FloatArray | None,
+    belief: Belief,
+    n_actions: int,
+    rounds: int,
+    config: FittedQConfig,
+) -> Iterated:
+    """Repeat sweeps of fitted Q-iteration, at most so many ``rounds``."""
+    n, low, high = len(rows.points), belief.low, belief.high
     if values is None:
-        values, rounds = np.full(n, most), config.first_sweeps
-    solver = _Regression(rows, at, n_actions, config, most)
-    targets = np.zeros(n, dtype=np.float32)
-    tolerance = config.tolerance * (most - low) * (1.0 - config.discount) * n
+        values = np.full(n, belief.prior)
+    solver = _Regression(rows, at, n_actions, belief)
+    single = max(high, -low) < _SINGLE
+    targets = np.zeros(n, dtype=np.float32 if single else np.float64)
+    tolerance = config.tolerance * (high - low) * (1.0 - config.discount) * n
     decay = config.discount, config.trace_decay
     for i in range(rounds):
         sums = np.zeros_like(solver.theta)
         models = solver.theta, solver.offsets
-        change = sweep(*rows, *models, i == 0, *decay, low, most, values, targets, sums)
+        change = sweep(*rows, *models, i == 0, *decay, low, high, values, targets, sums)
         solver.solve(sums)
+        if belief.barred is not None:
+            solver.theta[:, :n_actions] -= belief.barred
         if i > 0 and change <= tolerance:
             break
-    return values, targets, solver
+    return Iterated(values, targets, solver)
 
 
 def _policy(at: Cells, solver: "_Regression", n_actions: int) -> CellPolicy:
@@ -413,9 +466,7 @@ def _width(points: FloatArray, codevectors: FloatArray) -> float:
 class _Regression:
     """The regressions of all cells, whose matrices stay the same from sweep to sweep."""
 
-    def __init__(
-        self, rows: Assigned, at: Cells, n_actions: int, config: FittedQConfig, optimum: float
-    ) -> None:
+    def __init__(self, rows: Assigned, at: Cells, n_actions: int, belief: Belief) -> None:
         n, d = at.codevectors.shape
         size = n_actions + d
         moments = np.zeros((n, size, size))
@@ -423,12 +474,12 @@ class _Regression:
         diagonal = np.einsum("kii->ki", moments)
         slopes = diagonal[:, n_actions:]
         slopes += 10.0 * at.width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6
-        diagonal[:, :n_actions] += config.optimism
+        diagonal[:, :n_actions] += belief.weight
         whole = np.triu(moments) + np.triu(moments, 1).transpose(0, 2, 1)
         self._inverse = np.linalg.inv(whole)
         self._codevectors = at.codevectors
         self._n_actions = n_actions
-        self._prior = config.optimism * optimum
+        self._prior = belief.weight * belief.prior
         self.theta = np.zeros((n, size))
         self.offsets = np.zeros(n)
 

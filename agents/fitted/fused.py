@@ -7,7 +7,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin
 from oda_rl.agents.engine.state import Workspace
-from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.replay import Fitted, FittedState
 
@@ -44,7 +44,7 @@ def _choose(agent: _Collecting) -> int:
 def _learn(
     agent: _Collecting, observation: FloatArray, reward: float, terminated: bool, truncated: bool
 ) -> int:
-    if reward - reward != 0.0:
+    if not abs(reward) <= LARGEST_REWARD:  # NaN too
         return NOT_FINITE
     return replay.record(agent.state, agent.to, observation, reward, terminated, truncated)
 

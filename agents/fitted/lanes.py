@@ -17,7 +17,7 @@ from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import Trajectory, begin
 from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, new_lanes, workspace
-from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
 
@@ -63,7 +63,7 @@ def record_lanes(
     for i in range(rewards.shape[0]):
         if learns[i]:
             event = load(after[i], own[i], space)
-            if rewards[i] - rewards[i] != 0.0:
+            if not abs(rewards[i]) <= LARGEST_REWARD:  # NaN too
                 event = NOT_FINITE
             if event:
                 return event

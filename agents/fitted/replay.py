@@ -23,7 +23,7 @@ from oda_rl.agents.engine.state import (
     load_point,
     workspace,
 )
-from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.policies.cells import decide
 from oda_rl.diagram import LARGEST
 
@@ -187,7 +187,7 @@ def step(
     """
     agent, lane = opened(diagram, models, raw, room), lane_of(raw, 0)
     events = load(next_observation, observations, agent.room)
-    if reward - reward != 0.0:
+    if not abs(reward) <= LARGEST_REWARD:  # NaN too
         events = NOT_FINITE
     if events == 0:
         to = Trajectory(observations, steps, lane)
@@ -217,7 +217,7 @@ def update(
     event = load(observation, observations, agent.room)
     if event == 0:
         event = load(next_observation, observations, agent.room)
-    if reward - reward != 0.0:
+    if not abs(reward) <= LARGEST_REWARD:  # NaN too
         event = NOT_FINITE
     if event:
         return event

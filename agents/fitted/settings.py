@@ -72,5 +72,6 @@ class FittedQConfig(Checked):
     confirm_share: Annotated[float, within("[0, 1]")] = 0.2
     """Most of the steps that go into that, in [0, 1]."""
 
-    max_transitions: Annotated[int | None, or_none(at_least(1))] = None
-    """Bound of the memory: a fair sample of whole episodes is kept. None keeps all transitions."""
+    max_transitions: Annotated[int | None, or_none(at_least(1))] = 1_000_000
+    """Bound of the memory: of more transitions a fair sample of whole episodes is kept. None keeps
+    all of them, at some 70 bytes each, and refits to all."""

@@ -15,10 +15,10 @@ from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.editing.editor import Editor
 from oda_rl.agents.engine.agent import Agent
+from oda_rl.agents.engine.course import Course
 from oda_rl.agents.engine.files import Without
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.performing import Performed
-from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.names import matching_names, matching_parts
@@ -399,15 +399,14 @@ class ModelAgent(Simplifiable, Agent):
             return super()._random(acts)
         return self._rngs["predict"].uniform(-1.0, 1.0, acts.shape)
 
-    def _train(self, env: AnyEnv, total: int, one_by_one: bool, interrupt: Interrupt) -> Progress:
+    def _train(self, env: AnyEnv, course: Course) -> Progress:
         if self.interface.box is not None:
             assert isinstance(env, gym.Env)
             env = Performed(env, self._engine)
-        training = super()._train(env, total, one_by_one, interrupt)
+        training = super()._train(env, course)
         if isinstance(env, VectorEnv) or self._engine.constrained:
             return training
-        rng = self._rngs["planning"]
-        return self._real.train(self, self._engine, training, total, interrupt, rng)
+        return self._real.train(self, self._engine, training, course, self._rngs["planning"])
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         spec = spec_of(env)

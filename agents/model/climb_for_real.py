@@ -20,9 +20,9 @@ from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.pruning import Confirming
 from oda_rl.agents.distilling.races import race
 from oda_rl.agents.distilling.teachers import teacher_of
+from oda_rl.agents.engine.course import Course
 from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
-from oda_rl.agents.engine.training import Interrupt
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.policies.rules import RulePolicy
@@ -90,22 +90,18 @@ class ClimbForReal:
         agent: Judged,
         engine: "ModelEngine",
         training: Progress,
-        total: int,
-        interrupt: Interrupt,
+        course: Course,
         rng: np.random.Generator,
     ) -> Progress:
         """Go on with a training as long as the world is believed, then in the real one."""
-        done = 0
         if self.reason is None:
             for steps, episodes in training:
+                doubts = len(episodes) and self._doubts(agent, course.total - steps)
                 yield steps, episodes
-                done = steps
-                if len(episodes) and self._doubts(agent, total - done):
+                if doubts:
                     break
-            else:
-                return
-        for steps, episodes in self._really(agent.env, engine, total - done, interrupt, rng):
-            yield done + steps, episodes
+        if not course.over:
+            yield from self._really(agent.env, engine, course, rng)
 
     def _doubts(self, agent: Judged, left: int) -> bool:
         """Judge the world, if it is time; say so if it is not to be believed any more."""
@@ -126,8 +122,7 @@ class ClimbForReal:
         self,
         env: "AnyEnv | None",
         engine: "ModelEngine",
-        total: int,
-        interrupt: Interrupt,
+        course: Course,
         rng: np.random.Generator,
     ) -> Progress:
         """Learn values with a share of the steps, and make a rule of them with the rest."""
@@ -138,24 +133,30 @@ class ClimbForReal:
         fitted = self._fitted
         fitted._enter(env)
         place = fitted._require_env()
+        if course.part is None:
+            course.part = course.steps
+        begun, total = course.part, course.total - course.part
         learning = min(int(_LEARNING * total), _MOST_LEARNING)
         if total - learning < _LEAST_DISTILLING:
             learning = total
-        done = 0
-        for steps, episodes in fitted._train(place, learning, True, interrupt):
+        own = course.within(learning)
+        done = own.steps
+        for steps, episodes in fitted._train(place, own):
             engine.state.steps += steps - done
             done = steps
-            yield done, episodes
+            if own.over:
+                course.insist()
+            yield begun + done, episodes
         if done == total:
             return
         ground = Ground(env, _CELLS, total - done)
-        before = 0
+        course.can_stop, before = False, 0
         for _ in self._distilling(ground, fitted, rng):
             engine.state.steps += ground.steps - before
             before = ground.steps
-            yield done + before, _NOTHING
+            yield begun + done + before, _NOTHING
         engine.state.steps += ground.steps - before
-        yield total, _NOTHING
+        yield course.total, _NOTHING
 
     def _distilling(
         self, ground: Ground, fitted: FittedQAgent, rng: np.random.Generator
@@ -219,6 +220,7 @@ class ClimbForReal:
             fitted = FittedQAgent._from_file(metadata["fitted"], learned)
             same = fitted.interface.n_features == interface.n_features
             require(same, "real.fitted is of other observations")
+            fitted._env_seeded = True  # it has learned in its environment
         return cls(reason, rule, fitted, judged_at, distrusted)
 
 

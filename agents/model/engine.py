@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import MOST, Member, check, prefixed, real, require, whole
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.engine.engine import Engine
@@ -16,7 +17,12 @@ from oda_rl.agents.engine.interpreted import badness
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.environments.validation import BAD_STEP, NOT_FINITE, refuse
+from oda_rl.agents.environments.validation import (
+    BAD_STEP,
+    LARGEST_REWARD,
+    NOT_FINITE,
+    refuse,
+)
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.choosing import ChoosingPlanner
 from oda_rl.agents.model.contract import Planning, Played
@@ -29,7 +35,6 @@ from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.worlds import files
-from oda_rl.diagram import LARGEST
 
 SCHEMA: dict[str, Member] = {
     "state": Member(Counters, "1"),
@@ -134,6 +139,11 @@ class ModelEngine(Engine):
         return ()
 
     @property
+    def bytes_per_step(self) -> int:
+        """What each step adds to a file, at most: also to that of a fitted agent beside it."""
+        return 8 * (4 * self.interface.n_features + 2 * self._n_codes + 8)
+
+    @property
     def epsilon(self) -> float:
         """Present probability of a random action."""
         return float(self._next is None)
@@ -156,6 +166,11 @@ class ModelEngine(Engine):
         code = self._choose(self.single, vector)
         refuse(max(-code, 0), "observation", self.interface)
         return code
+
+    def chosen(self, vector: npt.NDArray[Any]) -> int:
+        """Return the action that was chosen last, for this observation, before it was saved."""
+        self.single.before = np.array(vector, dtype=np.float64)
+        return super().chosen(vector)
 
     def _choose(self, running: Running, vector: npt.NDArray[Any]) -> int:
         """Choose what is done in an environment; or return minus the event that prevents it."""
@@ -281,7 +296,7 @@ class ModelEngine(Engine):
         return max(_PATIENCE * self._needed, self.n_lanes * self._horizon)
 
     def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
-        return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST)
+        return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST_REWARD)
 
     def _attend(self, events: int) -> None:
         if events & EPISODE_END:
@@ -290,6 +305,7 @@ class ModelEngine(Engine):
             self._plan()
             self._replace_all()
 
+    @one_thread()
     def _end_episode(self, running: Running) -> None:
         """Note the last episode, and decide what the next one is played with."""
         episode_return, length = self.state.last_return, self.state.last_length
@@ -306,13 +322,14 @@ class ModelEngine(Engine):
             self._next = self._newest
         running.played, running.whole = self._next, True
 
+    @one_thread()
     def _plan(self) -> None:
         """Learn the world anew, and say what is played next: the new rule, or first the best."""
         self._newest = self.planner.plan(self._returns)
         self._needed = self.planner.wait(self.state.steps)
         self._new_steps = self._confirming = 0
         self._next = self.planner.best() if self._confirms() else self._newest
-        self.history.append(Level(self.state.steps, np.nan, self.planner.codevectors, None))
+        self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
     def _confirms(self) -> bool:
         """Whether the best rule is to be played again before the newest one."""
@@ -413,8 +430,9 @@ class ModelEngine(Engine):
         """Return all arrays that have to be saved, the history apart."""
         single = self.single
         known = [*self.planner.candidates]
-        if self._newest is not None and not any(self._newest is one for one in known):
-            known.append(self._newest)
+        for played in (self._newest, self._next, single.played):
+            if played is not None and not any(played is one for one in known):
+                known.append(played)
 
         def place(candidate: Played | None) -> int:
             return next((k for k, one in enumerate(known) if one is candidate), -1)

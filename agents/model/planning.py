@@ -15,6 +15,7 @@ from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.editing.editor import within
 from oda_rl.agents.model import candidates
 from oda_rl.agents.model.candidates import Candidate
+from oda_rl.agents.model.grading import GradedShape, degrees_of
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
@@ -107,11 +108,12 @@ class Planner:
             explore = self._leaves_nothing(best, returns)
         known = sorted(self.candidates, key=self._value_of, reverse=True)[:_KNOWN]
         self.searches += 1
-        fresh = self.searches % _FRESH == 0
         where = self._imagination()
+        graded = self._graded(where.shape)
+        fresh = self.searches % _FRESH == 0 or (graded is not None and not known)
         rules = [(one.scores, one.outputs) for one in known]
         effort = self._effort(fine=self.searches % _FRESH == 2 and not explore)
-        scores, outputs, promised = search(where, rules, explore, fresh, effort, self.rng)
+        scores, outputs, promised = search(where, rules, explore, fresh, effort, self.rng, graded)
         for again in range(0 if explore else _REPEATED):
             if not self._falls_short(promised):
                 break
@@ -127,6 +129,15 @@ class Planner:
         if not explore and self.config.simplify:
             scores, outputs = self._simplified(where, (scores, outputs))
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
+
+    def _graded(self, shape: Shape) -> Shape | None:
+        """Return the shape of rules by degrees, if actions are degrees of one quantity."""
+        assert self.learned is not None
+        if shape.boxed:
+            return None
+        seen = self.memory.present.before
+        degrees = degrees_of(self.learned.arrays, self.learned.at, seen, shape.n_outputs)
+        return None if degrees is None else GradedShape.by(shape, degrees)
 
     def _effort(self, fine: bool) -> Effort:
         """Return how long to search, and how far from where it begins."""

@@ -21,6 +21,7 @@ _LONGEST = 4  # times as many generations, while returns grow
 _WINDOW, _PROGRESS = 8, 0.01  # by that share in so many generations, from common starts
 _WIDE = 12  # more generations from wherever, of rules that are as good as can be from the starts
 _PAIRED = 4  # times as many as in a generation
+_GRADED_SIGMA = 0.1  # about a rule that has been climbed before
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,7 @@ def search(
     fresh: bool,
     effort: Effort,
     rng: np.random.Generator,
+    graded: Shape | None = None,
 ) -> tuple[FloatArray, FloatArray, float]:
     """Search for the best rule.
 
@@ -198,23 +200,21 @@ def search(
         Climb from a new rule, not from a known one, to leave a local optimum.
     effort : Effort
     rng : numpy.random.Generator
+    graded : Shape, optional
+        Of rules of fewer numbers, if there are any that may serve: new rules are made of them.
 
     Returns
     -------
     scores, outputs, and the mean return that is promised
     """
-    shape = where.shape
-    old = np.array([shape.encoded(*rule, where.at) for rule in known]).reshape(-1, shape.size)
-    new = rng.normal(size=(effort.random, shape.size))
-    new[:, :: shape.width] *= 0.5
-    vectors = np.concatenate([old, new, shape.constant])
-    first = where.means(vectors, max(effort.starts // 3, 3), explore)
-    top = np.argsort(-first, kind="stable")[: 8 + len(old)]
-    second = where.means(vectors[top], effort.starts, explore)
-    if fresh and (top >= len(old)).any():
-        second = np.where(top >= len(old), second, -np.inf)
-    begin = vectors[top[np.argmax(second)]]
-    climber = Climber(begin, effort.sigma, effort.population, rng)
+    old = np.array([where.shape.encoded(*rule, where.at) for rule in known])
+    old = old.reshape(-1, where.shape.size)
+    sigma = effort.sigma
+    if fresh and graded is not None:
+        begin, sigma = _by_degrees(where, graded, explore, effort, rng), _GRADED_SIGMA
+    else:
+        begin = _first(where, old, explore, fresh, effort, rng)
+    climber = Climber(begin, sigma, effort.population, rng)
     before, wide, last = begin, False, _LONGEST * effort.generations
     for generation in range(1, last + 1):
         asked = climber.ask()
@@ -237,7 +237,38 @@ def search(
     final = where.means(finalists, 3 * effort.starts, explore)
     final[0] += 1e-6 * abs(final[0])
     best = int(np.argmax(final))
-    scores, outputs = shape.decoded(finalists[best : best + 1], where.at)
+    scores, outputs = where.shape.decoded(finalists[best : best + 1], where.at)
     if best > 0:
         return *known[best - 1], float(final[best])
     return scores[0], outputs[0], float(final[0])
+
+
+def _first(
+    where: Imagination,
+    old: FloatArray,
+    explore: bool,
+    fresh: bool,
+    effort: Effort,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the best of the known rules and of random ones; if ``fresh``, of the latter."""
+    shape = where.shape
+    new = rng.normal(size=(effort.random, shape.size))
+    new[:, :: shape.width] *= 0.5
+    vectors = np.concatenate([old, new, shape.constant])
+    first = where.means(vectors, max(effort.starts // 3, 3), explore)
+    top = np.argsort(-first, kind="stable")[: 8 + len(old)]
+    second = where.means(vectors[top], effort.starts, explore)
+    if fresh and (top >= len(old)).any():
+        second = np.where(top >= len(old), second, -np.inf)
+    return np.asarray(vectors[top[np.argmax(second)]])
+
+
+def _by_degrees(
+    where: Imagination, graded: Shape, explore: bool, effort: Effort, rng: np.random.Generator
+) -> FloatArray:
+    """Return the best of rules of fewer numbers, as a vector."""
+    among = replace(where, shape=graded)
+    scores, outputs, _ = search(among, (), explore, True, effort, rng)
+    where.steps = among.steps
+    return where.shape.encoded(scores, outputs, where.at)

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.distilling.playing import Ground, drawn
 from oda_rl.agents.engine.player import checked_count
@@ -86,6 +87,7 @@ class Difference:
         ]
 
 
+@one_thread()
 def diff(
     before: Any,
     after: Any,

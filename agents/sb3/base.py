@@ -16,9 +16,9 @@ from gymnasium import spaces
 from oda_rl._schema import reading
 from oda_rl.agents.engine import files as saving
 from oda_rl.agents.engine.agent import Agent
+from oda_rl.agents.engine.interrupts import deferred_interrupt
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.player import checked_count
-from oda_rl.agents.engine.training import deferred_interrupt
 from oda_rl.agents.engine.vector import matrix
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.origins import elsewhere
@@ -441,7 +441,7 @@ class Algorithm(BaseAlgorithm):
         agent = saving.restored(cls._agent_class, file, metadata, arrays, place, *kwargs.values())
         model._adopt_spaces(agent, arrays)
         model.num_timesteps = saved.get("num_timesteps", agent.num_timesteps)
-        model._episode_num = saved.get("episodes", len(agent.episodes.rows))
+        model._episode_num = saved.get("episodes", agent.episodes.count)
         model._take_over(agent)
         return model
 

@@ -350,7 +350,7 @@ class OnlineEngine(Engine):
             self._place_lanes()
         self.state.learner_active = self.partition.active
         step, temperature = self.state.steps, self.partition.temperature
-        self.history.append(Level(step, temperature, self.codevectors.copy(), lineage))
+        self.note_level(Level(step, temperature, self.codevectors.copy(), lineage))
 
     def _place_lanes(self) -> None:
         """Find the cells, which are others now, that all environments are in."""

@@ -44,7 +44,7 @@ from oda_rl.agents.engine.state import (
     load_point,
     workspace,
 )
-from oda_rl.agents.environments.validation import NOT_FINITE
+from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.policies.contract import SMALLEST_TRACE
 from oda_rl.agents.policies.table import greatest
 from oda_rl.diagram import assign
@@ -231,7 +231,7 @@ def learn_from(
 
     Afterwards that is the current cell.
     """
-    if reward - reward != 0.0:
+    if not abs(reward) <= LARGEST_REWARD:  # NaN too
         return NOT_FINITE
     events = 0
     state, lane = agent.state, to.lane

@@ -10,18 +10,21 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.names import matching_names
-from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, spaces_of
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, Spaces, described, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
+from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.contract import Policy
+from oda_rl.agents.worlds import learning
 from oda_rl.agents.worlds.codes import actions_of, checked_codes, codes_of_acts
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.forecasting import forecast_text
 from oda_rl.agents.worlds.judging import Replayed, Report, Trust, judge, replay_held_out
-from oda_rl.agents.worlds.learning import Learned, Transitions, learn_world, predict
+from oda_rl.agents.worlds.learning import Learned, learn_world, predict
 from oda_rl.agents.worlds.logs import checked_log, trajectories
 from oda_rl.agents.worlds.trajectories import (
     Decide,
@@ -35,7 +38,6 @@ from oda_rl.agents.worlds.trajectories import (
 _LAWS = 4
 _HORIZON = 1000
 
-Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 AnyPolicy = Policy | Callable[[npt.NDArray[Any]], Any]
 
 
@@ -69,7 +71,7 @@ class World:
     """Its arrays, and how they were learned."""
     interface: Interface
     """What observations and actions are."""
-    seen: Transitions
+    seen: learning.Transitions
     """The steps it was learned from."""
     first: BoolArray | None = None
     """Which of them began an episode, if that is known, shape (n,)."""
@@ -83,13 +85,14 @@ class World:
     """Duration of a step."""
 
     @classmethod
+    @one_thread()
     def fit(
         cls,
-        observations: npt.ArrayLike,
-        actions: npt.ArrayLike,
-        rewards: npt.ArrayLike,
-        next_observations: npt.ArrayLike,
-        terminated: npt.ArrayLike,
+        observations: Any,
+        actions: Any = None,
+        rewards: Any = None,
+        next_observations: Any = None,
+        terminated: Any = None,
         *,
         env: str | AnyEnv | Spaces,
         seed: int | None = None,
@@ -102,7 +105,8 @@ class World:
         ----------
         observations, next_observations : array_like, shape (n, ...)
             Before and after each step, in the shape of the observation space; in the order in which
-            they were made.
+            they were made. Or one thing that has all of it, in place of the first five: a data
+            frame, a Minari dataset, or what else :meth:`oda_rl.agents.Transitions.of` reads.
         actions : array_like, shape (n,), or (n, ...) where the action space is a Box
             As the environment has them.
         rewards : array_like, shape (n,)
@@ -120,10 +124,12 @@ class World:
         ValueError
             For wrong shapes, values that are not finite, or actions out of their space.
         """
+        arrays = observations, actions, rewards, next_observations, terminated
+        given = Transitions.of(observations if actions is None else arrays)
         place = _place(env)
         boxed = isinstance(spaces_of(place)[1], spaces.Box)
         interface = Interface.of(place, 1 if boxed else None)
-        seen = checked_log(observations, actions, rewards, next_observations, terminated, interface)
+        seen = checked_log(given, interface)
         rng = np.random.default_rng(_checked_seed(seed))
         learned = learn_world(seen, -math.inf, boxed, _LAWS, None, rng)
         spec = spec_of(place)
@@ -138,6 +144,7 @@ class World:
         """Members of the ensemble."""
         return len(self.learned.arrays.laws)
 
+    @one_thread()
     def predict(
         self, observation: npt.ArrayLike, action: npt.ArrayLike, law: int | None = None
     ) -> tuple[FloatArray, Any, Any]:
@@ -176,6 +183,7 @@ class World:
             return following[0], float(rewards[0]), bool(terminated[0])
         return following, rewards, terminated
 
+    @one_thread()
     def imagine(
         self,
         policy: AnyPolicy,
@@ -218,6 +226,7 @@ class World:
         starts = self.draw_starts(count, rng)
         return self._walk(self.learned.arrays, policy, starts, steps, rng)
 
+    @one_thread()
     def forecast(
         self,
         observation: npt.ArrayLike,
@@ -274,6 +283,7 @@ class World:
         """Whether it is to be believed, and why: the last line of :meth:`report`."""
         return self._report.trust
 
+    @one_thread()
     def replayed(self, steps: int = 100, seed: int | None = 0) -> Replayed:
         """Do the actions at the end of the longest episode again, in a model without them.
 
@@ -375,14 +385,14 @@ def seconds_of(env: AnyEnv | None) -> float | None:
 def _place(env: str | AnyEnv | Spaces) -> AnyEnv:
     if isinstance(env, str):
         return make_env(env)
-    if isinstance(env, tuple) and len(env) == 2:
-        return Described(*env)
-    if not hasattr(env, "action_space"):
+    place: Any = described(env)
+    if not hasattr(place, "action_space"):
         raise TypeError(
             f"env is {env!r}: it must be an environment, its id, or (observation_space, "
             "action_space)"
         )
-    return env
+    found: AnyEnv = place
+    return found
 
 
 def _checked_seed(seed: int | None) -> int | None:

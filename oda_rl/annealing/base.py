@@ -15,7 +15,7 @@ from oda_rl import divergences
 from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, within
 from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import checked_points, chunks, fitted_points
+from oda_rl._validation import bounded, checked_points, chunks, fitted_points
 from oda_rl.annealing.annealer import PROBE, Annealer
 from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.contents import ANYTHING, Each, Maybe, Optional, Several
@@ -251,6 +251,7 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
         if not np.isfinite(init).all():
             raise ValueError("init must be finite, got NaN or infinity")
+        bounded(init, "init")
         divergence.check(init)
         return divergence.embed(init)
 

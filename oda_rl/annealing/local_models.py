@@ -6,6 +6,8 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 
+_MANY_FEATURES = 100  # whose moments take long to invert for each cell
+
 
 class LocalModels(NamedTuple):
     """values[k] + <slopes[k], x − centres[k]> in cell k."""
@@ -73,18 +75,61 @@ def fit_local_models(
         scale[scale == 0.0] = 1.0
         steps = (points - centres[cells]) / scale
         rests = targets - values[cells]
-        average = (steps * weights[:, None]).T @ steps / weights.sum()
-        common = np.linalg.pinv(average, hermitian=True) @ (
-            (steps * weights[:, None]).T @ rests / weights.sum()
-        )
-        prior = (d + 2) * average
-        unit = weights.mean()
-        for k in np.flatnonzero(filled):
-            own = cells == k
-            weighted = steps[own] * (weights[own] / unit)[:, None]
-            moments = weighted.T @ steps[own] + prior
-            slopes[k] = np.linalg.pinv(moments, hermitian=True) @ (
-                weighted.T @ rests[own] + prior @ common
-            )
-        slopes /= scale
+        fit_slopes = _slopes if d <= _MANY_FEATURES else _slopes_in_subspace
+        slopes = fit_slopes(steps, rests, weights, cells, n_cells) / scale
     return LocalModels(values, slopes, centres)
+
+
+def _slopes(
+    steps: FloatArray, rests: FloatArray, weights: FloatArray, cells: IntArray, n_cells: int
+) -> FloatArray:
+    """Slopes of all cells, shape (K, d); 0 in a cell of no weight.
+
+    ``steps``, shape (n, d), are from the cells' centres, ``rests``, shape (n,), from their values.
+    """
+    d = steps.shape[1]
+    slopes = np.zeros((n_cells, d))
+    average = (steps * weights[:, None]).T @ steps / weights.sum()
+    common = np.linalg.pinv(average, hermitian=True) @ (
+        (steps * weights[:, None]).T @ rests / weights.sum()
+    )
+    prior = (d + 2) * average
+    unit = weights.mean()
+    for k in np.unique(cells[weights > 0.0]):
+        own = cells == k
+        weighted = steps[own] * (weights[own] / unit)[:, None]
+        moments = weighted.T @ steps[own] + prior
+        slopes[k] = np.linalg.pinv(moments, hermitian=True) @ (
+            weighted.T @ rests[own] + prior @ common
+        )
+    return slopes
+
+
+def _slopes_in_subspace(
+    steps: FloatArray, rests: FloatArray, weights: FloatArray, cells: IntArray, n_cells: int
+) -> FloatArray:
+    """Return the same as :func:`_slopes`, with one decomposition for all cells.
+
+    In coordinates in which the average of moments is 1 the prior is a ridge, and what no step
+    reaches has no coordinate. There are as few as there are samples, if these are fewer than
+    features, and a cell's equations are as few as its samples.
+    """
+    n, d = steps.shape
+    slopes = np.zeros((n_cells, d))
+    shares = np.sqrt(weights / weights.sum())
+    rooted = steps * shares[:, None]
+    squares, vectors = np.linalg.eigh(rooted @ rooted.T if n < d else rooted.T @ rooted)
+    kept = squares > max(n, d) * np.finfo(np.float64).eps * squares[-1]
+    squares, vectors = squares[kept], vectors[:, kept]
+    axes = (vectors / squares).T @ rooted if n < d else (vectors / np.sqrt(squares)).T
+    common = axes @ (rooted.T @ (rests * shares))
+    unit = weights.mean()
+    for k in np.unique(cells[weights > 0.0]):
+        own = cells == k
+        root = np.sqrt(weights[own] / unit)
+        white = (steps[own] @ axes.T) * root[:, None]
+        # Of slopes that minimise |rests - white s|² + (d + 2) |s - common|².
+        gram = white @ white.T + (d + 2) * np.eye(len(white))
+        missed = rests[own] * root - white @ common
+        slopes[k] = (common + white.T @ np.linalg.solve(gram, missed)) @ axes
+    return slopes

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
 from oda_rl._schema import real
 from oda_rl._types import FloatArray
-from oda_rl._validation import checked_points, checked_weights
+from oda_rl._validation import bounded, checked_points, checked_weights
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.contents import Optional, Several
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
@@ -145,10 +145,12 @@ class ODARegressor(RegressorMixin, BaseODA):
 
     def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
         """Return points and targets as one array, shape (n, d + 1)."""
-        points, targets = validate_data(
-            self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True
-        )
-        return np.column_stack([points, np.asarray(targets, dtype=np.float64)])
+        with np.errstate(over="ignore", invalid="ignore"):  # in the sums of what is refused here
+            points, targets = validate_data(
+                self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True
+            )
+        values = bounded(np.asarray(targets, dtype=np.float64), "y")
+        return np.column_stack([bounded(points, "X"), values])
 
     def _target_distortion(self) -> float:
         return float(self.target_distortion)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -28,7 +28,13 @@ from oda_rl.command.report import (
     write_figures,
 )
 from oda_rl.command.simplifying import Simplify, simplify
-from oda_rl.command.training import TrainFitted, defaults_for, train
+from oda_rl.command.training import (
+    INTERRUPTED,
+    TrainFitted,
+    defaults_for,
+    resumed_defaults,
+    train,
+)
 
 _EVALUATION_EPISODES = 100
 
@@ -252,7 +258,7 @@ def parse(arguments: Sequence[str]) -> Options:
         If it can't be understood.
     """
     arguments = [*map(_as_whole, arguments)]
-    defaults = defaults_for(_value(arguments, "--algo"), _value(arguments, "--config"))
+    defaults = _defaults(arguments)
     online = defaults.algo == "two-timescale"
     if arguments[:1] == ["train"] and not online and _value(arguments, "--partition"):
         raise ValueError(
@@ -284,6 +290,25 @@ def parse(arguments: Sequence[str]) -> Options:
         if not stop.code:
             raise
         raise ValueError(_without_frame(complaint.getvalue())) from None
+
+
+def _defaults(arguments: Sequence[str]) -> TrainFitted:
+    """Return what options of ``train`` are that are not given."""
+    algo, config, env_id, seed, out = (
+        _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "seed", "out")
+    )
+    usual = TrainFitted()
+    if "--resume" not in arguments:
+        return defaults_for(algo, config)
+    if config is not None:
+        raise ValueError(f"config is {config!r}: --resume takes the options of the checkpoint")
+    run = replace(
+        usual,
+        env_id=env_id or usual.env_id,
+        seed=usual.seed if seed is None else int(seed),
+        out=None if out is None else Path(out),
+    )
+    return resumed_defaults(run.folder, algo, env_id) or defaults_for(algo, None)
 
 
 def _without_frame(text: str) -> str:
@@ -334,6 +359,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(options, Warm):
             return warm(console)
         return plot(options, console)
+    except KeyboardInterrupt:
+        print("oda-rl: stopped", file=sys.stderr)
+        return INTERRUPTED
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

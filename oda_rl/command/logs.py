@@ -1,5 +1,6 @@
 """Episodes of a training, logged as they end."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -8,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oda_rl.agents import Agent
+
+LOGS = {"csv": "episodes.csv", "tensorboard": "tensorboard"}
+"""What is written to a run folder, a file or a folder, by kind."""
 
 Callback = Callable[["Agent"], None]
 
@@ -29,12 +33,13 @@ def episode_log(kind: str | None, folder: Path) -> Iterator[Callback | None]:
     if kind is None:
         yield None
         return
+    shutil.rmtree(folder / LOGS["tensorboard"], ignore_errors=True)  # which would be added to
     with _csv(folder) if kind == "csv" else _tensorboard(folder) as write:
         logged = steps = 0
 
         def log(agent: "Agent") -> None:
             nonlocal logged, steps
-            for gain, length, seconds in agent.episodes.rows[logged:].tolist():
+            for gain, length, seconds in agent.episodes.since(logged).tolist():
                 steps += int(length)
                 write(steps, {"return": gain, "length": length, "seconds": seconds,
                               "cells": agent.n_cells, "epsilon": agent.epsilon})  # fmt: skip
@@ -49,7 +54,7 @@ Write = Callable[[int, dict[str, float]], None]
 @contextmanager
 def _csv(folder: Path) -> Iterator[Write]:
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "episodes.csv", "w", encoding="utf-8", buffering=1) as file:
+    with open(folder / LOGS["csv"], "w", encoding="utf-8", buffering=1) as file:
 
         def write(steps: int, values: dict[str, float]) -> None:
             if file.tell() == 0:
@@ -63,7 +68,7 @@ def _csv(folder: Path) -> Iterator[Write]:
 
 @contextmanager
 def _tensorboard(folder: Path) -> Iterator[Write]:
-    writer = _summary_writer()(str(folder / "tensorboard"))
+    writer = _summary_writer()(str(folder / LOGS["tensorboard"]))
     try:
 
         def write(steps: int, values: dict[str, float]) -> None:

@@ -38,7 +38,7 @@ def write_figures(
 
     axes: dict[str, Axes] = {
         "learning_curve": plotting.plot_learning_curve(
-            agent.episodes.rows,
+            agent.episodes.curve,
             solved_return=agent.solved_return,
             num_timesteps=agent.num_timesteps,
             delivered=returns,

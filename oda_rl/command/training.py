@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 
 from oda_rl import persistence
+from oda_rl._types import FloatArray
 from oda_rl.agents import (
     Agent,
     CodevectorAgent,
@@ -20,8 +21,10 @@ from oda_rl.agents import (
     ModelConfig,
     TwoTimescaleAgent,
     TwoTimescaleConfig,
+    load_agent,
 )
-from oda_rl.agents.engine.files import CONFIG_FILE
+from oda_rl.agents.engine.files import AGENT_FILE, CONFIG_FILE
+from oda_rl.agents.engine.interrupts import Stopped, ending_as_interrupts
 from oda_rl.agents.environments.making import make_env, registered
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions.gmm import GMMSettings
@@ -30,11 +33,13 @@ from oda_rl.agents.partitions.infex import InfexSettings
 from oda_rl.agents.partitions.oda import ODASettings
 from oda_rl.agents.partitions.som import SOMSettings
 from oda_rl.agents.videos import check_video, write_video
+from oda_rl.command.folders import CHECKPOINT_FILE, forget_others, in_use, remove, reserved
 from oda_rl.command.logs import episode_log
 from oda_rl.command.report import metric_table, summary, tells_states_apart, write_figures
 
 _GRID = 5  # values of a component of a continuous action
-_INTERRUPTED = 130  # what shells report for Ctrl-C
+_FORESEEN = 1_000_000  # steps that there has to be space for
+INTERRUPTED = 130  # what shells report for Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,24 @@ class TrainFitted:
     """Log each episode as it ends, in the run folder. csv: to episodes.csv. tensorboard: to
     tensorboard/."""
 
+    checkpoint_every: int | None = None
+    """Write all that it takes to go on to checkpoint.zip in the run folder, every so many steps."""
+
+    resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Go on with the training whose checkpoint is in the run folder, with its options; without one,
+    from the beginning."""
+
     actions: Literal["grid", "codevectors"] = "grid"
     """Of continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors
     of states and actions, which are drawn to the actions taken; for a Box only."""
 
     config: FittedQConfig = field(default_factory=FittedQConfig)
     """Settings of the agent."""
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.out or _default_folder(self.env_id, self.seed)
 
     def env(self) -> str | AnyEnv:
         """Return the environment's id, or, if it is given arguments, the environment."""
@@ -172,6 +189,8 @@ _KINDS: dict[str, type[TrainFitted]] = {
 }  # fmt: skip
 _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
+_FREE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume"}
+"""Options that need not be those of the training that is resumed."""
 _GROUPS = ("config", "oda", "gmm", "grid", "infex", "som")  # fields that hold settings
 
 
@@ -198,6 +217,45 @@ def defaults_for(algo: str | None, config_file: str | None) -> TrainFitted:
         return _configured(_KINDS[own](config_file=Path(config_file)), found)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"config is {config_file!r}: it cannot have {error}") from error
+
+
+def resumed_defaults(folder: Path, algo: str | None, env_id: str | None) -> TrainFitted | None:
+    """Return the options of the training whose checkpoint is in a folder; None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If there is something else, it is of another algorithm, or it names a module to import that
+        ``env_id``, which the command was given, does not name.
+    """
+    path = folder / CHECKPOINT_FILE
+    if not path.exists():
+        return None
+    found, _ = persistence.load_archive(path)
+    own = _ALGORITHMS.get(str(found.get("kind")))
+    training = found.get("training")
+    if own is None or not isinstance(training, dict):
+        raise ValueError(f"{str(path)!r} is no checkpoint of a training")
+    if algo not in (None, own):
+        raise ValueError(f"algo is {algo!r}: the training that is resumed has {own!r}")
+    known = {
+        **found, "algorithm": found["kind"], "num_timesteps": training.get("total"),
+        "seed": training.get("seed") or 0,
+    }  # fmt: skip
+    try:
+        defaults = _configured(_KINDS[own](checkpoint_every=training.get("every")), known)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{str(path)!r} is damaged: it cannot have {error}") from error
+    if ":" in defaults.env_id and env_id != defaults.env_id:
+        raise ValueError(
+            f"{str(path)!r} names the environment {defaults.env_id!r}, for which a module would be "
+            f"imported: give --env-id {defaults.env_id}, too, if that is what you want"
+        )
+    return defaults
+
+
+def _default_folder(env_id: str, seed: int | str) -> Path:
+    return Path("runs") / f"{re.sub(r'[/:]', '-', env_id)}-{seed}"
 
 
 def _configured(defaults: TrainFitted, found: Mapping[str, Any]) -> TrainFitted:
@@ -254,43 +312,111 @@ def parsed_kwargs(text: str) -> dict[str, Any]:
 
 
 def train(options: TrainFitted, console: Console) -> int:
-    """Train, evaluate, save, draw; after Ctrl-C, save what was learned."""
-    name = re.sub(r"[/:]", "-", options.env_id)
-    folder = options.out or Path("runs") / f"{name}-{options.seed}"
+    """Train, evaluate, save, draw; after Ctrl-C, or an error, save what was learned."""
+    folder, checkpoint = options.folder, options.folder / CHECKPOINT_FILE
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
     if options.eval_episodes < 1:
         raise ValueError(f"eval_episodes is {options.eval_episodes}: it must be at least 1")
-    agent = options.agent()
-    if options.video is not None:
-        check_video(agent)
-    returns = None
+    goes_on = options.resume and checkpoint.exists()
+    if options.resume and not goes_on and (folder / AGENT_FILE).exists():
+        console.print(f"the training in {folder} has ended: there is nothing to resume")
+        return 0
+    made = None if goes_on else options.agent()  # before there is a folder
+    with ending_as_interrupts(), in_use(folder):
+        agent = _loaded(options, checkpoint) if made is None else made
+        if options.video is not None:
+            check_video(agent)
+        if goes_on:
+            console.print(f"going on after {agent.num_timesteps:,} steps")
+        elif checkpoint.exists():
+            console.print(f"{checkpoint} is of another training, and is replaced: stop it, and")
+            console.print("give --resume, to go on with that")
+        copies = 1 if options.checkpoint_every is None else 2
+        size = copies * agent.most_bytes(min(options.total_timesteps, _FORESEEN))
+        with reserved(folder, size) as free:
+            returns = _learned(agent, options, goes_on, console, free)
+            free()
+            _save(agent, options)
+        _report(agent, options, returns, console)
+        if returns is not None:
+            remove(checkpoint)
+        files = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        console.print(f"files in {folder}: {', '.join(files)}")
+    return 0 if returns is not None else INTERRUPTED
+
+
+def _learned(
+    agent: Agent, options: TrainFitted, goes_on: bool, console: Console, free: Callable[[], None]
+) -> FloatArray | None:
+    """Train and evaluate; returns None after Ctrl-C. What fails is told when the agent is saved."""
     try:
-        with episode_log(options.log, folder) as log:
-            agent.learn(options.total_timesteps, callback=log, progress_bar=True)
-        returns = agent.evaluate(options.eval_episodes, seed=options.seed + 1, progress_bar=True)
+        return _trained(agent, options, goes_on)
+    except Stopped:
+        raise
     except KeyboardInterrupt:
+        if agent.num_timesteps == 0:
+            raise
         console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
-    agent.save(folder)
-    _note_seed(folder / CONFIG_FILE, options.seed)
+        if options.checkpoint_every is not None:
+            console.print("The same command with --resume goes on.")
+        return None
+    except Exception:
+        free()
+        if agent.num_timesteps > 0:
+            _save(agent, options)
+            steps = f"{agent.num_timesteps:,} steps"
+            console.print(f"what was learned in {steps} is saved in {options.folder}")
+        raise
+
+
+def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
+    """Load the agent of a checkpoint, and refuse options that are not those of its training."""
+    known = resumed_defaults(options.folder, options.algo, options.env_id)
+    assert known is not None
+    for one in fields(known):
+        mine, own = getattr(options, one.name), getattr(known, one.name)
+        if one.name not in _FREE and mine != own:
+            raise ValueError(
+                f"{one.name} is {mine!r}: the training that is resumed has {own!r}; leave it out"
+            )
+    return load_agent(checkpoint, env=options.env())  # type: ignore[arg-type]
+
+
+def _trained(agent: Agent, options: TrainFitted, goes_on: bool) -> FloatArray:
+    """Train, or go on, and evaluate; returns the returns."""
+    kept: dict[str, Any] = {}
+    if options.checkpoint_every is not None:
+        kept = {"checkpoint": options.folder / CHECKPOINT_FILE,
+                "checkpoint_every": options.checkpoint_every}  # fmt: skip
+    with episode_log(options.log, options.folder) as log:
+        if goes_on:
+            agent.resume(callback=log, progress_bar=True, **kept)
+        else:
+            agent.learn(options.total_timesteps, callback=log, progress_bar=True, **kept)
+    return agent.evaluate(options.eval_episodes, seed=options.seed + 1, progress_bar=True)
+
+
+def _save(agent: Agent, options: TrainFitted) -> None:
+    """Write the agent; nothing of an earlier one is left in the folder."""
+    agent.save(options.folder)
+    forget_others(options.folder, options.log, options.checkpoint_every is not None)
+
+
+def _report(
+    agent: Agent, options: TrainFitted, returns: FloatArray | None, console: Console
+) -> None:
+    """Draw and print, now that the agent has been saved."""
     if returns is not None:
-        write_figures(agent, folder, returns=returns)
+        write_figures(agent, options.folder, returns=returns)
     console.print(summary(agent, returns))
     if (table := metric_table(agent)) is not None:
         console.print(table)
     if isinstance(agent, ModelAgent):
-        _say_rule(agent, folder, console)
+        _say_rule(agent, options.folder, console)
     if options.video is not None and returns is not None:
         films = write_video(agent, options.video, options.seed + 1)
         console.print(f"films in {options.video}: {', '.join(path.name for path in films)}")
-    console.print(f"files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    return 0 if returns is not None else _INTERRUPTED
-
-
-def _note_seed(path: Path, seed: int) -> None:
-    """Add to a configuration what the agent does not know of itself."""
-    config = {**json.loads(path.read_text(encoding="utf-8")), "seed": seed}
-    persistence.write_text(path, json.dumps(config, indent=2) + "\n")
 
 
 def _say_rule(agent: ModelAgent, folder: Path, console: Console) -> None:

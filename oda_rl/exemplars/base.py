@@ -13,7 +13,7 @@ from sklearn.utils import check_array, check_random_state
 
 from oda_rl._parameters import RandomState
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import chunks, fitted_points
+from oda_rl._validation import bounded, chunks, fitted_points
 from oda_rl.exemplars.column_generation import Exemplars, Round
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
 from oda_rl.exemplars.weights import NotConvergedError
@@ -242,4 +242,4 @@ def checked_exemplars(given: npt.ArrayLike | None, n_features: int, name: str) -
         raise ValueError(
             f"{name} has {exemplars.shape[1]} features: it must have {n_features}, as the samples"
         )
-    return exemplars
+    return bounded(exemplars, name)

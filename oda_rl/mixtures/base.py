@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,16 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from oda_rl._parameters import RandomState
+from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._validation import bounded
+from oda_rl.diagram import LARGEST_DATA
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture
 
 DTYPES = [np.float64, np.float32]
 _VARIANCE_SAMPLES = 1000
+_LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
 
 
 def mean_variance(points: Array) -> float:
@@ -69,8 +74,9 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         """Roots of the precisions: upper triangular R with R Rᵀ = P if they are full."""
         if self.covariance_type != "full":
             return np.asarray(np.sqrt(self.precisions_))
-        lower = np.linalg.cholesky(self.covariances_)
-        return np.linalg.inv(lower).transpose(0, 2, 1)
+        with one_thread():
+            lower = np.linalg.cholesky(self.covariances_)
+            return np.linalg.inv(lower).transpose(0, 2, 1)
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Find the component that most likely made each sample.
@@ -83,7 +89,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         -------
         ndarray, shape (n_samples,)
         """
-        return np.asarray(self._logs(X).argmax(axis=1))
+        return self._of_each(X, lambda logs: logs.argmax(axis=1))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Responsibilities: how probably each component made each sample.
@@ -96,8 +102,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         -------
         ndarray, shape (n_samples, n_components)
         """
-        logs = self._logs(X)
-        return np.asarray(np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
+        return self._of_each(X, lambda logs: np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-likelihood of each sample.
@@ -111,7 +116,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         ndarray, shape (n_samples,)
             Finite, however far outside a sample is.
         """
-        return np.asarray(logsumexp(self._logs(X), axis=1))
+        return self._of_each(X, lambda logs: logsumexp(logs, axis=1))
 
     def score(self, X: npt.ArrayLike, y: object = None) -> float:
         """Mean log-likelihood of the samples.
@@ -208,13 +213,25 @@ class StreamingMixture(DensityMixin, BaseEstimator):
             return np.asarray(np.einsum("kui,ku,kuj->kij", axes, changed, axes))
         return np.asarray(changed[:, 0] if self.covariance_type == "tied_spherical" else changed)
 
-    def _logs(self, X: npt.ArrayLike) -> FloatArray:
+    def _of_each(
+        self, X: npt.ArrayLike, of: Callable[[FloatArray], npt.NDArray[Any]]
+    ) -> npt.NDArray[Any]:
+        """Return what is made of the log densities of samples, block by block."""
         check_is_fitted(self)
         dtype = self._mixture.means.dtype
-        points = validate_data(self, X, reset=False, dtype=dtype, order="C")
-        return learning.score(self._mixture, points)
+        with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is far outside
+            points = validate_data(self, X, reset=False, dtype=dtype, order="C")
+        return np.concatenate([of(logs) for logs in learning.scores(self._mixture, points)])
 
     # Validation.
+
+    def _learnable(self, X: npt.ArrayLike, *, reset: bool) -> Array:
+        """Return samples to learn from, of double or single precision, shape (n, d)."""
+        dtype = DTYPES if reset else self._mixture.means.dtype
+        with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is refused here
+            points = validate_data(self, X, reset=reset, dtype=dtype, order="C")
+        single = points.dtype == np.float32
+        return bounded(np.asarray(points), "X", _LARGEST_SINGLE if single else LARGEST_DATA)
 
     def _check_many(self, points: Array) -> None:
         if len(points) < self.n_components:

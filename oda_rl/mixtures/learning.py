@@ -1,6 +1,7 @@
 """Between the estimators of Gaussian mixtures and the compiled functions: blocks, densities."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from oda_rl.mixtures.state import (
 )
 
 _CHUNK = 1024  # samples that are scored at once
+_LEAST_SCORE = -1e290  # of which many can be added up
 _CACHE_LINE = 64  # bytes
 _MANY, _USED, _STEP = 512, 48, 144  # features
 _EVERY = 10  # samples: these tell whether many components are likely
@@ -363,14 +365,19 @@ def _write_full(mixture: Mixture, block: Array, out: FloatArray) -> None:
         out[:, k] = -0.5 * (along**2 @ mixture.precisions[k])
 
 
-def score(mixture: Mixture, points: Array) -> FloatArray:
-    """Measure log π_k + log N(x; k), shape (n, K), finite wherever the points are."""
-    logs = np.empty((len(points), len(mixture.weights)))
+def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
+    """Measure log π_k + log N(x; k), finite wherever the points are, in blocks of them.
+
+    Each block, shape (rows, K), overwrites the last.
+    """
+    least = max(float(np.finfo(points.dtype).min) / 8.0, _LEAST_SCORE)
+    buffer = np.empty((min(len(points), _CHUNK), len(mixture.weights)))
     for begin in range(0, len(points), _CHUNK):
-        rows = slice(begin, begin + _CHUNK)
-        log_densities(points[rows], mixture, logs[rows])
-    logs -= 0.5 * points.shape[1] * math.log(2.0 * math.pi)
-    return np.maximum(logs, float(np.finfo(points.dtype).min) / 8.0, out=logs)
+        block = points[begin : begin + _CHUNK]
+        logs = buffer[: len(block)]
+        log_densities(block, mixture, logs)
+        logs -= 0.5 * points.shape[1] * math.log(2.0 * math.pi)
+        yield np.maximum(logs, least, out=logs)
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:

@@ -11,7 +11,6 @@ from scipy.special import xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
 
 from oda_rl._parameters import (
     COUNT,
@@ -25,7 +24,7 @@ from oda_rl._parameters import (
 )
 from oda_rl._types import Array, IntArray
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.base import DTYPES, StreamingMixture, mean_variance
+from oda_rl.mixtures.base import StreamingMixture, mean_variance
 from oda_rl.mixtures.state import RELEASED, Progress, Rules
 
 _SCALE_SAMPLES = 100  # after which the data's scale is known
@@ -174,7 +173,7 @@ class SGDGaussianMixture(StreamingMixture):
         UserWarning
             If ``max_precision`` is too low for the data's scale.
         """
-        points = validate_data(self, X, dtype=DTYPES, order="C")
+        points = self._learnable(X, reset=True)
         self._check_many(points)
         self._check_scale(mean_variance(points))
         rng = check_random_state(self.random_state)
@@ -225,8 +224,7 @@ class SGDGaussianMixture(StreamingMixture):
             If ``max_precision`` is too low for the scale of the first 100 samples.
         """
         first = not hasattr(self, "_mixture")
-        dtype = DTYPES if first else self._mixture.means.dtype
-        points = validate_data(self, X, reset=first, dtype=dtype, order="C")
+        points = self._learnable(X, reset=first)
         if first:
             self._start(points[0], points, check_random_state(self.random_state))
         self._learn_scale(points)

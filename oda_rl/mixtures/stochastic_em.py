@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
 
 from oda_rl._parameters import (
     COUNT,
@@ -20,9 +19,10 @@ from oda_rl._parameters import (
     validated,
     within,
 )
+from oda_rl._threads import one_thread_of_openmp
 from oda_rl._types import Array, IntArray
 from oda_rl.mixtures import distances, em, learning
-from oda_rl.mixtures.base import DTYPES, StreamingMixture, mean_variance
+from oda_rl.mixtures.base import StreamingMixture, mean_variance
 from oda_rl.mixtures.state import RELEASED, Progress
 
 
@@ -118,7 +118,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         ValueError
             If there are too few samples, or ``means_init`` does not fit.
         """
-        points = validate_data(self, X, dtype=DTYPES, order="C")
+        points = self._learnable(X, reset=True)
         self._check_many(points)
         self._check_scale(mean_variance(points))
         rng = check_random_state(self.random_state)
@@ -150,8 +150,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             As for :meth:`fit`.
         """
         first = not hasattr(self, "_mixture")
-        dtype = DTYPES if first else self._mixture.means.dtype
-        points = validate_data(self, X, reset=first, dtype=dtype, order="C")
+        points = self._learnable(X, reset=first)
         if first:
             if self.init == "k-means" and self.means_init is None:
                 self._check_many(points)
@@ -170,7 +169,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
         else:
             from sklearn.cluster import KMeans
 
-            means = KMeans(n, n_init=1, random_state=rng).fit(points).cluster_centers_
+            with one_thread_of_openmp():
+                means = KMeans(n, n_init=1, random_state=rng).fit(points).cluster_centers_
         made = [
             learning.new_mixture(
                 means.astype(points.dtype),

@@ -47,7 +47,7 @@ def plot_learning_curve(
     Parameters
     ----------
     episodes : ndarray, shape (n, >= 2)
-        Return and length of each episode, as in ``agent.episodes.rows``.
+        Return and length of each episode, as in ``agent.episodes.curve``.
     solved_return : float, optional
         Drawn as a line.
     num_timesteps : int, optional

@@ -4,7 +4,7 @@ What the papers compare online deterministic annealing with, for the squared Euc
 """
 
 from dataclasses import KW_ONLY
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,13 @@ from sklearn.base import (
 )
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, validated
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import checked_points, fitted_points
+from oda_rl._validation import bounded, checked_labels, checked_points, fitted_points
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
+
+_MOST_PASSES = 10_000
 
 
 def check_enough(points: FloatArray, n_clusters: int) -> None:
@@ -42,7 +42,21 @@ def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int
             f"The shape of the initial codevectors {codevectors.shape} does not match the number "
             f"of codevectors and of features {(n_codevectors, n_features)}."
         )
-    return codevectors
+    return bounded(codevectors, "init")
+
+
+def joined(history: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Make one entry of every two of a history of passes; the last one may stay as it is.
+
+    >>> joined([(10, 4.0), (40, 2.0), (50, 1.0)])
+    [(40, 2.5), (50, 1.0)]
+    """
+    found, before = [], 0
+    for (middle, first), (end, second) in zip(history[::2], history[1::2], strict=False):
+        total = first * (middle - before) + second * (end - middle)
+        found.append((end, total / (end - before)))
+        before = end
+    return found + history[2 * len(found) :]
 
 
 class VectorQuantizer(
@@ -51,6 +65,8 @@ class VectorQuantizer(
     """What can be asked of codevectors, however they were found."""
 
     cluster_centers_: FloatArray
+    history_: Any
+    n_iter_: int
 
     @property
     def codevectors_(self) -> FloatArray:
@@ -106,6 +122,14 @@ class VectorQuantizer(
         """
         return -float(nearest(fitted_points(self, X), self.cluster_centers_)[1].mean())
 
+    def _note(self, n: int, total: float) -> None:
+        """Note a pass over n samples, and the sum of their squared distances."""
+        seen = self.history_[-1][0] if self.history_ else 0
+        self.history_.append((seen + n, total / n))
+        self.n_iter_ += 1
+        if len(self.history_) > _MOST_PASSES:
+            self.history_ = joined(self.history_)
+
 
 @estimator
 class StochasticVQ(VectorQuantizer):
@@ -137,7 +161,7 @@ class StochasticVQ(VectorQuantizer):
         Passes made; each ``partial_fit`` is one.
     history_ : list of tuple (int, float)
         After each pass: samples seen so far, and their mean squared distance in that pass from
-        their winner, measured before it moved.
+        their winner, measured before it moved. Of more than 10,000 passes two are made one.
 
     References
     ----------
@@ -227,10 +251,7 @@ class StochasticVQ(VectorQuantizer):
         self.history_: list[tuple[int, float]] = []
 
     def _pass(self, points: FloatArray, order: IntArray) -> None:
-        total = compete(self.cluster_centers_, self._counts, points, order)
-        seen = self.history_[-1][0] if self.history_ else 0
-        self.history_.append((seen + len(points), total / len(points)))
-        self.n_iter_ += 1
+        self._note(len(points), compete(self.cluster_centers_, self._counts, points, order))
 
 
 @estimator
@@ -302,9 +323,8 @@ class LVQ(ClassifierMixin, BaseEstimator):
         ValueError
             If ``y`` holds no classes, or ``init`` does not fit the data or ``n_prototypes``.
         """
-        points, y = validate_data(self, X, y, dtype=np.float64, order="C")
-        check_classification_targets(y)
-        self.classes_, indices = np.unique(y, return_inverse=True)
+        points, classes = checked_labels(self, X, y, reset=True)
+        self.classes_, indices = np.unique(classes, return_inverse=True)
         targets = indices.astype(np.int64)
         rng = check_random_state(self.random_state)
         codevectors, labels = self._start(points, targets, rng)

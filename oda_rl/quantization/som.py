@@ -16,6 +16,7 @@ from oda_rl.quantization import neighbourhood
 from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
 from oda_rl.quantization.kernels import nearest
 
+_MANY_FEATURES = 100
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
 
@@ -69,7 +70,7 @@ class SOM(VectorQuantizer):
         Passes made; each ``partial_fit`` is one.
     history_ : list of tuple (int, float)
         After each pass: samples seen so far, and their mean squared distance in that pass from
-        their winner, measured before it moved.
+        their winner, measured before it moved. Of more than 10,000 passes two are made one.
 
     References
     ----------
@@ -226,8 +227,7 @@ class SOM(VectorQuantizer):
         pulls = np.empty(len(self._cells))
         grid = neighbourhood.Grid(*self._grid, self.periodic)
         total = neighbourhood.learn(self._cells, points, order, grid, rates, widths, pulls)
-        self.history_.append((seen + len(points), total / len(points)))
-        self.n_iter_ += 1
+        self._note(len(points), total)
 
     def _publish(self, points: FloatArray) -> None:
         self.cluster_centers_ = self._cells[:, 1:].copy()
@@ -261,12 +261,16 @@ def _principal_rectangle(points: FloatArray, n_rows: int, n_columns: int) -> Flo
     Shape (n_rows * n_columns, d).
     """
     mean = points.mean(axis=0)
-    d = points.shape[1]
-    covariance = np.atleast_2d(np.cov(points.T, bias=True))
-    eigenvalues, vectors = np.linalg.eigh(covariance)
+    n, d = points.shape
+    few = d <= max(n, _MANY_FEATURES)  # else there are fewer products of samples than of features
+    centred = points - mean
+    moments = np.atleast_2d(np.cov(points.T, bias=True)) if few else centred @ centred.T / n
+    eigenvalues, vectors = np.linalg.eigh(moments)
     axes = np.zeros((2, d))
-    for i in range(min(2, d)):
-        axis = vectors[:, -1 - i] * np.sqrt(max(eigenvalues[-1 - i], 0.0))
+    for i in range(min(2, len(moments))):
+        vector = vectors[:, -1 - i]
+        length = np.sqrt(max(eigenvalues[-1 - i], 0.0))
+        axis = vector * length if few else vector @ centred / np.sqrt(n)
         axes[i] = axis * (np.sign(axis[np.abs(axis).argmax()]) or 1.0)
     if n_rows > n_columns:
         axes = axes[::-1]

@@ -1,0 +1,1 @@
+"""Logged transitions: where they come from, and how agents take them."""

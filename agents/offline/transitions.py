@@ -1,0 +1,304 @@
+"""Logged transitions: from arrays, from a data frame, from a Minari dataset."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._types import BoolArray, FloatArray
+from oda_rl.agents.environments.validation import LARGEST_REWARD, SMALL
+
+FIELDS = (
+    "observations", "actions", "rewards", "next_observations", "terminated", "truncated",
+)  # fmt: skip
+_NEXT = "next_"  # begins the name of a frame's column for what a step led to
+_NUMBERS = "biuf"  # kinds of arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Steps that somebody has taken, n of them, in the order in which they were taken.
+
+    ``FittedQAgent.fit`` and ``World.fit`` take them. A step belongs to the same episode as an
+    earlier one if it begins where that one led to, unless the episode was over; so those of several
+    environments may be mixed. Whether observations and actions fit an environment is checked where
+    there is one.
+
+    Parameters
+    ----------
+    observations, next_observations : array_like, shape (n, ...)
+        Before and after each step, as the environment has them; of a Dict or Tuple space, a
+        dictionary or tuple of such arrays.
+    actions : array_like, shape (n,) or (n, ...)
+        As the environment has them.
+    rewards : array_like, shape (n,)
+        Finite.
+    terminated : array_like of bool, shape (n,)
+        Whether the episode terminated with the step: what comes after is worth nothing.
+    truncated : array_like of bool, shape (n,), optional
+        Whether it was only cut off, by a limit of time, say. By default none was.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, or a reward or a flag is none.
+
+    Examples
+    --------
+    >>> taken = Transitions([[0.0], [0.1]], [1, 0], [0, 1], [[0.1], [0.0]], [False, True])
+    >>> len(taken), taken.truncated
+    (2, array([False, False]))
+    """
+
+    observations: Any
+    actions: Any
+    rewards: FloatArray
+    next_observations: Any
+    terminated: BoolArray
+    truncated: BoolArray = None  # type: ignore[assignment]  # one of n comes in its place
+
+    def __post_init__(self) -> None:
+        n = _length(self.observations)
+        if n == 0:
+            raise ValueError("observations has no rows: there must be at least one step")
+        own: dict[str, Any] = {}
+        for name in ("observations", "next_observations", "actions"):
+            own[name] = _batch(name, getattr(self, name), n)
+        own["rewards"] = gains = _row("rewards", self.rewards, n)
+        wrong = ~(np.abs(gains) <= LARGEST_REWARD)
+        if wrong.any():
+            k = int(wrong.argmax())
+            raise ValueError(f"rewards[{k}] is {gains[k]}: {SMALL}")
+        cut = np.zeros(n, dtype=np.bool_) if self.truncated is None else self.truncated
+        for name, flags in (("terminated", self.terminated), ("truncated", cut)):
+            own[name] = _flags(name, flags, n)
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return len(self.rewards)
+
+    @classmethod
+    def of(cls, given: Any) -> "Transitions":
+        """Read transitions in whatever form they come.
+
+        Parameters
+        ----------
+        given
+            Transitions; a sequence of the arrays that the class takes, in that order, or a
+            dictionary of them by their names; a data frame, as :meth:`from_frame` takes it; a
+            Minari dataset.
+
+        Raises
+        ------
+        TypeError
+            If it is nothing of that.
+        ValueError
+            If there are other arrays than these, or as in the class.
+
+        Examples
+        --------
+        >>> len(Transitions.of({"observations": [0, 2], "actions": [1, 1], "rewards": [0.0, 1.0],
+        ...                     "next_observations": [2, 3], "terminated": [False, True]}))
+        2
+        """
+        if isinstance(given, Transitions):
+            return given
+        if hasattr(given, "iterate_episodes"):
+            return cls.from_minari(given)
+        if hasattr(given, "columns"):
+            return cls.from_frame(given)
+        if isinstance(given, Mapping):
+            _require("transitions", given, FIELDS[:-1])
+            unknown = sorted(map(str, set(given) - set(FIELDS)))
+            if unknown:
+                raise ValueError(f"transitions has {unknown}: it may have {', '.join(FIELDS)}")
+            return cls(**given)
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            if len(given) not in (len(FIELDS) - 1, len(FIELDS)):
+                raise ValueError(
+                    f"transitions has {len(given)} arrays: they must be {', '.join(FIELDS)}"
+                )
+            return cls(*given)
+        raise TypeError(
+            f"transitions is of type {type(given).__name__}: it must be Transitions, the arrays "
+            f"{', '.join(FIELDS)}, a data frame or a Minari dataset"
+        )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        observations: str | Sequence[str] | None = None,
+        actions: str | Sequence[str] = "action",
+        rewards: str = "reward",
+        terminated: str = "terminated",
+        truncated: str | None = "truncated",
+    ) -> "Transitions":
+        """Read a pandas frame with a row for each step.
+
+        What a step led to is in columns of the same names with ``next_`` before them:
+        ``next_position`` beside ``position``.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+        observations : str or sequence of str, optional
+            Columns of the observation's components, in their order; one name alone where an
+            observation is one number. By default all that have a ``next_`` beside them.
+        actions : str or sequence of str
+            The column of the action, or those of its components.
+        rewards, terminated : str
+            Columns of these.
+        truncated : str or None
+            Likewise; None if no episode was cut off.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, or as in the class.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"place": [0.0, 0.1], "action": [1, 1], "reward": [0, 1],
+        ...     "next_place": [0.1, 0.2], "terminated": [False, True], "truncated": False})
+        >>> Transitions.from_frame(frame).next_observations
+        array([[0.1],
+               [0.2]])
+        """
+        there = [str(name) for name in frame.columns]
+        seen = observations
+        if seen is None:
+            seen = [name for name in there if _NEXT + name in there]
+            if not seen:
+                _miss("frame", ["an observation, and what it led to, such as x and next_x"], there)
+        led_to = _NEXT + seen if isinstance(seen, str) else [_NEXT + name for name in seen]
+        wanted = [seen, led_to, actions, rewards, terminated, *([truncated] if truncated else [])]
+        _require("frame", there, [name for one in wanted for name in _names(one)])
+
+        def column(name: str | Sequence[str]) -> npt.NDArray[Any]:
+            return np.asarray(frame[name if isinstance(name, str) else list(name)])
+
+        cut = column(truncated) if truncated else None
+        return cls(column(seen), column(actions), column(rewards), column(led_to),
+                   column(terminated), cut)  # type: ignore[arg-type]  # fmt: skip
+
+    @classmethod
+    def from_minari(cls, dataset: Any) -> "Transitions":
+        """Read all episodes of a Minari dataset; the extra ``offline`` brings Minari.
+
+        The last step of an episode that neither terminated nor was truncated counts as truncated.
+
+        Parameters
+        ----------
+        dataset : minari.MinariDataset
+            As ``minari.load_dataset`` returns it.
+
+        Raises
+        ------
+        ValueError
+            If it has no steps.
+        """
+        parts: list[tuple[Any, ...]] = []
+        for episode in dataset.iterate_episodes():
+            n = len(episode.rewards)
+            if n == 0:
+                continue
+            terminated = np.asarray(episode.terminations, dtype=np.bool_)
+            truncated = np.array(episode.truncations, dtype=np.bool_)
+            truncated[-1] |= not terminated[-1]
+            before, after = _cut(episode.observations, 0, n), _cut(episode.observations, 1, n + 1)
+            parts.append((before, _cut(episode.actions, 0, n), np.asarray(episode.rewards), after,
+                          terminated, truncated))  # fmt: skip
+        if not parts:
+            raise ValueError("dataset has no steps: there must be at least one")
+        return cls(*(_joined(list(column)) for column in zip(*parts, strict=True)))
+
+
+def _names(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
+
+
+def _require(what: str, there: Any, wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        _miss(what, missing, list(map(str, there)))
+
+
+def _miss(what: str, missing: Sequence[str], there: Sequence[str]) -> NoReturn:
+    raise ValueError(f"{what} has {', '.join(there)}: there must be {', '.join(missing)}, too")
+
+
+def _length(given: Any) -> int:
+    """Return the number of rows of the first array."""
+    if isinstance(given, Mapping):
+        given = tuple(given.values())
+    if _is_parts(given):
+        return _length(given[0])
+    array = np.asarray(given)
+    if array.ndim == 0:
+        raise ValueError(f"observations is {given!r}: it must have a row for each step")
+    return len(array)
+
+
+def _is_parts(given: Any) -> bool:
+    """Whether this is a tuple of arrays, as of a Tuple space, and no array."""
+    kinds = (np.ndarray, Mapping, tuple)
+    return isinstance(given, tuple) and any(isinstance(part, kinds) for part in given)
+
+
+def _row(name: str, given: Any, n: int) -> FloatArray:
+    """Return numbers, shape (n,), or raise ValueError."""
+    array = np.asarray(given)
+    if array.shape != (n,):
+        raise ValueError(f"{name} has shape {array.shape}: it must be ({n},), as observations have")
+    if array.dtype.kind not in _NUMBERS:
+        raise ValueError(f"{name} has dtype {array.dtype}: it must hold numbers")
+    return array.astype(np.float64)
+
+
+def _flags(name: str, given: Any, n: int) -> BoolArray:
+    flags = _row(name, given, n)
+    wrong = (flags != 0.0) & (flags != 1.0)
+    if wrong.any():
+        k = int(wrong.argmax())
+        raise ValueError(f"{name}[{k}] is {flags[k]}: it must be True or False")
+    return flags > 0.0
+
+
+def _batch(name: str, given: Any, n: int) -> Any:
+    """Return arrays, or dictionaries and tuples of them, each of n rows; or raise ValueError."""
+    if isinstance(given, Mapping):
+        return {key: _batch(f"{name}[{key!r}]", part, n) for key, part in given.items()}
+    if _is_parts(given):
+        return tuple(_batch(f"{name}[{i}]", part, n) for i, part in enumerate(given))
+    array = np.asarray(given)
+    if array.ndim == 0 or len(array) != n:
+        right = ", ".join(map(str, (n, *array.shape[1:]))) + ("," if array.ndim < 2 else "")
+        raise ValueError(
+            f"{name} has shape {array.shape}: it must be ({right}), as observations have rows"
+        )
+    return array
+
+
+def _cut(batch: Any, begin: int, end: int) -> Any:
+    """Return some rows of arrays, or of dictionaries or tuples of them."""
+    if isinstance(batch, Mapping):
+        return {key: _cut(part, begin, end) for key, part in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_cut(part, begin, end) for part in batch)
+    return np.asarray(batch)[begin:end]
+
+
+def _joined(batches: list[Any]) -> Any:
+    """Return the rows of several batches one after another."""
+    first = batches[0]
+    if isinstance(first, Mapping):
+        return {key: _joined([one[key] for one in batches]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(_joined(list(parts)) for parts in zip(*batches, strict=True))
+    return np.concatenate(batches)

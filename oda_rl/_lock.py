@@ -1,0 +1,88 @@
+"""Locks that one process holds, and that end with it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: a file that is open there is not removed
+    fcntl = None  # type: ignore[assignment]
+
+_HELD: set[int] = set()  # descriptors
+_MOST = 100  # bytes of a lock
+
+
+class LockedError(OSError):
+    """Another process holds a lock; the message says which."""
+
+
+@contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock, a file with the number of this process, and remove it afterwards.
+
+    The operating system frees it when the process ends, however that ends: what is left then is
+    a file that nobody holds, which is taken over.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file.
+    what : str
+        What is locked, for the message.
+
+    Raises
+    ------
+    LockedError
+        If somebody holds it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +ELLIPSIS
+    ...     with locked(Path(folder) / "lock", "it"), locked(Path(folder) / "lock", "the folder"):
+    ...         pass
+    Traceback (most recent call last):
+    oda_rl._lock.LockedError: the folder is in use by process ...
+    """
+    descriptor = _held(path, what)
+    _HELD.add(descriptor)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        yield
+    finally:
+        _HELD.discard(descriptor)
+        with suppress(OSError):
+            path.unlink()  # while it is held: whoever waits for it notices
+        os.close(descriptor)
+
+
+def _held(path: Path, what: str) -> int:
+    """Return the descriptor of the locked file of that name."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except BlockingIOError:
+            holder = os.read(descriptor, _MOST).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise LockedError(f"{what} is in use by process {holder or '(starting)'}") from None
+        except FileNotFoundError:  # removed by its holder meanwhile
+            pass
+        os.close(descriptor)
+
+
+def _close_in_child() -> None:
+    """Leave locks to the parent: a child that outlives it would hold them."""
+    for descriptor in _HELD:
+        os.close(descriptor)
+    _HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)

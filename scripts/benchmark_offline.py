@@ -1,0 +1,204 @@
+"""Fitted Q from logged data: 5,000 steps by somebody else, and no further one.
+
+They are random; or mixed, where of each episode some share, drawn anew, is random and the rest by
+the rule that a person wrote (hand_rules.py); or all by that rule, the expert. Pendulum's torques
+are logged as they were and become the nearest of five. Compared are the behaviour in the log,
+FittedQAgent.fit with package defaults, the same fits without any caution (as they are made while
+learning), and d3rlpy's discrete CQL, with few seeds because it takes minutes. Measured is the mean
+return of 100 greedy episodes; of the estimate of fit's policy, whether its interval has the true
+discounted return, the mean of 200 real episodes without a limit of time (1,000 steps, after which
+nothing counts). Seeds are those from 51 500 000 on, which chose nothing.
+
+Run: python scripts/benchmark_offline.py [--only CartPole-v1 ...] [--seeds 20]
+     [--cql-python cql/bin/python --cql-seeds 3]
+offline_cql.py says how to make the Python that CQL needs. Runs are kept in
+results/benchmark_offline.jsonl as they end, and not repeated; writes results/benchmark_offline.csv.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from experiment import Experiment, SharedOptions, chosen, say, start
+from hand_rules import RULES
+from summaries import Column, Row, Rows, Table, count, of, the
+
+from oda_rl._types import FloatArray
+
+EXPERIMENT = Experiment("benchmark_offline", leave_out=("python",))
+STEPS, EPISODES, TRUE_EPISODES, LONGEST = 5_000, 100, 200, 1_000
+TASKS = {"CartPole-v1": 475.0, "MountainCar-v0": -140.0, "Pendulum-v1": -300.0}
+QUALITIES = {"random": 1.0, "mixed": None, "expert": 0.0}
+BEHAVIOUR, OURS, HOPEFUL, CQL = "behaviour", "`fit`", "without caution", "discrete CQL"
+
+
+def logged(task: str, quality: str, seed: int) -> list[Any]:
+    """Return observations, actions, rewards, next observations, terminated and truncated."""
+    env, rng, rule = gym.make(task), np.random.default_rng(seed), RULES[task]
+    env.action_space.seed(seed)
+    rows = []
+    observation, _ = env.reset(seed=seed)
+    share = given = QUALITIES[quality]
+    for k in range(STEPS):
+        if share is None:
+            share = rng.random()
+        at_random = rng.random() < share
+        action = env.action_space.sample() if at_random else rule(observation)
+        after, reward, terminated, truncated, _ = env.step(action)
+        rows.append((observation, action, reward, after, terminated, truncated or k == STEPS - 1))
+        observation = after
+        if terminated or truncated:
+            observation, share = env.reset()[0], given
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+def true_return(agent: Any, task: str, seed: int) -> float:
+    """Return the mean discounted return of real episodes without a limit of time."""
+    copies = [gym.make(task, max_episode_steps=LONGEST) for _ in range(TRUE_EPISODES)]
+    seen = np.array([copy.reset(seed=seed + k)[0] for k, copy in enumerate(copies)])
+    total, weight, running = 0.0, 1.0, list(range(TRUE_EPISODES))
+    while running:
+        actions, _ = agent.predict(seen[running])
+        for k, action in zip(tuple(running), actions, strict=True):
+            seen[k], reward, terminated, truncated, _ = copies[k].step(action)
+            total += weight * float(reward)
+            if terminated or truncated:
+                running.remove(k)
+        weight *= agent.config.discount
+    return total / TRUE_EPISODES
+
+
+def ours(task: str, quality: str, seed: int) -> list[Row]:
+    """Fit with and without caution; a row for each method but CQL."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from oda_rl.agents import FittedQAgent
+
+    log = logged(task, quality, seed)
+    ends = log[4] | log[5]
+    returns = np.diff(np.concatenate([[0.0], np.cumsum(log[2])[ends]]))
+    whole = returns[:-1] if len(returns) > 1 else returns
+    agent = FittedQAgent(task, seed=seed).fit(log)
+    found = agent.estimate_return()
+    true = true_return(agent, task, seed + 10**8)
+    rows = [
+        _row(BEHAVIOUR, whole),
+        {**_row(OURS, agent.evaluate(EPISODES, seed=seed + 10**8)), "estimate": found.mean,
+         "low": found.low, "high": found.high, "true": true},
+    ]  # fmt: skip
+    hopeful = FittedQAgent(task, seed=seed).remember(*log)
+    for _ in range(3):
+        hopeful._engine.refit()
+    return [*rows, _row(HOPEFUL, hopeful.evaluate(EPISODES, seed=seed + 10**8))]
+
+
+def cql(task: str, quality: str, seed: int, python: str) -> list[Row]:
+    """Let another Python fit discrete CQL."""
+    from oda_rl.agents import FittedQAgent
+    from oda_rl.agents.offline.reading import read_steps
+    from oda_rl.agents.offline.transitions import Transitions
+
+    log = logged(task, quality, seed)
+    known = FittedQAgent(task, seed=seed).interface
+    numbers = read_steps(Transitions(*log), known).actions[:, 0].astype(int)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.npz"
+        choices = known.performed(np.arange(known.n_actions))
+        np.savez(path, observations=log[0], actions=numbers, rewards=log[2], terminated=log[4],
+                 truncated=log[5], choices=choices)  # fmt: skip
+        words = [python, str(Path(__file__).parent / "offline_cql.py"), str(path), task]
+        told = subprocess.run([*words, "--seed", str(seed)], capture_output=True, check=True)
+    return [_row(CQL, np.array(json.loads(told.stdout.splitlines()[-1])["returns"]))]
+
+
+def _row(method: str, returns: FloatArray) -> Row:
+    blank = dict.fromkeys(("estimate", "low", "high", "true"), float("nan"))
+    spread = {"mean": float(returns.mean()), "least": float(returns.min())}
+    return {"method": method, **spread, **blank}
+
+
+def run(task: str, quality: str, kind: str, seed: int, python: str) -> list[Row]:
+    """Make the rows of a run."""
+    return cql(task, quality, seed, python) if kind == "cql" else ours(task, quality, seed)
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return one table: a line for each method, log and task."""
+
+    def reached(own: Rows) -> str:
+        return f"{(own.column('mean') >= TASKS[own[0]['task']]).mean():.2f}"
+
+    def covered(own: Rows) -> str:
+        told = Rows(row for row in own if row["true"] == row["true"])
+        if not told:
+            return ""
+        true = told.column("true")
+        return f"{((told.column('low') <= true) & (true <= told.column('high'))).mean():.2f}"
+
+    def width(own: Rows) -> str:
+        told = Rows(row for row in own if row["true"] == row["true"])
+        if not told:
+            return ""
+        middle = [np.median(told.column(name)) for name in ("low", "high", "true")]
+        return "{:.0f} to {:.0f} ({:.0f})".format(*middle)
+
+    columns = [
+        Column("5,000 steps", lambda own: f"{own[0]['task']}, {own[0]['quality']}", once=True),
+        Column("", the("method")),
+        Column("seeds", count),
+        Column("mean", of(np.mean, "mean", ".0f")),
+        Column("median", of(np.median, "mean", ".0f")),
+        Column("least", of(np.min, "mean", ".0f")),
+        Column("share solved", reached),
+        Column("interval (truth), medians", width),
+        Column("coverage", covered),
+    ]
+    lines = [
+        own
+        for task in TASKS
+        for quality in QUALITIES
+        for method in (BEHAVIOUR, OURS, HOPEFUL, CQL)
+        if (own := rows.where(task=task, quality=quality, method=method))
+    ]
+    levels = ", ".join(f"{task} {level:g}" for task, level in TASKS.items())
+    note = f"Solved is a mean return of at least: {levels}."
+    return {"offline": Table("learned from a log alone", columns, lines, note=note)}
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    """What to run, and where."""
+
+    only: tuple[str, ...] = ()
+    """Ids of the environments to do; all by default."""
+    cql_python: str | None = None
+    """A Python that has d3rlpy; without, CQL is left out."""
+    cql_seeds: int = 3
+    """So many of the seeds for CQL."""
+
+
+def main(options: Options) -> None:
+    """Benchmark what is learned from logs."""
+    tasks, seeds = chosen(options.only, TASKS), EXPERIMENT.seeds(options)
+    kinds = [("ours", seeds)]
+    if options.cql_python is not None:
+        kinds.append(("cql", seeds[: options.cql_seeds]))
+    settings = [
+        {"task": task, "quality": quality, "kind": kind, "seed": seed,
+         "python": options.cql_python or ""}
+        for kind, own in kinds
+        for seed in own
+        for task in tasks
+        for quality in QUALITIES
+    ]  # fmt: skip
+    rows = EXPERIMENT.run(run, settings, options.execution)
+    say(*tables(rows).values())
+
+
+if __name__ == "__main__":
+    start(main, Options, __doc__)

@@ -1,0 +1,171 @@
+"""Kill trainings with SIGKILL at random moments, resume them, and compare them bit by bit.
+
+Every agent is trained in a process of its own, which writes checkpoints: the online one with each
+partition, in compiled loops and in Python, the fitted one, that of continuous actions, and the one
+that learns the world. The process is killed at a random moment, be it while it imports, learns or
+writes; another goes on with what lies there, and may be killed, too. In the end the file of the
+agent has to be the same, but for times, as that of a training that nobody has disturbed.
+
+    python scripts/kill_trainings.py --kills 200
+
+Writes results/kill_trainings.csv, a row for each kill.
+"""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from experiment import CONSOLE, FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, start
+from rich.progress import Progress
+from summaries import Column, Row, Rows, Table
+from trainings import CASES, COMMAND, content
+
+from oda_rl import persistence
+
+EXPERIMENT = Experiment("kill_trainings")
+_MOST_KILLS = 3  # of one training
+_EARLIEST = 0.8  # of the time that imports take
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A training that nobody has disturbed."""
+
+    name: str
+    idle: float
+    """Seconds of a process that has nothing left to do,"""
+    seconds: float
+    """and of one that trains from the beginning."""
+    ends: Any
+    """What is in its file."""
+
+
+def undisturbed(name: str, folder: Path) -> Undisturbed:
+    """Train to the end."""
+    file = folder / f"{name}.zip"
+    seconds, idle = (ended(name, file) for _ in range(2))
+    return Undisturbed(name, idle, seconds, content(CASES[name].load(file), folder / "content.zip"))
+
+
+def ended(name: str, file: Path) -> float:
+    """Train, or go on, to the end; return the seconds."""
+    begun = time.perf_counter()
+    subprocess.run([*COMMAND, name, str(file), "long"], check=True)
+    return time.perf_counter() - begun
+
+
+def killed(name: str, file: Path, seconds: float) -> bool:
+    """Train, or go on, and kill the process after so long; return whether it was still there."""
+    process = subprocess.Popen([*COMMAND, name, str(file), "long"])
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return True
+    assert code == 0, f"{name} failed"
+    return False
+
+
+def steps_in(file: Path) -> int:
+    """Return the steps of a checkpoint; -1 if there is none."""
+    if not file.exists():
+        return -1
+    steps: int = persistence.load_archive(file)[0]["training"]["steps"]
+    return steps
+
+
+def disturbed(whole: Undisturbed, most: int, rng: np.random.Generator, folder: Path) -> list[Row]:
+    """Kill a training at most so many times, let it end, and compare it; a row for each kill."""
+    name, rows = whole.name, list[Row]()
+    file = folder / "killed.zip"
+    for path in folder.glob("*killed.zip*"):
+        path.unlink()
+    for _ in range(int(rng.integers(1, most + 1))):
+        moment = float(rng.uniform(_EARLIEST * whole.idle, whole.seconds))
+        if not killed(name, file, moment):
+            break
+        rows.append({"case": name, "seconds": moment, "steps": steps_in(file)})
+    ended(name, file)
+    same = content(CASES[name].load(file), folder / "content.zip") == whole.ends
+    left = len(list(folder.glob(".*")))  # of files that were being written
+    return [{**row, "same": same and left == 0} for row in rows]
+
+
+def _name(own: Rows) -> str:
+    cases = own.values("case")
+    return str(cases[0]) if len(cases) == 1 else "all"
+
+
+def _share(own: Rows) -> str:
+    return f"{int(own.column('same').sum())} of {len(own)}"
+
+
+def _before(own: Rows) -> str:
+    return str(int((own.column("steps") < 0).sum()))
+
+
+def _between(own: Rows) -> str:
+    steps = own.column("steps")
+    found = steps[steps >= 0]
+    return f"{found.min():,} to {found.max():,}" if len(found) else "-"
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return for each case how many kills ended with the same bits."""
+    columns = [
+        Column("", _name),
+        Column("kills with the same bits in the end", _share),
+        Column("before the first checkpoint", _before),
+        Column("steps in the checkpoint that was left", _between),
+    ]
+    return {"kills": Table("trainings that were killed", columns, [*rows.groups("case"), rows])}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to kill, and how often."""
+
+    kills: int = 200
+    """In all."""
+    only: tuple[str, ...] = ()
+    """Names of the trainings; all by default."""
+    first_seed: int = FIRST_SEEDS["kill_trainings"]
+    """Of the moments."""
+
+
+def main(options: Options) -> None:
+    """Kill trainings."""
+    refuse_reserved([options.first_seed])
+    names, rng = chosen(options.only, CASES), np.random.default_rng(options.first_seed)
+    rows: list[Row] = []
+    with TemporaryDirectory() as place, Progress(console=CONSOLE) as line:
+        folder = Path(place)
+        own = line.add_task("undisturbed", total=len(names))
+        ends = []
+        for name in names:
+            ended(name, folder / "compiled.zip")  # which compiles, if that has to be
+            (folder / "compiled.zip").unlink()
+            ends.append(undisturbed(name, folder))
+            line.advance(own)
+        kills = line.add_task("kills", total=options.kills)
+        for whole in cycle(ends):
+            most = min(_MOST_KILLS, options.kills - len(rows))
+            rows += disturbed(whole, most, rng, folder)
+            line.update(kills, completed=len(rows))
+            if len(rows) == options.kills:
+                break
+    stored = EXPERIMENT.write([{"kill": k, **row} for k, row in enumerate(rows)], ())
+    say(*tables(stored).values())
+    if not all(row["same"] for row in rows):
+        sys.exit("a training has ended with other bits")
+
+
+if __name__ == "__main__":
+    start(main, Options, __doc__)

@@ -1,0 +1,231 @@
+"""What a long run costs: memory and speed from stretch to stretch, and whether learning goes on.
+
+Each run is a hundred stretches of one learner in a process of its own: an online agent that learns
+for ever and one that rests, a fitted one with its bound, a clusterer and a mixture, which forget,
+of a stream. After each stretch stand the memory of the process, the processor time of a step, and
+what is told of the schedule. At the end the streams' samples move, and the last column says how
+much of the way the learners follow in one more stretch.
+
+Run: python scripts/soak.py
+     python scripts/soak.py --only mixture --share 0.01
+Runs are kept in results/soak.jsonl as they end, and not repeated. Writes results/soak.csv.
+"""
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from experiment import ALONE, Experiment, SharedOptions, chosen, say, start
+from rich.progress import track
+from summaries import Column, Row, Rows, Table, the
+
+from oda_rl import ODAClusterer, SGDGaussianMixture
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.experiments import Execution
+
+EXPERIMENT = Experiment("soak", leave_out=("stretches",))
+BARTO = "oda_rl/BartoCartPole-v0"
+STRETCHES = 100
+WARM = 20  # stretches, which are left out
+BLOCK = 100_000  # samples that are shown at once
+PLACES = np.array([[-6.0, 0.0], [-2.0, 4.0], [2.0, -4.0], [6.0, 0.0]])  # of the samples
+SHIFT = 1.0
+MEGABYTE, SPEED = 1.0, 0.1  # by which memory may go up and down, and speed change
+
+Stretch = Callable[[int], None]
+Told = Callable[[], Row]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What is run, and what is told of it."""
+
+    show: Stretch
+    """Takes how many steps or samples."""
+    told: Told
+    follow: Callable[[int], float]
+    """The share of the way that is followed in one stretch after the samples have moved."""
+
+
+def agent(made: Any) -> Learner:
+    """Train an agent."""
+
+    def told() -> Row:
+        return {"temperature": made.temperature, "cells": made.n_cells,
+                "episodes": made.episodes.count, "log": len(made.episodes.rows)}  # fmt: skip
+
+    return Learner(made.learn, told, lambda n: float("nan"))
+
+
+def stream(made: Any, centres: Callable[[], np.ndarray], told: Told) -> Learner:
+    """Show an estimator samples around four places, drawn once and shown again and again."""
+    rng = np.random.default_rng(0)
+    samples = PLACES[rng.integers(4, size=BLOCK)] + rng.normal(scale=0.5, size=(BLOCK, 2))
+
+    def show(n: int, moved: float = 0.0) -> None:
+        for begin in range(0, n, BLOCK):
+            made.partial_fit(samples[: min(BLOCK, n - begin)] + moved)
+
+    def follow(n: int) -> float:
+        before = centres().mean(axis=0)
+        show(n, SHIFT)
+        return float((centres().mean(axis=0) - before).mean() / SHIFT)
+
+    return Learner(show, told, follow)
+
+
+def clusterer() -> Learner:
+    """Anneal four codevectors of a stream, which forgets."""
+    made = ODAClusterer(4, forgetting=1e-4, random_state=0)
+
+    def told() -> Row:
+        return {"temperature": made.temperature_, "cells": len(made.codevectors_)}
+
+    return stream(made, lambda: made.codevectors_, told)
+
+
+def mixture() -> Learner:
+    """Learn four components of a stream, which forgets."""
+    made = SGDGaussianMixture(4, forgetting=1e-3, random_state=0)
+    return stream(made, lambda: made.means_, lambda: {"cells": len(made.means_)})
+
+
+KINDS: dict[str, tuple[int, Callable[[], Learner]]] = {
+    "agent that learns": (10**9, lambda: agent(
+        TwoTimescaleAgent(BARTO, seed=0, solved_episodes=0))),
+    "agent that rests": (10**9, lambda: agent(TwoTimescaleAgent(BARTO, seed=0))),
+    "clusterer": (10**9, clusterer),
+    "mixture": (10**8, mixture),
+    "fitted agent": (10**7, lambda: agent(FittedQAgent(BARTO, seed=0))),
+}  # fmt: skip
+
+
+def megabytes() -> float:
+    """Memory of the process now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096 / 1e6
+
+
+def measure(**arguments: Any) -> list[Row]:
+    """Run in a process of its own, so that memory is that of the run."""
+    code = f"import json, soak; print(json.dumps(soak.run(**{arguments!r})))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, check=True, stdout=subprocess.PIPE, text=True
+    )
+    rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
+    return rows
+
+
+def run(kind: str, steps: int, stretches: int) -> list[Row]:
+    """Make the stretches of a run, with a row for each."""
+    learner = KINDS[kind][1]()
+    rows: list[Row] = []
+    each = max(steps // stretches, 1)
+    for i in track(range(stretches), description=kind, console=_errors()):
+        begun = time.process_time()
+        learner.show(each)
+        used = time.process_time() - begun
+        told = {name: value for name, value in learner.told().items() if not math.isnan(value)}
+        cost = {"ns_per_step": 1e9 * used / each, "megabytes": megabytes()}
+        rows.append({"kind": kind, "steps": (i + 1) * each, "stretch": i, **cost, **told})
+    followed = learner.follow(each)
+    if not math.isnan(followed):
+        rows[-1]["followed"] = followed
+    return rows
+
+
+def _errors() -> Any:
+    """Return a console on standard error: what is printed is the rows."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _warm(own: Rows) -> Rows:
+    return Rows(row for row in own if row["stretch"] >= len(own) * WARM / STRETCHES)
+
+
+def swing(own: Rows) -> float:
+    """By how much memory goes up and down to both sides after the warm-up, in MB."""
+    return float(np.ptp(_warm(own).column("megabytes"))) / 2.0
+
+
+def speeds(own: Rows) -> tuple[float, float]:
+    """Least time of a step, in ns, in the first and in the last quarter after the warm-up.
+
+    What else runs on a machine makes steps longer, not shorter.
+    """
+    times = _warm(own).column("ns_per_step")
+    n = max(len(times) // 4, 1)
+    return float(times[:n].min()), float(times[-n:].min())
+
+
+def _last(key: str, form: str) -> Callable[[Rows], str]:
+    def text(own: Rows) -> str:
+        value = own[-1].get(key)
+        return "" if value in (None, "") else f"{value:{form}}"
+
+    return text
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return what each run says of memory, speed and schedule."""
+    columns = [
+        Column("run", the("kind")),
+        Column("steps", _last("steps", ",")),
+        Column("MB after the warm-up", lambda own: f"{_warm(own)[0]['megabytes']:.0f}"),
+        Column("± MB since", lambda own: f"{swing(own):.2f}"),
+        Column("ns a step, first", lambda own: f"{speeds(own)[0]:.4g}"),
+        Column("last", lambda own: f"{speeds(own)[1]:.4g}"),
+        Column("temperature at the end", _last("temperature", ".3g")),
+        Column("cells", _last("cells", ".0f")),
+        Column("share of a shift followed", _last("followed", ".2f")),
+    ]
+    return {"soak": Table("of long runs", columns, rows.groups("kind"), lambda own: True)}
+
+
+def missed(rows: Rows) -> list[str]:
+    """Say where memory has grown, or speed has changed."""
+    found = []
+    for own in rows.groups("kind"):
+        first, last = speeds(own)
+        if swing(own) > MEGABYTE:
+            found.append(f"{own[0]['kind']}: memory has changed by ± {swing(own):.1f} MB")
+        if abs(last / first - 1.0) > SPEED:
+            found.append(f"{own[0]['kind']}: {first:.4g} ns a step have become {last:.4g}")
+    return found
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    """How much to run, and where."""
+
+    only: tuple[str, ...] = ()
+    """Runs; all by default."""
+    share: float = 1.0
+    """Of the steps of each."""
+    stretches: int = STRETCHES
+    """Of each run."""
+    execution: Execution = ALONE
+
+
+def main(options: Options) -> None:
+    """Make long runs."""
+    settings = [
+        {"kind": kind, "steps": int(options.share * KINDS[kind][0]), "stretches": options.stretches}
+        for kind in chosen(options.only, KINDS)
+    ]
+    rows = EXPERIMENT.run(measure, settings, options.execution)
+    say(*missed(rows), *tables(rows).values())
+
+
+if __name__ == "__main__":
+    start(main, Options, __doc__)

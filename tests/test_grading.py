@@ -1,0 +1,94 @@
+"""Actions that are degrees of one quantity, and rules that choose them by degrees."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Toy
+
+from oda_rl.agents.model.grading import _WEIGHT, GradedShape, degrees_of
+from oda_rl.agents.model.search import Shape
+from oda_rl.agents.worlds.learning import Transitions, learn_world
+from oda_rl.envs.wrappers import ActionChoices
+
+
+def played(env, steps, n_actions):
+    """What random actions did."""
+    before, after, ended = [], [], []
+    codes = np.eye(n_actions)[np.random.default_rng(0).integers(n_actions, size=steps)]
+    observation, _ = env.reset(seed=0)
+    for code in codes:
+        before.append(observation)
+        observation, _, terminated, truncated, _ = env.step(int(code.argmax()))
+        after.append(observation)
+        ended.append(terminated)
+        if terminated or truncated:
+            observation, _ = env.reset()
+    before, after = (np.array(one, dtype=np.float64) for one in (before, after))
+    return Transitions(before, codes, np.arange(steps) % 2.0, after, np.array(ended))
+
+
+def degrees(env, steps, n_actions):
+    seen = played(env, steps, n_actions)
+    learned = learn_world(seen, -np.inf, False, 2, None, np.random.default_rng(0))
+    return degrees_of(learned.arrays, learned.at, seen.before, n_actions)
+
+
+@pytest.mark.parametrize(
+    "torques", [(-2.0, -1.0, 0.0, 1.0, 2.0), (2.0, -1.0, -2.0), (1.0, 2.0, -1.0)]
+)
+def test_torques_are_degrees(torques):
+    env = ActionChoices(gym.make("Pendulum-v1"), np.array(torques, dtype=np.float32)[:, None])
+    found = degrees(env, 600, len(torques))
+    low, high = min(torques), max(torques)
+    wanted = 2.0 * (np.array(torques) - low) / (high - low) - 1.0
+    np.testing.assert_allclose(np.sign(found[0] * wanted[0]) * found, wanted, atol=0.05)
+
+
+class Plane(Toy):
+    """Moves a point in the plane: right, up, or left and down."""
+
+    def step(self, action):
+        self.t += 1
+        self.at = 0.9 * self.at + np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])[action]
+        return self.at, 0.0, False, self.t == 50, {}
+
+    def reset(self, *, seed=None, options=None):
+        self.at, info = super().reset(seed=seed)
+        return self.at, info
+
+
+def test_ways_in_the_plane_are_no_degrees():
+    assert degrees(Plane(n_actions=3), 600, 3) is None
+
+
+def test_of_two_actions_or_the_same_twice_there_are_none():
+    assert degrees(gym.make("CartPole-v1"), 300, 2) is None
+    twice = ActionChoices(gym.make("Pendulum-v1"), np.float32([[-2.0], [-2.0], [2.0]]))
+    assert degrees(twice, 600, 3) is None
+
+
+class At:
+    """Coordinates in which nothing is scaled."""
+
+    mean, scale = np.zeros(2), np.ones(2)
+
+
+@pytest.mark.parametrize("n_cells", [3, 6, 8])
+def test_the_nearest_degree_of_the_cell_is_done(n_cells):
+    rng = np.random.default_rng(1)
+    degrees, n_graded = np.array([-1.0, 0.3, 1.0]), n_cells // 3
+    shape = GradedShape.by(Shape(n_cells, 2, 3, False), degrees)
+    vectors = rng.normal(size=(5, shape.size))
+    points = rng.normal(size=(400, 2))
+    ahead = np.column_stack([np.ones(400), points])
+    for vector, scores, outputs in zip(vectors, *shape.decoded(vectors, At), strict=True):
+        own, degree = vector.reshape(2, n_graded, 3) @ ahead.T
+        # of all pairs of a cell and an action, by the formula
+        pairs = _WEIGHT * own[:, None] - (degree[:, None] - degrees[:, None]) ** 2
+        pairs += degree[:, None] ** 2
+        wanted = pairs.reshape(-1, 400).argmax(axis=0) % 3
+        found = outputs[(ahead @ scores.T).argmax(axis=1), :, 0].argmax(axis=1)
+        np.testing.assert_array_equal(found, wanted)
+        if n_graded == 1:
+            nearest = np.abs(degree[0][:, None] - degrees).argmin(axis=1)
+            np.testing.assert_array_equal(found, nearest)

@@ -1,0 +1,415 @@
+"""Large numbers, many features, long runs: results stay finite, memory and work stay bounded."""
+
+import inspect
+import sys
+import tracemalloc
+import warnings
+from functools import partial
+
+import gymnasium as gym
+import numba
+import numpy as np
+import pytest
+from environments import BARTO, QUICK
+
+import oda_rl
+from oda_rl import SGDGaussianMixture, StochasticVQ
+from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.engine import engine as engines
+from oda_rl.agents.engine import episodes
+from oda_rl.agents.engine.episodes import EpisodeLog
+from oda_rl.agents.engine.history import Level
+from oda_rl.agents.engine.loop import environment_arrays, play_from, train_loop
+from oda_rl.annealing import local_models
+from oda_rl.divergences import Mahalanobis
+from oda_rl.envs import Dynamics
+from oda_rl.envs.dynamics import Resets, compiled_dynamics
+from oda_rl.quantization import estimators as quantizers
+from oda_rl.quantization import som
+
+AGENTS = {
+    "online": TwoTimescaleAgent,
+    "fitted": FittedQAgent,
+    "codevectors": CodevectorAgent,
+    "model": partial(ModelAgent, **QUICK),
+}
+PLACES = {"codevectors": "Pendulum-v1"}
+ESTIMATORS = [name for name in oda_rl.__all__ if name != "InvalidFileError"]
+LARGEST = 1e100  # of rewards
+
+
+class Paid(gym.Wrapper):
+    """Pays a multiple of a sum that changes from step to step."""
+
+    def __init__(self, env, unit):
+        super().__init__(env)
+        self.unit, self.steps = unit, 0
+
+    def step(self, action):
+        observation, _, terminated, truncated, info = self.env.step(action)
+        self.steps += 1
+        return (
+            observation,
+            self.unit * (0.7 + 0.3 * np.sin(self.steps)),
+            terminated,
+            truncated,
+            info,
+        )
+
+
+def place(kind, unit):
+    return Paid(gym.make(PLACES.get(kind, "CartPole-v1"), max_episode_steps=50), unit)
+
+
+def check_finite(agent):
+    for name in ("q_values", "codevectors", "visits", "scale_", "metric_"):
+        found = getattr(agent, name)
+        assert found is None or np.isfinite(found).all(), name
+
+
+# Rewards.
+
+
+@pytest.mark.parametrize("unit", [1.0, -1.0])
+@pytest.mark.parametrize("kind", AGENTS)
+def test_the_largest_rewards_leave_everything_finite(kind, unit):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agent = AGENTS[kind](place(kind, unit * LARGEST), seed=0)
+        agent.learn(600 if kind == "model" else 1500)
+    check_finite(agent)
+
+
+@pytest.mark.parametrize("reward", [1e308, -1e308, 1.1 * LARGEST])
+@pytest.mark.parametrize("kind", AGENTS)
+def test_larger_rewards_are_refused_step_by_step(kind, reward):
+    agent = AGENTS[kind](place(kind, reward), seed=0)
+    with pytest.raises(ValueError, match=r"a reward must be a number from -1e\+100 to 1e\+100"):
+        agent.learn(100)
+    assert agent.num_timesteps == 0
+
+
+@pytest.mark.parametrize("kind", ["online", "fitted", "model"])
+def test_larger_rewards_are_refused_of_several_environments(kind):
+    env = gym.vector.SyncVectorEnv([lambda: place(kind, 1e308)] * 2)
+    agent = AGENTS[kind](env, seed=0)
+    with pytest.raises(ValueError, match="reward must be a number from"):
+        agent.learn(100)
+    assert agent.num_timesteps == 0
+
+
+@numba.njit
+def pay(parameters, state, action):
+    return parameters[0], False
+
+
+@numba.njit
+def look(parameters, state, observation):
+    observation[:] = state[0]
+
+
+class Rich(gym.Env):
+    """An environment with compiled dynamics that pays too much."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = np.zeros(1)
+        return np.zeros(2), {}
+
+    def step(self, action):
+        return np.zeros(2), 1e308, False, False, {}
+
+    def dynamics(self):
+        return Dynamics(pay, look, lambda rng, n: np.zeros((n, 1)), np.array([1e308]))
+
+
+@pytest.mark.parametrize("kind", ["online", "fitted"])
+def test_larger_rewards_are_refused_in_compiled_loops(kind):
+    agent = AGENTS[kind](gym.wrappers.TimeLimit(Rich(), 10), seed=0)
+    with pytest.raises(ValueError, match="the environment's state or reward is not finite"):
+        agent.learn(100)
+    assert agent.num_timesteps == 0
+
+
+# Samples.
+
+
+def estimator(name, **settings):
+    """An estimator, and more arguments of fit."""
+    known = inspect.signature(getattr(oda_rl, name)).parameters
+    usual = {"random_state": 0, "n_components": 3, "max_iter": 5}
+    settings |= {key: value for key, value in usual.items() if key in known}
+    if name == "KernelVectorQuantization":
+        settings |= {"max_distortion": 2.0}
+    return getattr(oda_rl, name)(**settings)
+
+
+def samples(name, unit=1.0):
+    """Arguments of fit: two clouds, and what an estimator is to learn of them."""
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(-3.0, 1.0, (60, 3)), rng.normal(3.0, 1.0, (60, 3))])
+    if "Class" in name or name == "LVQ":
+        return unit * points, np.repeat([0, 1], 60)
+    return (unit * points, unit * points[:, 0]) if name == "ODARegressor" else (unit * points,)
+
+
+@pytest.fixture
+def strict():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_samples_that_sums_could_not_hold_are_refused(name, strict):
+    far = samples(name, 1e300)
+    with pytest.raises(
+        ValueError, match=r"[Xy] holds -?\d.*e\+300: its values must be from -1e\+140"
+    ):
+        estimator(name).fit(*far)
+    model = estimator(name)
+    if hasattr(model, "partial_fit"):
+        with pytest.raises(ValueError, match=r"[Xy] holds .*e\+300: its values must be"):
+            model.partial_fit(*far)
+
+
+@pytest.mark.parametrize("unit", [1e300, 1e139, 1e-139, 1e-300])
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_is_said_of_large_and_small_samples_is_finite_or_refused(name, unit, strict):
+    far, near = samples(name, unit), samples(name)
+    models = [estimator(name).fit(*near)]
+    if unit < 1e300:
+        models.append(estimator(name).fit(*far))
+    for model in models:
+        for asked in ("predict", "transform", "predict_proba", "score"):
+            if not hasattr(model, asked):
+                continue
+            arguments = far if asked == "score" else far[:1]
+            if unit == 1e300 and not name.endswith("Mixture"):
+                with pytest.raises(ValueError, match="its values must be from"):
+                    getattr(model, asked)(*arguments)
+                continue
+            found = getattr(model, asked)(*arguments)
+            nowhere = name == "KernelVectorQuantization" and asked == "score"  # density 0: -inf
+            assert np.isfinite(found).all() or nowhere
+
+
+def test_one_weight_or_target_is_refused_likewise():
+    points = np.random.default_rng(0).normal(size=(50, 2))
+    with pytest.raises(ValueError, match=r"sample_weight holds 1e\+200: weights must be at most"):
+        oda_rl.ODAClusterer().fit(points, sample_weight=np.full(50, 1e200))
+    with pytest.raises(ValueError, match=r"y holds 1e\+200: its values"):
+        oda_rl.ODARegressor().fit(points, np.full(50, 1e200))
+    with pytest.raises(ValueError, match=r"init holds 1e\+200"):
+        oda_rl.SOM(1, init=[[1e200, 0.0]]).fit(points)
+    with pytest.raises(ValueError, match=r"init holds 1e\+200"):
+        oda_rl.ODAClusterer(init=[[1e200, 0.0]]).fit(points)
+
+
+def test_divergences_take_no_samples_to_infinity():
+    points = np.abs(np.random.default_rng(0).normal(size=(50, 2))) + 0.1
+    with pytest.raises(ValueError, match="takes X >= 1e-140"):
+        oda_rl.ODAClusterer(divergence="itakura_saito").fit(1e-150 * points)
+    with pytest.raises(ValueError, match="the root of the matrix takes X to"):
+        oda_rl.ODAClusterer(divergence=Mahalanobis(1e100 * np.eye(2))).fit(1e100 * points)
+
+
+def test_the_largest_number_of_all_is_refused():
+    with pytest.raises(ValueError, match=r"X holds 1.7e\+308"):
+        oda_rl.BatchDeterministicAnnealing(2).fit([[0.0], [1.7e308]])
+
+
+# Many features.
+
+
+@pytest.fixture
+def decomposed(monkeypatch):
+    """Sizes of the matrices that are decomposed from now on."""
+    sizes = []
+
+    def noted(decompose):
+        def decomposing(matrix, *arguments, **options):
+            sizes.append(np.shape(matrix)[-1])
+            return decompose(matrix, *arguments, **options)
+
+        return decomposing
+
+    for name in ("eigh", "pinv", "svd", "inv", "solve", "cholesky"):
+        monkeypatch.setattr(np.linalg, name, noted(getattr(np.linalg, name)))
+    return sizes
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_few_samples_of_many_features_decompose_nothing_large(name, decomposed):
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(30, 3000)), np.arange(30) % 3
+    targets = {"ODARegressor": [points[:, 0]], "LVQ": [labels]}
+    if "Classifier" in name:
+        targets[name] = [labels]
+    settings = {"bandwidth": 50.0} if name in ("INFEX", "ConvexClustering") else {}
+    model = estimator(name, **settings)
+    if name == "KernelVectorQuantization":
+        model.set_params(max_distortion=90.0)
+    model.fit(points, *targets.get(name, []))
+    assert max(decomposed, default=0) <= 64
+    assert np.isfinite(model.predict(points)).all()
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 120), (60, 120), (30, 500)])
+def test_slopes_of_many_features_are_those_of_few(n, d):
+    rng = np.random.default_rng(0)
+    steps = rng.normal(size=(n, d)) * rng.uniform(0.1, 5.0, d)
+    steps[:, 3] = 0.0  # a constant feature
+    weights, cells = rng.uniform(size=n), rng.integers(5, size=n)
+    weights[:3] = 0.0
+    rests = steps[:, 0] * cells + rng.normal(size=n)
+    one, other = (fit(steps, rests, weights, cells, 6)
+                  for fit in (local_models._slopes, local_models._slopes_in_subspace))  # fmt: skip
+    np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-10)
+
+
+def test_a_map_starts_alike_whichever_products_are_fewer(monkeypatch):
+    points = np.random.default_rng(0).normal(size=(30, 150))
+    one = som._principal_rectangle(points, 3, 4)
+    monkeypatch.setattr(som, "_MANY_FEATURES", 1000)
+    np.testing.assert_allclose(som._principal_rectangle(points, 3, 4), one, atol=1e-12)
+
+
+# Memory.
+
+
+def traced(action):
+    """Most megabytes that an action takes beside what there is."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_mixtures_score_in_blocks():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(40_000, 16))
+    model = SGDGaussianMixture(64, max_iter=1, random_state=0).partial_fit(points[:500])
+    model.score(points[:10])
+    assert traced(lambda: model.score(points)) < points.nbytes / 1e6  # logs alone: 4 times
+    np.testing.assert_allclose(
+        model.score_samples(points[5000:5010]), model.score_samples(points)[5000:5010], rtol=1e-12
+    )
+
+
+def leaves(value):
+    """A tuple, the tuples in it, and what they hold."""
+    yield value
+    if isinstance(value, tuple):
+        for one in value:
+            yield from leaves(one)
+
+
+@pytest.mark.parametrize("kind", ["online", "fitted"])
+def test_compiled_calls_keep_no_reference(kind):
+    agent = AGENTS[kind](BARTO, seed=0).learn(1500)
+    engine, env = agent._engine, compiled_dynamics(agent.env)
+    loop, starts = train_loop(engine.rule, env), Resets(env).starts(4)
+    own = environment_arrays(env, agent.env.reset(seed=0)[0])
+    rng, observation = agent.env.unwrapped.np_random, np.zeros(4)
+    outcome = observation, 1.0, False, False
+    transition = observation, 0, 1.0, observation, False, False
+    played = agent.policy.in_loops
+    before, record = own[2].copy(), engine.raw.copy()
+    calls = {
+        "loop": (own, 500, starts, 1, np.empty((4, 3)), engine.loop_arrays),
+        "act": (observation, *engine.arrays),
+        "step": (*outcome, *engine.arrays),
+        "update": (*transition, *engine.arrays),
+    }
+    compiled = {"loop": loop, "act": type(engine).choose, "step": type(engine).step,
+                "update": type(engine).update}  # fmt: skip
+
+    def once():
+        for name, arguments in calls.items():
+            engine.raw[:], own[2][:] = record, before
+            compiled[name](*arguments)
+        play_from(env, played, starts[:1], 5)
+
+    once()
+    counted = [agent._rngs["explore"], rng, None]
+    counted += [*leaves(tuple(calls.values())), *leaves(played.arrays)]
+    counts = [sys.getrefcount(one) for one in counted]
+    for _ in range(300):
+        once()
+    after = [sys.getrefcount(one) for one in counted]
+    assert max(abs(a - b) for a, b in zip(after, counts, strict=True)) < 100  # small integers
+    engine.raw[:] = record
+
+
+def test_the_log_of_episodes_is_bounded(monkeypatch):
+    monkeypatch.setattr(episodes, "KEPT", 4000)
+    monkeypatch.setattr(episodes, "_MOST_GROUPS", 20)
+    rng = np.random.default_rng(0)
+    returns, lengths = rng.normal(size=123_457), rng.integers(1, 100, size=123_457).astype(float)
+    rows = np.column_stack([returns, lengths, np.arange(123_457.0)])
+    log = EpisodeLog()
+    for begin in range(0, len(rows), 1000):
+        log.append(rows[begin : begin + 1000])
+    assert log.count == len(rows)
+    assert 2000 < len(log.rows) <= 4000
+    assert len(log.before) <= 20
+    np.testing.assert_array_equal(log.rows, rows[-len(log.rows) :])
+    np.testing.assert_array_equal(log.since(len(rows) - 7), rows[-7:])
+    np.testing.assert_array_equal(log.since(0), log.rows)
+    assert log.best_return == returns.max()
+    assert log.curve[:, 1].sum() == lengths.sum()
+    counts, means = log.before[:, 0], log.before[:, 1]
+    ends = np.cumsum(counts).astype(int)
+    for begin, end, mean in zip([0, *ends], ends, means, strict=False):
+        assert mean == pytest.approx(returns[begin:end].mean(), abs=1e-12)
+    np.testing.assert_array_equal(log.before[:, 4], ends - 1.0)  # seconds
+    assert len(log.to_monitor_csv("Env-v0", 0.0).splitlines()) == 2 + len(log.curve)
+
+
+def test_groups_of_episodes_are_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(episodes, "KEPT", 2000)
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(700)
+    for _ in range(5):
+        agent.episodes.append(np.tile([[2.0, 3.0, 4.0]], (1000, 1)))
+    agent.save(tmp_path / "agent.zip")
+    log = load_agent(tmp_path / "agent.zip").episodes
+    np.testing.assert_array_equal(log.before, agent.episodes.before)
+    np.testing.assert_array_equal(log.rows, agent.episodes.rows)
+    assert len(log.before) > 0
+
+
+def test_the_history_is_bounded(monkeypatch):
+    monkeypatch.setattr(engines, "_MOST_LEVELS", 10)
+    engine = FittedQAgent(BARTO, seed=0)._engine
+    for step in range(27):
+        engine.note_level(Level(step, np.nan, np.zeros((2, 4)), np.eye(2)))
+    assert [level.step for level in engine.history] == list(range(20, 27))
+    assert engine.history[0].lineage is None
+    assert engine.history[1].lineage is not None
+
+
+def test_a_stream_of_single_samples_does_not_lengthen_histories(monkeypatch):
+    monkeypatch.setattr(quantizers, "_MOST_PASSES", 10)
+    points = np.random.default_rng(0).normal(size=(100, 2))
+    model = StochasticVQ(2, random_state=0).partial_fit(points[:4])
+    for point in points[4:]:
+        model.partial_fit(point[None])
+    assert len(model.history_) <= 10
+    assert model.history_[-1][0] == 100
+    assert model.n_iter_ == 97
+
+
+def test_a_fitted_agent_remembers_a_million_transitions_and_learns_as_if_all(tmp_path):
+    assert FittedQAgent(BARTO).config.max_transitions == 1_000_000
+    bounded, free = (FittedQAgent(BARTO, seed=0, **settings).learn(3000)
+                     for settings in ({}, {"max_transitions": None}))  # fmt: skip
+    np.testing.assert_array_equal(bounded.q_values, free.q_values)
+    np.testing.assert_array_equal(bounded.episodes.rows[:, :2], free.episodes.rows[:, :2])

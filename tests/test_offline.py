@@ -1,0 +1,334 @@
+"""Logged transitions: read from wherever they come, checked, and laid out as trajectories."""
+
+from types import SimpleNamespace
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from oda_rl.agents import CodevectorAgent, FittedQAgent, Transitions
+from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.environments.adaptation import adapted
+from oda_rl.agents.environments.spaces import Described, Interface
+from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
+from oda_rl.agents.offline.transitions import FIELDS
+
+LINE = spaces.Box(-10.0, 10.0, (2,)), spaces.Discrete(3, start=1)
+
+
+def logged(n=6):
+    """Two episodes of a walk: the first terminates, the second is cut off."""
+    place = np.column_stack([np.arange(n), np.zeros(n)]).astype(float)
+    place[n // 2 :, 0] += 2.0
+    after = place + np.array([1.0, 0.0])
+    over = np.zeros((2, n), dtype=bool)
+    over[0, n // 2 - 1] = over[1, -1] = True
+    return [place, 1 + np.arange(n) % 3, np.arange(n) / 2.0, after, *over]
+
+
+def interface(observations, actions, bins=5):
+    place = Described(observations, actions)
+    return Interface.of(adapted(place, bins)).of_user(place, bins)
+
+
+def test_arrays_dictionaries_frames_and_transitions_say_the_same():
+    pd = pytest.importorskip("pandas")
+    arrays = logged()
+    names = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated")
+    frame = pd.DataFrame({
+        "x": arrays[0][:, 0], "y": arrays[0][:, 1], "action": arrays[1], "reward": arrays[2],
+        "next_y": arrays[3][:, 1], "next_x": arrays[3][:, 0],
+        "terminated": arrays[4], "truncated": arrays[5], "remark": "none",
+    })  # fmt: skip
+    wanted = Transitions(*arrays)
+    named = Transitions.from_frame(frame, observations=["x", "y"])
+    for given in (tuple(arrays), dict(zip(names, arrays, strict=True)), frame, wanted, named):
+        found = Transitions.of(given)
+        for name in names:
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+def test_columns_of_a_frame_are_in_the_order_that_is_asked_for():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": [1.0], "y": [2.0], "next_x": [3.0], "next_y": [4.0],
+                          "torque": [0.5], "gain": [1.0], "end": [True]})  # fmt: skip
+    found = Transitions.from_frame(frame, ["y", "x"], "torque", "gain", "end", None)
+    assert found.observations.tolist() == [[2.0, 1.0]]
+    assert found.next_observations.tolist() == [[4.0, 3.0]]
+    assert (found.terminated.tolist(), found.truncated.tolist()) == ([True], [False])
+    one = Transitions.from_frame(frame, "y", ["torque", "gain"], "gain", "end", None)
+    assert one.observations.tolist() == [2.0]
+    assert one.actions.tolist() == [[0.5, 1.0]]
+
+
+@pytest.mark.filterwarnings("ignore:`[a-z_]+` is set to None:UserWarning")
+def test_minari_datasets_are_read(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    pytest.importorskip("h5py")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    env, buffers, seen = gym.make("CartPole-v1"), [], []
+    for seed in range(3):
+        places, over = [env.reset(seed=seed)[0]], False
+        taken = []
+        while not over:
+            after, reward, terminated, truncated, _ = env.step(seed % 2)
+            taken.append((places[-1], seed % 2, reward, after, terminated, truncated))
+            places.append(after)
+            over = terminated or truncated
+        _, actions, rewards, _, terminated, truncated = map(np.array, zip(*taken, strict=True))
+        buffers.append(minari.data_collector.EpisodeBuffer(
+            id=seed, observations=np.array(places), actions=actions, rewards=list(rewards),
+            terminations=list(terminated), truncations=list(truncated)))  # fmt: skip
+        seen += taken
+    minari.create_dataset_from_buffers("cartpole/test-v0", buffers, env=env)
+    found = Transitions.of(minari.load_dataset("cartpole/test-v0"))
+    wanted = (np.array(column) for column in zip(*seen, strict=True))
+    for name, column in zip(FIELDS, wanted, strict=True):
+        np.testing.assert_array_equal(getattr(found, name), column)
+
+
+def dataset():
+    """Return what is read of a Minari dataset: two episodes with observations of a Dict space."""
+    episodes = []
+    for n in (2, 1):
+        places = {"at": np.arange(n + 1), "door": np.ones((n + 1, 2), dtype=np.int8)}
+        no = np.zeros(n, dtype=bool)
+        own = {"actions": np.ones(n, dtype=int), "rewards": np.ones(n)}
+        flags = {"terminations": no, "truncations": no}
+        episodes.append(SimpleNamespace(observations=places, **own, **flags))
+    return SimpleNamespace(iterate_episodes=lambda: iter(episodes))
+
+
+def test_episodes_of_a_dataset_that_were_not_finished_count_as_cut_off():
+    found = Transitions.of(dataset())
+    assert found.truncated.tolist() == [False, True, True]
+    assert found.next_observations["at"].tolist() == [1, 2, 1]
+    assert found.observations["door"].shape == (3, 2)
+
+
+def changed(name, value):
+    names = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated")
+    return {**dict(zip(names, logged(), strict=True)), name: value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("observations", 3.0, r"observations is 3.0: it must have a row for each step"),
+        ("observations", np.zeros((0, 2)), "observations has no rows"),
+        ("next_observations", np.zeros((5, 2)),
+         r"next_observations has shape \(5, 2\): it must be \(6, 2\), as observations have rows"),
+        ("actions", np.zeros(5), r"actions has shape \(5,\): it must be \(6,\)"),
+        ("rewards", np.zeros((6, 1)), r"rewards has shape \(6, 1\): it must be \(6,\)"),
+        ("rewards", np.full(6, np.nan), r"rewards\[0\] is nan: it must hold neither NaN"),
+        ("rewards", ["a"] * 6, "rewards has dtype <U1: it must hold numbers"),
+        ("terminated", np.full(6, 2), r"terminated\[0\] is 2.0: it must be True or False"),
+        ("truncated", np.zeros(7), r"truncated has shape \(7,\): it must be \(6,\)"),
+    ],
+)  # fmt: skip
+def test_what_is_no_log_is_refused(name, value, message):
+    with pytest.raises(ValueError, match=message):
+        Transitions.of(changed(name, value))
+
+
+def test_forms_that_are_unknown_are_refused():
+    with pytest.raises(TypeError, match="transitions is of type int: it must be Transitions"):
+        Transitions.of(3)
+    with pytest.raises(ValueError, match="transitions has 3 arrays: they must be observations"):
+        Transitions.of(logged()[:3])
+    with pytest.raises(ValueError, match="there must be terminated, too"):
+        Transitions.of({k: v for k, v in changed("actions", [0] * 6).items() if k != "terminated"})
+    with pytest.raises(ValueError, match=r"transitions has \['dones'\]: it may have"):
+        Transitions.of({**changed("actions", [0] * 6), "dones": np.zeros(6)})
+
+
+def test_missing_columns_are_named():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": [0.0], "next_x": [1.0], "action": [0], "reward": [1.0]})
+    with pytest.raises(ValueError, match="there must be terminated, truncated, too"):
+        Transitions.of(frame)
+    with pytest.raises(ValueError, match="there must be y, next_y, too"):
+        Transitions.from_frame(frame, ["x", "y"], terminated="reward", truncated=None)
+    with pytest.raises(ValueError, match="such as x and next_x"):
+        Transitions.of(frame[["x", "action"]])
+
+
+def test_trajectories_may_be_mixed_and_end_where_they_are_over():
+    before = np.array([[0.0], [5.0], [1.0], [6.0], [2.0]])
+    after = np.array([[1.0], [6.0], [2.0], [7.0], [3.0]])
+    over = np.array([False, False, True, False, False])
+    found = trajectories(before, after, over)
+    assert [rows.tolist() for rows in found] == [[0, 2], [1, 3], [4]]
+
+
+def test_rows_are_those_that_a_memory_has():
+    steps = read_steps(Transitions(*logged()), interface(*LINE))
+    found = trajectories(steps.before, steps.after, steps.over)
+    observations, rows = as_rows(steps, found)
+    assert observations[:, 0].tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert rows[:, MARK].tolist() == [*[GOES_ON] * 3, TERMINAL, *[GOES_ON] * 3, CUT]
+    assert rows[:, ACTION].tolist() == [0, 1, 2, -1, 0, 1, 2, -1]
+    assert rows[:, REWARD].tolist() == [0, 0.5, 1, 0, 1.5, 2, 2.5, 0]
+
+
+def test_continuous_actions_are_those_of_the_grid_that_are_nearest():
+    box = spaces.Box(np.float32([-2, 0]), np.float32([2, 1]))
+    known = interface(LINE[0], box, bins=3)
+    given = [[-1.1, 0.2], [0.9, 0.3], [2.0, 1.0], [-2.9, 0.0], [0.0, 0.5], [1.01, 0.76]]
+    found = read_steps(Transitions.of(changed("actions", given)), known)
+    assert found.actions[:, 0].tolist() == [0, 4, 8, 0, 4, 8]
+    with pytest.raises(ValueError, match=r"actions\[1\] is \[3.5, 0.0\]: .* within 1 of one of"):
+        read_steps(Transitions.of(changed("actions", [[0, 0], [3.5, 0]] * 3)), known)
+    with pytest.raises(ValueError, match=r"actions\[0\] is \[nan, 0.0\]"):
+        read_steps(Transitions.of(changed("actions", [[np.nan, 0.0]] * 6)), known)
+    with pytest.raises(ValueError, match=r"actions has shape \(6,\) .* 2 numbers for each step"):
+        read_steps(Transitions.of(changed("actions", [0.0] * 6)), known)
+
+
+def test_observations_of_any_space_become_vectors():
+    room = spaces.Dict({"at": spaces.Discrete(5), "door": spaces.MultiBinary(2)})
+    steps = read_steps(Transitions.of(dataset()), interface(room, spaces.Discrete(2)))
+    assert steps.before.tolist() == [[1, 0, 0, 0, 0, 1, 1], [0, 1, 0, 0, 0, 1, 1],
+                                     [1, 0, 0, 0, 0, 1, 1]]  # fmt: skip
+    one_by_one = np.array([{"at": 4, "door": np.array([1, 0])}] * 3)
+    given = Transitions(one_by_one, [0, 1, 1], np.ones(3), one_by_one, [0, 0, 0])
+    steps = read_steps(given, interface(room, spaces.Discrete(2)))
+    assert steps.after[2].tolist() == [0, 0, 0, 0, 1, 1, 0]
+    pair = spaces.Tuple((spaces.Discrete(2), spaces.Box(-1.0, 1.0, (1,))))
+    both = np.array([0, 1]), np.array([[0.5], [-0.5]])
+    steps = read_steps(Transitions(both, [0, 1], [1, 1], both, [0, 1]),
+                       interface(pair, spaces.Discrete(2)))  # fmt: skip
+    assert steps.before.tolist() == [[1.0, 0.0, 0.5], [0.0, 1.0, -0.5]]
+    lake = interface(spaces.Discrete(16), spaces.Discrete(4))
+    steps = read_steps(Transitions([0, 4], [1, 1], [0, 0], [4, 8], [False, False]), lake)
+    assert steps.before.tolist() == [[0.0], [4.0]]
+    with pytest.raises(ValueError, match="observations: observation is"):
+        read_steps(Transitions([0, 16], [1, 1], [0, 0], [4, 8], [False, False]), lake)
+
+
+def test_combined_actions_are_numbered():
+    known = interface(LINE[0], spaces.MultiDiscrete([2, 3]))
+    given = [[0, 0], [0, 2], [1, 0], [1, 2], [0, 1], [1, 1]]
+    steps = read_steps(Transitions.of(changed("actions", given)), known)
+    assert steps.actions[:, 0].tolist() == [0, 2, 3, 5, 1, 4]
+    with pytest.raises(ValueError, match=r"actions\[0\]: action is array"):
+        read_steps(Transitions.of(changed("actions", [[2, 0]] * 6)), known)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("actions", [1, 2, 3, 0, 1, 2], r"actions\[3\] is 0: it must be an integer from 1 to 3"),
+        ("actions", [1, 1.5] * 3, r"actions\[1\] is 1.5: it must be an integer from 1 to 3"),
+        ("actions", [np.nan] * 6, r"actions\[0\] is nan"),
+        ("actions", ["left"] * 6, "dtype <U4: it must have shape"),
+        ("observations", np.zeros((6, 3)), r"observations has shape \(6, 3\): it must be \(6, 2\)"),
+        ("next_observations", np.full((6, 2), np.inf), r"next_observations\[0\] is .*not finite"),
+        ("observations", np.full((6, 2), "x"), "observations has dtype <U1: it must hold numbers"),
+    ],
+)
+def test_what_does_not_fit_the_spaces_is_refused(name, value, message):
+    with pytest.raises(ValueError, match=message):
+        read_steps(Transitions.of(changed(name, value)), interface(*LINE))
+
+
+WALK = spaces.Box(-1.0, 2.0, (1,)), spaces.Discrete(2)
+
+
+def walks(n, seed, actions=(0, 1)):
+    """Walks on a line: its end on the right is worth 1, that on the left nothing."""
+    rng, rows, place = np.random.default_rng(seed), [], 0.5
+    for _ in range(n):
+        action = int(rng.choice(actions))
+        after = place + 0.1 * (2 * action - 1) + rng.uniform(-0.02, 0.02)
+        over = not 0.0 < after < 1.0
+        rows.append(([place], action, float(after >= 1.0), [after], over, False))
+        place = rng.uniform(0.3, 0.7) if over else after
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def walker():
+    return FittedQAgent(WALK, seed=0).fit(walks(1500, 0))
+
+
+def test_a_log_is_enough_without_an_environment(walker):
+    assert walker.env is None
+    assert walker.num_timesteps == 1500
+    assert (walker.predict(np.linspace(0.1, 0.9, 9)[:, None])[0] == 1).all()
+    with pytest.raises(ValueError, match="env is None: set agent.env"):
+        walker.learn(10)
+
+
+def test_the_same_seed_fits_the_same_policy(walker, tmp_path):
+    again = FittedQAgent(WALK, seed=0).fit(tuple(walks(1500, 0)))
+    np.testing.assert_array_equal(again.policy.models, walker.policy.models)
+    walker.save(tmp_path / "agent.zip")
+    loaded = FittedQAgent.load(tmp_path / "agent.zip")
+    np.testing.assert_array_equal(loaded.policy.models, walker.policy.models)
+    assert loaded.estimate_return() == walker.estimate_return()
+
+
+def test_what_was_never_done_is_not_believed():
+    log = walks(1500, 1, actions=(0, 0, 0, 1))
+    left = log[1] == 0
+    only_left = FittedQAgent(WALK, seed=0).fit([column[left] for column in log])
+    assert (only_left.predict(np.linspace(0.1, 0.9, 9)[:, None])[0] == 0).all()
+    low, high = only_left.estimate_return()[1:3]
+    assert low == pytest.approx(0.0, abs=0.05)
+    assert high < 0.5
+
+
+def test_the_interval_has_the_true_return(walker):
+    found = walker.estimate_return()
+    steps = (1.0 - 0.5) / 0.1  # to the right end from the middle, and the first reward at the last
+    assert found.low <= 0.99 ** (steps - 1) <= found.high
+    assert found.high < 20.0  # of 100 that rewards allow
+    assert found.low < found.mean < found.high
+
+
+def test_learning_goes_on_from_a_log():
+    env = gym.make("CartPole-v1")
+    rows, (observation, _) = [], env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(600):
+        action = int(rng.integers(2))
+        after, reward, terminated, truncated, _ = env.step(action)
+        rows.append((observation, action, reward, after, terminated, truncated))
+        observation = env.reset()[0] if terminated or truncated else after
+    log = [np.array(column) for column in zip(*rows, strict=True)]
+    agent = FittedQAgent("CartPole-v1", seed=0).fit([column[:400] for column in log])
+    before = agent.policy
+    agent.remember(*(column[400:] for column in log))
+    assert agent.policy is before
+    assert agent.visits.sum() == 600
+    assert agent.fit().policy is not before
+    agent.learn(400)
+    assert agent.num_timesteps == 1000
+    assert len(agent.history) > 2
+
+
+def test_codevectors_of_actions_are_fitted_to_logs():
+    rng = np.random.default_rng(0)
+    place, push = rng.uniform(-1.0, 1.0, size=(2, 400, 1))
+    after = np.clip(place + 0.3 * push, -1.0, 1.0)
+    box = spaces.Box(-1.0, 1.0, (1,), np.float64), spaces.Box(-1.0, 1.0, (1,), np.float64)
+    none = np.zeros(400, dtype=bool)
+    log = (place, push, -(after[:, 0] ** 2), after, none, ~none)
+    agent = CodevectorAgent(box, seed=0).fit(log)
+    left, right = agent.predict(np.array([[-0.9], [0.9]]))[0][:, 0]
+    assert left > 0.3 > -0.3 > right
+    with pytest.raises(ValueError, match=r"actions\[0\]: action is .* must have shape"):
+        agent.remember(place, push + 3.0, log[2], after, none)
+
+
+def test_there_has_to_be_something_to_fit():
+    with pytest.raises(ValueError, match="transitions is None, and nothing is remembered"):
+        FittedQAgent(WALK).fit()
+    with pytest.raises(ValueError, match="nothing is remembered"):
+        FittedQAgent(WALK).estimate_return()
+    agent = FittedQAgent(WALK, seed=0)
+    with pytest.raises(ValueError, match=r"actions\[0\] is 2"):
+        agent.remember([[0.5]], [2], [0.0], [[0.6]], [False])
+    assert agent.num_timesteps == 0

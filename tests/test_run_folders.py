@@ -1,0 +1,327 @@
+"""Run folders: tried and locked before training, of one agent afterwards, and resumed."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Plain
+
+from oda_rl import persistence
+from oda_rl._lock import locked
+from oda_rl.agents import TwoTimescaleAgent, load_agent
+from oda_rl.agents.engine.files import FIGURES, OF_AGENT
+from oda_rl.agents.policies.export import SUFFIXES
+from oda_rl.command import training
+from oda_rl.command.cli import main, parse
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
+from trainings import content
+
+ONLINE = ["train", "--algo", "two-timescale", "--eval-episodes", "2"]
+STEPS = 200_000
+
+
+class Failing(Plain):
+    """Breaks at a step."""
+
+    at = 700
+
+    def __init__(self, env):
+        super().__init__(env)
+        Failing.t = 0
+
+    def step(self, action):
+        Failing.t += 1
+        if Failing.t == Failing.at:
+            raise ZeroDivisionError("the robot fell over")
+        return self.env.step(action)
+
+
+gym.register(
+    "Failing-v0",
+    lambda **kwargs: Failing(gym.make("CartPole-v1", **kwargs).unwrapped),
+    max_episode_steps=500,
+)
+
+
+def command(*words):
+    return [sys.executable, "-m", "oda_rl.command.cli", *words]
+
+
+def files_in(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def kill_when(process, due):
+    while process.poll() is None and not due():
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+
+
+# ---------------------------------------------------------------- resuming
+
+
+@pytest.mark.parametrize("given", ["same", "nothing"])
+def test_a_killed_training_is_resumed(given, tmp_path, capsys):
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    own = [
+        "--seed",
+        "5",
+        "--partition",
+        "som",
+        "--discount",
+        "0.99",
+        "--total-timesteps",
+        str(STEPS),
+    ]
+    assert main([*ONLINE, *own, "--out", str(whole)]) == 0
+    kept = [*own, "--checkpoint-every", "2000", "--out", str(folder)]
+    checkpoint = folder / "checkpoint.zip"
+    process = subprocess.Popen(command(*ONLINE, *kept), stdout=subprocess.DEVNULL)
+    kill_when(process, lambda: checkpoint.exists() and steps_in(checkpoint) >= STEPS // 10)
+    assert "agent.zip" not in files_in(folder)
+    capsys.readouterr()
+    if given == "same":
+        assert main([*ONLINE, *kept, "--resume"]) == 0
+    else:
+        assert parse(["train", "--resume", "--out", str(folder)]).checkpoint_every == 2000
+        assert main(["train", "--resume", "--out", str(folder)]) == 0
+    assert "going on after" in capsys.readouterr().out
+    assert files_in(folder) == files_in(whole)
+    ends = [content(load_agent(one), tmp_path / "a.zip") for one in (whole, folder)]
+    assert ends[0] == ends[1]
+    configs = [json.loads((one / "config.json").read_text()) for one in (whole, folder)]
+    assert configs[0] == configs[1]
+    assert configs[0]["seed"] == 5
+    assert main(["train", "--resume", "--out", str(folder)]) == 0
+    assert "has ended" in capsys.readouterr().out
+
+
+def steps_in(file):
+    return persistence.load_archive(file)[0]["training"]["steps"]
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """A folder with a checkpoint of 2000 of 5000 steps."""
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0)
+    agent.learn(
+        5000, lambda one: one.num_timesteps < 1500, checkpoint=tmp_path / "checkpoint.zip",
+        checkpoint_every=1000,
+    )  # fmt: skip
+    metadata, arrays = persistence.load_archive(tmp_path / "checkpoint.zip")
+    metadata["training"]["total"] = 5000
+    persistence.save_archive(tmp_path / "checkpoint.zip", metadata, arrays)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--seed", "3"], "seed is 3: the training that is resumed has 0"),
+        (["--total-timesteps", "9"], "total_timesteps is 9"),
+        (["--algo", "fitted"], "has 'two-timescale'"),
+        (["--discount", "0.5"], "config is"),
+        (["--env-id", "Acrobot-v1"], "env_id is 'Acrobot-v1'"),
+        (["--config", "config.json"], "--resume takes the options of the checkpoint"),
+    ],
+)
+def test_options_of_another_training_are_refused(given, message, interrupted, capsys):
+    assert main(["train", "--resume", "--out", str(interrupted), *given]) == 2
+    assert message in capsys.readouterr().err
+    assert files_in(interrupted) == {"checkpoint.zip"}
+
+
+def test_no_module_is_imported_that_only_a_file_names(interrupted, capsys):
+    file = interrupted / "checkpoint.zip"
+    metadata, arrays = persistence.load_archive(file)
+    metadata["env_spec"]["module"] = "evil"
+    persistence.save_archive(file, metadata, arrays)
+    assert main(["train", "--resume", "--out", str(interrupted)]) == 2
+    assert "give --env-id evil:CartPole-v1, too" in capsys.readouterr().err
+
+
+def test_without_a_checkpoint_it_begins(tmp_path):
+    arguments = [*ONLINE, "--total-timesteps", "2000", "--resume", "--out", str(tmp_path / "run")]
+    assert main(arguments) == 0
+    assert load_agent(tmp_path / "run").num_timesteps == 2000
+
+
+def test_a_checkpoint_of_another_training_is_told_of_and_goes(interrupted, capsys):
+    assert main([*ONLINE, "--total-timesteps", "2000", "--out", str(interrupted)]) == 0
+    assert "is of another training" in capsys.readouterr().out
+    assert "checkpoint.zip" not in files_in(interrupted)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_save_what_was_learned(kind, tmp_path):
+    folder, out = tmp_path / "run", tmp_path / "out"
+    words = [*ONLINE, "--total-timesteps", "2000000000", "--checkpoint-every", "2000"]
+    with open(out, "w") as file:
+        process = subprocess.Popen(
+            command(*words, "--out", str(folder)), stdout=file, preexec_fn=usual_signals
+        )
+        checkpoint = folder / "checkpoint.zip"
+        while process.poll() is None and not (checkpoint.exists() and steps_in(checkpoint) > 5000):
+            time.sleep(0.02)
+        process.send_signal(kind)
+        assert process.wait(60) == 130
+    assert "Interrupted after" in out.read_text()
+    assert {"agent.zip", "config.json", "checkpoint.zip"} <= files_in(folder)
+    assert load_agent(folder).num_timesteps == steps_in(checkpoint)
+
+
+def usual_signals():
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_DFL)
+
+
+def test_a_second_ctrl_c_saves_nothing_more(tmp_path, monkeypatch, capsys):
+    def evaluate(agent, *arguments, **options):
+        with training.ending_as_interrupts():
+            raise training.Stopped
+
+    monkeypatch.setattr(TwoTimescaleAgent, "evaluate", evaluate)
+    assert main([*ONLINE, "--total-timesteps", "1000", "--out", str(tmp_path / "run")]) == 130
+    assert "stopped" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+# ---------------------------------------------------------------- before training
+
+
+def test_a_second_training_is_refused(tmp_path, capsys):
+    with locked(tmp_path / ".lock", "it"):
+        assert main([*ONLINE, "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert f"out {str(tmp_path)!r} is in use by process {os.getpid()}" in said
+    assert files_in(tmp_path) == set()
+
+
+def test_leftovers_are_swept(tmp_path):
+    for name in (".agent.zip.12345678", ".partition.png.abcdefgh", ".checkpoint.zip.a_b_c_d_"):
+        (tmp_path / name).write_text("half")
+    (tmp_path / ".reserve").write_text("left")
+    for name in ("notes.txt", ".agent.zip.mine"):
+        (tmp_path / name).write_text("mine")
+    assert main([*ONLINE, "--total-timesteps", "1000", "--out", str(tmp_path)]) == 0
+    hidden = {name for name in files_in(tmp_path) if name.startswith(".")}
+    assert hidden == {".agent.zip.mine"}
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert main([*ONLINE, "--out", str(tmp_path / "file" / "run")]) == 2
+    assert "which cannot be written to: Not a directory" in capsys.readouterr().err
+
+
+def test_a_disk_without_space_is_refused(tmp_path, capsys):
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, usual[1]))
+    try:
+        assert main([*ONLINE, "--out", str(tmp_path / "run")]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert "no 1 MB can be written, which the agent and its checkpoint" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_agent_has_room_in_what_is_reserved(tmp_path):
+    from oda_rl.agents import FittedQAgent, ModelAgent
+
+    for kind, steps in ((TwoTimescaleAgent, 20_000), (FittedQAgent, 5000), (ModelAgent, 400)):
+        agent = kind("CartPole-v1", seed=0)
+        most = agent.most_bytes(steps)
+        agent.learn(steps).save(tmp_path / "a.zip")
+        assert (tmp_path / "a.zip").stat().st_size <= most
+
+
+# ---------------------------------------------------------------- what fails
+
+
+def test_when_the_environment_fails_the_agent_is_saved_first(tmp_path, capsys):
+    Failing.at = 700
+    words = [*ONLINE, "--env-id", "Failing-v0", "--out", str(tmp_path)]
+    with pytest.raises(ZeroDivisionError, match="the robot fell over"):
+        main(words)
+    assert "what was learned in 699 steps is saved" in capsys.readouterr().out
+    assert load_agent(tmp_path).num_timesteps == 699
+    assert not {".lock", ".reserve"} & files_in(tmp_path)
+
+
+def test_before_the_first_step_there_is_nothing_to_save(tmp_path):
+    Failing.at = 1
+    with pytest.raises(ZeroDivisionError):
+        main([*ONLINE, "--env-id", "Failing-v0", "--out", str(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
+
+
+def test_when_the_disk_is_full_the_agent_is_saved_first(tmp_path, capsys):
+    (tmp_path / "episodes.csv").symlink_to("/dev/full")
+    assert main([*ONLINE, "--total-timesteps", "3000", "--log", "csv", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "No space left on device" in said.err
+    assert "is saved in" in said.out
+    assert load_agent(tmp_path).num_timesteps > 0
+
+
+def test_when_a_figure_fails_the_agent_is_saved_first(tmp_path, monkeypatch, capsys):
+    def fails(*arguments, **options):
+        raise RuntimeError("no fonts")
+
+    kept = ["--checkpoint-every", "500", "--out", str(tmp_path)]
+    monkeypatch.setattr(training, "write_figures", fails)
+    with pytest.raises(RuntimeError, match="no fonts"):
+        main([*ONLINE, "--total-timesteps", "1000", *kept])
+    assert load_agent(tmp_path).num_timesteps == 1000
+    monkeypatch.undo()
+    assert main(["train", "--resume", "--out", str(tmp_path)]) == 0  # evaluates and draws
+    assert "learning_curve.png" in files_in(tmp_path)
+    assert "checkpoint.zip" not in files_in(tmp_path)
+
+
+# ---------------------------------------------------------------- of one agent
+
+
+def test_a_folder_is_of_one_agent(tmp_path):
+    common = ["--total-timesteps", "1000", "--eval-episodes", "1", "--out", str(tmp_path)]
+    assert main(["train", "--algo", "fitted", *common, "--log", "csv"]) == 0
+    for kind in SUFFIXES:
+        assert main(["export", str(tmp_path), "--format", kind]) == 0
+    assert main(["explain", str(tmp_path), "--steps", "100"]) == 0
+    (tmp_path / "rule.txt").write_text("push left")
+    (tmp_path / "notes.txt").write_text("mine")
+    before = files_in(tmp_path)
+    assert before <= {*OF_AGENT, "notes.txt", "episodes.csv"}
+    assert {"policy.h", "policy.onnx", "explanation.png", "metric.png"} <= before
+    assert main([*ONLINE, "--partition", "grid", *common]) == 0
+    after = files_in(tmp_path)
+    own = {"agent.zip", "config.json", "monitor.csv", "learning_curve.png", "partition.png"}
+    assert after == own | {"notes.txt"} | (after & {"metric.png", "bifurcation.png"})
+    assert {f"{name}.png" for name in FIGURES} >= {name for name in after if name.endswith("png")}
+
+
+def test_a_save_removes_what_is_of_the_agent_before(tmp_path):
+    for name in OF_AGENT:
+        (tmp_path / name).write_text("of another")
+    (tmp_path / "notes.txt").write_text("mine")
+    TwoTimescaleAgent("CartPole-v1", seed=0).save(tmp_path)
+    assert files_in(tmp_path) == {"agent.zip", "config.json", "monitor.csv", "notes.txt"}
+
+
+def test_a_log_that_is_resumed_has_each_episode_once(interrupted):
+    assert main(["train", "--resume", "--out", str(interrupted), "--log", "csv"]) == 0
+    rows = np.loadtxt(interrupted / "episodes.csv", delimiter=",", skiprows=1)
+    episodes = load_agent(interrupted).episodes.rows
+    np.testing.assert_array_equal(rows[:, 0], np.cumsum(episodes[:, 1]))
+    assert rows[-1, 0] > 4000

@@ -1,0 +1,189 @@
+"""Same seed, same bits: whatever the number of threads, in threads, and in forks."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import golden
+import gymnasium as gym
+import numpy as np
+import pytest
+import scipy.linalg  # which brings linear algebra of its own
+from environments import BARTO, Plain
+from golden import digest_of, fitted_attributes
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import oda_rl
+from oda_rl._threads import one_thread
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, World, load_agent
+
+assert scipy.linalg
+
+
+def blas_threads():
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def of_estimator(name):
+    """What an estimator has learned of some hundred samples, as a digest."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(1500, 12)) + np.repeat([[0.0], [3.0], [6.0]], 500, axis=0)
+    wide = rng.normal(size=(250, 130))
+    made = {
+        "batch annealing": (oda_rl.BatchDeterministicAnnealing(6), points),
+        "regressor": (oda_rl.ODARegressor(6), wide, wide[:, 0]),
+        "map": (oda_rl.SOM(4, max_iter=1), wide),
+    }
+    model, *data = made[name]
+    model.set_params(random_state=0).fit(*data)
+    return digest_of([fitted_attributes(model), model.predict(data[0])])
+
+
+def of_agent(kind, seed=0):
+    """What an agent has learned, as a digest."""
+    agent = kind(Plain(gym.make(BARTO)), seed=seed).learn(2500)
+    return digest_of([agent.q_values, agent.codevectors, agent.metric_, agent.episodes.rows[:, :2]])
+
+
+# What differed between one, two and four threads before linear algebra was limited to one.
+DIFFERED = ("density 3 ", "density 11 ", "density 15 ", "density 20 ", "density 21 ")
+CASES = [name for name in golden.CASES if name.startswith(DIFFERED)]
+
+
+@pytest.mark.parametrize("name", ["batch annealing", "regressor", "map", *CASES])
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_estimators_learn_the_same_in_any_number_of_threads(name):
+    found = set()
+    for threads in (1, 4, 2):
+        with threadpool_limits(threads):
+            found.add(golden.run(name) if name in CASES else of_estimator(name))
+    assert len(found) == 1
+
+
+def test_agents_learn_the_same_in_any_number_of_threads():
+    found = set()
+    for threads in (1, 4):
+        with threadpool_limits(threads):
+            found.add((of_agent(FittedQAgent), of_agent(TwoTimescaleAgent)))
+    assert len(found) == 1
+
+
+def test_worlds_are_the_same_in_any_number_of_threads():
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=(1000, 6))
+    actions = rng.integers(2, size=1000)
+    after = before @ rng.normal(size=(6, 6)) * 0.3 + actions[:, None]
+    spaces = gym.spaces.Box(-np.inf, np.inf, (6,)), gym.spaces.Discrete(2)
+    found = set()
+    for threads in (1, 4):
+        with threadpool_limits(threads):
+            world = World.fit(
+                before, actions, before[:, 0], after, np.zeros(1000), env=spaces, seed=0
+            )
+            found.add(digest_of(list(world.predict(before[:200], actions[:200]))))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])
+def test_agents_learn_the_same_side_by_side(kind):
+    alone = [of_agent(kind, seed) for seed in (0, 1, 0)]
+    with threadpool_limits(4), ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda seed: of_agent(kind, seed), (0, 1, 0))) == alone
+    assert alone[0] == alone[2] != alone[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_agents_and_estimators_learn_the_same_in_forks():
+    alone = [of_agent(FittedQAgent), of_estimator("batch annealing")]
+    context = multiprocessing.get_context("fork")
+    with threadpool_limits(4), context.Pool(2) as pool:
+        forked = [pool.apply_async(of_agent, [FittedQAgent]),
+                  pool.apply_async(of_estimator, ["batch annealing"])]  # fmt: skip
+        assert [one.get(300) for one in forked] == alone
+
+
+@pytest.mark.slow
+def test_agents_learn_the_same_compiled_anew(tmp_path, root):
+    code = (
+        "import sys; sys.path.insert(0, 'tests'); import test_threads as t\n"
+        "print(t.of_agent(t.TwoTimescaleAgent), t.of_agent(t.FittedQAgent))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, check=True,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.stdout.split() == [of_agent(TwoTimescaleAgent), of_agent(FittedQAgent)]
+
+
+def test_sections_limit_threads_and_give_them_back():
+    with threadpool_limits(4):
+        with one_thread():
+            assert blas_threads() == {1}
+            with one_thread():
+                assert blas_threads() == {1}
+            assert blas_threads() == {1}
+        assert blas_threads() == {4}
+        with pytest.raises(ZeroDivisionError), one_thread():
+            raise ZeroDivisionError
+        assert blas_threads() == {4}
+
+
+def test_sections_of_several_threads_end_with_the_last():
+    with threadpool_limits(4), ThreadPoolExecutor(1) as pool:
+        other = one_thread()
+        pool.submit(other.__enter__).result()
+        with one_thread():
+            pass
+        assert blas_threads() == {1}
+        pool.submit(other.__exit__, None, None, None).result()
+        assert blas_threads() == {4}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_is_in_its_own_sections_only():
+    def told(inside):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(writer, bytes([*blas_threads()]))
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            return set(pipe.read())
+
+    with threadpool_limits(4):
+        with one_thread():
+            assert told(True) == {1}
+        with ThreadPoolExecutor(1) as pool:
+            other = one_thread()
+            pool.submit(other.__enter__).result()
+            assert told(False) == {4}
+            pool.submit(other.__exit__, None, None, None).result()
+
+
+def test_public_methods_of_estimators_are_sections(monkeypatch):
+    seen = []
+    inner = oda_rl.StochasticVQ._start
+    monkeypatch.setattr(
+        oda_rl.StochasticVQ, "_start",
+        lambda *arguments: (seen.append(blas_threads()), inner(*arguments))[1],
+    )  # fmt: skip
+    with threadpool_limits(4):
+        oda_rl.StochasticVQ(2).fit(np.random.default_rng(0).normal(size=(20, 2)))
+    assert seen == [{1}]
+
+
+def test_a_saved_agent_says_with_which_versions(tmp_path):
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(700)
+    assert agent.versions["numpy"] == np.__version__
+    assert agent.versions["oda_rl"] == oda_rl.__version__
+    agent.save(tmp_path / "agent.zip")
+    loaded = load_agent(tmp_path / "agent.zip")
+    assert loaded.versions == agent.versions
+    assert "saved with" not in str(loaded)
+    loaded._versions = {**agent.versions, "numpy": "1.2.3"}
+    assert "saved with           numpy 1.2.3" in str(loaded)
