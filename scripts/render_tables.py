@@ -41,7 +41,6 @@ FIGURES = {
     "annealing": "reproduce_toys",
     "compare": "compare_sb3",
     "continuous": "benchmark_continuous",
-    "distil": "benchmark_distil",
     "figure5": "figure5",
     "infex": "infex_toy",
     "metric": "metric",
