@@ -43,6 +43,7 @@ FIRST_SEEDS = {
     "benchmark_sparse": 51_300_000,
     "benchmark_mujoco": 51_400_000,
     "benchmark_offline": 51_500_000,
+    "benchmark_distil": 51_700_000,
     "figure5": 52_000_000,
     "benchmark_continuous": 53_000_000,
     "compare_sb3": 57_000_000,  # which oda_rl/agents/comparison sets

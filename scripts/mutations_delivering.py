@@ -258,6 +258,66 @@ DELIVERING = [
             "test_distilling.py::test_the_gradient_is_that_of_finite_differences",
         ),
     ),
+    *mistakes_in(
+        "agents/distilling/coding.py",
+        (
+            "of a teacher's rule the offsets are forgotten",
+            "        own[..., 0] += own[..., 1:] @ self.mean\n",
+            "",
+            "test_distilling.py::test_a_vector_stands_for_a_rule",
+        ),
+    ),
+    *mistakes_in(
+        "agents/distilling/dreaming.py",
+        (
+            "worlds are climbed in that are not believed",
+            " or teacher.distrust is not None",
+            "",
+            "test_distilling.py::test_only_worlds_that_are_believed_are_climbed_in",
+        ),
+    ),
+    *mistakes_in(
+        "agents/distilling/imitation.py",
+        (
+            "rules that always do the same are not refused",
+            "if not constant(rule, states)]",
+            "if rule]",
+            "test_distilling.py::test_fits_that_always_do_the_same_are_refused",
+        ),
+    ),
+    *mistakes_in(
+        "agents/distilling/playing.py",
+        (
+            "more steps than are left are allowed",
+            "min(self.steps + int(steps), self.most)",
+            "self.steps + int(steps)",
+            "test_distilling.py::test_an_episode_is_cut_where_steps_end",
+        ),
+    ),
+    *mistakes_in(
+        "agents/distilling/pruning.py",
+        (
+            "few episodes confirm that less is enough",
+            "len(before) >= _LEAST_CONFIRMING",
+            "len(before) >= 1",
+            "test_distilling.py::test_pruning_has_to_be_confirmed_from_fresh_starts",
+        ),
+    ),
+    *mistakes_in(
+        "agents/distilling/distil.py",
+        (
+            "a rule is worse only if it is by nine standard errors",
+            "bool(change.mean() < -standard_error(change))",
+            "bool(change.mean() < -9.0 * standard_error(change))",
+            "test_distilling.py::test_a_rule_is_worse_by_more_than_a_standard_error",
+        ),
+        (
+            "the largest within a standard error is taken",
+            "    for one in tried:\n        change = _change(one.returns, best.returns)",
+            "    for one in tried[::-1]:\n        change = _change(one.returns, best.returns)",
+            "test_distilling.py::test_the_smallest_within_a_standard_error_of_the_best_is_taken",
+        ),
+    ),
     # Files.
     *mistakes_in(
         "oda_rl/persistence.py",

@@ -23,11 +23,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/reliability.md", "docs/results.md", "docs/screening.md")
 NAMES = (
     "benchmark_chip", "benchmark_clustering", "benchmark_continuous", "benchmark_disturbed",
-    "benchmark_export", "benchmark_first_call", "benchmark_fitting", "benchmark_mujoco",
-    "benchmark_oda_speed", "benchmark_sparse", "benchmark_speed", "benchmark_suite",
-    "benchmark_offline", "benchmark_vector", "compare_sb3", "kill_trainings",
-    "reproduce_classification",
-    "reproduce_sgd_gmm", "soak",
+    "benchmark_distil", "benchmark_export", "benchmark_first_call", "benchmark_fitting",
+    "benchmark_mujoco", "benchmark_oda_speed", "benchmark_offline", "benchmark_sparse",
+    "benchmark_speed", "benchmark_suite", "benchmark_vector", "compare_sb3", "kill_trainings",
+    "reproduce_classification", "reproduce_sgd_gmm", "soak",
 )  # fmt: skip
 TABLES: dict[str, str] = {
     **{name: f"{name}.tables" for name in NAMES},

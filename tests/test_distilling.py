@@ -1,15 +1,17 @@
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import stable_baselines3
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent
+from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent
 from oda_rl.agents.distilling import distil, imitation
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.distil import Distilled, Size, distill, smallest
+from oda_rl.agents.distilling.dreaming import dreamt, world_of
 from oda_rl.agents.distilling.evaluating import Steps, evaluated
 from oda_rl.agents.distilling.fit import ChoiceCosts, Fitted, SquareCosts, fit, loss, with_ones
 from oda_rl.agents.distilling.imitation import constant, imitate
@@ -43,6 +45,13 @@ class Counting(gym.Wrapper):
 @pytest.fixture(scope="module")
 def teacher():
     return FittedQAgent("CartPole-v1", seed=0).learn(20_000)
+
+
+@pytest.fixture(scope="module")
+def learned_world():
+    agent = ModelAgent("CartPole-v1", seed=0).learn(500)
+    interface = Ground("CartPole-v1", 2, 100).interface
+    return agent, Coding.of(agent.world.seen.before, interface, 2)
 
 
 # ---------------------------------------------------------------- cells that cost little
@@ -154,6 +163,63 @@ def test_a_vector_stands_for_a_rule():
     cells = (with_ones(coding.points(states)) @ scores.T).argmax(axis=1)
     rule = coding.rule(coding.vector(scores, actions))
     np.testing.assert_array_equal(rule.act(states), actions[cells])
+    again = Coding.of(states, ground.interface, 5)
+    same = again.rule(again.of_rule(rule))  # two of the five cells are never chosen
+    np.testing.assert_array_equal(same.act(states), rule.act(states))
+    assert Coding.of(states, ground.interface, 2).of_rule(rule) is None
+
+
+def test_a_vector_stands_for_a_rule_of_continuous_actions():
+    rng = np.random.default_rng(0)
+    states = rng.normal(2.0, 3.0, (50, 3))
+    interface = Ground("Pendulum-v1", 3, 100).interface
+    rule = RulePolicy(rng.normal(size=(3, 4)), 0.1 * rng.normal(size=(3, 1, 4)), np.zeros((3, 3)))
+    coding = Coding.of(states, interface, 4)
+    np.testing.assert_allclose(coding.rule(coding.of_rule(rule)).act(states), rule.act(states))
+    assert Coding.of(states, interface, 6).of_rule(rule) is None  # each of six does one thing
+    constant = replace(rule, outputs=rule.outputs * np.array([1.0, 0.0, 0.0, 0.0]))
+    coding = Coding.of(states, interface, 6)
+    np.testing.assert_allclose(
+        coding.rule(coding.of_rule(constant)).act(states), constant.act(states)
+    )
+
+
+def test_a_teacher_that_is_a_small_rule_races_along():
+    ground = Ground("CartPole-v1", 2, 4000)
+    master = teacher_of(UPRIGHT, ground.interface)
+    found = imitate(ground, master, 3, 4000, np.random.default_rng(0))
+    own = found.coding.rule(found.coding.of_rule(UPRIGHT))
+    rules = [found.coding.rule(one).act(found.states) for one in found.vectors]
+    assert any((one == own.act(found.states)).all() for one in rules)
+
+
+def test_a_learned_world_is_climbed_in(learned_world):
+    agent, coding = learned_world
+    world = world_of(agent)
+    (found,) = dreamt(world, coding, [], np.random.default_rng(0))
+    ground = Ground("CartPole-v1", 2, 100_000)
+    assert ground.play(coding.rule(found), range(20)).mean() > 450.0
+    assert dreamt(None, coding, [], np.random.default_rng(0)) == []
+    elsewhere = Ground("Pendulum-v1", 2, 100).interface
+    other = Coding.of(np.random.default_rng(0).normal(size=(50, 3)), elsewhere, 2)
+    assert dreamt(world, other, [], np.random.default_rng(0)) == []
+
+
+def test_only_worlds_that_are_believed_are_climbed_in(learned_world):
+    assert world_of(UPRIGHT) is None
+    assert world_of(upright) is None
+    assert world_of(ModelAgent("CartPole-v1", seed=0)) is None
+    doubted = SimpleNamespace(models_laws=True, distrust="ends", world=learned_world[0].world)
+    assert world_of(doubted) is None
+
+
+def test_what_a_model_agent_knows_costs_no_step():
+    agent = ModelAgent("CartPole-v1", seed=0).learn(500)
+    env = Counting(gym.make("CartPole-v1"))
+    found = distill(agent, env, 2, steps=20_000, seed=0)
+    assert env.steps == found.steps <= 20_000
+    assert found.worse is False
+    assert found.returns.mean() > 495.0
 
 
 # ---------------------------------------------------------------- distilling
@@ -208,6 +274,8 @@ def test_fits_that_always_do_the_same_are_refused(monkeypatch):
     found = imitate(ground, master, 2, 4000, np.random.default_rng(0))
     assert len(calls) == 12
     assert not constant(found.coding.rule(found.vectors[0]), found.states)
+    kept = imitation._fits(master, found.states, found.coding, np.random.default_rng(0))
+    assert kept == calls[-1:]  # of four the honest one
 
 
 def test_it_is_said_that_a_rule_is_worse_than_its_teacher(monkeypatch):
@@ -215,6 +283,17 @@ def test_it_is_said_that_a_rule_is_worse_than_its_teacher(monkeypatch):
     with pytest.warns(UserWarning, match="where its teacher returns 500"):
         found = distill(UPRIGHT, "CartPole-v1", 2, steps=30_000, seed=0)
     assert found.worse
+
+
+def test_a_rule_is_worse_by_more_than_a_standard_error():
+    taught = np.arange(16.0)
+    noise = np.tile([-1.0, 1.0], 8)
+    interface = Ground("CartPole-v1", 2, 100).interface
+    error = noise.std(ddof=1) / 4.0
+    for lost, worse in ((0.9, False), (1.1, True)):
+        returns = taught + noise - lost * error
+        found = Distilled(UPRIGHT, interface, "CartPole-v1", returns, taught, 1)
+        assert found.worse is worse
 
 
 def test_it_is_said_that_steps_were_too_few():

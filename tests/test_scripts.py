@@ -254,6 +254,21 @@ def test_disturbed_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
+def test_distil_script(run_script, tmp_path):
+    arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
+    printed = run_script("benchmark_distil.py", *arguments, "--teachers", "FittedQAgent")
+    (row,) = read_rows(tmp_path / "results" / "benchmark_distil.csv")
+    assert int(row["cells"]) == 2
+    assert int(row["steps"]) <= 40_000
+    assert float(row["mean"]) > 475.0
+    assert 0 < int(row["numbers"]) <= 12
+    assert int(row["bytes"]) > 0
+    assert "rules distilled" in printed
+    figure = tmp_path / "results" / "benchmark_distil.png"
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
 def test_sparse_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--workers", "1", "--only", "two rooms, numbered")
     printed = run_script("benchmark_sparse.py", *arguments)

@@ -63,6 +63,22 @@ class Coding:
             outputs = np.concatenate([outputs, slopes], axis=2)
         return np.concatenate([(self._differences @ scores).ravel(), outputs.ravel()])
 
+    def of_rule(self, rule: RulePolicy) -> FloatArray | None:
+        """Return the vector of a rule, if there is one that decides alike; or else None."""
+        n, d = len(rule.scores), len(self.mean)
+        if rule.clauses is not None or n > self.n_cells or rule.continuous != self.boxed:
+            return None
+        if rule.scores.shape[1] != 1 + d or rule.outputs.shape[1] != self.n_outputs:
+            return None
+        again = np.arange(self.n_cells) % n  # of equal scores the first decides
+        scores = self._standardised(rule.scores)[again]
+        if not self.boxed:
+            return self.vector(scores, rule.outputs[:, :, 0].argmax(axis=1)[again])
+        outputs = self._standardised(rule.outputs)[again]
+        if outputs[:, :, 1:].any() and not self.affine:
+            return None
+        return self.vector(scores, outputs if self.affine else outputs[:, :, :1])
+
     def random(self, rng: np.random.Generator) -> FloatArray:
         """Draw the vector of a rule: normal scores, and for each cell some action."""
         d, n = len(self.mean), self.n_cells
@@ -102,6 +118,13 @@ class Coding:
         rows = np.tri(self.n_cells, k=-1)[1:]
         rows -= np.diag(np.arange(1.0, self.n_cells), 1)[:-1]
         return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+    def _standardised(self, rows: FloatArray) -> FloatArray:
+        """Return affine functions of standardised components, of those of the observation."""
+        own = rows.copy()
+        own[..., 0] += own[..., 1:] @ self.mean
+        own[..., 1:] *= self.scale
+        return own
 
     def _raw(self, rows: FloatArray) -> FloatArray:
         """Return affine functions of the observation, of those of standardised components."""

@@ -12,6 +12,7 @@ import numpy as np
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.ascent import Ascent
+from oda_rl.agents.distilling.dreaming import world_of
 from oda_rl.agents.distilling.imitation import Imitation, imitate
 from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.pruning import Confirming, smaller_rules, standard_error
@@ -23,6 +24,7 @@ from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.worlds.world import World
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 32)
 STEPS = 200_000
@@ -120,7 +122,9 @@ def distill(
     A quarter of the steps goes into imitation: cells are fitted to what the teacher does where it
     goes and where its students go, each mistake as bad as what it costs. What was fitted races with
     the best of random rules. Then CMA-ES climbs on real episodes, from the winner; four rules are
-    played against each other, of which the first is that where the climb began. Last, cells,
+    played against each other, of which the first is that where the climb began. A teacher that is a
+    rule of so few cells races along; and one that has learned a world, and believes it, lends it to
+    a climb that takes no real step, whose winner races, too. Last, cells,
     numbers and digits are dropped that do not matter: many fresh starts have to confirm that.
 
     Parameters
@@ -178,13 +182,13 @@ def distill(
     if checked_count("steps", steps) < _LEAST_STEPS * len(sizes):
         raise ValueError(f"steps is {steps!r}: it must be at least {_LEAST_STEPS * len(sizes)}")
     ground = Ground(env, sizes[0], int(steps), told)
-    master = teacher_of(policy, ground.interface, values)
+    master, world = teacher_of(policy, ground.interface, values), world_of(policy)
     rng = np.random.default_rng(seed)
     confirming = Confirming.of(master, rng)
     tried = []
     for i, size in enumerate(sizes):
         share = (ground.most - ground.steps) // (len(sizes) - i)
-        course = small_rule(ground, master, size, share, rng, confirming)
+        course = small_rule(ground, master, size, share, rng, confirming, world)
         rule, returns = exhausted(course)
         tried.append(Size(size, rule, returns))
     best = smallest(tried)
@@ -205,13 +209,14 @@ def small_rule(
     steps: int,
     rng: np.random.Generator,
     confirming: Confirming,
+    world: World | None = None,
 ) -> Generator[None, None, tuple[RulePolicy, FloatArray]]:
     """Go all the way with so many steps, and return a rule, and its returns from fresh starts.
 
     A generator, so that whoever asks for it can show progress, or stop.
     """
     end = ground.steps + steps
-    found = imitate(ground, teacher, n_cells, int(_IMITATING * steps), rng)
+    found = imitate(ground, teacher, n_cells, int(_IMITATING * steps), rng, world)
     yield
     if found.at_top:
         left = end - ground.steps

@@ -6,11 +6,13 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.coding import Coding
+from oda_rl.agents.distilling.dreaming import dreamt
 from oda_rl.agents.distilling.evaluating import evaluated
 from oda_rl.agents.distilling.fit import ChoiceCosts, Fitted, fit, mean_cost, with_ones
 from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
 from oda_rl.agents.distilling.races import Raced, race
 from oda_rl.agents.distilling.teachers import Labelling, Teacher
+from oda_rl.agents.worlds.world import World
 
 _ROUNDS, _FITS = 3, 4
 _VALUING = 0.15  # of the steps, to find out what actions are worth
@@ -51,12 +53,18 @@ class Imitation:
 
 
 def imitate(
-    ground: Ground, teacher: Teacher, n_cells: int, steps: int, rng: np.random.Generator
+    ground: Ground,
+    teacher: Teacher,
+    n_cells: int,
+    steps: int,
+    rng: np.random.Generator,
+    world: World | None = None,
 ) -> Imitation:
     """Find the rule that imitates best, by DAgger, or a random one that is better.
 
     Four rules are fitted to what the teacher does where it goes; then twice four more, also to what
-    it would do where the rules before went. They race, with the best of random ones.
+    it would do where the rules before went. They race, with the best of random ones; and with the
+    teacher, if that is such a rule, and one that was climbed in the learned world, if there is one.
 
     References
     ----------
@@ -80,7 +88,8 @@ def imitate(
     if not fits:
         fits = _fits(teacher, _sample(seen, n_taught, rng), coding, rng, refuse=False)
     fits = _cheapest(fits, teacher, _sample(seen, n_taught, rng), coding)
-    vectors = [_vector(one, teacher, coding) for one in fits]
+    vectors = [*_own(teacher, coding), *(_vector(one, teacher, coding) for one in fits)]
+    vectors = [*dreamt(world, coding, vectors, rng), *vectors]
     vectors += _random(ground, coding, _RANDOM_SHARE * (end - ground.steps), rng)
     ground.allow(end - ground.steps)
     begun = ground.steps
@@ -105,6 +114,13 @@ def _valued(ground: Ground, teacher: Teacher, steps: float, rng: np.random.Gener
     seen = ground.record(teacher, rng, _RESTLESS)
     values = evaluated(seen, teacher.act, ground.interface.n_actions, rng)
     return replace(teacher, values=values)
+
+
+def _own(teacher: Teacher, coding: Coding) -> list[FloatArray]:
+    """Return the vector of the teacher itself, if it is a rule of no more cells."""
+    rule = teacher.rule if isinstance(teacher, Labelling) else None
+    vector = None if rule is None else coding.of_rule(rule)
+    return [] if vector is None else [vector]
 
 
 def _random(

@@ -8,7 +8,13 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.imitation import constant
 from oda_rl.agents.distilling.playing import Deciding, Ground
-from oda_rl.agents.distilling.simplifying import Rule, simplified
+from oda_rl.agents.distilling.simplifying import (
+    Rule,
+    distinct,
+    grounded,
+    simplified,
+    unit_slopes,
+)
 from oda_rl.agents.policies.rules import RulePolicy
 
 _LEAST_STARTS, _MOST_STARTS, _STATES = 2, 48, 500
@@ -28,6 +34,8 @@ def smaller_rules(
 ) -> list[RulePolicy]:
     """Find how much may go, with the steps that are allowed; the first is the rule itself.
 
+    It is written with as many zeros as can be without another decision.
+
     Parameters
     ----------
     ground : Ground
@@ -40,6 +48,8 @@ def smaller_rules(
         Of an episode, about.
     rng : numpy.random.Generator
     """
+    scores, outputs = distinct((unit_slopes(grounded(rule.scores)), rule.outputs))
+    rule = RulePolicy(scores, outputs, rule.codevectors[: len(scores)])
     numbers = int((rule.scores != 0.0).sum() + rule.continuous * (rule.outputs != 0.0).sum())
     trials = _TRIALS + math.log2(numbers + 1)
     n = int(np.clip(ground.left / (trials * length), _LEAST_STARTS, _MOST_STARTS))

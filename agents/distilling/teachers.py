@@ -83,6 +83,8 @@ class Labelling:
     values: Values | None = None
     """What actions are worth, if that is known, or has been found out."""
     in_loops: InLoops | None = None
+    rule: RulePolicy | None = None
+    """What decides, if it is a rule."""
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Do as is said."""
@@ -141,7 +143,8 @@ def teacher_of(teacher: Any, interface: Interface, values: Values | None = None)
         def decide(batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return interface.actions(known.act(batch.reshape(len(batch), -1)))
 
-        return Labelling(decide, interface, values, known.in_loops)
+        rule = policy if isinstance(policy, RulePolicy) else None
+        return Labelling(decide, interface, values, known.in_loops, rule)
     if hasattr(teacher, "predict"):
         return Labelling(
             lambda batch: teacher.predict(batch, deterministic=True)[0], interface, values

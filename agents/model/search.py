@@ -11,9 +11,9 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.climbing import Climber
-from oda_rl.agents.worlds.arrays import WorldArrays, scratch_for
+from oda_rl.agents.worlds.arrays import WorldArrays
 from oda_rl.agents.worlds.coordinates import Coordinates
-from oda_rl.agents.worlds.imagination import imagining
+from oda_rl.agents.worlds.trajectories import returned
 
 _MOST_CELLS = 20
 _SAME, _EQUAL = 1e-9, 0.75  # share of rules that are best alike, and a search is over
@@ -161,12 +161,8 @@ class Imagination:
         self, scores: FloatArray, outputs: FloatArray, starts: FloatArray, explore: bool = False
     ) -> FloatArray:
         """Return the returns of P rules from n starts, shape (P, n)."""
-        found = np.empty((len(scores), len(starts)))
-        d, n_codes = self.shape.n_features, self.world.laws.shape[1]
-        self.steps += imagining(d, len(self.world.clauses) > 0)(
-            self.world, scores, outputs, np.zeros((0, n_codes)), starts, self.horizon, explore,
-            scratch_for(self.world), found, np.zeros((0, d + 3)),
-        )  # fmt: skip
+        found, steps = returned(self.world, scores, outputs, starts, self.horizon, explore)
+        self.steps += steps
         return found
 
     def means(

@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.worlds.arrays import WorldArrays
+from oda_rl.agents.worlds.arrays import WorldArrays, scratch_for
 from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.imagination import imagining
 from oda_rl.agents.worlds.learning import predict
 
 Decide = Callable[[FloatArray], FloatArray]
@@ -61,6 +62,37 @@ def starts_between(
     few = ~np.isnan(at.levels).all(axis=1)
     between[:, few] = seen[i][:, few]
     return np.ascontiguousarray(at.on_circles(between))
+
+
+def returned(
+    world: WorldArrays,
+    scores: FloatArray,
+    outputs: FloatArray,
+    starts: FloatArray,
+    horizon: int,
+    explore: bool = False,
+) -> tuple[FloatArray, int]:
+    """Return what P rules of K cells return from n starts, shape (P, n), and the steps imagined.
+
+    Parameters
+    ----------
+    world : WorldArrays
+    scores, outputs : ndarray, shape (P, K, 1 + d) and (P, K, ...)
+        As :class:`~oda_rl.agents.policies.rules.RulePolicy` has them.
+    starts : ndarray, shape (n, d)
+        Number i is gone on from by law i modulo E.
+    horizon : int
+        Steps at most.
+    explore : bool
+        Count what is unlike all that was seen instead of rewards.
+    """
+    found = np.empty((len(scores), len(starts)))
+    d, n_codes = starts.shape[1], world.laws.shape[1]
+    steps = imagining(d, len(world.clauses) > 0)(
+        world, scores, outputs, np.zeros((0, n_codes)), starts, horizon, explore,
+        scratch_for(world), found, np.zeros((0, d + 3)),
+    )  # fmt: skip
+    return found, steps
 
 
 def walk(

@@ -223,7 +223,7 @@ class World:
         steps = self.horizon if horizon is None else checked_count("horizon", horizon)
         count = checked_count("n", n)
         rng = np.random.default_rng(_checked_seed(seed))
-        starts = starts_between(self._starts, self.learned.at, count, rng)
+        starts = self.draw_starts(count, rng)
         return self._walk(self.learned.arrays, policy, starts, steps, rng)
 
     @one_thread()
@@ -297,6 +297,10 @@ class World:
         count = checked_count("steps", steps)
         rng = np.random.default_rng(_checked_seed(seed))
         return replay_held_out(self.learned, self.seen, self.first, count, rng)
+
+    def draw_starts(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Draw states between those in which episodes have begun, shape (n, d)."""
+        return starts_between(self._starts, self.learned.at, n, rng)
 
     @cached_property
     def _starts(self) -> FloatArray:

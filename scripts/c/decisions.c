@@ -7,12 +7,19 @@
 
 #define PASSES 20
 #define REPETITIONS 10
+#ifdef ODA_COMPONENTS
+typedef struct { float of[ODA_COMPONENTS]; } decision;
+#define DECIDE(obs, action) oda_policy(obs, (action).of)
+#else
+typedef int decision;
+#define DECIDE(obs, action) ((action) = oda_policy(obs))
+#endif
 
 int main(int argc, char **argv)
 {
     size_t n = argc > 1 ? (size_t)atol(argv[1]) : 0;
     float(*obs)[ODA_FEATURES] = malloc(n * sizeof *obs);
-    int *actions = malloc(n * sizeof *actions);
+    decision *actions = malloc(n * sizeof *actions);
     if (!obs || !actions || fread(obs, sizeof *obs, n, stdin) != n) {
         return 1;
     }
@@ -21,7 +28,7 @@ int main(int argc, char **argv)
         clock_t begin = clock();
         for (int p = 0; p < PASSES; ++p) {
             for (size_t i = 0; i < n; ++i) {
-                actions[i] = oda_policy(obs[i]);
+                DECIDE(obs[i], actions[i]);
             }
         }
         double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC / PASSES;
