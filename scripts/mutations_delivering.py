@@ -318,6 +318,73 @@ DELIVERING = [
             "test_distilling.py::test_the_smallest_within_a_standard_error_of_the_best_is_taken",
         ),
     ),
+    # Interruption.
+    *mistakes_in(
+        "agents/engine/loops.py",
+        (
+            "a resumed loop chooses again",
+            "engine.chosen if course.chosen else engine.act",
+            "engine.act",
+            "test_checkpoints.py::test_after_ctrl_c_a_training_is_resumed",
+        ),
+        (
+            "where a loop is in the midst of is not noted",
+            "course.at(steps, own[3])",
+            "course.at(steps, course.observation)",
+            "test_run_folders.py::test_a_killed_training_is_resumed",
+        ),
+    ),
+    *mistakes_in(
+        "agents/engine/player.py",
+        (
+            "the environment of a loaded agent begins anew",
+            "            set_generator(env, state)\n",
+            "",
+            "test_checkpoints.py::test_learning_after_a_load_is_the_same_as_going_on",
+        ),
+    ),
+    *mistakes_in(
+        "agents/engine/interrupts.py",
+        (
+            "a second Ctrl-C is noted, too",
+            "if interrupt.requested:",
+            "if False:",
+            "test_checkpoints.py::test_a_second_ctrl_c_stops_also_where_the_shell_ignores_it",
+        ),
+        (
+            "SIGHUP ends a training under nohup",
+            "if signal.getsignal(one) is not signal.SIG_IGN",
+            "if one",
+            "test_checkpoints.py::test_under_nohup_a_closed_window_ends_nothing",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_lock.py",
+        (
+            "a child goes on holding a lock",
+            "after_in_child=_close_in_child",
+            "after_in_child=int",
+            "test_checkpoints.py::test_a_lock_ends_with_its_process",
+        ),
+    ),
+    *mistakes_in(
+        "agents/engine/files.py",
+        (
+            "what is of the agent before stays in a folder",
+            "for name in OF_AGENT[1:]:",
+            "for name in ():",
+            "test_run_folders.py::test_a_save_removes_what_is_of_the_agent_before",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/command/training.py",
+        (
+            "what fails takes what was learned with it",
+            "        if agent.num_timesteps > 0:\n            _save",
+            "        if False:\n            _save",
+            "test_run_folders.py::test_when_the_environment_fails_the_agent_is_saved_first",
+        ),
+    ),
     # Files.
     *mistakes_in(
         "oda_rl/persistence.py",

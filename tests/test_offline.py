@@ -3,7 +3,9 @@
 from types import SimpleNamespace
 
 import gymnasium as gym
+import minari
 import numpy as np
+import pandas as pd
 import pytest
 from gymnasium import spaces
 
@@ -33,7 +35,6 @@ def interface(observations, actions, bins=5):
 
 
 def test_arrays_dictionaries_frames_and_transitions_say_the_same():
-    pd = pytest.importorskip("pandas")
     arrays = logged()
     names = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated")
     frame = pd.DataFrame({
@@ -50,7 +51,6 @@ def test_arrays_dictionaries_frames_and_transitions_say_the_same():
 
 
 def test_columns_of_a_frame_are_in_the_order_that_is_asked_for():
-    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"x": [1.0], "y": [2.0], "next_x": [3.0], "next_y": [4.0],
                           "torque": [0.5], "gain": [1.0], "end": [True]})  # fmt: skip
     found = Transitions.from_frame(frame, ["y", "x"], "torque", "gain", "end", None)
@@ -64,8 +64,6 @@ def test_columns_of_a_frame_are_in_the_order_that_is_asked_for():
 
 @pytest.mark.filterwarnings("ignore:`[a-z_]+` is set to None:UserWarning")
 def test_minari_datasets_are_read(tmp_path, monkeypatch):
-    minari = pytest.importorskip("minari")
-    pytest.importorskip("h5py")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     env, buffers, seen = gym.make("CartPole-v1"), [], []
     for seed in range(3):
@@ -144,7 +142,6 @@ def test_forms_that_are_unknown_are_refused():
 
 
 def test_missing_columns_are_named():
-    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"x": [0.0], "next_x": [1.0], "action": [0], "reward": [1.0]})
     with pytest.raises(ValueError, match="there must be terminated, truncated, too"):
         Transitions.of(frame)
