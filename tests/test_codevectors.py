@@ -255,8 +255,6 @@ def test_it_goes_on_from_a_file_as_if_nothing_had_been(tmp_path, max_transitions
     np.testing.assert_array_equal(agent.predict(observations)[0], loaded.predict(observations)[0])
     np.testing.assert_array_equal(agent.visits, loaded.visits)
     for one in (agent, loaded):
-        one.env = gym.make("Pendulum-v1")
-        one._env_seeded = False
         one.learn(700)
     same(agent, loaded)
     with pytest.raises(ValueError, match="env has Interface.*the agent was trained with"):

@@ -328,9 +328,8 @@ def test_a_loaded_agent_learns_on_with_the_same_bits(tmp_path, env_id, steps):
     assert type(loaded) is ModelAgent
     assert loaded.horizon == 200
     same(agent, loaded)
+    loaded.env = gym.make(env_id)
     for one in (agent, loaded):
-        one.env = gym.make(env_id)
-        one._env_seeded = False
         one.learn(500)
     same(agent, loaded)
 
