@@ -261,8 +261,9 @@ def test_a_lock_ends_with_its_process(tmp_path):
     code = (
         "import sys, pathlib, os\nfrom oda_rl._lock import locked\n"
         "with locked(pathlib.Path(sys.argv[1]), 'it'):\n"
-        "    if os.fork() == 0:\n        import time; time.sleep(60)\n"
-        "    print('held', flush=True); sys.stdin.read()"
+        "    if os.fork() == 0:\n        print('held', flush=True)\n"
+        "        import time; time.sleep(60)\n"
+        "    sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(path)]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
