@@ -3,7 +3,7 @@
 Every agent has its package defaults, discount factor included, in real Gymnasium environments.
 Every training step is counted. A seed is solved if the delivered policy's mean return over 100
 greedy episodes reaches the threshold. Seeds are those from 51 000 000 on (of the baselines from
-50 000 000 on), which chose nothing.
+50 000 000 on, of the agent with a model from 54 000 000 on), which chose nothing.
 
 DQN and PPO of Stable-Baselines3, and SAC where actions are continuous, with rl-zoo's tuned
 hyper-parameters for each environment, learn in the same environments for the same number of steps:
@@ -63,6 +63,7 @@ BASELINES = (*CHOOSING, *CONTINUOUS)
 ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
 ONLINE_SEEDS = 300  # a training takes milliseconds
 BY_HAND_SEEDS = 20
+SEEDS_OF = {**dict.fromkeys(BASELINES, "baselines"), MODEL: "suite_model"}
 ONLINE_TARGETS = {BARTO: {50_000: 0.95, 100_000: 0.99}, CARTPOLE: {50_000: 0.98}}
 
 
@@ -224,7 +225,7 @@ def planned(options: "Options") -> list[Row]:
         for method, most in methods.items():
             if task.name in names and (not options.methods or method in options.methods):
                 n = most if options.seeds is None else min(most, options.seeds)
-                first = FIRST_SEEDS["baselines" if method in BASELINES else EXPERIMENT.name]
+                first = FIRST_SEEDS[SEEDS_OF.get(method, EXPERIMENT.name)]
                 runs += [{"method": method, "task": task.name, "seed": first + i} for i in range(n)]
     return runs
 

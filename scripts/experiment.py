@@ -46,6 +46,7 @@ FIRST_SEEDS = {
     "benchmark_distil": 51_700_000,
     "figure5": 52_000_000,
     "benchmark_continuous": 53_000_000,
+    "suite_model": 54_000_000,  # those before were looked at while its search was made
     "compare_sb3": 57_000_000,  # which oda_rl/agents/comparison sets
     "benchmark_vector": 59_000_000,
     "benchmark_fitting": 60_000_000,
