@@ -7,7 +7,7 @@ from gymnasium.wrappers import TransformObservation
 from oda_rl.agents import ModelAgent, load_agent
 from oda_rl.agents.worlds.changing import outdated
 from oda_rl.agents.worlds.coordinates import read
-from oda_rl.agents.worlds.learning import Transitions, learn_world
+from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.noise import noise_among
 
 
@@ -18,11 +18,11 @@ def pushed(n, swapped_from, seed=0):
     sign = np.where(np.arange(n) < swapped_from, 1.0, -1.0)
     speed = before[:, 1] + 0.2 * sign * (2 * actions - 1)
     after = np.column_stack([before[:, 0] + 0.1 * speed, speed])
-    return Transitions(before, np.eye(2)[actions], np.ones(n), after, np.zeros(n, dtype=bool))
+    return CodedSteps(before, np.eye(2)[actions], np.ones(n), after, np.zeros(n, dtype=bool))
 
 
 def first_of(seen, n):
-    return Transitions(*(array[:n] for array in seen))
+    return CodedSteps(*(array[:n] for array in seen))
 
 
 def test_steps_from_before_a_change_are_told_and_others_are_not():
@@ -48,7 +48,7 @@ def walking(n, seed=0):
     actions, places = rng.integers(2, size=n), np.zeros(n + 1)
     for t in range(n):
         places[t + 1] = 0.95 * places[t] + 0.1 * (2 * actions[t] - 1)
-    return Transitions(
+    return CodedSteps(
         places[:-1, None], np.eye(2)[actions], np.ones(n), places[1:, None], np.zeros(n, dtype=bool)
     )
 

@@ -7,7 +7,7 @@ from environments import Toy
 
 from oda_rl.agents.model.grading import _WEIGHT, GradedShape, degrees_of
 from oda_rl.agents.model.search import Shape
-from oda_rl.agents.worlds.learning import Transitions, learn_world
+from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.envs.wrappers import ActionChoices
 
 
@@ -24,7 +24,7 @@ def played(env, steps, n_actions):
         if terminated or truncated:
             observation, _ = env.reset()
     before, after = (np.array(one, dtype=np.float64) for one in (before, after))
-    return Transitions(before, codes, np.arange(steps) % 2.0, after, np.array(ended))
+    return CodedSteps(before, codes, np.arange(steps) % 2.0, after, np.array(ended))
 
 
 def degrees(env, steps, n_actions):

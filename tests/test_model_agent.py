@@ -21,7 +21,7 @@ from oda_rl.agents.worlds.arrays import scratch_for
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.imagination import imagining
 from oda_rl.agents.worlds.judging import Trust
-from oda_rl.agents.worlds.learning import Transitions, learn_world
+from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.world import World
 
 
@@ -62,7 +62,7 @@ def slider(n=400, seed=0):
     before = rng.uniform(-1.0, 1.0, size=(n, 1))
     actions = rng.integers(2, size=n)
     after = before + np.where(actions == 1, 0.1, -0.1)[:, None]
-    return Transitions(
+    return CodedSteps(
         before, np.eye(2)[actions], -(after[:, 0] ** 2), after, np.zeros(n, dtype=bool)
     )
 
@@ -471,7 +471,8 @@ def test_where_the_world_is_not_believed_it_goes_on_in_reality(distrustful, tmp_
     with pytest.warns(UserWarning, match="it is a test.: learning goes on in the real"):
         agent.learn(8000, callback=lambda one: told.append(one.num_timesteps))
     assert agent.distrust == "it is a test"
-    assert agent.num_timesteps == 8000
+    taken = agent.num_timesteps
+    assert 7600 < taken <= 8000  # a race that is decided leaves the rest of its steps
     assert told == sorted(told)
     assert isinstance(agent.policy, RulePolicy)
     assert agent.n_cells <= 16
@@ -485,7 +486,7 @@ def test_where_the_world_is_not_believed_it_goes_on_in_reality(distrustful, tmp_
         warnings.simplefilter("ignore")
         for one in (agent, again):
             one.learn(300)  # values alone
-    assert agent.num_timesteps == again.num_timesteps == 8300
+    assert agent.num_timesteps == again.num_timesteps == taken + 300
     assert fitted.num_timesteps == again._real._fitted.num_timesteps
 
 

@@ -13,7 +13,7 @@ from oda_rl.agents.worlds import judging
 from oda_rl.agents.worlds.arrays import WorldArrays
 from oda_rl.agents.worlds.coordinates import Coordinates, changes, read
 from oda_rl.agents.worlds.ends import fit_ends
-from oda_rl.agents.worlds.learning import Learned, Transitions
+from oda_rl.agents.worlds.learning import CodedSteps, Learned
 from oda_rl.agents.worlds.logs import stretches, trajectories
 from oda_rl.agents.worlds.rewards import features, fit_rewards
 from oda_rl.agents.worlds.world import World, seconds_of
@@ -61,7 +61,7 @@ def asked(arrays):
     box = ActionBox.of(GLIDER[1]) if arrays.boxed else None
     interface = Interface((D,), arrays.laws.shape[1], 0, box=box)
     at = Coordinates.of_frame(arrays.frame, arrays.circles)
-    seen = Transitions(np.eye(D), np.zeros((D, 3)), np.zeros(D), np.eye(D), np.zeros(D, bool))
+    seen = CodedSteps(np.eye(D), np.zeros((D, 3)), np.zeros(D), np.eye(D), np.zeros(D, bool))
     return World(Learned(arrays, at, None), interface, seen, np.ones(D, bool))
 
 
@@ -384,7 +384,7 @@ def test_trajectories_of_mixed_environments_are_told_apart(log):
     rows = np.arange(2 * n).reshape(2, n).T.ravel()  # a step of one, a step of the other
     other = cart_log(n, seed=11)
     before, after, ended = (np.concatenate([log[k][:n], other[k]])[rows] for k in (0, 3, 4))
-    seen = Transitions(before, np.zeros((2 * n, 2)), np.zeros(2 * n), after, ended)
+    seen = CodedSteps(before, np.zeros((2 * n, 2)), np.zeros(2 * n), after, ended)
     found = trajectories(seen)
     assert sum(map(len, found)) == 2 * n
     assert len(found) == 2 + ended[:-2].sum()

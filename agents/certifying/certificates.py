@@ -16,7 +16,7 @@ from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.policies.export_tables import decisive
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.judging import held_out
-from oda_rl.agents.worlds.learning import Learned, Transitions
+from oda_rl.agents.worlds.learning import CodedSteps, Learned
 
 _HALVINGS = 7
 _SETS = 400
@@ -144,7 +144,7 @@ def certify(
 def certify_learned(
     policy: RulePolicy,
     learned: Learned,
-    seen: Transitions,
+    seen: CodedSteps,
     first: BoolArray | None,
     box: tuple[FloatArray, FloatArray],
     steps: int,
@@ -160,7 +160,7 @@ def certify_learned(
     ----------
     policy : RulePolicy
     learned : Learned
-    seen : Transitions
+    seen : CodedSteps
         What it was learned from.
     first : ndarray of bool, shape (n,), optional
         Whether an episode began with the step.

@@ -27,7 +27,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import files
-from oda_rl.agents.worlds.learning import Transitions
+from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.agents.worlds.logs import trajectories
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class ClimbForReal:
         return cls(reason, rule, fitted, judged_at, distrusted)
 
 
-def _remember(fitted: FittedQAgent, seen: Transitions, first: "BoolArray") -> None:
+def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> None:
     """Let a fitted agent learn from steps that were taken by another, if actions are numbers."""
     if seen.codes.shape[1] != fitted.interface.n_actions:
         return

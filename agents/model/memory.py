@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from oda_rl._schema import Member, flags, real, whole
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.worlds.learning import Transitions
+from oda_rl.agents.worlds.learning import CodedSteps
 
 _FIRST_CAPACITY = 256
 SCHEMA: dict[str, Member] = {
@@ -64,14 +64,14 @@ class Memory:
         self.n += 1
 
     @property
-    def transitions(self) -> Transitions:
+    def transitions(self) -> CodedSteps:
         """All of them."""
-        return Transitions(*(getattr(self, name)[: self.n] for name in _FIELDS[:-1]))
+        return CodedSteps(*(getattr(self, name)[: self.n] for name in _FIELDS[:-1]))
 
     @property
-    def present(self) -> Transitions:
+    def present(self) -> CodedSteps:
         """Those of the present world."""
-        return Transitions(*(getattr(self, name)[self.since : self.n] for name in _FIELDS[:-1]))
+        return CodedSteps(*(getattr(self, name)[self.since : self.n] for name in _FIELDS[:-1]))
 
     @property
     def present_first(self) -> BoolArray:

@@ -12,7 +12,7 @@ import numpy as np
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.worlds.judging import refitted
 from oda_rl.agents.worlds.laws import squared_gaps
-from oda_rl.agents.worlds.learning import Learned, Transitions, log_errors, residuals_of
+from oda_rl.agents.worlds.learning import CodedSteps, Learned, log_errors, residuals_of
 from oda_rl.agents.worlds.trajectories import without_noise
 
 _NEWEST, _FEWEST = 0.13, 100  # share of the steps, and least number, that are the newest
@@ -23,14 +23,14 @@ _ENOUGH = 0.5  # of what is gained: with more steps, though some are older, more
 _COMPARED, _ALIKE = 20_000, 0.25  # old steps to compare with; share of pairs that are most alike
 
 
-def outdated(learned: Learned, seen: Transitions, rng: np.random.Generator) -> int:
+def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> int:
     """Return how many of the oldest steps are of a world that is no more.
 
     Parameters
     ----------
     learned : Learned
         From before the newest steps.
-    seen : Transitions
+    seen : CodedSteps
     rng : numpy.random.Generator
         Of the laws that are compared.
     """
@@ -60,14 +60,14 @@ def outdated(learned: Learned, seen: Transitions, rng: np.random.Generator) -> i
     return first if min(others) >= max(own + _FAR_WORSE, _HARMLESS) else 0
 
 
-def _error(learned: Learned, law: Learned, seen: Transitions, rows: IntArray) -> float:
+def _error(learned: Learned, law: Learned, seen: CodedSteps, rows: IntArray) -> float:
     """Return the mean logarithm of a law's squared errors of steps."""
     left = residuals_of(without_noise(law.arrays), learned.at, seen, rows)
     return float(log_errors(left).mean())
 
 
 def _alike(
-    learned: Learned, seen: Transitions, old: IntArray, new: IntArray
+    learned: Learned, seen: CodedSteps, old: IntArray, new: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return pairs of old and new steps that are most alike, in state and action."""
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.worlds.learning import Chosen, Learned, Transitions, learn_world, predict
+from oda_rl.agents.worlds.learning import Chosen, CodedSteps, Learned, learn_world, predict
 from oda_rl.agents.worlds.logs import stretches, trajectories
 from oda_rl.agents.worlds.trajectories import replay
 
@@ -101,7 +101,7 @@ class Replayed(NamedTuple):
 
 
 def refitted(
-    learned: Learned, seen: Transitions, rows: IntArray, rng: np.random.Generator
+    learned: Learned, seen: CodedSteps, rows: IntArray, rng: np.random.Generator
 ) -> Learned:
     """Learn a world from some of the steps alone, with one law of the form that is known."""
     worst = float(learned.arrays.bounds[2])
@@ -109,7 +109,7 @@ def refitted(
     d = seen.before.shape[1]
     known = Chosen(chosen.form, len(rows), chosen.errors, np.zeros((0, 2), dtype=np.int64),
                    np.zeros((0, d)))  # fmt: skip
-    some = Transitions(
+    some = CodedSteps(
         seen.before[rows], seen.codes[rows], seen.rewards[rows], seen.after[rows], seen.ended[rows]
     )
     return learn_world(some, worst, learned.arrays.boxed, 1, known, rng)
@@ -117,7 +117,7 @@ def refitted(
 
 def judge(
     learned: Learned,
-    seen: Transitions,
+    seen: CodedSteps,
     first: BoolArray | None,
     names: Sequence[str],
     rng: np.random.Generator,
@@ -127,7 +127,7 @@ def judge(
     Parameters
     ----------
     learned : Learned
-    seen : Transitions
+    seen : CodedSteps
         What it was learned from.
     first : ndarray of bool, shape (n,), optional
         Whether an episode began with the step.
@@ -168,7 +168,7 @@ def judge(
 
 
 def held_out(
-    learned: Learned, seen: Transitions, first: BoolArray | None, rng: np.random.Generator
+    learned: Learned, seen: CodedSteps, first: BoolArray | None, rng: np.random.Generator
 ) -> FloatArray:
     """Return what laws that have not seen it say follows each step, shape (n, d).
 
@@ -218,7 +218,7 @@ def explained(values: FloatArray, left: FloatArray) -> float:
 
 def replay_held_out(
     learned: Learned,
-    seen: Transitions,
+    seen: CodedSteps,
     first: BoolArray | None,
     steps: int,
     rng: np.random.Generator,

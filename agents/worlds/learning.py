@@ -28,7 +28,7 @@ _AS_GOOD = 0.1  # difference of mean logarithms that counts as none
 _RESIDUALS = 1024
 
 
-class Transitions(NamedTuple):
+class CodedSteps(NamedTuple):
     """Steps that were taken, the oldest first, n of them."""
 
     before: FloatArray
@@ -67,7 +67,7 @@ class Learned:
 
 
 def learn_world(
-    seen: Transitions,
+    seen: CodedSteps,
     worst: float,
     boxed: bool,
     n_laws: int,
@@ -78,7 +78,7 @@ def learn_world(
 
     Parameters
     ----------
-    seen : Transitions
+    seen : CodedSteps
     worst : float
         Least return of an episode; minus infinity if none has ended.
     boxed : bool
@@ -106,7 +106,7 @@ def learn_world(
 class _Fit:
     """Steps, and all of a world but its laws."""
 
-    seen: Transitions
+    seen: CodedSteps
     boxed: bool
     at: Coordinates
     points: FloatArray
@@ -123,7 +123,7 @@ class _Fit:
     @classmethod
     def of(
         cls,
-        seen: Transitions,
+        seen: CodedSteps,
         worst: float,
         boxed: bool,
         n_laws: int,
@@ -205,7 +205,7 @@ def _log_error(left: FloatArray) -> float:
     return float(log_errors(left).mean()) if len(left) else 0.0
 
 
-def _margin(seen: Transitions) -> float:
+def _margin(seen: CodedSteps) -> float:
     """Where the threshold of an end lies: late if ends pay, early if they cost."""
     rewards = seen.rewards[~seen.ended]
     if len(rewards) == 0:
@@ -250,7 +250,7 @@ def predict(
 
 
 def residuals_of(
-    world: WorldArrays, at: Coordinates, seen: Transitions, rows: IntArray
+    world: WorldArrays, at: Coordinates, seen: CodedSteps, rows: IntArray
 ) -> FloatArray:
     """Return what the first law does not explain of steps, as changes, shape (n, d)."""
     expected = predict(world, seen.before[rows], seen.codes[rows])[0]

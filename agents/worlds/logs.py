@@ -9,17 +9,17 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.offline import reading
 from oda_rl.agents.offline import transitions as logged
 from oda_rl.agents.worlds.codes import checked_codes
-from oda_rl.agents.worlds.learning import Transitions
+from oda_rl.agents.worlds.learning import CodedSteps
 
 
-def trajectories(seen: Transitions, first: BoolArray | None = None) -> list[IntArray]:
+def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntArray]:
     """Return the rows of each trajectory: a step follows another that led to where it begins.
 
     Those of several environments may be mixed.
 
     Parameters
     ----------
-    seen : Transitions
+    seen : CodedSteps
     first : ndarray of bool, shape (n,), optional
         Whether an episode began with the step.
     """
@@ -36,11 +36,11 @@ def stretches(rows: list[IntArray], steps: int) -> Iterator[IntArray]:
         yield from np.array_split(one, max(len(one) // steps, 1))
 
 
-def checked_log(given: logged.Transitions, interface: Interface) -> Transitions:
+def checked_log(given: logged.Transitions, interface: Interface) -> CodedSteps:
     """Return transitions as they are learned from, or raise ValueError."""
     before = reading.checked_vectors("observations", given.observations, interface)
     after = reading.checked_vectors("next_observations", given.next_observations, interface)
     if len(before) < 2:
         raise ValueError(f"observations has {len(before)} row: there must be at least 2 steps")
     codes = checked_codes("actions", given.actions, len(before), interface)
-    return Transitions(before, codes, given.rewards, after, given.terminated)
+    return CodedSteps(before, codes, given.rewards, after, given.terminated)

@@ -71,7 +71,7 @@ class World:
     """Its arrays, and how they were learned."""
     interface: Interface
     """What observations and actions are."""
-    seen: learning.Transitions
+    seen: learning.CodedSteps
     """The steps it was learned from."""
     first: BoolArray | None = None
     """Which of them began an episode, if that is known, shape (n,)."""
