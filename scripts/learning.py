@@ -10,7 +10,7 @@ from hand_rules import Decide
 from summaries import Row
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.agent import Agent
+from oda_rl.agents.training.agent import Agent
 
 EVALUATION_EPISODES = 100
 FITTED, ONLINE, MODEL = "FittedQAgent", "TwoTimescaleAgent", "ModelAgent"

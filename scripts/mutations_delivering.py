@@ -320,7 +320,7 @@ DELIVERING = [
     ),
     # Interruption.
     *mistakes_in(
-        "agents/engine/loops.py",
+        "agents/training/loops.py",
         (
             "a resumed loop chooses again",
             "engine.chosen if course.chosen else engine.act",
@@ -335,7 +335,7 @@ DELIVERING = [
         ),
     ),
     *mistakes_in(
-        "agents/engine/player.py",
+        "agents/training/player.py",
         (
             "the environment of a loaded agent begins anew",
             "            set_generator(env, state)\n",
@@ -344,7 +344,7 @@ DELIVERING = [
         ),
     ),
     *mistakes_in(
-        "agents/engine/interrupts.py",
+        "agents/training/interrupts.py",
         (
             "a second Ctrl-C is noted, too",
             "if interrupt.requested:",
@@ -368,7 +368,7 @@ DELIVERING = [
         ),
     ),
     *mistakes_in(
-        "agents/engine/files.py",
+        "agents/training/files.py",
         (
             "what is of the agent before stays in a folder",
             "for name in OF_AGENT[1:]:",
@@ -423,7 +423,7 @@ DELIVERING = [
         ),
     ),
     *mistakes_in(
-        "agents/engine/files.py",
+        "agents/training/files.py",
         (
             "files of another format are read",
             " or type(form) is not int or form not in (_FORMAT, _FORMAT - 1)",

@@ -286,7 +286,7 @@ LEARNING = [
     ),
     # Several environments.
     *mistakes_in(
-        "agents/engine/vector.py",
+        "agents/training/vector.py",
         (
             "an episode's last observation is the next one's first",
             "after[lane] = self._interface",

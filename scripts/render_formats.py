@@ -13,7 +13,6 @@ from oda_rl import ODAClassifier, ODAClusterer, ODARegressor, ODATreeClassifier,
 from oda_rl._schema import Member
 from oda_rl._state import State
 from oda_rl.agents.editing import clauses
-from oda_rl.agents.engine import course, files
 from oda_rl.agents.engine.state import ROOM, Lane
 from oda_rl.agents.fitted import codevector_engine
 from oda_rl.agents.fitted import contents as fitted
@@ -26,6 +25,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.training import course, files
 from oda_rl.agents.two_timescale import engine as online
 from oda_rl.agents.two_timescale.qlearning import OnlineState
 from oda_rl.agents.worlds import files as worlds

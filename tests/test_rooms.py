@@ -26,6 +26,7 @@ FLOORS = [  # the ground floor first
     ["oda_rl.agents.editing"],
     ["oda_rl.agents.environments", "oda_rl.agents.policies"],
     ["oda_rl.agents.engine"],
+    ["oda_rl.agents.training"],
     ["oda_rl.agents.partitions", "oda_rl.agents.offline"],
     ["oda_rl.agents.worlds"],
     ["oda_rl.agents.certifying"],

@@ -11,7 +11,7 @@ from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.engine.episodes import EpisodeLog
-from oda_rl.agents.engine.interrupts import deferred_interrupt
+from oda_rl.agents.training.interrupts import deferred_interrupt
 
 kinds = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent, quick_rule])
 

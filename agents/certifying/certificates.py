@@ -12,9 +12,9 @@ from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.certifying.dynamics import LearnedLaw, Moving
 from oda_rl.agents.certifying.reaching import Reach, frames
-from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.policies.export_tables import decisive
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.training.player import checked_count
 from oda_rl.agents.worlds.judging import held_out
 from oda_rl.agents.worlds.learning import CodedSteps, Learned
 

@@ -18,12 +18,12 @@ from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.pruning import Confirming, smaller_rules, standard_error
 from oda_rl.agents.distilling.races import race
 from oda_rl.agents.distilling.teachers import Teacher, Values, teacher_of
-from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.training.player import checked_count
 from oda_rl.agents.worlds.world import World
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 32)

@@ -7,9 +7,9 @@ from typing import Any
 import gymnasium as gym
 
 from oda_rl.agents.distilling.distil import STEPS, Distilled, distill
-from oda_rl.agents.engine.player import Player
 from oda_rl.agents.environments.spaces import ActionBox, spaces_of
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.training.player import Player
 from oda_rl.envs.wrappers import ActionChoices
 
 

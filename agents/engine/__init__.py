@@ -1,1 +1,1 @@
-"""What all agents share: memory, lanes, the training loops, episodes and their history."""
+"""What runs while an agent learns: state, lanes, memory, the loop, episodes and contests."""

@@ -7,7 +7,6 @@ import numpy as np
 from oda_rl._schema import Member
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.distilling.simplifiable import Simplifiable
-from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.fitted.conservative import Estimate, estimate
 from oda_rl.agents.fitted.engine import FittedEngine
@@ -16,6 +15,7 @@ from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
 from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
+from oda_rl.agents.training.agent import Agent
 from oda_rl.diagram import assign_batch
 
 _LATEST = 2_000  # observations that say where decisions are made

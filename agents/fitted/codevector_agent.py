@@ -9,8 +9,6 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._schema import Member
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.course import Course
-from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.environments.adaptation import observed
@@ -19,6 +17,8 @@ from oda_rl.agents.fitted.action_codevectors import label
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_engine import SCHEMA, CodevectorEngine, random_actions
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
+from oda_rl.agents.training.course import Course
+from oda_rl.agents.training.loops import Progress
 
 
 class CodevectorAgent(FittedQAgent):

@@ -14,10 +14,6 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.editing.editor import Editor
-from oda_rl.agents.engine.agent import Agent
-from oda_rl.agents.engine.course import Course
-from oda_rl.agents.engine.files import Without
-from oda_rl.agents.engine.loops import Progress
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import spec_of
@@ -31,6 +27,10 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.policies.wording import without_units
 from oda_rl.agents.proving.proofs import Proof, checked_box
+from oda_rl.agents.training.agent import Agent
+from oda_rl.agents.training.course import Course
+from oda_rl.agents.training.files import Without
+from oda_rl.agents.training.loops import Progress
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.world import World, seconds_of
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from oda_rl._schema import Member, check, real, require
 from oda_rl._types import Array, FloatArray
-from oda_rl.agents.engine.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     ANNEALING,
@@ -19,6 +18,7 @@ from oda_rl.agents.partitions.schedule import (
     new_schedule,
     observe_compiled,
 )
+from oda_rl.agents.training.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
 

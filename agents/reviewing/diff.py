@@ -12,12 +12,12 @@ import numpy.typing as npt
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.distilling.playing import Ground, drawn
-from oda_rl.agents.engine.player import checked_count
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.reviewing.regions import Bounds, where
+from oda_rl.agents.training.player import checked_count
 from oda_rl.statistics import mean_interval
 
 _OTHERWISE = 0.02  # of the range of a component: what continuous actions may differ by

@@ -11,8 +11,6 @@ import numpy as np
 from oda_rl._schema import Member, check_fields, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.simplifiable import Simplifiable
-from oda_rl.agents.engine import files
-from oda_rl.agents.engine.agent import Agent
 from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions.contract import Partition
@@ -23,6 +21,8 @@ from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.training import files
+from oda_rl.agents.training.agent import Agent
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from oda_rl.agents.engine.settings import (
+from oda_rl.agents.training.settings import (
     POSITIVE,
     Checked,
     Range,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from oda_rl import persistence
 from oda_rl._lock import LockedError, locked
-from oda_rl.agents.engine.files import OF_AGENT
+from oda_rl.agents.training.files import OF_AGENT
 from oda_rl.command.logs import LOGS
 
 CHECKPOINT_FILE = "checkpoint.zip"

@@ -20,7 +20,7 @@ from oda_rl.metric import directions
 from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint
 
 if TYPE_CHECKING:
-    from oda_rl.agents.engine.agent import Agent
+    from oda_rl.agents.training.agent import Agent
 
 
 _GRID = 500

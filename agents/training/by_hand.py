@@ -9,10 +9,10 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.loops import add_to_returns, last_episode, update
-from oda_rl.agents.engine.player import Player
-from oda_rl.agents.engine.vector import first_step
 from oda_rl.agents.environments.validation import action_index, checked_reward
+from oda_rl.agents.training.loops import add_to_returns, last_episode, update
+from oda_rl.agents.training.player import Player
+from oda_rl.agents.training.vector import first_step
 
 
 class ByHand(Player):

@@ -8,8 +8,8 @@ import numpy as np
 
 from oda_rl._schema import Member, Sizes, check, number, real, require
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.interrupts import Interrupt
 from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.training.interrupts import Interrupt
 from oda_rl.envs.dynamics import stateful
 
 SCHEMA: dict[str, Member] = {

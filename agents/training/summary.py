@@ -4,9 +4,9 @@ import html
 from typing import Protocol
 
 from oda_rl.agents.engine.episodes import EpisodeLog
-from oda_rl.agents.engine.files import present_versions
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.policies.contract import Policy
+from oda_rl.agents.training.files import present_versions
 
 
 class Told(Protocol):

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Protocol, TypeVar
 
-from oda_rl.agents.engine.checkpoints import Checkpoints
-from oda_rl.agents.engine.course import Course
-from oda_rl.agents.engine.files import Savable
-from oda_rl.agents.engine.interrupts import deferred_interrupt
-from oda_rl.agents.engine.loops import Progress
-from oda_rl.agents.engine.training import progress_line
 from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.training.checkpoints import Checkpoints
+from oda_rl.agents.training.course import Course
+from oda_rl.agents.training.files import Savable
+from oda_rl.agents.training.interrupts import deferred_interrupt
+from oda_rl.agents.training.loops import Progress
+from oda_rl.agents.training.training import progress_line
 
 
 class Trainee(Savable, Protocol):

@@ -25,16 +25,16 @@ from oda_rl._schema import (
     reading,
     require,
 )
-from oda_rl.agents.engine.course import SCHEMA as TRAINING
-from oda_rl.agents.engine.course import Snapshot
 from oda_rl.agents.engine.episodes import SCHEMA as EPISODES
 from oda_rl.agents.engine.episodes import EpisodeLog
-from oda_rl.agents.engine.format4 import upgraded
 from oda_rl.agents.engine.history import SCHEMA as HISTORY
 from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
 from oda_rl.agents.environments.origin_json import from_json, to_json
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.training.course import SCHEMA as TRAINING
+from oda_rl.agents.training.course import Snapshot
+from oda_rl.agents.training.format4 import upgraded
 
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"

@@ -12,11 +12,11 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.course import Course
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.loop import environment_arrays, train_loop
 from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
+from oda_rl.agents.training.course import Course
 from oda_rl.envs.dynamics import Compiled, Resets
 
 Progress = Iterator[tuple[int, FloatArray]]

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from oda_rl.agents.engine.course import Course
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.loops import STEPS_PER_REPORT, Progress
 from oda_rl.agents.environments.spaces import Interface, flat
+from oda_rl.agents.training.course import Course
+from oda_rl.agents.training.loops import STEPS_PER_REPORT, Progress
 
 
 class Resets:

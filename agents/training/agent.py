@@ -13,22 +13,22 @@ from gymnasium.vector import VectorEnv
 from oda_rl._schema import Member, check_fields, generator_state, header, number, require
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine import files
-from oda_rl.agents.engine.by_hand import ByHand
-from oda_rl.agents.engine.checkpoints import Checkpoints
-from oda_rl.agents.engine.course import Course, Snapshot
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.learning import train
-from oda_rl.agents.engine.loops import Progress, steps_taken, train_fused, train_stepwise
-from oda_rl.agents.engine.player import checked_count
-from oda_rl.agents.engine.summary import as_html, as_text, in_a_line
-from oda_rl.agents.engine.vector import train_vector
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
+from oda_rl.agents.training import files
+from oda_rl.agents.training.by_hand import ByHand
+from oda_rl.agents.training.checkpoints import Checkpoints
+from oda_rl.agents.training.course import Course, Snapshot
+from oda_rl.agents.training.learning import train
+from oda_rl.agents.training.loops import Progress, steps_taken, train_fused, train_stepwise
+from oda_rl.agents.training.player import checked_count
+from oda_rl.agents.training.summary import as_html, as_text, in_a_line
+from oda_rl.agents.training.vector import train_vector
 from oda_rl.envs.dynamics import compiled_dynamics
 
 _METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",

@@ -8,9 +8,9 @@ from typing import Self
 
 from oda_rl import persistence
 from oda_rl._lock import locked
-from oda_rl.agents.engine import files
-from oda_rl.agents.engine.course import Course, Snapshot
-from oda_rl.agents.engine.player import checked_count
+from oda_rl.agents.training import files
+from oda_rl.agents.training.course import Course, Snapshot
+from oda_rl.agents.training.player import checked_count
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What an agent is before it has a rule: training that is watched, stopped, saved and resumed."""
