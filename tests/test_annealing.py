@@ -1,5 +1,6 @@
 """The annealing engine against the papers' recursion, batch annealing and critical temperatures."""
 
+import numba
 import numpy as np
 import oracles
 import pytest
@@ -35,6 +36,12 @@ class Codebook:
     @property
     def codevectors(self):
         return self.cells[: self.n, 1:]
+
+
+@numba.njit
+def observe_all(arrays, n, points, temperature, step_size):
+    for i in range(len(points)):
+        annealing.observe(arrays, n, points[i], temperature, step_size)
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 2), (7, 3), (20, 5)])
@@ -116,8 +123,7 @@ def test_a_gaussian_splits_just_below_its_critical_temperature(variances, ratio,
     points = (rng.normal(size=(500_000, d)) * np.sqrt(variances)) @ rotation.T
     shift = rng.normal(0, 0.05, size=d)
     book = Codebook([shift, -shift])
-    for x in points:
-        book.observe(x, temperature, 0.002)
+    observe_all(book.arrays, book.n, points, temperature, 0.002)
     lineage = annealing.prune_and_merge(book.cells, book.metric, 2, 1e-4, 1e-3 * temperature)
     assert len(lineage) == expected
 
