@@ -66,7 +66,8 @@ figure5: $(VENV)/developing
 infex: $(VENV)/developing
 	$(BIN)/python scripts/reproduce_infex.py $(if $(DATA),--data $(DATA))
 
-# DATA: a folder with the files that scripts/datasets.py names; what needs them is left out without.
+# DATA: a folder with the files that scripts/common/datasets.py names; without it, what needs them is
+# left out.
 benchmark-oda: $(VENV)/developing
 	$(BIN)/python scripts/benchmark_oda_speed.py
 	$(BIN)/python scripts/benchmark_clustering.py $(if $(DATA),--data $(DATA))

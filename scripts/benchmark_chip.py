@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from benchmark_export import BARTO, STEPS, bytes_of, program, steps_of
-from experiment import ALONE, Experiment, SharedOptions, say, start
-from summaries import Column, Row, Rows, Table, of
+from common.experiment import ALONE, Experiment, SharedOptions, say, start
+from common.summaries import Column, Row, Rows, Table, of
 
 from oda_rl.agents import TwoTimescaleAgent, export_policy
 from oda_rl.experiments import Execution

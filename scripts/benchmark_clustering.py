@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import load, sets
-from experiment import ALONE, Experiment, SharedOptions, say, seconds, start
+from common.datasets import load, sets
+from common.experiment import ALONE, Experiment, SharedOptions, say, seconds, start
+from common.summaries import Column, Row, Rows, Table, Text, among, of, open_axes
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
-from summaries import Column, Row, Rows, Table, Text, among, of, open_axes
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from experiment import Experiment, SharedOptions, chosen, say, start
-from summaries import (
+from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.summaries import (
     Column,
     Row,
     Rows,

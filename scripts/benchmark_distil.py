@@ -33,10 +33,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from benchmark_export import decide
-from experiment import Experiment, SharedOptions, chosen, say, start
-from learning import EVALUATION_EPISODES, FITTED, MODEL
-from suite_tasks import BARTO, CARTPOLE
-from summaries import Column, Row, Rows, Table, count, of, open_axes, the
+from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.learning import EVALUATION_EPISODES, FITTED, MODEL
+from common.suite_tasks import BARTO, CARTPOLE
+from common.summaries import Column, Row, Rows, Table, count, of, open_axes, the
 
 from oda_rl._types import FloatArray
 from oda_rl.agents import distill, export_policy

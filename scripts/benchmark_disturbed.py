@@ -2,8 +2,8 @@
 
 CartPole-v1 with sticky actions, noise on what is observed, physics that drift, actions that come a
 step late, or whose meanings are swapped at half time: the model agent, the fitted agent, and the
-rule by hand (scripts/hand_rules.py), played in the same disturbed environment. Delivered policies
-are evaluated in the environment as it was in the last step; it changes no more meanwhile.
+rule by hand (scripts/common/hand_rules.py), played in the same disturbed environment. Delivered
+policies are evaluated in the environment as it was in the last step; it changes no more meanwhile.
 
 The model agent in CartPole-v1, MountainCar-v0 and Acrobot-v1 whose observations are rotated,
 rescaled, shifted, or have 16 components of noise behind them, beside the plain ones.
@@ -24,12 +24,12 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from experiment import Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.hand_rules import RULES
+from common.learning import FITTED, HAND, MODEL, learn, play, side_by_side
+from common.suite_tasks import TASKS
+from common.summaries import Column, Row, Rows, Table, Text, among, count, of, the
 from gymnasium.wrappers import StickyAction, TransformObservation
-from hand_rules import RULES
-from learning import FITTED, HAND, MODEL, learn, play, side_by_side
-from suite_tasks import TASKS
-from summaries import Column, Row, Rows, Table, Text, among, count, of, the
 
 from oda_rl._types import FloatArray
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from experiment import ALONE, Experiment, SharedOptions, say, start
-from summaries import Column, Row, Rows, Table, of, the
+from common.experiment import ALONE, Experiment, SharedOptions, say, start
+from common.summaries import Column, Row, Rows, Table, of, the
 
 from oda_rl._types import Float32Array
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, export_policy

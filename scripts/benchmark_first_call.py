@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from experiment import CONSOLE, Experiment, chosen, process_usage, say, start
+from common.experiment import CONSOLE, Experiment, chosen, process_usage, say, start
+from common.summaries import Column, Row, Rows, Table, Text
 from rich.progress import track
-from summaries import Column, Row, Rows, Table, Text
 
 EXPERIMENT = Experiment("benchmark_first_call")
 TARGET = 3.0  # seconds, cold

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiment import ALONE, Experiment, SharedOptions, say, seconds, start
+from common.experiment import ALONE, Experiment, SharedOptions, say, seconds, start
+from common.summaries import Column, Row, Rows, Table, among, of, open_axes, the
 from numba import njit
-from summaries import Column, Row, Rows, Table, among, of, open_axes, the
 
 from oda_rl.agents import FittedQAgent
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step

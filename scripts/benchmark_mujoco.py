@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import gymnasium as gym
 import numpy as np
-from experiment import Experiment, SharedOptions, chosen, say, start
-from learning import MODEL, learn, side_by_side
-from summaries import Column, Row, Rows, Table, count, of, the
+from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.learning import MODEL, learn, side_by_side
+from common.summaries import Column, Row, Rows, Table, count, of, the
 
 EXPERIMENT = Experiment("benchmark_mujoco", leave_out=("longest",))
 CHECKPOINTS = (5_000, 20_000, 50_000)

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from experiment import CONSOLE, Experiment, say, seconds, start
+from common.experiment import CONSOLE, Experiment, say, seconds, start
+from common.summaries import Column, Row, Rows, Table, Text, open_axes, the
 from rich.progress import track
 from sklearn.cluster import MiniBatchKMeans
-from summaries import Column, Row, Rows, Table, Text, open_axes, the
 
 from oda_rl import ODAClusterer
 from oda_rl._types import FloatArray

@@ -1,13 +1,13 @@
 """Fitted Q from logged data: 5,000 steps by somebody else, and no further one.
 
 They are random; or mixed, where of each episode some share, drawn anew, is random and the rest by
-the rule that a person wrote (hand_rules.py); or all by that rule, the expert. Pendulum's torques
-are logged as they were and become the nearest of five. Compared are the behaviour in the log,
-FittedQAgent.fit with package defaults, the same fits without any caution (as they are made while
-learning), and d3rlpy's discrete CQL, with few seeds because it takes minutes. Measured is the mean
-return of 100 greedy episodes; of the estimate of fit's policy, whether its interval has the true
-discounted return, the mean of 200 real episodes without a limit of time (1,000 steps, after which
-nothing counts). Seeds are those from 51 500 000 on, which chose nothing.
+the rule that a person wrote (common/hand_rules.py); or all by that rule, the expert. Pendulum's
+torques are logged as they were and become the nearest of five. Compared are the behaviour in the
+log, FittedQAgent.fit with package defaults, the same fits without any caution (as they are made
+while learning), and d3rlpy's discrete CQL, with few seeds because it takes minutes. Measured is the
+mean return of 100 greedy episodes; of the estimate of fit's policy, whether its interval has the
+true discounted return, the mean of 200 real episodes without a limit of time (1,000 steps, after
+which nothing counts). Seeds are those from 51 500 000 on, which chose nothing.
 
 Run: python scripts/benchmark_offline.py [--only CartPole-v1 ...] [--seeds 20]
      [--cql-python cql/bin/python --cql-seeds 3]
@@ -25,9 +25,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from experiment import Experiment, SharedOptions, chosen, say, start
-from hand_rules import RULES
-from summaries import Column, Row, Rows, Table, count, of, the
+from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.hand_rules import RULES
+from common.summaries import Column, Row, Rows, Table, count, of, the
 
 from oda_rl._types import FloatArray
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from experiment import Experiment, SharedOptions, chosen, say, start
-from learning import FITTED, MODEL, learn, side_by_side
-from summaries import Column, Row, Rows, Table, among, count, of, the
+from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.learning import FITTED, MODEL, learn, side_by_side
+from common.summaries import Column, Row, Rows, Table, among, count, of, the
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
 

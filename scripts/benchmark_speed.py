@@ -23,10 +23,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from experiment import CONSOLE, FIRST_SEEDS, Experiment, process_usage, say, seconds, start
+from common.experiment import CONSOLE, FIRST_SEEDS, Experiment, process_usage, say, seconds, start
+from common.summaries import Row, Rows
 from numba import njit
 from rich.progress import track
-from summaries import Row, Rows
 
 from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step

@@ -27,12 +27,12 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from dynamic_programming import KNOWN, best_rule
-from experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
-from hand_rules import RULES
-from learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, ONLINE, learn, play
-from suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
-from summaries import (
+from common.dynamic_programming import KNOWN, best_rule
+from common.experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
+from common.hand_rules import RULES
+from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, ONLINE, learn, play
+from common.suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
+from common.summaries import (
     Column,
     Row,
     Rows,

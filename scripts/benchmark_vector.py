@@ -18,8 +18,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from experiment import FIRST_SEEDS, Experiment, SharedOptions, say, seconds, start
-from summaries import Column, Row, Rows, Table, Text, among, mark_steps, open_axes, the
+from common.experiment import FIRST_SEEDS, Experiment, SharedOptions, say, seconds, start
+from common.summaries import Column, Row, Rows, Table, Text, among, mark_steps, open_axes, the
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.plotting.axes import COLORS, new_axes

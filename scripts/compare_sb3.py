@@ -12,8 +12,8 @@ each environment with its figure and its table (comparison.md).
 from dataclasses import dataclass
 
 import numpy as np
-from experiment import ALONE, Experiment, say, start
-from summaries import Rows
+from common.experiment import ALONE, Experiment, say, start
+from common.summaries import Rows
 
 from oda_rl.agents.comparison.contest import (
     OWN,

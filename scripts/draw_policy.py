@@ -5,7 +5,7 @@ Writes results/partition.png (online agent, BartoCartPole, 50 000 steps) and res
 (fitted agent, 20 000 steps), both of seed 0.
 """
 
-from experiment import Experiment
+from common.experiment import Experiment
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.command.report import names_for

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from file_changes import CHANGES, SHARES, Rng
+from common.file_changes import CHANGES, SHARES, Rng
 
 from oda_rl import InvalidFileError
 

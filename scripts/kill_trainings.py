@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from experiment import CONSOLE, FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, start
+from common.experiment import CONSOLE, FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, start
+from common.summaries import Column, Row, Rows, Table
 from rich.progress import Progress
-from summaries import Column, Row, Rows, Table
 from trainings import CASES, COMMAND, content
 
 from oda_rl import persistence

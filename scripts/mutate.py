@@ -1,6 +1,6 @@
 """Would a mistake be noticed? Makes small mistakes on purpose, one at a time, and runs the tests.
 
-``mutations_*.py`` list the changes, each with the tests that must fail under it. They are made in
+``mutations/`` lists the changes, each with the tests that must fail under it. They are made in
 temporary copies of the project, never in the checkout. First all these tests must pass in a copy
 without any change; what they compile is then copied, too, but for what depends on the changed file.
 
@@ -22,9 +22,9 @@ from pathlib import Path
 
 import tyro
 from mutations import Mutation
-from mutations_delivering import DELIVERING
-from mutations_estimators import ESTIMATORS
-from mutations_learning import LEARNING
+from mutations.delivering import DELIVERING
+from mutations.estimators import ESTIMATORS
+from mutations.learning import LEARNING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

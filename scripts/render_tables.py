@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 import tyro
-from summaries import Rows
+from common.summaries import Rows
 
 from oda_rl.results import read_rows
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Sample, load, sets
-from experiment import FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, seconds, start
+from common.datasets import Sample, load, sets
+from common.experiment import FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, seconds, start
+from common.summaries import Column, Row, Rows, Table, among, of, open_axes, the
 from sklearn.base import ClassifierMixin
 from sklearn.datasets import make_circles, make_classification, make_moons
 from sklearn.ensemble import RandomForestClassifier
@@ -32,7 +33,6 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from summaries import Column, Row, Rows, Table, among, of, open_axes, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClassifier

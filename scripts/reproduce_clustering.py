@@ -27,15 +27,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from datasets import gaussians, load, sets
-from experiment import ALONE, Experiment, SharedOptions, say, seconds, start
+from common.datasets import gaussians, load, sets
+from common.experiment import ALONE, Experiment, SharedOptions, say, seconds, start
+from common.summaries import Column, Row, Rows, Table, of, open_axes, the
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.preprocessing import StandardScaler
-from summaries import Column, Row, Rows, Table, of, open_axes, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer

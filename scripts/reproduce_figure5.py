@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from experiment import FIRST_SEEDS, Experiment, SharedOptions, chosen, say, start
-from summaries import Column, Row, Rows, Table, interquartile_mean, of, open_axes, the
+from common.experiment import FIRST_SEEDS, Experiment, SharedOptions, chosen, say, start
+from common.summaries import Column, Row, Rows, Table, interquartile_mean, of, open_axes, the
 
 from oda_rl.experiments import Run, rows_of
 from oda_rl.plotting.axes import COLORS, new_axes

@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import load, sets
-from experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
+from common.datasets import load, sets
+from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
+from common.summaries import Column, Row, Rows, Table, Text, among, of, the
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
-from summaries import Column, Row, Rows, Table, Text, among, of, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization

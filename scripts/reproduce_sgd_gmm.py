@@ -31,15 +31,15 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from datasets import Sample, images
-from experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
+from common.datasets import Sample, images
+from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
+from common.summaries import Column, Row, Rows, Table, among, of, the
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import davies_bouldin_score
 from sklearn.mixture import GaussianMixture
-from summaries import Column, Row, Rows, Table, among, of, the
 from threadpoolctl import threadpool_limits
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from datasets import Sample, gaussians
-from experiment import CONSOLE, RESULTS, Experiment, SharedOptions, say, start
+from common.datasets import Sample, gaussians
+from common.experiment import CONSOLE, RESULTS, Experiment, SharedOptions, say, start
+from common.summaries import Column, Row, Rows, Table, of, the
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.datasets import make_circles, make_moons
-from summaries import Column, Row, Rows, Table, of, the
 
 from oda_rl import ODAClassifier
 from oda_rl._types import FloatArray

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiment import ALONE, Experiment, SharedOptions, chosen, say, start
+from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, start
+from common.summaries import Column, Row, Rows, Table, the
 from rich.progress import track
-from summaries import Column, Row, Rows, Table, the
 
 from oda_rl import ODAClusterer, SGDGaussianMixture
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent

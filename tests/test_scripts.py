@@ -109,7 +109,7 @@ def test_infex_script_names_a_part_that_there_is_not(load_script):
 
 
 def test_experiments_have_seeds_of_their_own(load_script):
-    script = load_script("experiment")
+    script = load_script("common.experiment")
     firsts = sorted(first for first in script.FIRST_SEEDS.values() if first >= 100)
     assert min(np.diff(firsts)) >= 100  # room for more than any script takes there
     assert all(first + 10**6 < 7_000_000 or first >= 9_000_000 for first in firsts)
@@ -124,7 +124,7 @@ def test_experiments_have_seeds_of_their_own(load_script):
 
 
 def test_a_table_is_described_once(load_script):
-    script = load_script("summaries")
+    script = load_script("common.summaries")
     rows = script.Rows(
         {"agent": name, "steps": n, "mean": n * m}
         for name in ("`a`", "b\\*") for n in (1, 2) for m in (1.0, 3.0)
@@ -342,7 +342,7 @@ def test_rotated_observations_keep_their_distances(load_script):
 
 
 def test_values_between_nodes_are_bilinear(load_script):
-    script = load_script("dynamic_programming")
+    script = load_script("common.dynamic_programming")
     rng = np.random.default_rng(0)
     car = script.KNOWN["MountainCar-v0"]
     states = rng.uniform(car.low, car.high, (200, 2))
@@ -357,8 +357,8 @@ def test_values_between_nodes_are_bilinear(load_script):
 
 
 def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):
-    script = load_script("dynamic_programming")
-    play = load_script("learning").play
+    script = load_script("common.dynamic_programming")
+    play = load_script("common.learning").play
     monkeypatch.setattr(script, "NODES", 101)
     car = gym.make("MountainCar-v0")
     returns = play(script.best_rule.__wrapped__("MountainCar-v0"), car, 0)["mean"]

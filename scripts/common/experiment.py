@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import tyro
 from rich.console import Console
-from summaries import Row, Rows
 
+from common.summaries import Row, Rows
 from oda_rl.command.report import save_figure
 from oda_rl.experiments import Execution, Run, failures, run_all, store_runs
 from oda_rl.results import store_rows

@@ -6,9 +6,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from hand_rules import Decide
-from summaries import Row
 
+from common.hand_rules import Decide
+from common.summaries import Row
 from oda_rl._types import FloatArray
 from oda_rl.agents.training.agent import Agent
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from hand_rules import Decide
 from scipy import sparse
-from suite_tasks import N_TORQUES, TASKS, make
 
+from common.hand_rules import Decide
+from common.suite_tasks import N_TORQUES, TASKS, make
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.envs.classic_control import (
     mountain_car_parameters,

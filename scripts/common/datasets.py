@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from experiment import chosen
 from sklearn.datasets import load_breast_cancer, load_digits
-from summaries import Row
 
+from common.experiment import chosen
+from common.summaries import Row
 from oda_rl._types import Array, FloatArray, IntArray
 
 Sample = tuple[FloatArray, IntArray]

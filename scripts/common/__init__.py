@@ -1,0 +1,1 @@
+"""What scripts share: how experiments are made, their data, tasks and tables."""
