@@ -27,10 +27,10 @@ lint: $(VENV)/developing
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
 
 benchmark: $(VENV)/developing
-	$(BIN)/python scripts/benchmark_speed.py
-	$(BIN)/python scripts/benchmark_first_call.py
-	$(BIN)/python scripts/benchmark_export.py
-	$(BIN)/python scripts/benchmark_chip.py
+	$(BIN)/python scripts/benchmark.py speed
+	$(BIN)/python scripts/benchmark.py first_call
+	$(BIN)/python scripts/benchmark.py export
+	$(BIN)/python scripts/benchmark.py chip
 
 # Tables and figures of README and docs, from what the scripts have left in results/.
 tables: $(VENV)/developing
@@ -38,21 +38,21 @@ tables: $(VENV)/developing
 
 # More than an hour on two cores.
 benchmark-suite: $(VENV)/developing
-	$(BIN)/python scripts/benchmark_suite.py --baselines 3
+	$(BIN)/python scripts/benchmark.py suite --baselines 3
 
 # About an hour on two cores; MuJoCo needs pip install ".[mujoco]".
 benchmark-worlds: $(VENV)/developing
-	$(BIN)/python scripts/benchmark_disturbed.py
-	$(BIN)/python scripts/benchmark_sparse.py
-	$(BIN)/python scripts/benchmark_mujoco.py
+	$(BIN)/python scripts/benchmark.py disturbed
+	$(BIN)/python scripts/benchmark.py sparse
+	$(BIN)/python scripts/benchmark.py mujoco
 
 # About a quarter of an hour on two cores.
 benchmark-continuous: $(VENV)/developing
-	$(BIN)/python scripts/benchmark_continuous.py
+	$(BIN)/python scripts/benchmark.py continuous
 
 # About ten minutes on two cores.
 benchmark-vector: $(VENV)/developing
-	$(BIN)/python scripts/benchmark_vector.py --workers 2
+	$(BIN)/python scripts/benchmark.py vector --workers 2
 
 # About half an hour: one run at a time, because they are timed.
 compare: $(VENV)/developing
@@ -69,8 +69,8 @@ infex: $(VENV)/developing
 # DATA: a folder with the files that scripts/common/datasets.py names; without it, what needs them is
 # left out.
 benchmark-oda: $(VENV)/developing
-	$(BIN)/python scripts/benchmark_oda_speed.py
-	$(BIN)/python scripts/benchmark_clustering.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python scripts/benchmark.py oda_speed
+	$(BIN)/python scripts/benchmark.py clustering $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_toys.py
 	$(BIN)/python scripts/reproduce_clustering.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_classification.py $(if $(DATA),--data $(DATA))

@@ -4,7 +4,7 @@ d3rlpy asks for Gymnasium 1.0.0 and no other, so that it needs an environment of
 
     python -m venv cql && cql/bin/pip install -c constraints.txt d3rlpy==2.8.1
 
-scripts/benchmark_offline.py calls this file with its Python (--cql-python cql/bin/python).
+scripts/benchmark.py offline calls this file with its Python (--cql-python cql/bin/python).
 
 Run: cql/bin/python scripts/offline_cql.py log.npz CartPole-v1 --seed 0
 The log has the arrays observations, actions (from 0), rewards, terminated, truncated, and choices:

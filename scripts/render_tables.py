@@ -15,23 +15,21 @@ from importlib import import_module
 from pathlib import Path
 
 import tyro
+from benchmarks import NAMES as BENCHMARKS
 from common.summaries import Rows
 
 from oda_rl.results import read_rows
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/reliability.md", "docs/results.md", "docs/screening.md")
-NAMES = (
-    "benchmark_chip", "benchmark_clustering", "benchmark_continuous", "benchmark_disturbed",
-    "benchmark_distil", "benchmark_export", "benchmark_first_call", "benchmark_fitting",
-    "benchmark_mujoco", "benchmark_oda_speed", "benchmark_offline", "benchmark_sparse",
-    "benchmark_speed", "benchmark_suite", "benchmark_vector", "compare_sb3", "kill_trainings",
-    "reproduce_classification", "reproduce_sgd_gmm", "soak",
+OTHERS = (
+    "compare_sb3", "kill_trainings", "reproduce_classification", "reproduce_sgd_gmm", "soak",
 )  # fmt: skip
 TABLES: dict[str, str] = {
-    **{name: f"{name}.tables" for name in NAMES},
-    "benchmark_suite_pace": "benchmark_suite.paces",
-    "benchmark_vector_times": "benchmark_vector.times",
+    **{f"benchmark_{name}": f"benchmarks.{name}.tables" for name in BENCHMARKS},
+    **{name: f"{name}.tables" for name in OTHERS},
+    "benchmark_suite_pace": "benchmarks.suite.paces",
+    "benchmark_vector_times": "benchmarks.vector.times",
     "figure5": "reproduce_figure5.tables",
     "infex_codebook": "reproduce_infex.margins",
     "infex_density": "reproduce_infex.densities",
@@ -58,7 +56,7 @@ def rendered(results: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, function in TABLES.items():
         if (results / f"{name}.csv").is_file():
-            script, _, tables = function.partition(".")
+            script, _, tables = function.rpartition(".")
             made = getattr(import_module(script), tables)(Rows(read_rows(results / f"{name}.csv")))
             found |= {title: str(table) for title, table in made.items()}
     return found

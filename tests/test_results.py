@@ -74,8 +74,8 @@ def test_an_origin_says_commit_versions_and_command(root):
 @pytest.mark.parametrize(
     ("argv", "threads", "command"),
     [
-        (["/somewhere/scripts/benchmark_suite.py", "--seeds", "2"], None,
-         "python scripts/benchmark_suite.py --seeds 2"),
+        (["/somewhere/scripts/benchmark.py", "suite", "--seeds", "2"], None,
+         "python scripts/benchmark.py suite --seeds 2"),
         (["scripts/a b.py"], "1", "OMP_NUM_THREADS=1 python 'scripts/a b.py'"),
         (["/usr/bin/oda-rl", "compare"], None, "oda-rl compare"),
     ],

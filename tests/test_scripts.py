@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from oda_rl.agents.comparison.contest import Plan
+from oda_rl.results import read_origins
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
@@ -88,7 +89,7 @@ def test_clustering_script(run_script, tmp_path):
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("benchmark_clustering", "pima.csv"),
+        ("benchmarks.clustering", "pima.csv"),
         ("reproduce_classification", "wbcd.data"),
         ("reproduce_clustering", "wbcd.data"),
         ("reproduce_infex", "usps.train.gz"),
@@ -100,6 +101,20 @@ def test_scripts_name_a_file_that_is_missing(load_script, tmp_path, name, file):
     with pytest.raises(FileNotFoundError, match=f"there is no file .*{file}"):
         script.main(script.Options(data=tmp_path))
     assert not (tmp_path / "results").exists()  # it is not taken for runs that failed
+
+
+def test_benchmarks_are_listed_with_what_they_measure(run_script):
+    lines = run_script("benchmark.py").splitlines()
+    names = {path.stem for path in (SCRIPTS / "benchmarks").glob("*.py")} - {"__init__"}
+    assert {line.split()[0] for line in lines[-len(names) :]} == names
+    assert "sparse      Worlds whose reward is hard to find: how many seeds find it." in lines
+
+
+def test_a_benchmark_that_there_is_not_is_refused(load_script, capsys):
+    with pytest.raises(SystemExit, match="^2$"):
+        load_script("benchmark").main(["nothing", "--seeds", "1"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("there is no benchmark 'nothing': there are chip, clustering, ")
 
 
 def test_infex_script_names_a_part_that_there_is_not(load_script):
@@ -173,7 +188,7 @@ def test_mixtures_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_speed_script(run_script, tmp_path):
     arguments = ("--sizes", "10", "300", "--dimensions", "2", "--samples", "2048")
-    printed = run_script("benchmark_oda_speed.py", *arguments, "--repetitions", "1")
+    printed = run_script("benchmark.py", "oda_speed", *arguments, "--repetitions", "1")
     assert "one by one" in printed
     rows = read_rows(tmp_path / "results" / "benchmark_oda_speed.csv")
     assert [row["K"] for row in rows] == ["10", "300"]
@@ -186,7 +201,7 @@ def test_speed_script(run_script, tmp_path):
 def test_clustering_benchmark(run_script, tmp_path):
     only = ("--only", "Gaussians", "3000 x 16")
     arguments = ("--seeds", "1", "--large-samples", "3000", *only)
-    printed = run_script("benchmark_clustering.py", *arguments)
+    printed = run_script("benchmark.py", "clustering", *arguments)
     assert "distortion / KMeans" in printed
     rows = read_rows(tmp_path / "results" / "benchmark_clustering.csv")
     shown = [(row["data"], row["starts"]) for row in rows]
@@ -209,7 +224,7 @@ def test_classification_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_suite_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
-    printed = run_script("benchmark_suite.py", *arguments)
+    printed = run_script("benchmark.py", "suite", *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_suite.csv")
     agents = {"FittedQAgent", "TwoTimescaleAgent", "ModelAgent"}
     assert {row["method"] for row in rows} == {*agents, "rule by hand"}
@@ -217,7 +232,7 @@ def test_suite_script(run_script, tmp_path):
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
     assert "CartPole-v1" in printed
     assert (tmp_path / "results" / "benchmark_suite.png").read_bytes().startswith(b"\x89PNG")
-    again = run_script("benchmark_suite.py", *arguments)  # nothing is left to do
+    again = run_script("benchmark.py", "suite", *arguments)  # nothing is left to do
     assert read_rows(tmp_path / "results" / "benchmark_suite.csv") == rows
     assert "CartPole-v1" in again
 
@@ -225,7 +240,7 @@ def test_suite_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_continuous_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--longest", "2000", "--workers", "1")
-    printed = run_script("benchmark_continuous.py", *arguments)
+    printed = run_script("benchmark.py", "continuous", *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_continuous.csv")
     assert {(row["task"], row["actions"]) for row in rows} == {
         (task, actions)
@@ -243,7 +258,7 @@ def test_disturbed_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--workers", "1", "--tasks", "CartPole-v1")
     only = ("--only", "actions a step late", "plain", "shifted by 100")
     others = ("--methods", "FittedQAgent", "rule by hand")
-    printed = run_script("benchmark_disturbed.py", *arguments, *only, *others)
+    printed = run_script("benchmark.py", "disturbed", *arguments, *only, *others)
     rows = read_rows(tmp_path / "results" / "benchmark_disturbed.csv")
     found = {(row["method"], row["world"], row["steps"]) for row in rows}
     assert found == {
@@ -256,7 +271,7 @@ def test_disturbed_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_distil_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
-    printed = run_script("benchmark_distil.py", *arguments, "--teachers", "FittedQAgent")
+    printed = run_script("benchmark.py", "distil", *arguments, "--teachers", "FittedQAgent")
     (row,) = read_rows(tmp_path / "results" / "benchmark_distil.csv")
     assert int(row["cells"]) == 2
     assert int(row["steps"]) <= 40_000
@@ -271,7 +286,7 @@ def test_distil_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_sparse_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--workers", "1", "--only", "two rooms, numbered")
-    printed = run_script("benchmark_sparse.py", *arguments)
+    printed = run_script("benchmark.py", "sparse", *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_sparse.csv")
     assert [int(row["solved"]) for row in rows if row["method"] == "ModelAgent"] == [1, 1]
     assert len(rows) == 4
@@ -281,7 +296,7 @@ def test_sparse_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_mujoco_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5")
-    printed = run_script("benchmark_mujoco.py", *arguments, "--workers", "1")
+    printed = run_script("benchmark.py", "mujoco", *arguments, "--workers", "1")
     (row,) = read_rows(tmp_path / "results" / "benchmark_mujoco.csv")
     assert float(row["mean"]) > 500.0
     assert "trusts its model" in printed
@@ -294,7 +309,7 @@ def played(env, *actions):
 
 
 def test_disturbed_worlds_are_as_they_say(load_script):
-    script = load_script("benchmark_disturbed")
+    script = load_script("benchmarks.disturbed")
 
     def made(name, step=-1):
         wrap = (script.DISTURBED | script.TRANSFORMED)[name]
@@ -331,7 +346,7 @@ def late_first(env):
 
 
 def test_rotated_observations_keep_their_distances(load_script):
-    script = load_script("benchmark_disturbed")
+    script = load_script("benchmarks.disturbed")
     env = gym.make("MountainCar-v0")
     scale = script.deviations(env.unwrapped)
     plain = played(env, 0, 2, 2) / scale
@@ -367,8 +382,10 @@ def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):
 
 def test_fitting_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--longest", "10000", "--bound", "3000")
-    printed = run_script("benchmark_fitting.py", *arguments)
+    printed = run_script("benchmark.py", "fitting", *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_fitting.csv")
+    (made,) = read_origins(tmp_path / "results" / "benchmark_fitting.csv").values()
+    assert made.command.endswith("python scripts/benchmark.py fitting " + " ".join(arguments))
     assert [row["memory"] for row in rows] == ["all", "3,000"]
     assert all(int(row["steps"]) == 10_000 and int(row["fits"]) > 10 for row in rows)
     assert "10,000" in printed
@@ -388,7 +405,7 @@ def test_soak_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_vector_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--times", "1", "--workers", "1")
-    printed = run_script("benchmark_vector.py", *arguments)
+    printed = run_script("benchmark.py", "vector", *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_vector.csv")
     assert len(rows) == 2 * 3 * 4
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
@@ -437,7 +454,7 @@ def test_figure5_script(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_agents_speed_script(run_script, tmp_path):
-    printed = run_script("benchmark_speed.py", "--repetitions", "1", "--steps", "1000")
+    printed = run_script("benchmark.py", "speed", "--repetitions", "1", "--steps", "1000")
     rows = read_rows(tmp_path / "results" / "benchmark_speed.csv")
     assert [row["what"] for row in rows] == ["fused", "loop", "fitted", "two-timescale"]
     assert all(float(row[name]) > 0.0 for row in rows[:2] for name in ("alone", "together"))
@@ -447,7 +464,7 @@ def test_agents_speed_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_first_call_script(run_script, tmp_path):
     arguments = ("--only", "ODAClusterer", "--repetitions", "1")
-    printed = run_script("benchmark_first_call.py", *arguments)
+    printed = run_script("benchmark.py", "first_call", *arguments)
     (row,) = read_rows(tmp_path / "results" / "benchmark_first_call.csv")
     assert min(float(row["cold"]), float(row["cached"])) > 0.0
     assert "ODAClusterer" in printed
@@ -455,7 +472,7 @@ def test_first_call_script(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_export_script(run_script, tmp_path):
-    printed = run_script("benchmark_export.py", "--seeds", "1", "--steps", "3000")
+    printed = run_script("benchmark.py", "export", "--seeds", "1", "--steps", "3000")
     rows = read_rows(tmp_path / "results" / "benchmark_export.csv")
     assert {(row["agent"], row["tables"]) for row in rows} == {
         (agent, tables)
@@ -471,7 +488,7 @@ def test_export_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_chip_script(run_script, tmp_path):
     options = ("--seeds", "1", "--steps", "3000", "--steps-in-c", "1000")
-    printed = run_script("benchmark_chip.py", *options)
+    printed = run_script("benchmark.py", "chip", *options)
     (row,) = read_rows(tmp_path / "results" / "benchmark_chip.csv")
     assert 0 < float(row["bytes"]) <= 2048
     assert 0 < float(row["mean"]) <= 1000

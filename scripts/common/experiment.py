@@ -131,9 +131,16 @@ def refuse_reserved(seeds: Iterable[int]) -> None:
 OptionsT = TypeVar("OptionsT")
 
 
-def start(main: Callable[[OptionsT], None], options: type[OptionsT], about: str | None) -> None:
-    """Call a script's main with options of the command line."""
-    main(tyro.cli(options, description=about, config=(tyro.conf.OmitArgPrefixes,)))
+def start(
+    main: Callable[[OptionsT], None],
+    options: type[OptionsT],
+    about: str | None,
+    program: str | None = None,
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """Call a script's main with options of the command line, or with those arguments."""
+    config = (tyro.conf.OmitArgPrefixes,)
+    main(tyro.cli(options, prog=program, description=about, args=arguments, config=config))
 
 
 def say(*things: Any) -> None:

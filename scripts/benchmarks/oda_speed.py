@@ -10,7 +10,7 @@ Columns: kernel (annealing has ended), hot, plain (without segments), partial_fi
 blocks of 1024, MBK 1024 and MBK 1 for MiniBatchKMeans in blocks and one by one. Times are minima of
 repetitions, which alternate between the competitors: the machine may be shared.
 
-Run: python scripts/benchmark_oda_speed.py
+Run: python scripts/benchmark.py oda_speed
 Writes results/benchmark_oda_speed.csv and results/benchmark_oda_speed.png.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common.experiment import CONSOLE, Experiment, say, seconds, start
+from common.experiment import CONSOLE, Experiment, say, seconds
 from common.summaries import Column, Row, Rows, Table, Text, open_axes, the
 from rich.progress import track
 from sklearn.cluster import MiniBatchKMeans
@@ -194,7 +194,3 @@ def main(options: Options) -> None:
     EXPERIMENT.write(rows, ("K", "d"))
     say(*tables(rows).values(), *missed(rows))
     EXPERIMENT.save(draw(rows))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -8,7 +8,7 @@ least of ten, beside that of one ``predict`` of the same observations in Python.
 plays 100 episodes of the cart-pole in C. Seeds are those from 61 000 000 on, which chose nothing.
 Needs gcc.
 
-Run: python scripts/benchmark_export.py [--seeds 10]
+Run: python scripts/benchmark.py export [--seeds 10]
 Runs are kept in results/benchmark_export.jsonl as they end, and not repeated; writes
 results/benchmark_export.csv.
 """
@@ -24,7 +24,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import ALONE, Experiment, SharedOptions, say, start
+from common.experiment import ALONE, Experiment, SharedOptions, say
 from common.summaries import Column, Row, Rows, Table, of, the
 
 from oda_rl._types import Float32Array
@@ -32,7 +32,7 @@ from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, export_po
 from oda_rl.experiments import Execution
 
 EXPERIMENT = Experiment("benchmark_export")
-PROGRAMS = Path(__file__).parent / "c"
+PROGRAMS = Path(__file__).parents[1] / "c"
 BARTO = "oda_rl/BartoCartPole-v0"
 STEPS, MODEL_STEPS, EPISODES = 50_000, 1_000, 100
 SHARES = (0.0, 0.05, 0.2, 0.5, 1.0)  # of random actions
@@ -172,7 +172,3 @@ def main(options: Options) -> None:
     ]
     rows = EXPERIMENT.run(measure, settings, options.execution)
     say(*tables(rows).values())
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

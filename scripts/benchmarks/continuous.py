@@ -7,7 +7,7 @@ return over 100 greedy episodes. Seeds are those from 53 000 000 on, which chose
 Beside them stands what rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo) has published:
 benchmark.md at commit 0088472b, one run of each algorithm, not made here.
 
-Run: python scripts/benchmark_continuous.py [--only Pendulum-v1 ...] [--seeds 20] [--longest 200000]
+Run: python scripts/benchmark.py continuous [--only Pendulum-v1 ...] [--seeds 20] [--longest 200000]
      [--workers 2 | --backend dask --address tcp://...:8786]
 Runs are kept in results/benchmark_continuous.jsonl as they end, and not repeated; writes
 results/benchmark_continuous.csv and results/benchmark_continuous.png.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, SharedOptions, chosen, say
 from common.summaries import (
     Column,
     Row,
@@ -166,7 +166,3 @@ def main(options: Options) -> None:
     rows = EXPERIMENT.run(train, settings, options.execution)
     say(*tables(rows).values())
     EXPERIMENT.save(draw(rows))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -6,7 +6,7 @@ numbers; MiniGrid's DoorKey-5x5 in nine numbers (envs/sparse.py). A seed succeed
 policy's mean return over 100 greedy episodes is what the table says. Agents have their package
 defaults; seeds are those from 51 300 000 on, which chose nothing.
 
-Run: python scripts/benchmark_sparse.py [--only DeepSea ...] [--seeds 20]
+Run: python scripts/benchmark.py sparse [--only DeepSea ...] [--seeds 20]
      [--workers 2 | --backend dask --address tcp://...:8786]
 Runs are kept in results/benchmark_sparse.jsonl as they end, and not repeated; writes
 results/benchmark_sparse.csv.
@@ -18,7 +18,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, SharedOptions, chosen, say
 from common.learning import FITTED, MODEL, learn, side_by_side
 from common.summaries import Column, Row, Rows, Table, among, count, of, the
 
@@ -125,7 +125,3 @@ def main(options: Options) -> None:
     ]
     rows = EXPERIMENT.run(train, settings, options.execution)
     say(*tables(rows).values(), *missed(rows))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -5,7 +5,7 @@ own, empty at first: the first one compiles, the second one loads. Counted are a
 of the process (user and system), the start of Python and imports included. Beside them stands what
 a process takes that imports Stable-Baselines3 and lets PPO learn one rollout; it compiles nothing.
 
-Run: python scripts/benchmark_first_call.py [--only FittedQAgent ...] [--repetitions 5]
+Run: python scripts/benchmark.py first_call [--only FittedQAgent ...] [--repetitions 5]
 Writes results/benchmark_first_call.csv.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from common.experiment import CONSOLE, Experiment, chosen, process_usage, say, start
+from common.experiment import CONSOLE, Experiment, chosen, process_usage, say
 from common.summaries import Column, Row, Rows, Table, Text
 from rich.progress import track
 
@@ -105,7 +105,3 @@ def main(options: Options) -> None:
         cold = np.median(stored.where(work=work).column("cold"))
         if cold > TARGET:
             say(f"{work}: {cold:.2f} s cold > {TARGET}")
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -6,7 +6,7 @@ is in ODA's favour. The distortion is that of the fitted points, which is what a
 
 Every fit has one thread, and one run is made at a time unless --workers says otherwise.
 
-Run: python scripts/benchmark_clustering.py --data FOLDER_WITH_THE_FILES
+Run: python scripts/benchmark.py clustering --data FOLDER_WITH_THE_FILES
 Without --data it leaves out PIMA, Adult and USPS, whose files scikit-learn does not have.
 Runs are kept as they end in results/benchmark_clustering.jsonl; writes
 results/benchmark_clustering.csv (every fit) and results/benchmark_clustering.png.
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from common.datasets import load, sets
-from common.experiment import ALONE, Experiment, SharedOptions, say, seconds, start
+from common.experiment import ALONE, Experiment, SharedOptions, say, seconds
 from common.summaries import Column, Row, Rows, Table, Text, among, of, open_axes
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
@@ -187,7 +187,3 @@ def main(options: Options) -> None:
     rows = EXPERIMENT.run(compare, settings(options), options.execution)
     say(*tables(rows).values(), *missed(rows))
     EXPERIMENT.save(draw(rows))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -6,7 +6,7 @@ drawn beforehand, and then trained in for as many steps, in turns in the same pr
 episodes after the same number of steps, counted over all copies (looked at when the first episode
 after that ends, for training goes on). Seeds are those from 59 000 000 on.
 
-Run: python scripts/benchmark_vector.py [--seeds 100] [--workers 2]
+Run: python scripts/benchmark.py vector [--seeds 100] [--workers 2]
 Trainings are kept in results/benchmark_vector.jsonl as they end, and not repeated; writes
 results/benchmark_vector.csv, results/benchmark_vector_times.csv and results/benchmark_vector.png.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import FIRST_SEEDS, Experiment, SharedOptions, say, seconds, start
+from common.experiment import FIRST_SEEDS, Experiment, SharedOptions, say, seconds
 from common.summaries import Column, Row, Rows, Table, Text, among, mark_steps, open_axes, the
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
@@ -153,7 +153,3 @@ def main(options: Options) -> None:
     rows = EXPERIMENT.run(train, settings, options.execution)
     say(*tables(rows).values())
     EXPERIMENT.save(draw(rows))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -6,9 +6,9 @@ loop     microseconds that the online agent adds to the steps of Gymnasium's Car
          over the same episodes
 command  seconds and memory of ``oda-rl train`` with evaluation and figures, code in the cache
 
-Seeds are those from 40 000 000 on. How well the agents learn is measured by benchmark_suite.py.
+Seeds are those from 40 000 000 on. How well the agents learn is measured by the suite.
 
-Run: python scripts/benchmark_speed.py
+Run: python scripts/benchmark.py speed
 Writes results/benchmark_speed.csv.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import CONSOLE, FIRST_SEEDS, Experiment, process_usage, say, seconds, start
+from common.experiment import CONSOLE, FIRST_SEEDS, Experiment, process_usage, say, seconds
 from common.summaries import Row, Rows
 from numba import njit
 from rich.progress import track
@@ -167,7 +167,3 @@ def main(options: Options) -> None:
         for what, seed, n, action in track(todo, "measuring", console=CONSOLE)
     ]
     say(*tables(EXPERIMENT.write(rows, ("what",))).values())
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -7,7 +7,7 @@ episodes; it is solved if these last 950 of 1000 steps on average. Time is proce
 deciding and learning alone, a step until learning first rests, the least of 50 repetitions. Seeds
 are those from 62 000 000 on, which chose nothing. Needs gcc.
 
-Run: python scripts/benchmark_chip.py [--seeds 20]
+Run: python scripts/benchmark.py chip [--seeds 20]
 Runs are kept in results/benchmark_chip.jsonl as they end, and not repeated; writes
 results/benchmark_chip.csv.
 """
@@ -20,10 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from benchmark_export import BARTO, STEPS, bytes_of, program, steps_of
-from common.experiment import ALONE, Experiment, SharedOptions, say, start
+from common.experiment import ALONE, Experiment, SharedOptions, say
 from common.summaries import Column, Row, Rows, Table, of
 
+from benchmarks.export import BARTO, STEPS, bytes_of, program, steps_of
 from oda_rl.agents import TwoTimescaleAgent, export_policy
 from oda_rl.experiments import Execution
 
@@ -97,7 +97,3 @@ def main(options: Options) -> None:
     ]
     rows = EXPERIMENT.run(measure, settings, options.execution)
     say(*tables(rows).values())
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

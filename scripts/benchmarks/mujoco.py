@@ -5,7 +5,7 @@ every training step counted. A line's mean is over seeds of 100 greedy episodes 
 those from 51 400 000 on, which chose nothing.
 
 Run: pip install ".[mujoco]"
-     python scripts/benchmark_mujoco.py [--only Reacher-v5 ...] [--seeds 5] [--longest 50000]
+     python scripts/benchmark.py mujoco [--only Reacher-v5 ...] [--seeds 5] [--longest 50000]
      [--workers 2 | --backend dask --address tcp://...:8786]
 Runs are kept in results/benchmark_mujoco.jsonl as they end, and not repeated; writes
 results/benchmark_mujoco.csv.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, SharedOptions, chosen, say
 from common.learning import MODEL, learn, side_by_side
 from common.summaries import Column, Row, Rows, Table, count, of, the
 
@@ -84,7 +84,3 @@ def main(options: Options) -> None:
     ]
     rows = EXPERIMENT.run(train, settings, options.execution)
     say(*tables(rows).values())
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -5,7 +5,7 @@ compiled environment, whose own cost is measured beside them, and the ratio to i
 between machines. Memory is the growth of the process since the first fits, temporaries included.
 After each stretch the delivered policy plays 100 episodes.
 
-Run: python scripts/benchmark_fitting.py
+Run: python scripts/benchmark.py fitting
 Trainings are kept in results/benchmark_fitting.jsonl as they end, and not repeated. Writes
 results/benchmark_fitting.csv and results/benchmark_fitting.png.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common.experiment import ALONE, Experiment, SharedOptions, say, seconds, start
+from common.experiment import ALONE, Experiment, SharedOptions, say, seconds
 from common.summaries import Column, Row, Rows, Table, among, of, open_axes, the
 from numba import njit
 
@@ -54,9 +54,10 @@ def megabytes() -> float:
 
 def measure(**arguments: Any) -> list[Row]:
     """Train in a process of its own, so that memory is measured from the start."""
-    code = f"import json, benchmark_fitting as b; print(json.dumps(b.learn(**{arguments!r})))"
+    code = "import json; from benchmarks.fitting import learn; "
+    code += f"print(json.dumps(learn(**{arguments!r})))"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=Path(__file__).parent, check=True, capture_output=True)
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], check=True, capture_output=True)
     rows: list[Row] = json.loads(done.stdout)
     return rows
 
@@ -172,7 +173,3 @@ def main(options: Options) -> None:
     rows = EXPERIMENT.run(measure, settings, options.execution)
     say(*missed(rows), *tables(rows).values())
     EXPERIMENT.save(draw(rows))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -9,7 +9,7 @@ mean return of 100 greedy episodes; of the estimate of fit's policy, whether its
 true discounted return, the mean of 200 real episodes without a limit of time (1,000 steps, after
 which nothing counts). Seeds are those from 51 500 000 on, which chose nothing.
 
-Run: python scripts/benchmark_offline.py [--only CartPole-v1 ...] [--seeds 20]
+Run: python scripts/benchmark.py offline [--only CartPole-v1 ...] [--seeds 20]
      [--cql-python cql/bin/python --cql-seeds 3]
 offline_cql.py says how to make the Python that CQL needs. Runs are kept in
 results/benchmark_offline.jsonl as they end, and not repeated; writes results/benchmark_offline.csv.
@@ -25,7 +25,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, SharedOptions, chosen, say
 from common.hand_rules import RULES
 from common.summaries import Column, Row, Rows, Table, count, of, the
 
@@ -111,7 +111,7 @@ def cql(task: str, quality: str, seed: int, python: str) -> list[Row]:
         choices = known.performed(np.arange(known.n_actions))
         np.savez(path, observations=log[0], actions=numbers, rewards=log[2], terminated=log[4],
                  truncated=log[5], choices=choices)  # fmt: skip
-        words = [python, str(Path(__file__).parent / "offline_cql.py"), str(path), task]
+        words = [python, str(Path(__file__).parents[1] / "offline_cql.py"), str(path), task]
         told = subprocess.run([*words, "--seed", str(seed)], capture_output=True, check=True)
     return [_row(CQL, np.array(json.loads(told.stdout.splitlines()[-1])["returns"]))]
 
@@ -198,7 +198,3 @@ def main(options: Options) -> None:
     ]  # fmt: skip
     rows = EXPERIMENT.run(run, settings, options.execution)
     say(*tables(rows).values())
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

@@ -9,7 +9,7 @@ DQN and PPO of Stable-Baselines3, and SAC where actions are continuous, with rl-
 hyper-parameters for each environment, learn in the same environments for the same number of steps:
 --baselines 3 gives them three seeds. Beside them stand rules by hand, and dynamic programming.
 
-Run: python scripts/benchmark_suite.py [--only CartPole-v1 ...] [--baselines 3]
+Run: python scripts/benchmark.py suite [--only CartPole-v1 ...] [--baselines 3]
      [--workers 2 | --backend dask --address tcp://...:8786]
 With --pace 5 it only takes the time a step where dynamics are compiled, beside that of Gymnasium's
 own environments, five times, and writes results/benchmark_suite_pace.csv.
@@ -28,7 +28,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from common.dynamic_programming import KNOWN, best_rule
-from common.experiment import FIRST_SEEDS, Experiment, chosen, say, seconds, start
+from common.experiment import FIRST_SEEDS, Experiment, chosen, say, seconds
 from common.hand_rules import RULES
 from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, ONLINE, learn, play
 from common.suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
@@ -435,7 +435,3 @@ def main(options: Options) -> None:
     rows = EXPERIMENT.run(train, planned(options), options.execution)
     say(*tables(rows).values(), *missed(rows))
     EXPERIMENT.save(draw(rows))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

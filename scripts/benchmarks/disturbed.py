@@ -11,7 +11,7 @@ rescaled, shifted, or have 16 components of noise behind them, beside the plain 
 Agents have their package defaults. A line's mean is over seeds of 100 greedy episodes each; seeds
 are those from 51 200 000 on, which chose nothing.
 
-Run: python scripts/benchmark_disturbed.py [--only "sticky actions" ...] [--seeds 20]
+Run: python scripts/benchmark.py disturbed [--only "sticky actions" ...] [--seeds 20]
      [--workers 2 | --backend dask --address tcp://...:8786]
 Runs are kept in results/benchmark_disturbed.jsonl as they end, and not repeated; writes
 results/benchmark_disturbed.csv.
@@ -24,7 +24,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, SharedOptions, chosen, say
 from common.hand_rules import RULES
 from common.learning import FITTED, HAND, MODEL, learn, play, side_by_side
 from common.suite_tasks import TASKS
@@ -295,7 +295,3 @@ def main(options: Options) -> None:
     ]
     rows = EXPERIMENT.run(train, settings, options.execution)
     say(*tables(rows).values(), *missed(rows))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

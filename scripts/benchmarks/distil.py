@@ -9,7 +9,7 @@ least of ten); bytes are those of its tables. Teachers of Stable-Baselines3 have
 hyper-parameters; of their return above that of random play a share is aimed at. Seeds are those
 from 51 700 000 on. Needs gcc.
 
-Run: python scripts/benchmark_distil.py [--only CartPole-v1 ...] [--teachers PPO ...] [--seeds 20]
+Run: python scripts/benchmark.py distil [--only CartPole-v1 ...] [--teachers PPO ...] [--seeds 20]
      [--workers 2 | --backend dask --address tcp://...:8786]
 With --curve other numbers of cells are tried, too: for the figure, return over cells.
 
@@ -32,12 +32,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from benchmark_export import decide
-from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, SharedOptions, chosen, say
 from common.learning import EVALUATION_EPISODES, FITTED, MODEL
 from common.suite_tasks import BARTO, CARTPOLE
 from common.summaries import Column, Row, Rows, Table, count, of, open_axes, the
 
+from benchmarks.export import decide
 from oda_rl._types import FloatArray
 from oda_rl.agents import distill, export_policy
 from oda_rl.agents.distilling.distil import SIZES, Distilled
@@ -356,7 +356,3 @@ def main(options: Options) -> None:
     rows = EXPERIMENT.run(train, planned(options), options.execution)
     say(*tables(rows).values(), *missed(rows))
     EXPERIMENT.save(draw(Rows(read_rows(EXPERIMENT.path(".csv")))))
-
-
-if __name__ == "__main__":
-    start(main, Options, __doc__)

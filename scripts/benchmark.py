@@ -1,0 +1,43 @@
+"""Run a benchmark by its name; without one, say which there are.
+
+Run: python scripts/benchmark.py [NAME [--help] [options]]
+"""
+
+import ast
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks import NAMES
+from common.experiment import start
+
+FOLDER = Path(__file__).parent / "benchmarks"
+
+
+def listing() -> str:
+    """Return a line for each benchmark: its name, and the first line of its docstring."""
+    lines = []
+    for name in NAMES:
+        text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+        about = ast.get_docstring(ast.parse(text))  # without importing all of them
+        assert about is not None, f"{name} does not say what it measures"
+        lines.append(f"{name:12}{about.splitlines()[0]}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the benchmark that the first argument names."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__, listing(), sep="\n")
+        return
+    name, *options = arguments
+    if name not in NAMES:
+        print(f"there is no benchmark {name!r}: there are {', '.join(NAMES)}", file=sys.stderr)
+        sys.exit(2)
+    benchmark = import_module(f"benchmarks.{name}")
+    start(benchmark.main, benchmark.Options, benchmark.__doc__, f"benchmark.py {name}", options)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
