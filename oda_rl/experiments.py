@@ -11,13 +11,16 @@ hand over results one by one.)
 
 import json
 import sys
+import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Literal
+from zipfile import ZipFile
 
 import joblib
 import numpy as np
@@ -283,6 +286,7 @@ def _backend(
             yield (TerminatedWorkerError,)
         return
     from distributed import Client, KilledWorker
+    from distributed.diagnostics.plugin import UploadFile
 
     connect: Any = Client  # which has no types
     if execution.address is None:
@@ -291,24 +295,39 @@ def _backend(
     else:
         cluster = connect(execution.address)
     with cluster as client:
-        for file in _files_beside(function):
-            client.upload_file(str(file), load=False)
+        files = _files_beside(function)
+        if files:
+            with NamedTemporaryFile(suffix=".zip") as archive:  # whose name is new to the workers
+                with ZipFile(archive, "w") as opened:
+                    for place, file in files.items():
+                        opened.write(file, place)
+                archive.flush()
+                client.register_plugin(UploadFile(archive.name), name=archive.name)
         with joblib.parallel_config(backend="dask"):
             yield (KilledWorker,)
 
 
-def _files_beside(function: Callable[..., Any]) -> list[Path]:
-    """Return the loaded modules that lie beside a script's own: workers elsewhere need them."""
+def _files_beside(function: Callable[..., Any]) -> dict[str, Path]:
+    """Return the files of loaded modules that lie where a script's do, by their places there.
+
+    Workers elsewhere need them, but not what is installed, this package among it.
+    """
     own = getattr(sys.modules.get(function.__module__), "__file__", None)
-    if own is None or function.__module__.startswith("oda_rl."):
-        return []
-    folder = Path(own).resolve().parent
-    files = {
-        Path(file).resolve()
-        for name, module in list(sys.modules.items())
-        if name != "__main__" and (file := getattr(module, "__file__", None)) is not None
-    }
-    return sorted(file for file in files if file.parent == folder and file.suffix == ".py")
+    if own is None:
+        return {}
+    folder = Path(own).resolve().parents[function.__module__.count(".")]
+    if folder == Path(sysconfig.get_path("purelib")).resolve():
+        return {}
+    found = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is None or name.partition(".")[0] in ("__main__", "oda_rl"):
+            continue
+        stem = name.replace(".", "/")
+        for place in (f"{stem}.py", f"{stem}/__init__.py"):
+            if Path(file).resolve() == folder / place:
+                found[place] = folder / place
+    return found
 
 
 @contextmanager

@@ -1,15 +1,18 @@
+import importlib
 import json
 import os
 import signal
+import sys
 import threading
 import time
 
+import joblib
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
 from oda_rl.agents import TwoTimescaleAgent
-from oda_rl.experiments import Execution, failures, rows_of, run_all
+from oda_rl.experiments import Execution, _files_beside, failures, rows_of, run_all
 from oda_rl.statistics import interquartile_mean, summarize
 
 
@@ -114,7 +117,7 @@ def test_bad_arguments(tmp_path):
 def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(tmp_path):
     path = tmp_path / "cluster.jsonl"
     settings = trainings(12, pause=0.2)
-    with LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         with Client(cluster) as client:
             pids = list(client.run(os.getpid).values())
         killer = threading.Thread(target=kill_after, args=(path, 2, pids[0]))
@@ -129,6 +132,48 @@ def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(tmp_path):
     assert unsigned(rows_of(runs)) == [
         {**setting, **row} for setting in settings for row in training(**setting)
     ]
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """A module in a folder, and what it imports from a folder and from a file beside that."""
+    folder = tmp_path / "script"
+    for name, text in {
+        "farther/__init__.py": "",
+        "farther/doubles.py": "def doubled(x):\n    return 2 * x\n",
+        "farther_still.py": "ONE = 1\n",
+        "runs_elsewhere/__init__.py": "",
+        "runs_elsewhere/sums.py": "from farther.doubles import doubled\n"
+        "from farther_still import ONE\n\n\n"
+        "def run(x):\n    return {'y': doubled(x) + ONE, 'from': __file__}\n",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    yield importlib.import_module("runs_elsewhere.sums")
+    for name in [*sys.modules]:
+        if name.startswith(("farther", "runs_elsewhere")):
+            del sys.modules[name]
+
+
+def test_what_a_script_imports_is_found(script):
+    names = ("farther/__init__", "farther/doubles", "farther_still", "runs_elsewhere/__init__",
+             "runs_elsewhere/sums")  # fmt: skip
+    assert sorted(_files_beside(script.run)) == [f"{name}.py" for name in names]
+    assert _files_beside(run_all) == {}
+    assert _files_beside(joblib.delayed) == {}
+
+
+@pytest.mark.slow
+def test_a_script_and_what_it_imports_go_to_a_cluster(tmp_path, request):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        script = request.getfixturevalue("script")  # which the workers do not see
+        execution = Execution(backend="dask", address=cluster.scheduler_address)
+        (run,) = run_all(script.run, [{"x": 3}], tmp_path / "runs.jsonl", execution)
+    assert run.error is None
+    (row,) = run.rows
+    assert row["y"] == 7
+    assert not row["from"].startswith(str(tmp_path))
 
 
 def kill_after(path, n_lines, pid):
