@@ -5,6 +5,7 @@ It may go down, or stay on its floor, but never up; and no way along arrows lead
 """
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -137,6 +138,7 @@ def test_a_circle_is_found():
 
 
 MOST_LINES, LONGEST_BODY = 500, 60  # of a file, and of a function, its docstring apart
+MOST_FILES = 20  # side by side
 
 
 def bodies(text: str) -> dict[str, int]:
@@ -150,17 +152,28 @@ def bodies(text: str) -> dict[str, int]:
     return found
 
 
-def test_files_and_functions_are_short():
+def files() -> list[Path]:
+    """All Python files of the packages and scripts."""
     folders = (*FOLDERS.values(), "scripts")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+
+
+def test_files_and_functions_are_short():
     long_files, long_functions = {}, {}
-    for path in files:
+    for path in files():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
         if len(text.splitlines()) > MOST_LINES:
             long_files[name] = len(text.splitlines())
         found = {f"{name}: {who}": lines for who, lines in bodies(text).items()}
         long_functions |= {who: lines for who, lines in found.items() if lines > LONGEST_BODY}
     assert (long_files, long_functions) == ({}, {})
+
+
+def test_no_folder_has_many_files():
+    doors = {ROOT / "oda_rl" / f"{door}.py" for door in DOORS}
+    counted = [path for path in files() if path.stem != "__init__" and path not in doors]
+    beside = Counter(path.parent.relative_to(ROOT).as_posix() for path in counted)
+    assert {folder: n for folder, n in beside.items() if n > MOST_FILES} == {}
 
 
 def test_bodies_are_counted_without_docstrings():
