@@ -39,7 +39,7 @@ from oda_rl import ODAClassifier
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
 
-EXPERIMENT = Experiment("reproduce_classification", ("folder", "n_samples", "n_folds"))
+EXPERIMENT = Experiment("reproduce_classification", ("folder", "n_samples", "n_folds", "n_inner"))
 N_FOLDS = 5
 N_SAMPLES = 1500  # of each set that is drawn here
 N_RARE = 10_000
@@ -65,9 +65,9 @@ def sample(data: str, folder: str | None, n_samples: int | None, seed: int) -> S
     )
 
 
-def contestants(seed: int) -> dict[str, ClassifierMixin]:
+def contestants(seed: int, n_inner: int = N_FOLDS) -> dict[str, ClassifierMixin]:
     """Classifiers that choose among 18 candidates of their own when they are fitted."""
-    inner = StratifiedKFold(5, shuffle=True, random_state=seed)
+    inner = StratifiedKFold(n_inner, shuffle=True, random_state=seed)
     network = MLPClassifier(early_stopping=True, max_iter=300, random_state=seed)
     layers = {
         "hidden_layer_sizes": [(10,), (30,), (100,)],
@@ -91,7 +91,7 @@ def contestants(seed: int) -> dict[str, ClassifierMixin]:
 
 def measure(
     *, data: str, folder: str | None, n_samples: int | None, method: str, seed: int, fold: int,
-    n_folds: int,
+    n_folds: int, n_inner: int,
 ) -> Row:  # fmt: skip
     """Fit one method to the training set of one fold, and score it on the rest."""
     points, classes = sample(data, folder, n_samples, seed)
@@ -100,7 +100,7 @@ def measure(
     standardise = data in STANDARDISED
     scaler = StandardScaler(with_mean=standardise, with_std=standardise)
     shown, hidden = scaler.fit_transform(points[train]), scaler.transform(points[test])
-    model = contestants(seed)[method]
+    model = contestants(seed, n_inner)[method]
     # One thread, for the same sums wherever it is run; and some candidates don't converge.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -179,6 +179,8 @@ class Options:
     """Of the drawn data, the folds and the methods: five folds for each."""
     folds: int = N_FOLDS
     """How many of the five folds to do."""
+    inner_folds: int = N_FOLDS
+    """Folds of a training set, in which all methods but ODA choose among candidates."""
     only: tuple[str, ...] = ()
     """Names of the data sets to do; all by default."""
     methods: tuple[str, ...] = ()
@@ -196,12 +198,15 @@ def settings(options: Options) -> list[Row]:
     names = chosen(options.methods, contestants(0))
     refuse_reserved(options.seeds)
     return [
-        {**one, "method": method, "seed": seed, "fold": fold, "n_folds": N_FOLDS}
+        {
+            **one, "method": method, "seed": seed, "fold": fold, "n_folds": N_FOLDS,
+            "n_inner": options.inner_folds,
+        }
         for seed in options.seeds
         for one in sets(sizes, options.data, options.only)
         for fold in range(min(options.folds, N_FOLDS))
         for method in names
-    ]
+    ]  # fmt: skip
 
 
 def main(options: Options) -> None:

@@ -212,8 +212,8 @@ def test_clustering_benchmark(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_classification_script(run_script, tmp_path):
-    arguments = ("--seeds", "11", "--folds", "1", "--only", "moons", "--workers", "1")
-    printed = run_script("reproduce_classification.py", *arguments)
+    arguments = ("--seeds", "11", "--folds", "1", "--inner-folds", "2", "--only", "moons")
+    printed = run_script("reproduce_classification.py", *arguments, "--workers", "1")
     assert "random forest" in printed
     rows = read_rows(tmp_path / "results" / "reproduce_classification.csv")
     assert {row["method"] for row in rows} == {"ODA", "linear SVM", "NN", "random forest"}
@@ -239,7 +239,7 @@ def test_suite_script(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_continuous_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--longest", "2000", "--workers", "1")
+    arguments = ("--seeds", "1", "--longest", "500", "--workers", "1")
     printed = run_script("benchmark.py", "continuous", *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_continuous.csv")
     assert {(row["task"], row["actions"]) for row in rows} == {
@@ -247,7 +247,7 @@ def test_continuous_script(run_script, tmp_path):
         for task in ("Pendulum-v1", "MountainCarContinuous-v0")
         for actions in ("codevectors", "grid")
     }
-    assert all(int(row["steps"]) == 2000 and int(row["numbers"]) > 0 for row in rows)
+    assert all(int(row["steps"]) == 500 and int(row["numbers"]) > 0 for row in rows)
     assert "rl-zoo publishes" in printed
     figure = tmp_path / "results" / "benchmark_continuous.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
@@ -405,7 +405,8 @@ def test_soak_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_vector_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--times", "1", "--workers", "1")
-    printed = run_script("benchmark.py", "vector", *arguments)
+    looks = ("--checkpoints", "2000", "5000", "10000", "20000")
+    printed = run_script("benchmark.py", "vector", *arguments, *looks)
     rows = read_rows(tmp_path / "results" / "benchmark_vector.csv")
     assert len(rows) == 2 * 3 * 4
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)

@@ -24,7 +24,8 @@ from common.summaries import Column, Row, Rows, Table, Text, among, mark_steps, 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.plotting.axes import COLORS, new_axes
 
-EXPERIMENT, TIMES = Experiment("benchmark_vector"), Experiment("benchmark_vector_times")
+EXPERIMENT = Experiment("benchmark_vector", leave_out=("checkpoints",))
+TIMES = Experiment("benchmark_vector_times")
 ENV_ID, SOLVED = "CartPole-v1", 475.0
 COPIES = (1, 8, 64)
 CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
@@ -40,19 +41,19 @@ def copies_of(count: int) -> Any:
     return gym.make_vec(ENV_ID, count, vectorization_mode="vector_entry_point")
 
 
-def train(agent: str, copies: int, seed: int) -> list[Row]:
+def train(agent: str, copies: int, seed: int, checkpoints: list[int]) -> list[Row]:
     """Train once; a row for each checkpoint."""
     learner = KINDS[agent](copies_of(copies), seed=seed)
     rows: list[Row] = []
 
     def look(one: Any) -> None:
-        while len(rows) < len(CHECKPOINTS) and one.num_timesteps >= CHECKPOINTS[len(rows)]:
+        while len(rows) < len(checkpoints) and one.num_timesteps >= checkpoints[len(rows)]:
             returns = one.evaluate(EVALUATION_EPISODES, seed=seed + 10**8)
             mean = float(returns.mean())
-            steps = CHECKPOINTS[len(rows)]
+            steps = checkpoints[len(rows)]
             rows.append({"steps": steps, "mean": mean, "solved": int(mean >= SOLVED)})
 
-    learner.learn(CHECKPOINTS[-1], callback=look)
+    learner.learn(checkpoints[-1], callback=look)
     look(learner)
     return rows
 
@@ -107,7 +108,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("agent", lambda own: f"`{own[0]['agent']}`", once=True),
         Column("copies", the("copies")),
         Column("seeds", lambda own: str(len(own.groups("seed")))),
-        *(Column(f"{steps:,}", solved(steps)) for steps in CHECKPOINTS),
+        *(Column(f"{steps:,}", solved(steps)) for steps in sorted(rows.values("steps"))),
     ]
     lines = [rows.where(agent=name, copies=copies) for name in KINDS for copies in COPIES]
     title = f"{ENV_ID} after so many steps of all copies: solved (mean)"
@@ -116,15 +117,15 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 def draw(rows: Rows) -> Any:
     """Draw the share of solved seeds over steps, a panel for each agent."""
-    panels = new_axes(9.0, 3.6, columns=2)
+    panels, checkpoints = new_axes(9.0, 3.6, columns=2), sorted(rows.values("steps"))
     for ax, name in zip(panels, KINDS, strict=True):
         for color, copies in zip(COLORS, COPIES, strict=False):
             own = rows.where(agent=name, copies=copies)
-            shares = [np.mean(own.where(steps=n).column("solved")) for n in CHECKPOINTS]
+            shares = [np.mean(at.column("solved")) for at in own.by_steps()]
             label = "one environment" if copies == 1 else f"{copies} copies"
-            ax.plot(CHECKPOINTS, shares, "o-", color=color, label=label)
+            ax.plot(checkpoints, shares, "o-", color=color, label=label)
         ax.set(ylim=(-0.03, 1.03), title=name, xlabel="steps of all copies together")
-        mark_steps(ax, CHECKPOINTS)
+        mark_steps(ax, checkpoints)
     open_axes(*panels)
     panels[0].set_ylabel(f"share of seeds with a mean of {SOLVED:.0f}")
     panels[1].legend(frameon=False, loc="lower right")
@@ -137,6 +138,8 @@ class Options(SharedOptions):
 
     seeds: int = 100
     """Of each agent and number of copies."""
+    checkpoints: tuple[int, ...] = CHECKPOINTS
+    """Steps after which policies are evaluated, the fewest first."""
     times: int = 7
     """How often to take the time."""
 
@@ -145,7 +148,7 @@ def main(options: Options) -> None:
     """Time stepping and training, then train many seeds."""
     say(*times(TIMES.write(measure(options.times), ())).values())
     settings = [
-        {"agent": name, "copies": copies, "seed": seed}
+        {"agent": name, "copies": copies, "seed": seed, "checkpoints": list(options.checkpoints)}
         for name in KINDS
         for copies in COPIES
         for seed in EXPERIMENT.seeds(options)
