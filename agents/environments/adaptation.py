@@ -4,7 +4,7 @@ An engine sees a Box and chooses among Discrete actions. Everything else is brou
 for its training; who calls an agent has the spaces of the environment (``native``).
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -19,6 +19,12 @@ from oda_rl.agents.environments.spaces import Described
 from oda_rl.envs.wrappers import ActionChoices
 
 _FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+if TYPE_CHECKING:
+    _VectorWrapper = VectorWrapper[Any, Any, Any, Any, Any]
+else:  # which is not generic before Gymnasium 1.4
+    _VectorWrapper = VectorWrapper
 
 
 class NumberedObservation(
@@ -98,7 +104,7 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     return env
 
 
-class AdaptedVector(VectorWrapper[Any, Any, Any, Any, Any]):
+class AdaptedVector(_VectorWrapper):
     """What :func:`adapted` does, for a vector environment.
 
     Gymnasium's own vector wrappers of observations refuse resets at the same step.
