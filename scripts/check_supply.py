@@ -1,10 +1,10 @@
 """Test the package with the oldest and the newest versions that its bounds allow, extras included.
 
 For each Python an environment is made with the oldest versions of all that pyproject.toml names,
-and one with the newest; part of the quick suite runs in each. Then the licences of the whole tree of
-dependencies are listed, and pip-audit is asked which of its versions have known vulnerabilities (it
-asks pypi.org, and says so if that cannot be reached). PyTorch is always that of constraints.txt:
-others come with gigabytes of CUDA.
+and one with the newest; part of the quick suite runs in each. Then the licences of the whole tree
+of dependencies are listed, and pip-audit is asked which of its versions have known vulnerabilities
+(it asks pypi.org, and says so if that cannot be reached). PyTorch is always that of
+constraints.txt: others come with gigabytes of CUDA.
 
     python scripts/check_supply.py --pythons 3.11 3.13
 
@@ -80,7 +80,7 @@ def make(python: str, which: str, folder: Path) -> Path:
 def tested(own: Path, folder: Path, tests: tuple[str, ...]) -> Row:
     """Run tests in an environment; return how many passed."""
     files = [f"tests/test_{name}.py" for name in tests]
-    command = [own, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *files]
+    command = [own, "-m", "pytest", "-q", "-W", "default", "-m", "not slow", *files]
     done = subprocess.run(command, cwd=folder / "source", capture_output=True, text=True)
     last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-500:]
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped|error)", last)}

@@ -88,7 +88,10 @@ def test_composite_observations_are_flattened(kind, space, n_features):
     assert agent.num_timesteps == before + 1
 
 
-@pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent, ModelAgent])
+@pytest.mark.parametrize(
+    "kind",
+    [TwoTimescaleAgent, FittedQAgent, pytest.param(ModelAgent, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     ("space", "best", "n_actions"),
     [
@@ -203,6 +206,7 @@ def test_the_wrapper_is_remade_from_a_spec():
     assert again.reset(seed=0)[0].tolist() == [0.0]
 
 
+@pytest.mark.slow
 def test_the_cliff_is_learned_as_a_table():
     # The benchmark finds the optimum with .65 of 20 seeds at 20 000 steps, and -200 otherwise; as a
     # one-hot vector, with none.
@@ -233,6 +237,7 @@ def test_files_and_loops_of_ones_own(kind, env_id, tmp_path):
         kind.load(tmp_path / "a.zip", env="CartPole-v1")
 
 
+@pytest.mark.slow
 def test_continuous_actions_train_from_the_command_line(tmp_path, capsys):
     for env_id in ("Pendulum-v1", "MountainCarContinuous-v0"):
         out = tmp_path / env_id

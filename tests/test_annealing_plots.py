@@ -173,6 +173,7 @@ def test_trade_off_says_what_it_takes(clusterer):
             annealing_plots.plot_trade_off(nothing)
 
 
+@pytest.mark.slow
 def test_animation_has_a_frame_for_each_level(short, moons, tmp_path):
     points, classes = moons
     clusterer = ODAClusterer(4, min_temperature=0.5, random_state=0).fit(points)

@@ -2,6 +2,7 @@
 
 import gymnasium as gym
 import numpy as np
+import pytest
 from gymnasium.wrappers import TransformObservation
 
 from oda_rl.agents import ModelAgent, load_agent
@@ -89,6 +90,7 @@ def noisy_pole():
     )
 
 
+@pytest.mark.slow
 def test_a_pole_is_balanced_behind_noise_and_comes_back_from_a_file(tmp_path):
     agent = ModelAgent(noisy_pole(), seed=0).learn(400)
     assert agent._engine.planner.learned.at.ignored.sum() >= 6
@@ -110,6 +112,7 @@ class Swapping(gym.Wrapper):
         return self.env.step(1 - action if self.steps > 1000 else action)
 
 
+@pytest.mark.slow
 def test_swapped_actions_are_learned_anew():
     env = Swapping(gym.make("CartPole-v1"))
     agent = ModelAgent(env, seed=0).learn(3000)

@@ -161,6 +161,7 @@ def stop_and_go(file, agent, seen):
                 agent().learn(6000, **kept)
 
 
+@pytest.mark.slow
 def test_where_the_world_is_not_believed(tmp_path, monkeypatch):
     # Learned from: the world, then values, of which a rule is made; the last has no checkpoints.
     monkeypatch.setattr(climb_for_real, "_AGAIN", 1.0)

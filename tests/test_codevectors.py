@@ -348,6 +348,7 @@ def test_the_overview_says_what_is_done_at_every_codevector():
     assert policy_table(table).row_count == min(agent.n_cells, 40)
 
 
+@pytest.mark.slow
 def test_the_command_trains_it(tmp_path, capsys):
     out = tmp_path / "run"
     arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "1000", "--out", str(out)]

@@ -220,7 +220,9 @@ def test_names_that_nobody_knows(tmp_path):
     assert "-1  action -1" in export_policy(agent, tmp_path / "policy.h").read_text()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [TwoTimescaleAgent, FittedQAgent, pytest.param(quick_rule, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", [name for name in ODD if name != "equal rewards"])
 def test_odd_environments(kind, name, tmp_path):
     agent = kind(ODD[name](Varied), seed=0).learn(1_500)

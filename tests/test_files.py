@@ -445,7 +445,7 @@ def test_nothing_escapes(tmp_path):
     for name in ("online-oda", "online-gmm", "fitted", "clusterer-stream", "tree-stream"):
         made = fuzz_files.subjects(tmp_path, name)[0]
         found.append(dataclasses.replace(made, use=quickly))
-    counts = fuzz_files.run(found, 40, 20, tmp_path, None, show=False)
+    counts = fuzz_files.run(found, 25, 20, tmp_path, None, show=False)
     for own in counts.values():
-        assert own["refused"] > 10
-        assert own["refused"] + own["harmless"] == 40
+        assert own["refused"] > 6
+        assert own["refused"] + own["harmless"] == 25

@@ -526,6 +526,7 @@ def test_fewer_discs_than_cover_the_samples_are_refused():
         INFEX("margin", kernel="disc", bandwidth=1.0, max_exemplars=2).fit(points)
 
 
+@pytest.mark.slow
 def test_a_bandwidth_for_which_the_bound_is_too_low_is_not_chosen():
     points = np.random.default_rng(23).normal(size=(60, 1))
     model = INFEX("margin", kernel="disc", bandwidth="cv", max_exemplars=4, random_state=0)

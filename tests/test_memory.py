@@ -255,6 +255,7 @@ def test_nothing_is_dropped_within_the_bound_or_from_nothing():
     assert remembered.thin_out(lane) is None
 
 
+@pytest.mark.slow
 def test_every_trajectory_is_as_likely_to_be_kept():
     n, trials = 30, 3000
     counts = np.zeros(n)

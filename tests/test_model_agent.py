@@ -465,6 +465,7 @@ def distrustful(monkeypatch):
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
 
 
+@pytest.mark.slow
 def test_where_the_world_is_not_believed_it_goes_on_in_reality(distrustful, tmp_path):
     agent = ModelAgent("CartPole-v1", seed=91_000)
     told = []

@@ -102,6 +102,7 @@ def test_what_imports_what_is_known(mutate, root):
     assert names.isdisjoint({"oda_rl/metric.py", "oda_rl/_state.py", "oda_rl/results.py"})
 
 
+@pytest.mark.slow
 def test_changes_are_tried_out_in_copies_with_fresh_code(mutate, project, monkeypatch, capsys):
     # Code of sums.py, compiled without the change, would not notice it.
     monkeypatch.setattr(

@@ -232,6 +232,7 @@ def test_fine_tuning_pays():
     assert tuned.score(test, hidden) > plain.score(test, hidden) + 0.02
 
 
+@pytest.mark.slow
 def test_the_number_is_chosen_when_asked():
     points, labels = make_moons(300, noise=0.2, random_state=1)
     model = ODAClassifier("auto", random_state=0).fit(points, labels)

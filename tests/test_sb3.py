@@ -111,6 +111,7 @@ def test_it_learns_what_the_agent_learns_of_cartpole(algorithm):
     np.testing.assert_array_equal(model.agent.evaluate(3, seed=1), fused.evaluate(3, seed=1))
 
 
+@pytest.mark.slow
 def test_the_threshold_is_known_of_environments_in_other_processes():
     for make, expected in ((lambdas, 475), (lambda: Toy(), None)):
         env = SubprocVecEnv([make])
@@ -316,8 +317,8 @@ def test_vec_normalize(algorithm, norm_reward):
     evaluated.norm_reward = False
     model = algorithm(env, seed=0)
     assert model.get_vec_normalize_env() is env
-    evaluation = EvalCallback(evaluated, n_eval_episodes=3, eval_freq=500, verbose=0)
-    model.learn(steps_for(algorithm, 6000, 1000), callback=evaluation)
+    evaluation = EvalCallback(evaluated, n_eval_episodes=3, eval_freq=1000, verbose=0)
+    model.learn(steps_for(algorithm, 5000, 1000), callback=evaluation)
     np.testing.assert_array_equal(evaluated.obs_rms.mean, env.obs_rms.mean)
     assert np.abs(model.agent.codevectors).max() <= 10.5
     np.testing.assert_allclose(model.agent.episodes.rows[:, 0], model.agent.episodes.rows[:, 1])
@@ -673,7 +674,11 @@ class Rooms(gym.Env):
         return {"room": self.room, "place": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
 
 
-@algorithms
+@pytest.mark.parametrize(
+    "algorithm",
+    [TwoTimescale, FittedQ, pytest.param(QuickSearch, marks=pytest.mark.slow)],
+    ids=lambda kind: kind.__name__,
+)
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize(
     "make", [Rooms, partial(gym.make, "FrozenLake-v1"), partial(gym.make, "Pendulum-v1")]

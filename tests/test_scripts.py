@@ -380,6 +380,7 @@ def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):
     assert -106.0 < returns < -95.0  # with 501 nodes -98 at best
 
 
+@pytest.mark.slow
 def test_fitting_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--longest", "10000", "--bound", "3000")
     printed = run_script("benchmark.py", "fitting", *arguments)
