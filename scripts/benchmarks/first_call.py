@@ -74,12 +74,25 @@ def times(key: str) -> Text:
     return lambda own: f"{np.median(own.column(key)):.2f} ({max(own.column(key)):.2f})"
 
 
+def share_of(competitor: Rows) -> Text:
+    """Make a text of a first call as a share of the competitor's, which is the same at any call."""
+
+    def text(own: Rows) -> str:
+        if not competitor or own[0]["work"] == PPO:
+            return ""
+        usual = np.median([competitor.column(key) for key in ("cold", "cached")])
+        return f"{np.median(own.column('cold')) / usual:.2f}"
+
+    return text
+
+
 def tables(rows: Rows) -> dict[str, Table]:
     """Return median and most of each piece of work."""
     columns = [
         Column("", name),
         Column("first call on a machine (most)", times("cold")),
         Column("later ones (most)", times("cached")),
+        Column("first call / PPO's", share_of(rows.where(work=PPO))),
     ]
     return {"first call": Table("processor seconds", columns, rows.groups("work"))}
 
