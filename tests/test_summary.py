@@ -37,6 +37,12 @@ def test_names_are_escaped_in_notebooks():
     assert "codevector" in str(CodevectorAgent("Pendulum-v1", seed=0))
 
 
+def test_made_of_spaces_it_has_no_environment():
+    agent = FittedQAgent((gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(2)))
+    assert "no environment" in str(agent)
+    assert "no environment" in repr(agent)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_environment_or_callback(kind):
     for wrong in (3, None, gym.make, ["CartPole-v1"]):

@@ -32,7 +32,7 @@ class Told(Protocol):
 
 def facts(agent: Told) -> dict[str, str]:
     """Return what there is to say, by what it is about."""
-    told = {"environment": agent.env_id or str(agent.env), "steps": f"{agent.num_timesteps:,}"}
+    told = {"environment": _place(agent), "steps": f"{agent.num_timesteps:,}"}
     episodes = agent.episodes
     if episodes.count:
         told["episodes"] = f"{episodes.count:,} in {agent.training_seconds:.3g} s"
@@ -51,7 +51,7 @@ def facts(agent: Told) -> dict[str, str]:
 def in_a_line(agent: Told) -> str:
     """Return what a prompt shows."""
     return (
-        f"<{type(agent).__name__} of {agent.env_id or agent.env}, {agent.num_timesteps:,} steps, "
+        f"<{type(agent).__name__} of {_place(agent)}, {agent.num_timesteps:,} steps, "
         f"{_many(agent.policy.n_cells, 'cell')}>"
     )
 
@@ -73,6 +73,11 @@ def as_html(agent: Told) -> str:
         for name, text in facts(agent).items()
     )
     return f"<table><caption>{type(agent).__name__}</caption>{rows}</table>"
+
+
+def _place(agent: Told) -> str:
+    """Return where it learns; one that was made of spaces has no environment."""
+    return agent.env_id or ("no environment" if agent.env is None else str(agent.env))
 
 
 def _many(n: int, thing: str) -> str:
