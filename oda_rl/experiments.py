@@ -18,9 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Literal
-from zipfile import ZipFile
+from uuid import uuid4
 
 import joblib
 import numpy as np
@@ -286,7 +285,19 @@ def _backend(
             yield (TerminatedWorkerError,)
         return
     from distributed import Client, KilledWorker
-    from distributed.diagnostics.plugin import UploadFile
+    from distributed.diagnostics.plugin import WorkerPlugin
+
+    class Files(WorkerPlugin):
+        """Files beside what a worker imports, also if it begins later."""
+
+        def __init__(self, files: Mapping[str, bytes]) -> None:
+            self.files = files
+
+        def setup(self, worker: Any) -> None:
+            for place, content in self.files.items():
+                path = Path(worker.local_directory) / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
 
     connect: Any = Client  # which has no types
     if execution.address is None:
@@ -297,12 +308,8 @@ def _backend(
     with cluster as client:
         files = _files_beside(function)
         if files:
-            with NamedTemporaryFile(suffix=".zip") as archive:  # whose name is new to the workers
-                with ZipFile(archive, "w") as opened:
-                    for place, file in files.items():
-                        opened.write(file, place)
-                archive.flush()
-                client.register_plugin(UploadFile(archive.name), name=archive.name)
+            contents = {place: file.read_bytes() for place, file in files.items()}
+            client.register_plugin(Files(contents), name=str(uuid4()))
         with joblib.parallel_config(backend="dask"):
             yield (KilledWorker,)
 

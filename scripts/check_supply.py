@@ -12,6 +12,7 @@ Writes results/check_supply.csv, a row for each environment.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -59,7 +60,9 @@ class Options:
 
 def uv(*arguments: str | Path) -> None:
     """Call uv, which resolves to the oldest versions, too."""
-    subprocess.run([sys.executable, "-m", "uv", "--quiet", *map(str, arguments)], check=True)
+    links = {"UV_FIND_LINKS": os.environ.get("PIP_FIND_LINKS", "")}  # it reads nothing of pip's
+    command = [sys.executable, "-m", "uv", "--quiet", *map(str, arguments)]
+    subprocess.run(command, check=True, env={**os.environ, **links})
 
 
 def make(python: str, which: str, folder: Path) -> Path:

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +13,44 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws without a scre
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of small matrices, threads only wait for each other
 
 ROOT = Path(__file__).parent.parent
+FOLDERS = [ROOT / name for name in ("oda_rl", "agents", "envs")]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):  # of pytest-xdist; it starts when stale code is gone
+    if hasattr(config, "workerinput"):  # of pytest-xdist; it starts when all is compiled
         save_one_at_a_time()
-    else:
-        delete_stale_code()
+        return
+    delete_stale_code()
+    if config.getoption("numprocesses", None) and not cached():
+        compile_in_two_processes()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # What compiles all goes first, so that the others load what it has compiled.
-    items.sort(key=lambda item: item.name != "test_nothing_is_left_to_compile")
+def cached() -> list[Path]:
+    """Files that numba has written."""
+    return [path for folder in FOLDERS for path in folder.rglob("__pycache__/*.nb?")]
+
+
+def compile_in_two_processes() -> None:
+    # Workers that all begin with nothing would compile the same. What either process does shares
+    # little with the other's: agents that learn values; the others, and estimators.
+    from oda_rl.command.warming import WORK
+
+    names = list(WORK)
+    values = names.index("ModelAgent")
+    code = "import conftest, oda_rl.command.warming as w; conftest.save_one_at_a_time(); w.warm({})"
+    commands = [
+        [sys.executable, "-c", code.format(own)] for own in (names[:values], names[values:])
+    ]
+    processes = [subprocess.Popen(command, cwd=Path(__file__).parent) for command in commands]
+    assert [process.wait() for process in processes] == [0, 0]
 
 
 def delete_stale_code() -> None:
     # numba's cache of a function does not notice that a function it calls has changed in another
     # file: if any source is newer than any cached code, compile all anew.
-    folders = [ROOT / name for name in ("oda_rl", "agents", "envs")]
-    sources = [path.stat().st_mtime for folder in folders for path in folder.rglob("*.py")]
-    cached = [path for folder in folders for path in folder.rglob("__pycache__/*.nb?")]
-    if cached and min(path.stat().st_mtime for path in cached) < max(sources):
-        for path in cached:
+    sources = [path.stat().st_mtime for folder in FOLDERS for path in folder.rglob("*.py")]
+    if cached() and min(path.stat().st_mtime for path in cached()) < max(sources):
+        for path in cached():
             path.unlink()
 
 

@@ -115,6 +115,6 @@ def main(options: Options) -> None:
     stored = EXPERIMENT.write(rows, ("work",))
     say(*tables(stored).values())
     for work in DEFAULTS:
-        cold = np.median(stored.where(work=work).column("cold"))
-        if cold > TARGET:
+        own = stored.where(work=work)
+        if own and (cold := np.median(own.column("cold"))) > TARGET:
             say(f"{work}: {cold:.2f} s cold > {TARGET}")
