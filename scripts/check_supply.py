@@ -28,9 +28,8 @@ from common.summaries import Column, Row, Rows, Table, the
 
 ROOT = Path(__file__).parent.parent
 EXPERIMENT = Experiment("check_supply")
+BINARY = ("--only-binary", ":all:", "--no-binary", "minisom")  # which has no wheels
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
-EXTRAS = ("cluster", "mujoco", "offline", "onnx", "render", "sb3")
-TOOLS = ("hypothesis", "moviepy", "onnxruntime", "pip-audit", "pytest", "tensorboard", "tqdm")
 TESTS = ("package", "adaptation", "vector", "sb3", "offline", "export", "estimators", "saving")
 SHOWN = ("gymnasium", "numpy", "numba", "scipy", "scikit-learn", "stable-baselines3")
 LICENCES = """
@@ -66,16 +65,15 @@ def uv(*arguments: str | Path) -> None:
 
 
 def make(python: str, which: str, folder: Path) -> Path:
-    """Make an environment with the package, its extras and what tests need; return its Python."""
+    """Make an environment with the package, all extras and what tests need; return its Python."""
     ignored = shutil.ignore_patterns(".*", "build", "dist", "runs", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT, folder / "source", ignore=ignored)  # compiles for itself
     uv("venv", "--python", python, folder / "venv")
     own, needs = folder / "venv" / "bin" / "python", folder / "needs.txt"
-    extras = [word for name in EXTRAS for word in ("--extra", name)]
     uv("pip", "compile", "--python", own, "--resolution", RESOLUTIONS[which],
-       "--only-binary", ":all:", "--constraint", ROOT / "constraints.txt",
-       *extras, ROOT / "pyproject.toml", "--output-file", needs)  # fmt: skip
-    uv("pip", "install", "--python", own, "--only-binary", ":all:", "--requirement", needs, *TOOLS)
+       *BINARY, "--constraint", ROOT / "constraints.txt",
+       "--extra", "dev", ROOT / "pyproject.toml", "--output-file", needs)  # fmt: skip
+    uv("pip", "install", "--python", own, *BINARY, "--requirement", needs, "pip-audit")
     uv("pip", "install", "--python", own, "--no-deps", "--editable", folder / "source")
     return own
 

@@ -602,7 +602,7 @@ def test_the_command_with_the_agents_file(run, tmp_path):
         (["{run}", "--format", "rust"], "rust"),
         (["{run}", "--format", "json", "--fixed-point"], "fixed_point is True"),
         (["{run}", "--out", "{run}"], "which is a folder"),
-        ([], "run"),
+        ([], "PATH"),
     ],
 )
 def test_bad_input_takes_one_line(options, message, run, capsys):

@@ -18,7 +18,8 @@ def grid_of(space: spaces.Box, bins: int) -> list[npt.NDArray[Any]]:
     [array([-2.,  0.,  2.], dtype=float32)]
     """
     low, high = space.low.ravel(), space.high.ravel()
-    return [np.linspace(a, b, bins) for a, b in zip(low, high, strict=True)]
+    kind = space.dtype if np.issubdtype(space.dtype, np.floating) else None
+    return [np.linspace(a, b, bins, dtype=kind) for a, b in zip(low, high, strict=True)]
 
 
 def action_choices(space: spaces.Space[Any], bins: int) -> npt.NDArray[Any]:

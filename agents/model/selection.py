@@ -62,8 +62,8 @@ def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
     >>> honest, boaster = Tabled(policy, promised=90.0), Tabled(policy, promised=100.0)
     >>> honest.returns, honest.imagined = [90.0, 90.0], [90.0, 90.0]
     >>> boaster.returns, boaster.imagined = [50.0, 50.0], [100.0, 100.0]
-    >>> values_of_tables([honest, boaster]).argmax()
-    np.int64(0)
+    >>> int(values_of_tables([honest, boaster]).argmax())
+    0
     """
     surprises = [table.surprises for table in tables]
     everything = np.concatenate([np.zeros(0), *surprises])

@@ -80,8 +80,8 @@ class SOM(VectorQuantizer):
     --------
     >>> X = np.linspace(0.0, 1.0, 200)[:, None]
     >>> chain = SOM(shape=5, random_state=0).fit(X)
-    >>> np.ptp(np.sign(np.diff(chain.codevectors_[:, 0])))  # neighbours stay neighbours
-    np.float64(0.0)
+    >>> float(np.ptp(np.sign(np.diff(chain.codevectors_[:, 0]))))  # neighbours stay neighbours
+    0.0
     >>> chain.topographic_error(X)
     0.0
     """
