@@ -1,6 +1,8 @@
 """Fixtures, and numba's cache: fresh where sources have changed, and shared by two workers."""
 
 import fcntl
+import gc
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # of small matrices, threads only
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = [ROOT / name for name in ("oda_rl", "agents", "envs")]
+COMPILED = [ROOT / "tests" / "__pycache__" / f"compiled-{i}.json" for i in range(2)]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,12 +40,33 @@ def compile_in_two_processes() -> None:
 
     names = list(WORK)
     values = names.index("ModelAgent")
-    code = "import conftest, oda_rl.command.warming as w; conftest.save_one_at_a_time(); w.warm({})"
-    commands = [
-        [sys.executable, "-c", code.format(own)] for own in (names[:values], names[values:])
+    code = (
+        "import conftest, oda_rl.command.warming as w; conftest.save_one_at_a_time(); "
+        "w.warm({names}); conftest.write_called({file!r})"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code.format(names=own, file=str(file))], cwd=ROOT / "tests"
+        )
+        for own, file in zip((names[:values], names[values:]), COMPILED, strict=True)
     ]
-    processes = [subprocess.Popen(command, cwd=Path(__file__).parent) for command in commands]
     assert [process.wait() for process in processes] == [0, 0]
+
+
+def write_called(file: str) -> None:
+    """Write which compiled functions of the package were called here, and with which types.
+
+    With a warm cache these are those that Python has called, else what those call, too.
+    """
+    from numba.core.dispatcher import Dispatcher
+
+    functions = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
+    called = [
+        (f.__module__, f.__qualname__, str(types)) for f in functions for types in f.overloads
+    ]
+    own = [one for one in called if one[0].startswith("oda_rl")]
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text(json.dumps(own), encoding="utf-8")
 
 
 def delete_stale_code() -> None:
@@ -50,8 +74,8 @@ def delete_stale_code() -> None:
     # file: if any source is newer than any cached code, compile all anew.
     sources = [path.stat().st_mtime for folder in FOLDERS for path in folder.rglob("*.py")]
     if cached() and min(path.stat().st_mtime for path in cached()) < max(sources):
-        for path in cached():
-            path.unlink()
+        for path in (*cached(), *COMPILED):
+            path.unlink(missing_ok=True)
 
 
 def save_one_at_a_time() -> None:
