@@ -76,6 +76,19 @@ def test_learning_after_a_load_is_the_same_as_going_on(name, tmp_path):
         assert_same(content(one.learn(case.steps // 3), out), goes_on)
 
 
+def test_what_is_saved_between_a_reshaping_and_the_next_step_is_loaded(tmp_path):
+    agent = TwoTimescaleAgent(BARTO, seed=0).learn(20_000)
+    engine = agent._engine
+    many = engine.n_cells
+    engine.lanes[0].cell = many - 1
+    engine.partition.learner.cells[1:many, 0] = 1e-12  # too light to stay
+    engine._reshape()
+    assert engine.n_cells < many
+    agent.save(tmp_path / "agent.zip")
+    loaded = TwoTimescaleAgent.load(tmp_path / "agent.zip")
+    assert loaded.learn(500).num_timesteps == 20_500
+
+
 @pytest.mark.parametrize("env_id", ["FrozenLake-v1", "MountainCarContinuous-v0"])
 def test_so_it_is_in_other_environments(env_id, tmp_path):
     out = tmp_path / "agent.zip"

@@ -346,8 +346,7 @@ class OnlineEngine(Engine):
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.state.n_cells = self.partition.n_cells
-        if self.n_lanes > 1:
-            self._place_lanes()
+        self._place_lanes()
         self.state.learner_active = self.partition.active
         step, temperature = self.state.steps, self.partition.temperature
         self.note_level(Level(step, temperature, self.codevectors.copy(), lineage))
