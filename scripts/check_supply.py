@@ -101,7 +101,7 @@ def vulnerabilities(own: Path) -> str:
     command = [own, "-m", "pip_audit", "--progress-spinner", "off", "--timeout", "10"]
     done = subprocess.run(command, capture_output=True, text=True)
     said = (done.stdout + done.stderr).strip().splitlines() or ["nothing"]
-    asked = done.returncode == 0 or "vulnerabilit" in said[0]
+    asked = done.returncode == 0 or "known vulnerabilit" in done.stderr
     return "\n".join(said) if asked else f"it could not be asked: {said[-1]}"
 
 
