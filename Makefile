@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test quick check lint tables benchmark benchmark-suite benchmark-continuous \
+.PHONY: train test quick check lint docs tables benchmark benchmark-suite benchmark-continuous \
 	benchmark-worlds benchmark-vector benchmark-oda compare figure5 infex clean
 
 train: $(VENV)/installed
@@ -25,6 +25,11 @@ lint: $(VENV)/developing
 	rm -rf build/installed/oda_rl && mkdir -p build/installed  # laid out as it is installed
 	cp -pR oda_rl build/installed && cp -pR agents envs build/installed/oda_rl
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
+
+# The site, in build/site; its examples run. Warnings are errors.
+docs: $(VENV)/developing
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/sphinx-build -W --keep-going -b html docs build/site
 
 benchmark: $(VENV)/developing
 	$(BIN)/python scripts/benchmark.py speed

@@ -194,6 +194,22 @@ _KNOWN: dict[type, Callable[[Any], Dynamics]] = {
 }
 
 
+def known_dynamics(env: gym.Env[Any, Any]) -> Dynamics | None:
+    """Return the dynamics of an environment that is known here, whatever its actions, or None.
+
+    Those are BartoCartPole, and Gymnasium's CartPole, MountainCar, Pendulum and Acrobot, with the
+    constants of the object; wrappers are not looked at.
+
+    >>> known_dynamics(gym.make("MountainCar-v0")).parameters[:2]
+    array([0.001 , 0.0025])
+    >>> known_dynamics(gym.make("FrozenLake-v1"))
+    """
+    bare = env.unwrapped
+    if type(bare) not in _KNOWN or any(name in vars(bare) for name in ("step", "reset")):
+        return None
+    return _KNOWN[type(bare)](bare)
+
+
 def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
     """Return compiled dynamics that equal the environment's own, or None if there are none.
 

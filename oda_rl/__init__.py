@@ -18,6 +18,10 @@ if _TYPE_CHECKING:
     from oda_rl.annealing.classifier import ODAClassifier
     from oda_rl.annealing.clusterer import ODAClusterer
     from oda_rl.annealing.regressor import ODARegressor
+    from oda_rl.densities.classifier import DensityClassifier
+    from oda_rl.densities.outliers import DensityOutlierDetector
+    from oda_rl.distributed.classifier import DistributedODAClassifier
+    from oda_rl.distributed.clusterer import DistributedODAClusterer
     from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
     from oda_rl.exemplars.infex import INFEX
     from oda_rl.mixtures.sgd import SGDGaussianMixture
@@ -27,6 +31,7 @@ if _TYPE_CHECKING:
     from oda_rl.quantization.som import SOM
     from oda_rl.trees.classifier import ODATreeClassifier
     from oda_rl.trees.clusterer import ODATreeClusterer
+    from oda_rl.trees.regressor import ODATreeRegressor
 
 __version__ = "0.1.0"
 
@@ -38,6 +43,10 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
 _LAZY = {
     "BatchDeterministicAnnealing": "oda_rl.quantization.batch_annealing",
     "ConvexClustering": "oda_rl.exemplars.candidates",
+    "DensityClassifier": "oda_rl.densities.classifier",
+    "DensityOutlierDetector": "oda_rl.densities.outliers",
+    "DistributedODAClassifier": "oda_rl.distributed.classifier",
+    "DistributedODAClusterer": "oda_rl.distributed.clusterer",
     "INFEX": "oda_rl.exemplars.infex",
     "InvalidFileError": "oda_rl._schema",
     "KernelVectorQuantization": "oda_rl.exemplars.candidates",
@@ -47,6 +56,7 @@ _LAZY = {
     "ODARegressor": "oda_rl.annealing.regressor",
     "ODATreeClassifier": "oda_rl.trees.classifier",
     "ODATreeClusterer": "oda_rl.trees.clusterer",
+    "ODATreeRegressor": "oda_rl.trees.regressor",
     "SGDGaussianMixture": "oda_rl.mixtures.sgd",
     "SOM": "oda_rl.quantization.som",
     "StochasticEMGaussianMixture": "oda_rl.mixtures.stochastic_em",
@@ -59,6 +69,10 @@ __all__ = [
     "SOM",
     "BatchDeterministicAnnealing",
     "ConvexClustering",
+    "DensityClassifier",
+    "DensityOutlierDetector",
+    "DistributedODAClassifier",
+    "DistributedODAClusterer",
     "InvalidFileError",
     "KernelVectorQuantization",
     "ODAClassifier",
@@ -66,6 +80,7 @@ __all__ = [
     "ODARegressor",
     "ODATreeClassifier",
     "ODATreeClusterer",
+    "ODATreeRegressor",
     "SGDGaussianMixture",
     "StochasticEMGaussianMixture",
     "StochasticVQ",

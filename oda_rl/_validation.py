@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -12,11 +13,15 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from oda_rl._types import Array, FloatArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.diagram import LARGEST_DATA
+from oda_rl.samples.missing import holes
+from oda_rl.samples.weights import repeated
 
 _CHUNK = 4096
-_HEAVIEST = 1e15  # weight of a sample
+HEAVIEST = 1e15  # weight of a sample
+_EXTREMES = np.fmin, np.fmax  # which pass over what is missing
+_NAMED = 5  # rows or features in a message
 
 
 def chunks(n: int) -> list[slice]:
@@ -24,11 +29,75 @@ def chunks(n: int) -> list[slice]:
     return [slice(begin, begin + _CHUNK) for begin in range(0, n, _CHUNK)]
 
 
+class TakesMissing(BaseEstimator):
+    """An estimator that learns from samples with missing values, which are NaN."""
+
+    def _takes_missing(self) -> bool:
+        """Whether it does with the parameters that it has."""
+        return True
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say so to scikit-learn."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_missing()
+        return tags
+
+
+def finite(estimator: BaseEstimator) -> bool | str:
+    """Return what scikit-learn calls ``ensure_all_finite``."""
+    missing = isinstance(estimator, TakesMissing) and estimator._takes_missing()
+    return "allow-nan" if missing else True
+
+
+def observed(points: Array) -> Array:
+    """Return points as they are, or raise ValueError if nothing of one of them is observed.
+
+    >>> observed(np.array([[1.0, np.nan], [np.nan, np.nan]]))
+    Traceback (most recent call last):
+    ValueError: X has no value in row 1: of each sample at least one feature must be observed
+    """
+    missing = holes(points)
+    if missing is not None:
+        empty = np.flatnonzero(missing.all(axis=1))
+        if len(empty) > 0:
+            raise ValueError(
+                f"X has no value in {_some('row', [str(i) for i in empty])}: of each sample at "
+                "least one feature must be observed"
+            )
+    return points
+
+
+def check_columns(estimator: BaseEstimator, points: Array) -> None:
+    """Raise ValueError if nothing is known of a feature of points, shape (n, d), n > 0."""
+    missing = holes(points)
+    if missing is not None:
+        empty = np.flatnonzero(missing.all(axis=0))
+        if len(empty) > 0:
+            known = getattr(estimator, "feature_names_in_", None)
+            names = [str(j) if known is None else f"{j} ({known[j]!s})" for j in empty]
+            raise ValueError(
+                f"X has no value of {_some('feature', names)}: what learning begins with must "
+                "have at least one of each"
+            )
+
+
+def _some(what: str, names: list[str]) -> str:
+    """Name the first few."""
+    shown = ", ".join(names[:_NAMED])
+    return f"{what}{'s' * (len(names) > 1)} {shown}{', ...' * (len(names) > _NAMED)}"
+
+
 def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
-    """Return X as float64, shape (n, d), or raise scikit-learn's exceptions."""
+    """Return X as float64, shape (n, d), or raise scikit-learn's exceptions.
+
+    Where values are missing it is NaN, if the estimator takes that.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is refused here
-        points = validate_data(estimator, X, reset=reset, dtype=np.float64, order="C")
-    return bounded(np.asarray(points), "X")
+        points = validate_data(
+            estimator, X, reset=reset, dtype=np.float64, order="C",
+            ensure_all_finite=finite(estimator),
+        )  # fmt: skip
+    return observed(bounded(np.asarray(points), "X"))
 
 
 def bounded(values: Array, name: str, largest: float = LARGEST_DATA) -> Array:
@@ -38,7 +107,7 @@ def bounded(values: Array, name: str, largest: float = LARGEST_DATA) -> Array:
     Traceback (most recent call last):
     ValueError: y holds -1e+300: its values must be from -1e+140 to 1e+140
     """
-    for extreme in (values.min(initial=0.0), values.max(initial=0.0)):
+    for extreme in (of.reduce(values, axis=None, initial=0.0) for of in _EXTREMES):
         if abs(extreme) > largest:
             raise ValueError(
                 f"{name} holds {extreme:g}: its values must be from {-largest:g} to {largest:g}"
@@ -55,9 +124,25 @@ def checked_labels(
 ) -> tuple[FloatArray, Array]:
     """Return X likewise, and y as the labels of classes, shape (n,)."""
     with np.errstate(over="ignore", invalid="ignore"):
-        points, labels = validate_data(estimator, X, y, reset=reset, dtype=np.float64, order="C")
+        points, labels = validate_data(
+            estimator, X, y, reset=reset, dtype=np.float64, order="C",
+            ensure_all_finite=finite(estimator),
+        )  # fmt: skip
     check_classification_targets(labels)
-    return bounded(np.asarray(points), "X"), np.asarray(column_or_1d(labels, warn=True))
+    return observed(bounded(np.asarray(points), "X")), np.asarray(column_or_1d(labels, warn=True))
+
+
+def checked_targets(
+    estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return X likewise, and y as numbers, shape (n,)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        points, targets = validate_data(
+            estimator, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True,
+            ensure_all_finite=finite(estimator),
+        )  # fmt: skip
+    values = bounded(np.asarray(targets, dtype=np.float64), "y")
+    return observed(bounded(np.asarray(points), "X")), values
 
 
 def fitted_points(estimator: BaseEstimator, X: Any) -> FloatArray:
@@ -73,8 +158,22 @@ def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
     )
     if not (weights > 0.0).any():
         raise ValueError("Sample weights must contain at least one non-zero number.")
-    if weights.max() > _HEAVIEST:
+    if weights.max() > HEAVIEST:
         raise ValueError(
-            f"sample_weight holds {weights.max():g}: weights must be at most {_HEAVIEST:g}"
+            f"sample_weight holds {weights.max():g}: weights must be at most {HEAVIEST:g}"
         )
     return np.asarray(weights)
+
+
+def mean_score(scores: FloatArray, sample_weight: Any) -> float:
+    """Return the weighted mean of scores, shape (n,), of which some may be minus infinity."""
+    weights = checked_weights(sample_weight, scores[:, None])
+    counted = weights > 0.0  # 0 times minus infinity is no number
+    return float(np.average(scores[counted], weights=weights[counted]))
+
+
+def stream_rows(sample_weight: Any, points: FloatArray, owed: float) -> tuple[IntArray, float]:
+    """Return the rows that a stream shows, each as often as it weighs, and what is owed then."""
+    if sample_weight is None:
+        return np.arange(len(points)), owed
+    return repeated(checked_weights(sample_weight, points), owed)

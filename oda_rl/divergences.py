@@ -23,6 +23,7 @@ from oda_rl._compile import spliced
 from oda_rl._schema import Member, Sizes, real, require
 from oda_rl._types import FloatArray
 from oda_rl.diagram import LARGEST_DATA
+from oda_rl.samples.missing import filled, holes, observed_shares, partial_squares
 
 # What the compiled kernels of oda_rl.annealing.codebook tell divergences apart by.
 QUADRATIC, LOGARITHMIC, RECIPROCAL, CALLED = range(4)
@@ -171,14 +172,21 @@ class SquaredEuclidean(Divergence):
         return 2.0 * points
 
     def between(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
-        """As for every divergence, about the codevectors' mean: far from the origin, too."""
+        """As for every divergence, about the codevectors' mean: far from the origin, too.
+
+        Of points with missing values (NaN) it is what the whole distance is expected to be.
+        """
+        missing = holes(points)
+        if missing is not None:
+            return partial_squares(points, codevectors, missing)
         middle = codevectors.mean(axis=0)
         return super().between(points - middle, codevectors - middle)
 
     def rowwise(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
         """As for every divergence, from differences."""
-        squares: FloatArray = ((points - codevectors) ** 2).sum(axis=1)
-        return squares
+        gaps = filled(points - codevectors, np.zeros(1))
+        squares: FloatArray = (gaps**2).sum(axis=1)
+        return np.asarray(squares / np.reshape(observed_shares(points), -1))
 
     def shifts(
         self, codevectors: FloatArray, divergence: float, rng: np.random.Generator

@@ -25,7 +25,10 @@ _SUFFIX = ".npy"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
 _METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
 _ENCRYPTED = 1  # bit of the flags of a member
-_MOST_MEMBERS = 10_000
+_LAST_RECORD = 22  # bytes at a zip's end
+_LOCATOR, _LONG_RECORD = 20, 56  # bytes before it, in a zip of 64 bits
+_MOST_MEMBERS = 5_000
+_MOST_DIRECTORY = 1_000_000  # bytes that say what members there are
 _MOST_HEADER = 10_000
 _BEFORE_HEADER = 10  # bytes: magic, version, and the length of the header
 _SMALL = 1 << 16  # bytes of a member that is read as soon as its header
@@ -156,7 +159,7 @@ class Archive(Mapping[str, Array]):
         self._read: dict[str, Array] = {}
         self._headers: dict[str, Header] = {}
         try:
-            self._zip = zipfile.ZipFile(io.BytesIO(Path(path).read_bytes()))
+            self._zip = opened(path)
             self._members = self._checked_members()
             for name in self._members:
                 self._headers[name] = self._header(name)
@@ -231,6 +234,29 @@ class Archive(Mapping[str, Array]):
     def __len__(self) -> int:
         """Return how many arrays there are."""
         return len(self._members)
+
+
+def opened(path: str | os.PathLike[str]) -> zipfile.ZipFile:
+    """Read a zip that somebody else wrote, if its directory, which is read at once, is short.
+
+    Raises
+    ------
+    InvalidFileError
+        If its last record, by which the directory is found, says that it is longer.
+    """
+    content = Path(path).read_bytes()
+    record = content[-_LAST_RECORD:]
+    whole = len(record) == _LAST_RECORD and record[:4] == b"PK\5\6" and record[20:] == bytes(2)
+    require(whole, "it does not end as a zip does")
+    size = int.from_bytes(record[12:16], "little")
+    locator = content[-_LAST_RECORD - _LOCATOR : -_LAST_RECORD]
+    if locator[:4] == b"PK\6\7":  # as PyTorch writes them: a record of 64 bits stands before it
+        begins = len(content) - _LAST_RECORD - _LOCATOR - _LONG_RECORD
+        where = int.from_bytes(locator[8:16], "little")
+        require(where == begins, "its records do not stand one after another")
+        size = int.from_bytes(content[begins + 40 : begins + 48], "little")
+    require(size <= _MOST_DIRECTORY, f"its directory has {size:,} bytes")
+    return zipfile.ZipFile(io.BytesIO(content))
 
 
 @lru_cache(maxsize=256)

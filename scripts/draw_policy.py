@@ -8,8 +8,8 @@ Writes results/partition.png (online agent, BartoCartPole, 50 000 steps) and res
 from common.experiment import Experiment
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.command.report import names_for
 from oda_rl.plotting.agents import plot_metric, plot_partition
+from oda_rl.reporting.figures import names_for
 
 BARTO = "oda_rl/BartoCartPole-v0"
 

@@ -16,12 +16,15 @@ costly
 crashed, or hung
     the process died, or loading or using took too long.
 
+Blocks of cases that were tried are in results/fuzz_files.jsonl, and not tried again; their counts
+go to results/fuzz_files.csv, and files that escaped to the folder --keep.
+
     python scripts/fuzz_files.py --cases 200              # of each class
-    python scripts/fuzz_files.py --only infex --keep /tmp/escaped
-    NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=/tmp/checked python scripts/fuzz_files.py --cases 20
+    python scripts/fuzz_files.py --only infex --keep escaped
+    NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=checked python scripts/fuzz_files.py --cases 20
 """
 
-import argparse
+import json
 import os
 import resource
 import signal
@@ -30,16 +33,23 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, start
 from common.file_changes import CHANGES, SHARES, Rng
+from common.summaries import Column, Row, Rows, Table, Text
+from numba import config
 
 from oda_rl import InvalidFileError
+from oda_rl.experiments import Execution
 
+EXPERIMENT = Experiment("fuzz_files", leave_out=("keep",))
+BLOCK = 5000  # cases of a class in a run
+BATCH = 25  # cases in a child process
 Load = Callable[[Path], Any]
 Use = Callable[[Any], None]
 SECONDS = 20  # for loading and using what was loaded
@@ -129,14 +139,10 @@ def _try(act: Callable[[], Any]) -> None:
 # The classes.
 
 
-def subjects(folder: Path, only: str = "") -> list[Subject]:
-    """Train and save one of each class whose name holds a text."""
-    made = []
-    for name, make in _MAKERS.items():
-        if only in name:
-            file = folder / f"{name}.zip"
-            made.append(Subject(name, file, *make(file)))
-    return made
+def subject(name: str, folder: Path) -> Subject:
+    """Train and save one of a class."""
+    file = folder / f"{name}.zip"
+    return Subject(name, file, *_MAKERS[name](file))
 
 
 def _agent(kind: str, env: str, steps: int, **settings: Any) -> Callable[[Path], tuple[Load, Use]]:
@@ -178,7 +184,8 @@ def _estimator(kind: str, streamed: bool, **settings: Any) -> Callable[[Path], t
         cls = getattr(oda_rl, kind)
         points = np.random.default_rng(0).uniform(0.1, 1.0, (400, 2))
         target = (points[:, 0] > points[:, 1]).astype(int)
-        model = cls(random_state=0, **settings)
+        seed = {"random_state": 0} if hasattr(cls, "random_state") else {}
+        model = cls(**seed, **settings)
         (model.partial_fit if streamed else model.fit)(points, target)
         model.save(file)
         return cls.load, use_estimator
@@ -206,9 +213,24 @@ _MAKERS: dict[str, Callable[[Path], tuple[Load, Use]]] = {
     "classifier": _estimator("ODAClassifier", False, n_clusters=8),
     "classifier-stream": _estimator("ODAClassifier", True),
     "regressor": _estimator("ODARegressor", True),
+    "blocks": _estimator("DistributedODAClusterer", False),
+    "blocks-classes": _estimator("DistributedODAClassifier", True),
+    "vq": _estimator("StochasticVQ", False),
+    "lvq": _estimator("LVQ", False, n_prototypes=3),
+    "map": _estimator("SOM", True, shape=(3, 4)),
+    "batch-annealing": _estimator("BatchDeterministicAnnealing", False),
+    "infex": _estimator("INFEX", False, bandwidth=0.2),
+    "convex": _estimator("ConvexClustering", False, bandwidth=0.2),
+    "kernel-vq": _estimator("KernelVectorQuantization", False, max_distortion=0.3),
+    "mixture": _estimator("SGDGaussianMixture", True, n_components=4, covariance_type="full"),
+    "mixture-held": _estimator("SGDGaussianMixture", True, n_components=9, batch_size=7),
+    "mixture-em": _estimator("StochasticEMGaussianMixture", True, n_components=4),
+    "density-classes": _estimator("DensityClassifier", False),
+    "density-outliers": _estimator("DensityOutlierDetector", False),
     "tree-clusterer": _estimator("ODATreeClusterer", False),
     "tree-stream": _estimator("ODATreeClusterer", True),
     "tree-classifier": _estimator("ODATreeClassifier", True),
+    "tree-regressor": _estimator("ODATreeRegressor", True),
 }  # fmt: skip
 
 
@@ -232,50 +254,59 @@ class Outcome(NamedTuple):
     """By which that let the process grow, beyond the size of the file."""
 
 
-def outcome(subject: Subject, file: Path) -> Outcome:
-    """Load a file and use it in a child process."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:  # nothing that this process has open is closed, or written twice
-        os.close(reader)
-        signal.alarm(SECONDS)  # kills, whatever compiled code does
-        _in_child(subject, file, writer)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read().decode()
-    status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        hung = os.WTERMSIG(status) == signal.SIGALRM
-        return Outcome("hung" if hung else "crashed", f"signal {os.WTERMSIG(status)} {said}")
-    name, _, rest = said.partition(" ")
-    if name not in OUTCOMES:
-        return Outcome("crashed", said)
-    seconds, megabytes, text = (*rest.split(" ", 2), "", "")[:3]
-    return Outcome(name, text, float(seconds), float(megabytes))
+def outcomes(subject: Subject, files: Sequence[Path]) -> Iterator[Outcome]:
+    """Load files one after another, and use them, in a child process, or one more after each crash.
+
+    What loading takes of memory is seen where it is more than what was taken before.
+    """
+    files = list(files)
+    while files:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:  # nothing that this process has open is closed, or written twice
+            os.close(reader)
+            _in_child(subject, files, writer)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            found = [Outcome(*json.loads(line)) for line in pipe if line.endswith("\n")]
+        status = os.waitpid(child, 0)[1]
+        yield from found
+        if len(found) < len(files):
+            signals = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            hung = signals == signal.SIGALRM
+            found.append(Outcome("hung" if hung else "crashed", f"signal {signals}"))
+            yield found[-1]
+        files = files[len(found) :]
 
 
-def _in_child(subject: Subject, file: Path, writer: int) -> None:
+def _in_child(subject: Subject, files: Sequence[Path], writer: int) -> None:
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        began, grown, loaded, said = time.process_time(), _most_megabytes(), None, ""
-        try:
-            loaded = subject.load(file)
-            name = "harmless"
-        except InvalidFileError as error:
-            name, said = "refused", str(error)
-        except BaseException as error:
-            name, said = "wrong", f"{type(error).__name__}: {error}"
-        took = time.process_time() - began
-        grown = _most_megabytes() - grown - file.stat().st_size / 1e6
-        if name != "wrong" and (took > LOADING[0] or grown > LOADING[1]):
-            name, said = "costly", f"{took:.2f} s, {grown:.0f} MB {said}"
-        if name == "harmless":
-            subject.use(loaded)
-        os.write(writer, f"{name} {took:.4f} {grown:.2f} {said}"[:2000].encode())
+        for file in files:
+            signal.alarm(SECONDS)  # kills, whatever compiled code does
+            os.write(writer, f"{json.dumps(_tried(subject, file))}\n".encode())
     finally:
         os._exit(0)
+
+
+def _tried(subject: Subject, file: Path) -> Outcome:
+    began, grown, loaded, said = time.process_time(), _most_megabytes(), None, ""
+    try:
+        loaded = subject.load(file)
+        name = "harmless"
+    except InvalidFileError as error:
+        name, said = "refused", str(error)
+    except BaseException as error:
+        name, said = "wrong", f"{type(error).__name__}: {error}"
+    took = time.process_time() - began
+    grown = max(_most_megabytes() - grown - file.stat().st_size / 1e6, 0.0)
+    if name != "wrong" and (took > LOADING[0] or grown > LOADING[1]):
+        name, said = "costly", f"{took:.2f} s, {grown:.0f} MB {said}"
+    if name == "harmless":
+        subject.use(loaded)
+    return Outcome(name, said[:1000], round(took, 4), round(grown, 2))
 
 
 def _most_megabytes() -> float:
@@ -283,33 +314,37 @@ def _most_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def run(
-    found: list[Subject], cases: int, seed: int, folder: Path, keep: Path | None, show: bool
-) -> dict[str, Counter[str]]:
-    """Try so many cases of each class; returns how many had which outcome."""
-    counts: dict[str, Counter[str]] = {}
-    for number, subject in enumerate(found):
-        own = counts[subject.name] = Counter()
-        seconds = megabytes = 0.0
-        _warm(subject)
-        for k in range(cases):
-            kind, content = case(subject, np.random.default_rng([seed, number, k]))
-            file = folder / "changed.zip"
+def attack(own: Subject, cases: int, seed: int, folder: Path, keep: Path | None) -> Row:
+    """Try so many cases of a class; returns how many had which outcome, and what loading took."""
+    counts: Counter[str] = Counter()
+    seconds = megabytes = 0.0
+    own.use(own.load(own.file))  # children find all that is compiled
+    number = list(_MAKERS).index(own.name)
+    for begin in range(0, cases, BATCH):
+        tried = range(begin, min(begin + BATCH, cases))
+        changed = [case(own, np.random.default_rng([seed, number, k])) for k in tried]
+        files = [folder / f"changed-{i}.zip" for i in range(len(changed))]
+        for file, (_, content) in zip(files, changed, strict=True):
             file.write_bytes(content)
-            result, said, *cost = outcome(subject, file)
-            own[result] += 1
+        for k, (kind, content), (result, said, *cost) in zip(
+            tried, changed, outcomes(own, files), strict=True
+        ):
+            counts[result] += 1
             seconds, megabytes = max(seconds, cost[0]), max(megabytes, cost[1])
             if result not in ("refused", "harmless"):
-                print(f"\r{subject.name} case {k} ({kind}): {result}: {said}", flush=True)
+                print(f"{own.name} case {k} of seed {seed} ({kind}): {result}: {said}", flush=True)
                 if keep is not None:
                     keep.mkdir(parents=True, exist_ok=True)
-                    (keep / f"{subject.name}-{kind}-{k}.zip").write_bytes(content)
-            if show and k % 10 == 9:
-                print(f"\r{subject.name}: {k + 1}/{cases} {dict(own)}", end="", flush=True)
-        if show:
-            most = f"  at most {seconds:.2f} s, {megabytes:.0f} MB"
-            print(f"\r{line(subject.name, own)}{most}", flush=True)
-    return counts
+                    (keep / f"{own.name}-{kind}-{seed}-{k}.zip").write_bytes(content)
+    return {**{name: counts[name] for name in OUTCOMES}, "load_s": seconds, "load_mb": megabytes}
+
+
+def run(name: str, cases: int, seed: int, checked: bool, keep: str | None) -> Row:
+    """Try a block of cases; with ``checked`` compiled code says when an index is out of bounds."""
+    assert checked == bool(config.BOUNDSCHECK), "set NUMBA_BOUNDSCHECK for the workers, too"
+    with tempfile.TemporaryDirectory() as folder:
+        made = subject(name, Path(folder))
+        return attack(made, cases, seed, Path(folder), None if keep is None else Path(keep))
 
 
 def kept(folder: Path) -> list[Subject]:
@@ -326,36 +361,61 @@ def kept(folder: Path) -> list[Subject]:
     ]
 
 
-def _warm(subject: Subject) -> None:
-    """Load and use the file as it is, so that children find all that is compiled."""
-    subject.use(subject.load(subject.file))
+def _sum(*names: str) -> Text:
+    return lambda own: f"{sum(int(own.column(name).sum()) for name in names):,}"
 
 
-def line(name: str, own: Counter[str]) -> str:
-    """Return the counts of a class in a line."""
-    return f"{name:18s}" + "".join(f"{what} {own[what]:6d}  " for what in OUTCOMES)
+def tables(rows: Rows) -> dict[str, Table]:
+    """Return how many cases of each kind of file had which outcome."""
+    columns = [
+        Column("file", lambda own: own[0]["name"] if len(own.values("name")) == 1 else "all"),
+        Column("cases", _sum(*OUTCOMES)),
+        *(Column(name, _sum(name)) for name in OUTCOMES),
+        Column("most seconds", lambda own: f"{own.column('load_s').max():.2f}"),
+        Column("most MB", lambda own: f"{own.column('load_mb').max():.0f}"),
+    ]
+    found = {}
+    for checked, name in ((False, "fuzz"), (True, "fuzz_checked")):
+        if own := Rows(row for row in rows if str(row["checked"]) == str(checked)):
+            title = "with indices checked" if checked else "changed files"
+            found[name] = Table(title, columns, [*own.groups("name"), own])
+    return found
 
 
-def main() -> int:
-    """Fuzz all classes; returns 1 if anything escaped."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=200, help="of each class")
-    parser.add_argument("--only", default="", help="classes whose names hold this text")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="folder for files that escaped")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        counts = run(subjects(folder, options.only), options.cases, options.seed, folder,
-                     options.keep, show=True)  # fmt: skip
-    for attack in kept(ATTACKS):
-        found = outcome(attack, attack.file)
-        counts[attack.name] = Counter([found.name])
-        print(f"{attack.name}: {found.name}, {found.seconds:.2f} s, {found.megabytes:.0f} MB")
-    total = sum(counts.values(), Counter())
-    print(line("all", total))
-    return int(total["refused"] + total["harmless"] < total.total())
+def escaped(rows: Rows) -> int:
+    """How many cases were neither refused nor harmless."""
+    return sum(int(rows.column(name).sum()) for name in OUTCOMES[2:])
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    """How many cases, of what, and where."""
+
+    seeds: int = 1
+    """Blocks of cases of each class."""
+    cases: int = BLOCK
+    """Of a block."""
+    only: tuple[str, ...] = ()
+    """Classes; all by default."""
+    keep: Path | None = None
+    """Folder for files that escaped."""
+    execution: Execution = ALONE
+
+
+def main(options: Options) -> None:
+    """Fuzz all classes; exits with 1 if anything escaped."""
+    keep = None if options.keep is None else str(options.keep.resolve())
+    settings = [
+        {"name": name, "cases": options.cases, "seed": seed, "checked": bool(config.BOUNDSCHECK),
+         "keep": keep}
+        for seed in EXPERIMENT.seeds(options)
+        for name in chosen(options.only, _MAKERS)
+    ]  # fmt: skip
+    rows = EXPERIMENT.run(run, settings, options.execution)
+    found = [next(outcomes(one, [one.file])) for one in kept(ATTACKS)]
+    say(*tables(rows).values(), f"once escaped: {Counter(one.name for one in found)}")
+    sys.exit(int(escaped(rows) > 0 or any(one.name != "refused" for one in found)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    start(main, Options, __doc__)

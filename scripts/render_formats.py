@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from oda_rl import ODAClassifier, ODAClusterer, ODARegressor, ODATreeClassifier, ODATreeClusterer
+import oda_rl
 from oda_rl._schema import Member
 from oda_rl._state import State
 from oda_rl.agents.editing import clauses
@@ -31,11 +31,13 @@ from oda_rl.agents.two_timescale.qlearning import OnlineState
 from oda_rl.agents.worlds import files as worlds
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.codebook import Balls, Layout, Seen
-from oda_rl.annealing.contents import ANYTHING, Each, Maybe, Optional, Several
 from oda_rl.annealing.levels import Codebook, Level
 from oda_rl.annealing.levels import Schedule as Levels
 from oda_rl.divergences import Mahalanobis
-from oda_rl.mixtures.state import Progress
+from oda_rl.exemplars.column_generation import Round
+from oda_rl.filing.contents import ANYTHING, OF_ALL, Each, Floats, Maybe, Optional, Several
+from oda_rl.mixtures.state import Mixture, Progress, Rules
+from oda_rl.quantization.batch_annealing import AnnealingRecord
 from oda_rl.trees.growth import Plan, Tree
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Statistics
 
@@ -72,9 +74,10 @@ POLICIES: dict[str, Mapping[str, Any]] = {
 }
 RECORDS: tuple[type[State], ...] = (OnlineState, FittedState, Lane, Schedule, MapSchedule,
                                     Progress, Seen)  # fmt: skip
-ESTIMATORS = (ODAClusterer, ODAClassifier, ODARegressor, ODATreeClusterer, ODATreeClassifier)
+ESTIMATORS = [kind for name in oda_rl.__all__ if hasattr(kind := getattr(oda_rl, name), "LEARNED")]
 OBJECTS: tuple[Any, ...] = (Annealer, Levels, Level, Codebook, Layout, Balls, Mahalanobis, Tree,
-                            Plan, Node, Statistics, Cells, NodeAnnealer)  # fmt: skip
+                            Plan, Node, Statistics, Cells, NodeAnnealer, AnnealingRecord, Round,
+                            Mixture, Rules)  # fmt: skip
 
 
 def said(kind: Any) -> str:
@@ -84,6 +87,8 @@ def said(kind: Any) -> str:
     if isinstance(kind, Member):
         shape = f"({kind.shape}), " if kind.shape else ""
         return f"{shape}{kind.text}{', if at all' if kind.optional else ''}"
+    if isinstance(kind, Floats):
+        return f"({kind.shape}), float64 or float32, {kind.span}"
     if isinstance(kind, Maybe):
         return f"null, or {said(kind.inner)}"
     if isinstance(kind, Each):
@@ -115,6 +120,7 @@ def rendered() -> str:
         lines += [f"### {kind.__name__}", "", "| field | what it may be |", "|---|---|"]
         lines += [f"| `{name}` | {fields[name]} |" for name in kind.kinds]
         lines.append("")
+    lines += table("Every estimator", OF_ALL)
     for estimator in ESTIMATORS:
         lines += table(estimator.__name__, estimator.LEARNED)
     for kind in OBJECTS:

@@ -2,7 +2,7 @@
 
 A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``; what stands
 there is what ``tables`` of the script that makes the rows says of them. Figures that
-scripts have left in results/ are copied to docs/.
+scripts have left in results/ are copied to docs/figures/.
 
 Run: python scripts/render_tables.py [--check]
 With --check nothing is written: it says what differs, and fails if anything does.
@@ -21,9 +21,9 @@ from common.summaries import Rows
 from oda_rl.results import read_rows
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/reliability.md", "docs/results.md", "docs/screening.md")
+PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 OTHERS = (
-    "check_supply", "compare_sb3", "kill_trainings", "reproduce_classification",
+    "check_supply", "compare_sb3", "fuzz_files", "kill_trainings", "reproduce_classification",
     "reproduce_sgd_gmm", "soak",
 )  # fmt: skip
 TABLES: dict[str, str] = {
@@ -42,6 +42,7 @@ FIGURES = {
     "continuous": "benchmark_continuous",
     "figure5": "figure5",
     "infex": "infex_toy",
+    "learning": "learning",
     "metric": "metric",
     "mixture_density": "reproduce_sgd_gmm_density",
     "mixture_grid": "reproduce_sgd_gmm_grid",
@@ -100,8 +101,9 @@ def main(check: bool = False) -> None:
                 (ROOT / name).write_text(after, encoding="utf-8")
     if not check:
         for name, made in FIGURES.items():
-            if (ROOT / f"results/{made}.png").is_file():
-                shutil.copy(ROOT / f"results/{made}.png", ROOT / f"docs/{name}.png")
+            for path in (ROOT / f"results/{made}{ending}" for ending in (".png", ".gif")):
+                if path.is_file():
+                    shutil.copy(path, ROOT / f"docs/figures/{name}{path.suffix}")
     if check and different:
         sys.exit(f"tables differ from their rows in {', '.join(different)}")
     print(f"{'different' if check else 'written'}: {', '.join(different) or 'nothing'}")

@@ -93,10 +93,12 @@ def likelihood(data: str, folder: str | None, method: str, seed: int) -> Row:
     model = estimator(method, seed)
     taken = seconds(lambda: model.fit(train))
     labels = model.predict(test)
+    several = len(np.unique(labels)) > 1  # of one cluster, neither score is defined
     return {
         "log_likelihood": float(model.score(test)), "train": float(model.score(train)),
-        "davies_bouldin": float(davies_bouldin_score(test, labels)),
-        "dunn": dunn_index(test, labels), "used": len(np.unique(model.predict(train))),
+        "davies_bouldin": float(davies_bouldin_score(test, labels)) if several else math.nan,
+        "dunn": dunn_index(test, labels) if several else math.nan,
+        "used": len(np.unique(model.predict(train))),
         "peak": float(model.predict_proba(test).max(axis=1).mean()),
         "passes": int(model.n_iter_), "seconds": taken,
     }  # fmt: skip
@@ -262,7 +264,6 @@ def run(*, experiment: str, data: str, folder: str | None, method: str, seed: in
     """Make one run of an experiment."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # runs are as long as they are
-        warnings.filterwarnings("ignore", "max_precision")  # as in the paper, also of one class
         return EXPERIMENTS[experiment](data, folder, method, seed)
 
 

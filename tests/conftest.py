@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,28 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # of small matrices, threads only
 ROOT = Path(__file__).parent.parent
 FOLDERS = [ROOT / name for name in ("oda_rl", "agents", "envs")]
 COMPILED = [ROOT / "tests" / "__pycache__" / f"compiled-{i}.json" for i in range(2)]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-case-in",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of the cases of each test, run the first and every Nth after it",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    cases: Counter[str] = Counter()
+    kept, left = [], []
+    for item in items:
+        test = item.nodeid.split("[")[0]
+        (left if cases[test] % config.getoption("one_case_in") else kept).append(item)
+        cases[test] += 1
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
 
 
 def pytest_configure(config: pytest.Config) -> None:

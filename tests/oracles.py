@@ -733,6 +733,9 @@ class SinglePrecisionQ:
         self.decay = np.float32(settings.discount * settings.trace_decay)
         self.bits = iter(bits)
         self.episode_return, self.resting = np.float32(0.0), False
+        self.all_steps, self.best_at = 0, 0
+        self.first, self.best = [], np.float32(-np.inf)
+        self.first_return = np.float32(0.0)
         self.forget()
 
     def forget(self):
@@ -756,6 +759,7 @@ class SinglePrecisionQ:
         """Learn from a step; ``greedy`` was the greedy action before it."""
         reward = np.float32(reward)
         self.steps += 1
+        self.all_steps += 1
         self.episode_return += reward
         if not self.resting:
             best = self.values[next_cell].max()
@@ -774,17 +778,143 @@ class SinglePrecisionQ:
             self.end_episode()
 
     def end_episode(self):
-        n, goal, was_resting = (
-            self.settings.solved_episodes,
-            self.settings.solved_return,
-            self.resting,
-        )
-        self.outcomes.append(goal is not None and bool(self.episode_return >= goal))
-        self.resting = len(self.outcomes) >= n > 0 and all(self.outcomes[-n:])
+        n, found, was_resting = self.settings.solved_episodes, self.episode_return, self.resting
+        if self.all_steps <= self.settings.warmup_steps or not self.first:
+            self.first.append(found)
+            self.first_return += (found - self.first_return) / np.float32(len(self.first))
+        if found > self.best:
+            self.best, self.best_at = found, self.all_steps
+        gained = self.best - self.first_return
+        self.outcomes.append(bool(gained > 0 and found >= self.best - np.float32(0.05) * gained))
+        in_a_row = len(self.outcomes) >= n > 0 and all(self.outcomes[-n:])
+        self.resting = in_a_row and (was_resting or self.all_steps - self.best_at >= 2000)
         self.episode_return = np.float32(0.0)
         self.traces[:] = 0.0
         least = max(n, 1)
         stuck = len(self.outcomes) >= least and not any(self.outcomes[-least:])
-        late = goal is not None and self.steps > self.settings.restart_after > 0
+        late = self.steps > self.settings.restart_after > 0
         if stuck and late and not was_resting:
             self.forget()
+
+
+def nearest_of_the_first(gaps, end):
+    """Of each row of gaps the least of the first so many, and where it is; infinite, and 0."""
+    found = []
+    for row in gaps.tolist():
+        least, which = np.inf, 0
+        for i in range(end):
+            if row[i] < least:
+                least, which = row[i], i
+        found.append((least, which))
+    return tuple(np.array(found).T)
+
+
+def conditional_normal(point, mean, covariance):
+    """Log density of what is observed of a point (the rest is NaN); mean and covariance given it.
+
+    Of all features, those that are observed included.
+    """
+    known = ~np.isnan(point)
+    inverse = np.linalg.inv(covariance[np.ix_(known, known)])
+    gap = point[known] - mean[known]
+    gain = covariance[:, known] @ inverse
+    log = -0.5 * gap @ inverse @ gap + 0.5 * np.linalg.slogdet(inverse / (2 * np.pi))[1]
+    return log, mean + gain @ gap, covariance - gain @ covariance[known]
+
+
+def holed_em_step(point, weights, means, covariances, step, full):
+    """As `stochastic_em_step`, of one point of which features are missing (NaN)."""
+    parts = [conditional_normal(point, *one) for one in zip(means, covariances, strict=True)]
+    logs = np.log(weights) + [log for log, _, _ in parts]
+    shares = np.exp(logs - logs.max())
+    shares *= step / shares.sum()
+    found = []
+    for k, (_, expected, spread) in enumerate(parts):
+        old = (1 - step) * weights[k]
+        weight = old + shares[k]
+        mean = (old * means[k] + shares[k] * expected) / weight
+        second = old * (covariances[k] + np.outer(means[k], means[k]))
+        second += shares[k] * (spread + np.outer(expected, expected))
+        covariance = second / weight - np.outer(mean, mean)
+        found.append((weight, mean, covariance if full else np.diag(np.diag(covariance))))
+    return tuple(np.array(column) for column in zip(*found, strict=True))
+
+
+def holed_em(points, weights, means, covariances, passes):
+    """EM of all points at once (Ghahramani and Jordan, 1994), with full covariances."""
+    for _ in range(passes):
+        parts = [
+            [conditional_normal(x, *one) for one in zip(means, covariances, strict=True)]
+            for x in points
+        ]
+        logs = np.log(weights) + [[log for log, _, _ in row] for row in parts]
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        expected = np.array([[x for _, x, _ in row] for row in parts])
+        spreads = np.array([[c for _, _, c in row] for row in parts])
+        totals = shares.sum(axis=0)
+        weights = totals / len(points)
+        means = np.einsum("nk,nki->ki", shares, expected) / totals[:, None]
+        gaps = expected - means
+        second = np.einsum("nk,nki,nkj->kij", shares, gaps, gaps)
+        covariances = second + np.einsum("nk,nkij->kij", shares, spreads)
+        covariances /= totals[:, None, None]
+    return weights, means, covariances
+
+
+def partial_anneal(points, codevectors, temperature):
+    """Annealing of one class with missing values (NaN), by sums over what was observed.
+
+    Returns masses, codevectors and the mean of the distances times d over what is observed.
+    """
+    n, d = codevectors.shape
+    masses, known = np.full(n, 1.0 / n), np.full((n, d), 1.0 / n)
+    sums, distortion = known * codevectors, 0.0
+    for t, x in enumerate(points):
+        seen = ~np.isnan(x)
+        squares = ((x - sums / known)[:, seen] ** 2).sum(axis=1)
+        distortion += squares.min() * d / seen.sum() / len(points)
+        shares = masses * np.exp(-(squares - squares.min()) / temperature)
+        shares /= shares.sum()
+        step = 1 / (1 + 0.9 * (t + n))
+        masses = (1 - step) * masses + step * shares
+        known, sums = (1 - step) * known, (1 - step) * sums
+        known[:, seen] += step * shares[:, None]
+        sums[:, seen] += step * shares[:, None] * x[seen]
+    return masses, sums / known, distortion
+
+
+def partial_som(points, codevectors, shape, rates, widths):
+    """Let points with missing values (NaN) pull a map in what is observed; codevectors, winners."""
+    codevectors, winners = codevectors.copy(), []
+    for x, rate, width in zip(points, rates, widths, strict=True):
+        seen = ~np.isnan(x)
+        winners.append(int(((x - codevectors)[:, seen] ** 2).sum(axis=1).argmin()))
+        pulls = som_pulls(winners[-1], shape, False, width)
+        codevectors[:, seen] += rate * pulls[:, None] * (x - codevectors)[:, seen]
+    return codevectors, winners
+
+
+def association_sums(points, classes, weights, codevectors, labels, masses, temperature, between):
+    """Masses, moves and distortions of a codebook, one sample and one codevector at a time.
+
+    ``between(x, μ)`` is the divergence; at temperature 0 the nearest codevector has all.
+    """
+    n_classes = max(labels) + 1
+    totals, moves = np.zeros(len(codevectors)), np.zeros(np.shape(codevectors))
+    distortions = np.zeros(n_classes)
+    for point, c, weight in zip(points, classes, weights, strict=True):
+        own = [k for k in range(len(codevectors)) if labels[k] == c]
+        gaps = {k: between(point, codevectors[k]) for k in own}
+        least = min(gaps.values())
+        distortions[c] += weight * least
+        if temperature == 0.0:
+            shares = dict.fromkeys(own, 0.0)
+            shares[min(own, key=gaps.get)] = 1.0
+        else:
+            shares = {k: masses[k] * math.exp((least - gaps[k]) / temperature) for k in own}
+        for k in own:
+            gain = weight * shares[k] / sum(shares.values())
+            totals[k] += gain
+            moves[k] += gain * (point - codevectors[k])
+    return totals, moves, distortions

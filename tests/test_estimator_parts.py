@@ -5,14 +5,14 @@ import pytest
 
 from oda_rl import ODAClusterer
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.contents import ANYTHING
 from oda_rl.annealing.density import log_cell_volumes
-from oda_rl.annealing.files import Filed
 from oda_rl.annealing.fine_tuning import best_temperature, class_log_densities
 from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.local_models import fit_local_models
 from oda_rl.annealing.selection import Candidate, candidates, doubts, folds, select
 from oda_rl.divergences import Divergence, IDivergence, ItakuraSaito, Mahalanobis, SquaredEuclidean
+from oda_rl.filing.contents import ANYTHING
+from oda_rl.filing.files import Filed
 from oda_rl.persistence import load_archive, save_archive
 
 

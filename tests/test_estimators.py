@@ -27,7 +27,6 @@ OTHERS = [
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning"),
-    pytest.mark.filterwarnings("ignore:max_precision is .* would do:UserWarning"),
 ]
 
 EXPORTED = [getattr(oda_rl, name) for name in oda_rl.__all__]

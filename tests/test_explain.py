@@ -20,7 +20,8 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import explain, margins_of, overview
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.cli import main
-from oda_rl.command.report import policy_remarks, policy_table
+from oda_rl.command.report import policy_table
+from oda_rl.reporting.tables import policy_remarks
 
 KINDS = {
     "online": TwoTimescaleAgent,

@@ -100,9 +100,9 @@ int main()
 CASES = {
     "as it is": (BARTO, {}),
     "never rests": (BARTO, {"solved_episodes": 0, "restart_after": 0}),
-    "easily content": (BARTO, {"solved_return": 40.0, "restart_after": 500}),
-    "never content": (BARTO, {"solved_episodes": 0, "solved_return": 40.0, "restart_after": 500}),
-    "content at once": (BARTO, {"solved_episodes": 1, "solved_return": 40.0, "restart_after": 500}),
+    "easily content": (BARTO, {"restart_after": 500}),
+    "never content": (BARTO, {"solved_episodes": 0, "restart_after": 500}),
+    "content at once": (BARTO, {"solved_episodes": 1, "restart_after": 500}),
     "2 by 3": (Grid, {"trace_decay": 0.5, "step_exponent": 1.0, "discount": 0.9}),
 }
 
@@ -146,6 +146,16 @@ def recorded(agent, env, steps):
     return rows
 
 
+def lengths_so_far(rows):
+    found, length = np.zeros(len(rows), dtype=int), 0
+    for i, row in enumerate(rows):
+        length += 1
+        found[i] = length
+        if row["terminated"] or row["truncated"]:
+            length = 0
+    return found
+
+
 def cells_in_single_precision(agent, points):
     tables = export_of(agent).search_tables().in_floats()
     if tables.origin is not None:
@@ -171,6 +181,8 @@ def test_tables_are_those_of_single_precision(name, tmp_path):
     agent = placed(env, settings)
     steps = 100_000 if name == "never rests" else 20_000
     rows = recorded(agent, env, steps)
+    if "content" in name:  # many episodes return as much as the best
+        rows["reward"][lengths_so_far(rows) > 30] = 0.0
     sizes = np.append(0.0, step_sizes_in_c(agent, tmp_path, np.arange(1, steps + 1)))
     bits = oracles.pcg32(42, steps)
     oracle = oracles.SinglePrecisionQ(*agent.q_values.shape, sizes, agent.config, bits)
@@ -204,8 +216,7 @@ def test_tables_are_those_of_single_precision(name, tmp_path):
 def test_single_precision_is_the_agents_update(trace_decay):
     core = make_core(discount=0.9, trace_decay=trace_decay)
     settings = SimpleNamespace(
-        discount=0.9, trace_decay=trace_decay, solved_episodes=0, solved_return=np.inf,
-        restart_after=0,
+        discount=0.9, trace_decay=trace_decay, solved_episodes=0, restart_after=0, warmup_steps=0,
     )  # fmt: skip
     sizes = np.arange(1, 3002).astype(float) ** -0.2
     oracle = oracles.SinglePrecisionQ(5, 3, np.append(0.0, sizes).astype(np.float32), settings)
@@ -298,11 +309,10 @@ def test_bad_arguments(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_a_threshold_it_never_rests(tmp_path):
-    text = export_policy(
-        TwoTimescaleAgent(Grid(), seed=0).learn(1_000), tmp_path / "policy.h", learn=True
-    ).read_text()
-    assert "#define ODA_SOLVED_RETURN (3.4e+38f)" in text
+def test_it_does_not_know_what_is_solved(tmp_path):
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0, restart_after=0).learn(1_000)
+    text = export_policy(agent, tmp_path / "policy.h", learn=True).read_text()
+    assert "475" not in text
     assert "#define ODA_RESTART_AFTER UINT32_C(4294967294)" in text
 
 

@@ -19,8 +19,8 @@ from oda_rl._state import State
 from oda_rl.agents import RulePolicy, TwoTimescaleAgent, load_agent
 from oda_rl.agents.editing import clauses
 from oda_rl.agents.policies.contract import Stored
-from oda_rl.annealing.contents import schema_of
-from oda_rl.annealing.files import Filed
+from oda_rl.filing.contents import schema_of
+from oda_rl.filing.files import Filed
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 import fuzz_files
@@ -136,8 +136,8 @@ def test_all_that_is_stored_has_a_schema():
         assert kind.SCHEMA.keys() == names
     assert clauses.SCHEMA.keys() == {field.name for field in dataclasses.fields(clauses.Clauses)}
     stored = {one for kind in subclasses(Filed) for one in getattr(kind, "_stored", {}).values()}
-    for kind in stored:
-        if kind.__module__.startswith("oda_rl"):
+    for kind in stored:  # estimators among them say in LEARNED what besides parameters they have
+        if kind.__module__.startswith("oda_rl") and not issubclass(kind, Filed):
             named = getattr(kind, "_fields", None)
             named = (
                 named or [f.name for f in dataclasses.fields(kind)]
@@ -270,7 +270,7 @@ def test_arrays_that_cannot_be_are_refused(online, arrays, said):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"format": 6}, "newer version of oda_rl, in format 6"),
+        ({"format": 7}, "newer version of oda_rl, in format 7"),
         ({"format": True}, "format True"),
         ({"env_id": "*/ #include </etc/passwd> /*"}, "env_id is"),
         ({"interface": {**FACE, "observation_shape": [10**9]}}, "observ"),
@@ -411,6 +411,26 @@ def test_layouts_that_lead_out_of_bounds_are_refused(tmp_path):
             ODAClusterer.load(tmp_path / "other.zip")
 
 
+def test_a_long_directory_is_refused_before_it_is_read(online, tmp_path, monkeypatch):
+    content = online.read_bytes()
+    end = len(content) - 22
+    size = (10**6 + 1).to_bytes(4, "little")
+    longer = b"PK\6\6" + bytes(36) + (10**7).to_bytes(8, "little") + bytes(8)
+    locator = b"PK\6\7" + bytes(4) + end.to_bytes(8, "little") + bytes(4)
+    for changed, said in (
+        (content[: end + 12] + size + content[end + 16 :], "directory has 1,000,001 bytes"),
+        (content[:end] + longer + locator + content[end:], "directory has 10,000,000 bytes"),
+        (content[:end] + locator + content[end:], "stand one after another"),
+        (content + b"x", "does not end as a zip"),
+        (b"", "damaged"),
+    ):
+        (tmp_path / "other.zip").write_bytes(changed)
+        with monkeypatch.context() as patch:
+            patch.setattr(persistence.zipfile, "ZipFile", None)
+            with pytest.raises(InvalidFileError, match=said):
+                load_agent(tmp_path / "other.zip")
+
+
 # Everything at once.
 
 
@@ -441,11 +461,9 @@ def quickly(loaded):
 
 
 def test_nothing_escapes(tmp_path):
-    found = []
-    for name in ("online-oda", "online-gmm", "fitted", "clusterer-stream", "tree-stream"):
-        made = fuzz_files.subjects(tmp_path, name)[0]
-        found.append(dataclasses.replace(made, use=quickly))
-    counts = fuzz_files.run(found, 25, 20, tmp_path, None, show=False)
-    for own in counts.values():
-        assert own["refused"] > 6
-        assert own["refused"] + own["harmless"] == 25
+    for name in ("online-oda", "online-gmm", "fitted", "clusterer-stream", "tree-stream", "map",
+                 "mixture-held"):  # fmt: skip
+        own = dataclasses.replace(fuzz_files.subject(name, tmp_path), use=quickly)
+        counts = fuzz_files.attack(own, 25, 20, tmp_path, None)
+        assert counts["refused"] > 6
+        assert counts["refused"] + counts["harmless"] == 25

@@ -760,7 +760,9 @@ def test_update_with_an_unknown_action(action):
         ("exploration", -0.1),
         ("exploration", float("inf")),
         ("sweeps", 0),
+        ("sweeps", 10_001),  # whoever sends an agent could make others wait for ever
         ("first_sweeps", 0),
+        ("first_sweeps", 10_001),
         ("least_refit", 0),
         ("longest_hold", 0),
         ("kept_policies", 0),

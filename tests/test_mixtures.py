@@ -1,12 +1,22 @@
 import re
+import tracemalloc
 import warnings
 
 import numpy as np
 import oracles
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits, make_blobs
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    load_wine,
+    make_blobs,
+    make_circles,
+    make_moons,
+)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
@@ -127,7 +137,7 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     blocks = learning.Blocks(mixture, size)
     logs = blocks.logs(block, densities=True)
     distances.responsibilities(logs, 1.0)
-    em.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture)
+    em.absorb(block, np.arange(size), logs, 0.05, 100.0, mixture, None)
     weights, expected, full = oracles.stochastic_em_step(
         block, np.full(4, 0.25), means, covariances, 0.05
     )
@@ -149,7 +159,7 @@ def test_precisions_rise_to_their_bound_and_no_further(covariance_type):
     mixture.precisions[:] = 1.0
     Progress(mixture.progress).variance = 1.0
     for _ in range(200):  # of a sample again and again, to which .9 of the variance is left
-        em.absorb(points, np.arange(1), np.ones((1, 1)), 0.1, 16.0, mixture)
+        em.absorb(points, np.arange(1), np.ones((1, 1)), 0.1, 16.0, mixture, None)
     if covariance_type == "tied_spherical":
         assert Progress(mixture.progress).variance == pytest.approx(1.0 / 16.0)
     else:
@@ -189,7 +199,7 @@ def test_the_spectral_form_follows_a_covariance_through_many_steps():
     mixture.precisions[:] = 1.0
     ones, mean, covariance = np.ones((1, 1)), np.zeros(6), np.eye(6)
     for i, step in enumerate(1.0 / np.arange(3.0, 303.0)):
-        em.absorb(points, np.array([i]), ones, step, 1e9, mixture)
+        em.absorb(points, np.array([i]), ones, step, 1e9, mixture, None)
         gap = points[i] - mean
         mean = mean + step * gap
         covariance = (1.0 - step) * (covariance + step * np.outer(gap, gap))
@@ -366,7 +376,9 @@ def test_passes_with_forgetting_end_when_the_variance_is_stationary():
     assert model.converged_
     assert model.n_iter_ < 50
     labels = model.predict(points)
-    logs = np.concatenate([block.copy() for block in learning.scores(model._mixture, points)])
+    scaled = points / model._units
+    logs = np.concatenate([block.copy() for block in learning.scores(model._mixture, scaled)])
+    logs -= np.log(model._units).sum()
     best = logs[np.arange(3000), labels].mean()
     assert model.lower_bound_ == pytest.approx(best, abs=0.2)  # constant steps leave noise
     assert model.lower_bound_ < model.score(points)
@@ -384,6 +396,20 @@ def test_a_sample_far_outside_everything():
     assert model.score(points) > -4.0
 
 
+def test_scoring_takes_little_memory_beside_the_samples():
+    points = np.random.default_rng(0).normal(size=(100_000, 64))
+    model = SGDGaussianMixture(32, batch_size=100, max_iter=1, width=0.1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(points[:2000])
+    model.score(points[:10])
+    tracemalloc.start()
+    model.score(points)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10e6  # a fifth of the samples' own 51 MB
+
+
 def test_many_features_and_no_nan():
     rng = np.random.default_rng(0)
     patterns = rng.uniform(size=(5, 3072)).astype(np.float32)
@@ -397,16 +423,93 @@ def test_many_features_and_no_nan():
     assert model.means_.dtype == np.float32
 
 
-def test_warnings_name_the_value_that_would_do():
-    points = np.random.default_rng(0).normal(size=(300, 2)) * 0.01
-    with pytest.warns(UserWarning, match="max_precision is 20: .* would do") as caught:
-        SGDGaussianMixture(2, random_state=0).fit(points)
-    value = float(re.search(r"; ([\d.e+]+) would do", str(caught[0].message)).group(1))
-    SGDGaussianMixture(2, max_precision=value, random_state=0).fit(points)
-    with pytest.warns(UserWarning, match="would do"):
-        SGDGaussianMixture(2, random_state=0).partial_fit(points)
+def test_too_few_passes_are_warned_of():
+    points = np.random.default_rng(0).normal(size=(300, 2))
     with pytest.warns(ConvergenceWarning, match="max_iter=1 passes over 300 samples were too few"):
-        SGDGaussianMixture(2, max_iter=1, max_precision=value, random_state=0).fit(points)
+        SGDGaussianMixture(2, max_iter=1, random_state=0).fit(points)
+
+
+MIXTURES = [
+    SGDGaussianMixture(6, random_state=0),
+    SGDGaussianMixture(4, covariance_type="full", batch_size=20, random_state=0),
+    SGDGaussianMixture(4, update="sgd", max_iter=3, random_state=0),
+    SGDGaussianMixture(9, forgetting=0.01, max_iter=5, random_state=0),
+    SGDGaussianMixture(5, covariance_type="tied_spherical", random_state=0),
+    StochasticEMGaussianMixture(5, random_state=0),
+    StochasticEMGaussianMixture(4, init="random", covariance_type="full", random_state=0),
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("learner", MIXTURES)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("factor", [1e-150, 1e-6, 2.0**-9, 1e-3, 1e3, 1e6, 1e120])
+def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
+    points, _ = make_blobs(400, n_features=3, centers=6, random_state=2)
+    one, other = (getattr(clone(learner), method)(data) for data in (points, points * factor))
+    np.testing.assert_array_equal(other.predict(points * factor), one.predict(points))
+    np.testing.assert_allclose(other.weights_, one.weights_, rtol=1e-6)
+    np.testing.assert_allclose(other.means_ / factor, one.means_, rtol=1e-6)
+    shifted = other.score_samples(points * factor) + 3.0 * np.log(factor)
+    np.testing.assert_allclose(shifted, one.score_samples(points), rtol=1e-6, atol=1e-6)
+    if hasattr(one, "lower_bound_"):
+        constant = 3.0 * np.log(factor)
+        assert other.lower_bound_ + constant == pytest.approx(one.lower_bound_, abs=1e-6)
+    if factor == 2.0**-9:
+        np.testing.assert_array_equal(other.means_ / factor, one.means_)
+        np.testing.assert_array_equal(other.covariances_ / factor**2, one.covariances_)
+    if abs(np.log10(factor)) < 7:
+        found, expected = other.covariances_ / factor**2, one.covariances_
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)
+        found, expected = other.precisions_ * factor**2, one.precisions_
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        if learner.covariance_type != "full":  # whose eigenvectors may point either way
+            drawn = other.sample(50)[0] / factor
+            np.testing.assert_allclose(drawn, one.sample(50)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+@pytest.mark.parametrize("learner", [SGDGaussianMixture(6, random_state=0),
+                                     StochasticEMGaussianMixture(5, random_state=0)])  # fmt: skip
+def test_each_feature_may_have_a_unit_of_its_own(learner, covariance_type):
+    points, _ = make_blobs(400, n_features=3, centers=6, random_state=2)
+    factors = np.array([1e-6, 1.0, 1e6])
+    learner = clone(learner).set_params(covariance_type=covariance_type)
+    one, other = (clone(learner).fit(data) for data in (points, points * factors))
+    np.testing.assert_array_equal(other.predict(points * factors), one.predict(points))
+    np.testing.assert_allclose(other.means_ / factors, one.means_, atol=1e-4)
+    assert other.score(points * factors) == pytest.approx(one.score(points), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("learner", MIXTURES[:2] + MIXTURES[4:])
+def test_features_that_are_always_the_same(learner):
+    points, _ = make_blobs(300, centers=3, random_state=0)
+    constant = np.column_stack([points, np.full(300, 0.1)])
+    model = clone(learner).fit(constant)
+    assert np.isfinite(model.score_samples(constant)).all()
+    assert model.weights_ @ model.means_[:, 2] == pytest.approx(0.1, rel=0.01)
+    same = clone(learner).fit(np.full((20, 2), 0.3))
+    np.testing.assert_allclose(same.weights_ @ same.means_, 0.3, rtol=0.05)
+    assert np.isfinite(same.score(np.full((20, 2), 0.3)))
+
+
+TABLES = {
+    "moons": (make_moons(1500, noise=0.05, random_state=0)[0], 16),
+    "iris": (load_iris().data, 3),
+    "wine": (load_wine().data, 4),
+    "cancer": (load_breast_cancer().data, 5),
+    "rings": (make_circles(1000, noise=0.05, factor=0.5, random_state=0)[0], 12),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_it_is_no_worse_than_em_from_k_means(name):
+    points, n = TABLES[name]
+    theirs = [GaussianMixture(n, covariance_type="diag", random_state=k) for k in range(5)]
+    ours = [SGDGaussianMixture(n, tol=1e-3, random_state=k) for k in range(5)]
+    scores = [[one.fit(points).score(points) for one in models] for models in (ours, theirs)]
+    assert np.median(scores[0]) > np.median(scores[1]) - 0.02
 
 
 @pytest.mark.parametrize(

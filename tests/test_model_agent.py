@@ -408,7 +408,8 @@ def test_before_anything_was_learned_it_plays_at_random_and_can_be_asked():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"population": 3}, "population is 3: it must be at least 4"),
+        ({"population": 3}, r"population is 3: it must be in \[4, 1000\]"),
+        ({"generations": 10_001}, "generations is 10001: it must be in"),
         ({"random_steps": 0}, "random_steps is 0"),
         ({"confirm_share": 1.5}, "confirm_share is 1.5"),
         ({"action_bins": 1}, "action_bins is 1"),

@@ -26,6 +26,7 @@ from oda_rl.envs import Dynamics
 from oda_rl.envs.dynamics import Resets, compiled_dynamics
 from oda_rl.quantization import estimators as quantizers
 from oda_rl.quantization import som
+from oda_rl.samples.weights import weighted
 
 AGENTS = {
     "online": TwoTimescaleAgent,
@@ -153,7 +154,7 @@ def samples(name, unit=1.0):
     points = np.concatenate([rng.normal(-3.0, 1.0, (60, 3)), rng.normal(3.0, 1.0, (60, 3))])
     if "Class" in name or name == "LVQ":
         return unit * points, np.repeat([0, 1], 60)
-    return (unit * points, unit * points[:, 0]) if name == "ODARegressor" else (unit * points,)
+    return (unit * points, unit * points[:, 0]) if name.endswith("Regressor") else (unit * points,)
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ def decomposed(monkeypatch):
 def test_few_samples_of_many_features_decompose_nothing_large(name, decomposed):
     rng = np.random.default_rng(0)
     points, labels = rng.normal(size=(30, 3000)), np.arange(30) % 3
-    targets = {"ODARegressor": [points[:, 0]], "LVQ": [labels]}
+    targets = {"ODARegressor": [points[:, 0]], "ODATreeRegressor": [points[:, 0]], "LVQ": [labels]}
     if "Classifier" in name:
         targets[name] = [labels]
     settings = {"bandwidth": 50.0} if name in ("INFEX", "ConvexClustering") else {}
@@ -274,10 +275,10 @@ def test_slopes_of_many_features_are_those_of_few(n, d):
 
 
 def test_a_map_starts_alike_whichever_products_are_fewer(monkeypatch):
-    points = np.random.default_rng(0).normal(size=(30, 150))
-    one = som._principal_rectangle(points, 3, 4)
+    data = weighted(np.random.default_rng(0).normal(size=(30, 150)), np.ones(30))
+    one = som._principal_rectangle(data, 3, 4)
     monkeypatch.setattr(som, "_MANY_FEATURES", 1000)
-    np.testing.assert_allclose(som._principal_rectangle(points, 3, 4), one, atol=1e-12)
+    np.testing.assert_allclose(som._principal_rectangle(data, 3, 4), one, atol=1e-12)
 
 
 # Memory.

@@ -484,11 +484,10 @@ def test_bad_input_is_refused_in_scikit_learns_words(kind):
     model = kind(random_state=0)
     with pytest.raises(NotFittedError):
         model.predict(MOONS)
-    for spoiled, message in ((np.nan, "NaN"), (np.inf, "infinity")):
-        bad = MOONS.copy()
-        bad[3, 1] = spoiled
-        with pytest.raises(ValueError, match=message):
-            model.fit(bad, labels)
+    bad = MOONS.copy()
+    bad[3, 1] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        model.fit(bad, labels)
     with pytest.raises(ValueError, match="0 sample"):
         model.fit(MOONS[:0], labels[:0])
     with pytest.raises(TypeError, match="[Ss]parse"):

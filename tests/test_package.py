@@ -94,7 +94,9 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
         "oda_rl/agents/environments/names.toml",
         "oda_rl/envs/cartpole.py",
     } <= {*files}
-    assert all(name.endswith((".py", "py.typed", "names.toml")) for name in files)
+    data = ("py.typed", "names.toml", "page.html", "script.js", "style.css")
+    assert all(name.endswith((".py", *data)) for name in files)
+    assert {name.rsplit("/", 1)[1] for name in files} >= {*data}
 
     place = tmp_path / "elsewhere"
     run("-m", "pip", "install", "--quiet", "--no-deps", "--target", place, wheel)
@@ -116,16 +118,22 @@ def test_version_is_the_same_everywhere(root):
     assert f"## {oda_rl.__version__}" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def readme_examples():
-    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", text, re.S)
+def examples():
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [
+        pytest.param(code, id=f"{page.stem}-{i}")
+        for page in pages
+        for i, code in enumerate(
+            re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+        )
+    ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("i", range(len(readme_examples())))
-def test_the_readmes_examples_run(i, tmp_path, monkeypatch):
+@pytest.mark.parametrize("example", examples())
+def test_examples_on_the_pages_run(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    example = readme_examples()[i]
     if "__main__" in example:  # its processes import it
         run("-c", example)
     else:
@@ -134,8 +142,26 @@ def test_the_readmes_examples_run(i, tmp_path, monkeypatch):
             exec(example, {"__name__": "example"})
 
 
-def test_the_readme_has_examples():
-    assert len(readme_examples()) > 5
+def test_the_pages_have_examples():
+    pages = {example.id.rpartition("-")[0] for example in examples()}
+    assert {"README", "choose", "own-loop", "rules", "estimators"} <= pages
+
+
+def test_links_between_pages_lead_somewhere(root):
+    for page in [root / "README.md", *(root / "docs").glob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+            path, _, anchor = target.partition("#")
+            other = page.parent / path if path else page
+            assert other.exists(), f"{page.name}: {target}"
+            if anchor:
+                titles = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), re.M)
+                anchors = {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in titles}
+                assert anchor in anchors, f"{page.name}: {target}"
+
+
+def test_the_front_page_is_one_page(root):
+    assert len((root / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
 def test_the_example_script_runs_and_is_short(root, tmp_path):

@@ -8,6 +8,7 @@ from oda_rl.agents import ODAPartition, Scaling
 from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import OnlineEngine
 
@@ -86,17 +87,68 @@ def test_exploration_halves_after_its_decay():
     assert {core.act(np.array([0.0])) for _ in range(200)} == {2}
 
 
-def test_solved_episodes_freeze_and_a_short_one_sets_learning_again():
-    core = make_core(solved_return=2.0)
-    phases = []
-    for reward in (2.0, 2.0, 2.0, 1.0):
-        transition(core, 0, 0, reward, 1, truncated=True)
+def episode(core, reward):
+    return transition(core, 0, 0, reward, 1, terminated=True)
+
+
+def judging(best=2.0, settled=True, **settings):
+    """Cells whose agent has seen random play return 0, and once as much as that."""
+    core = make_core(**settings)
+    core.state.assign({"random_episodes": 1, "best_return": best})
+    core.state.steps = SETTLED_AFTER if settled else 0
+    return core
+
+
+def test_good_episodes_freeze_and_a_short_one_sets_learning_again():
+    core, phases = judging(), []
+    for reward in (2.0, 1.9, 2.0, 1.89):  # 5 % may be lacking
+        episode(core, reward)
         phases.append(core.state.phase)
     assert phases == [ql.LEARNING, ql.FROZEN, ql.FROZEN, ql.LEARNING]
 
 
+def test_a_best_return_that_is_new_is_not_rested_on():
+    core = judging(settled=False)
+    for _ in range(SETTLED_AFTER - 1):
+        episode(core, 2.0)
+        assert core.state.phase == ql.LEARNING
+    episode(core, 2.0)
+    assert core.state.phase == ql.FROZEN
+
+
+def test_what_is_no_better_than_random_play_is_not_good():
+    core = make_core(solved_episodes=1)
+    for _ in range(SETTLED_AFTER + 5):  # the first of these is taken for random play
+        episode(core, 3.0)
+    assert core.state.phase == ql.LEARNING
+    assert core.state.streak < 0
+
+
+def test_returns_are_compared_with_the_mean_of_random_play():
+    core = make_core()
+    core.state.phase = ql.WARMUP
+    for reward in (1.0, -4.0, 0.0):
+        episode(core, reward)
+    assert core.state.random_return == -1.0
+    core.state.phase = ql.LEARNING
+    episode(core, 9.0)
+    assert (core.state.random_return, core.state.best_return) == (-1.0, 9.0)
+    for returned, good in ((8.5, True), (8.49, False), (9.0, True)):
+        assert ql.succeeds.py_func(core.state, returned) == good
+
+
+@pytest.mark.parametrize("scale", [2.0**-20, 1e-6, 1.0, 1e6, 2.0**20])
+@pytest.mark.parametrize("shift", [0.0, -3.0, 5.0])
+def test_what_is_good_does_not_depend_on_units(scale, shift):
+    core, plain = make_core(), make_core()
+    for reward in np.random.default_rng(0).normal(size=200):
+        episode(plain, reward)
+        episode(core, scale * (reward + shift))
+        assert core.state.streak == plain.state.streak
+
+
 def test_nothing_is_learned_while_frozen():
-    core = make_core(solved_return=2.0)
+    core = make_core()
     core.state.phase = ql.FROZEN
     before = core.table.copy()
     transition(core, 0, 0, 5.0, 1)
@@ -104,32 +156,22 @@ def test_nothing_is_learned_while_frozen():
 
 
 def test_restart_after_as_many_bad_episodes_in_a_row_as_good_ones_are_asked_for():
-    core = make_core(solved_return=2.0, restart_after=4, solved_episodes=2)
-    restarts = [
-        bool(transition(core, 0, 0, reward, 1, terminated=True) & ql.RESTART)
-        for reward in (0, 0, 0, 0, 2, 0, 2, 0, 0)
-    ]
+    core = judging(restart_after=4, solved_episodes=2)
+    restarts = [bool(episode(core, reward) & ql.RESTART) for reward in (0, 0, 0, 0, 2, 0, 2, 0, 0)]
     # The first four are too early; then one bad episode after a good one is not enough.
     assert restarts == [False] * 8 + [True]
 
 
 def test_after_a_restart_as_many_steps_are_free_again():
-    core = make_core(solved_return=2.0, restart_after=4, solved_episodes=1)
+    core = judging(restart_after=4, solved_episodes=1)
     restarts = []
     for _ in range(10):
-        events = transition(core, 0, 0, 0.0, 1, terminated=True)
+        events = episode(core, 0.0)
         restarts.append(bool(events & ql.RESTART))
         if restarts[-1]:
             core.start()
             core.state.learner_active = False
     assert restarts == [False, False, False, False, True] * 2
-
-
-def test_without_a_threshold_it_neither_freezes_nor_restarts():
-    core = make_core(restart_after=1)
-    for _ in range(10):
-        assert not transition(core, 0, 0, 1e9, 1, terminated=True) & ql.RESTART
-    assert core.state.phase == ql.LEARNING
 
 
 def test_table_is_carried_along_a_lineage():

@@ -15,6 +15,7 @@ from oda_rl.quantization import estimators as quantization
 from oda_rl.quantization import kernels as competition
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization.estimators import LVQ, StochasticVQ
+from oda_rl.samples.weights import Weighted
 
 CLUSTERERS = [
     StochasticVQ(n_clusters=3, random_state=0),
@@ -312,7 +313,9 @@ def test_rslvq_takes_its_temperature_from_the_data():
     points = np.array([[0.0, 1.0], [0.0, -1.0], [5.0, 2.0], [5.0, -2.0]])
     targets = np.array([0, 0, 1, 1])
     codevectors = np.array([[0.0, 0.0], [5.0, 0.0]])
-    temperature = quantization._class_temperature(codevectors, targets[::2], points, targets)
+    temperature = quantization._class_temperature(
+        codevectors, targets[::2], Weighted(points, targets, np.ones(4))
+    )
     assert temperature == 2 * (1 + 1 + 4 + 4) / 8
 
 
@@ -322,7 +325,7 @@ def test_batch_annealing_settles_where_the_oracle_does(temperature, monkeypatch)
     points, _ = make_blobs(130, centers=4, random_state=0)
     start = points[:4]
     masses, codevectors, n_iter = batch_annealing._settle(
-        points, np.full(4, 0.25), start, temperature, 5000, 1e-12
+        points, np.full(130, 1 / 130), np.full(4, 0.25), start, temperature, 5000, 1e-12
     )
     expected_masses, expected = oracles.batch_annealing(points, start, temperature, 5000)
     np.testing.assert_allclose(masses, expected_masses, atol=1e-6)
@@ -332,7 +335,9 @@ def test_batch_annealing_settles_where_the_oracle_does(temperature, monkeypatch)
 
 def test_batch_annealing_leaves_the_unreachable_where_it_is():
     points, start = np.array([[0.0], [1.0]]), np.array([[0.5], [1e9]])
-    masses, codevectors, _ = batch_annealing._settle(points, np.full(2, 0.5), start, 1.0, 9, 1e-4)
+    masses, codevectors, _ = batch_annealing._settle(
+        points, np.full(2, 0.5), np.full(2, 0.5), start, 1.0, 9, 1e-4
+    )
     np.testing.assert_allclose(masses, [1.0, 0.0])
     np.testing.assert_allclose(codevectors, start)
 

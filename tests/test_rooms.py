@@ -12,18 +12,19 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
     "_collector", "_compile", "_lazy", "_lock", "_schema", "_splicing", "_state", "_threads",
-    "_types", "experiments", "persistence", "results", "statistics",
+    "_types", "experiments", "persistence", "results", "samples", "statistics",
 )  # fmt: skip
 FLOORS = [  # the ground floor first
     [f"oda_rl.{name}" for name in GROUND],
     [
         *("oda_rl.diagram", "oda_rl.divergences", "oda_rl.metric", "oda_rl._parameters"),
-        *("oda_rl._validation", "oda_rl.envs"),
+        *("oda_rl._validation", "oda_rl.envs", "oda_rl.filing"),
     ],
     ["oda_rl.quantization", "oda_rl.mixtures", "oda_rl.exemplars"],
     ["oda_rl.annealing"],
-    ["oda_rl.trees"],
-    ["oda_rl.agents.proving"],
+    ["oda_rl.trees", "oda_rl.distributed"],
+    ["oda_rl.densities"],
+    ["oda_rl.agents.proving", "oda_rl.exporting"],
     ["oda_rl.agents.editing"],
     ["oda_rl.agents.environments", "oda_rl.agents.policies"],
     ["oda_rl.agents.engine"],
@@ -35,7 +36,8 @@ FLOORS = [  # the ground floor first
     ["oda_rl.agents.two_timescale", "oda_rl.agents.fitted", "oda_rl.agents.model"],
     ["oda_rl.agents.reviewing"],
     ["oda_rl.agents", "oda_rl.agents.sb3", "oda_rl.agents.comparison"],
-    ["oda_rl.plotting"],
+    ["oda_rl.plotting", "oda_rl.river"],
+    ["oda_rl.reporting"],
     ["oda_rl.command"],
     ["oda_rl"],  # its face, and the doors beside it
 ]
@@ -101,7 +103,7 @@ ARROWS = {name: used for name, used in imports().items() if modules()[name].stem
 
 # Two lines each, for paths that people import.
 DOORS = ("annealing_plots", "batch_annealing", "cli", "infex", "infex_plots", "mixture_plots",
-         "oda", "som", "tree")  # fmt: skip
+         "oda", "onnx", "som", "tree")  # fmt: skip
 
 
 def test_every_file_lives_in_a_room():

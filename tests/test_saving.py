@@ -279,6 +279,17 @@ def test_replacing_keeps_the_usual_permissions(tmp_path):
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
+def test_an_agent_of_format_5_goes_on_resting():
+    """Made by the last version before format 6, on BartoCartPole."""
+    agent = load_agent(Path(__file__).parent / "data" / "format5-online.zip")
+    assert agent.frozen
+    assert agent.solved_return == 950.0
+    assert not hasattr(agent.config, "solved_return")
+    values = agent.q_values.copy()
+    agent.learn(3_000)
+    np.testing.assert_array_equal(agent.q_values, values)
+
+
 @pytest.mark.parametrize("name", ["online", "grid", "fitted", "codevectors"])
 def test_files_of_earlier_versions_load(name):
     """Made by version 0.1 at c27aeff; the file beside them says what they then did."""

@@ -198,6 +198,17 @@ def test_speed_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
+def test_missing_benchmark(run_script, tmp_path):
+    arguments = ("--seeds", "1", "--only", "correlated", "--shares", "0.25")
+    assert "regressed" in run_script("benchmark.py", "missing", *arguments)
+    rows = read_rows(tmp_path / "results" / "benchmark_missing.csv")
+    assert [row["way"] for row in rows[::5]] == ["whole", "holes", "means", "regressed"]
+    scores = {(row["learner"], row["way"]): float(row["score"]) for row in rows}
+    for learner in ("stochastic EM, full", "clusterer"):
+        assert scores[learner, "means"] < scores[learner, "holes"]
+
+
+@pytest.mark.slow
 def test_clustering_benchmark(run_script, tmp_path):
     only = ("--only", "Gaussians", "3000 x 16")
     arguments = ("--seeds", "1", "--large-samples", "3000", *only)
@@ -294,6 +305,15 @@ def test_sparse_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
+def test_threshold_script(run_script, tmp_path):
+    arguments = ("--seeds", "1", "--workers", "1", "--only", "no threshold")
+    printed = run_script("benchmark.py", "threshold", *arguments)
+    rows = read_rows(tmp_path / "results" / "benchmark_threshold.csv")
+    assert [(int(row["steps"]), int(row["solved"])) for row in rows] == [(50_000, 1), (100_000, 1)]
+    assert "share of seeds solved" in printed
+
+
+@pytest.mark.slow
 def test_mujoco_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5")
     printed = run_script("benchmark.py", "mujoco", *arguments, "--workers", "1")
@@ -312,7 +332,7 @@ def test_disturbed_worlds_are_as_they_say(load_script):
     script = load_script("benchmarks.disturbed")
 
     def made(name, step=-1):
-        wrap = (script.DISTURBED | script.TRANSFORMED)[name]
+        wrap = (script.DISTURBED | script.LATER | script.TRANSFORMED)[name]
         return wrap(gym.make("CartPole-v1"), step, np.random.default_rng(3))
 
     plain = played(made("plain"), 0, 1, 1)
@@ -322,6 +342,9 @@ def test_disturbed_worlds_are_as_they_say(load_script):
     swapped = "actions swapped after 5,000"
     assert np.array_equal(played(made(swapped, script.CHANGE), 1, 0, 0), plain)
     assert np.array_equal(played(made(swapped, script.CHANGE - 1), 0, 1, 1), plain)
+    later = "actions swapped after 20,000"
+    assert np.array_equal(played(made(later, script.LATE_CHANGE), 1, 0, 0), plain)
+    assert np.array_equal(played(made(later, script.LATE_CHANGE - 1), 0, 1, 1), plain)
     drifted = made("drifting physics", 10**6)
     played(drifted, 1)
     cart = drifted.unwrapped

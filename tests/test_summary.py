@@ -111,7 +111,7 @@ def test_a_threshold_counts_for_the_rewards_it_is_meant_for():
                   wrappers.NormalizeReward(plain()), gym.Wrapper(Counting(plain())),
                   gym.make_vec("CartPole-v1", 2, wrappers=[wrappers.NormalizeReward],
                                vectorization_mode="sync")):  # fmt: skip
-        assert TwoTimescaleAgent(other).config.solved_return is None
+        assert TwoTimescaleAgent(other).solved_return is None
         assert FittedQAgent(other).solved_return is None
 
 

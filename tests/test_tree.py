@@ -15,6 +15,7 @@ from oda_rl.divergences import NAMED, BregmanDivergence, Mahalanobis
 from oda_rl.trees.classifier import ODATreeClassifier
 from oda_rl.trees.clusterer import ODATreeClusterer
 from oda_rl.trees.nodes import Cells
+from oda_rl.trees.regressor import ODATreeRegressor
 
 BOTH = pytest.mark.parametrize("kind", [ODATreeClusterer, ODATreeClassifier])
 
@@ -341,6 +342,31 @@ def test_a_cut_tree_is_independent_and_grows_again(kind):
 
 
 @BOTH
+def test_levels_distances_and_densities_are_those_of_the_leaves(kind):
+    points = positive()[:, :2]
+    labels = (points[:, 0] > np.median(points[:, 0])).astype(int)
+    model = kind(random_state=0).fit(points, labels)
+    squares = ((points[:, None] - model.codevectors_) ** 2).sum(axis=2)
+    np.testing.assert_allclose(model.transform(points), squares, rtol=1e-9, atol=1e-9)
+    # The histogram's masses are the leaves', and its integral over the box is 1.
+    low, high = points.min(axis=0), points.max(axis=0)
+    grid = np.stack(np.meshgrid(*np.linspace(low, high, 200).T), axis=-1).reshape(-1, 2)
+    logs = model.score_samples(grid)
+    assert np.exp(logs).mean() * np.prod(high - low) == pytest.approx(1.0, abs=0.03)
+    leaves = model.apply(grid)
+    assert all(np.ptp(logs[leaves == leaf]) == 0.0 for leaf in np.unique(leaves))
+    assert model.score_samples(high[None] + 1.0) == -np.inf
+    for level in model.history_:
+        cut = model.at_level(level.depth)
+        assert cut.n_leaves_ == level.n_leaves
+        assert model.at_level(n_clusters=level.n_leaves).n_leaves_ == level.n_leaves
+        assert model.at_level(n_clusters=level.n_leaves + 1).depth_ >= level.depth
+    for wrong in ({}, {"level": 0, "n_clusters": 2}, {"n_clusters": 0}, {"level": 99}):
+        with pytest.raises(ValueError, match="level|n_clusters|depth"):
+            model.at_level(**wrong)
+
+
+@BOTH
 @pytest.mark.parametrize("divergence", ["squared_euclidean", "i_divergence", "mahalanobis"])
 def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
     resolutions = None if divergence == "mahalanobis" else [range(2), np.array([1, 2, 3])]
@@ -471,3 +497,71 @@ def test_numbers_that_can_not_be_are_refused(kind):
         model.predict(points[:, :3])
     with pytest.raises(ValueError, match="NaN"):
         model.partial_fit(np.full((2, 4), np.nan), labels[:2])
+
+
+# Regression.
+
+
+def waves(n, seed=0):
+    points = np.random.default_rng(seed).uniform(-3.0, 3.0, (n, 2))
+    return points, np.sin(2.0 * points[:, 0]) + 0.5 * np.abs(points[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("local_model", "least", "streamed"), [("linear", 0.98, 0.7), ("constant", 0.93, 0.1)]
+)
+def test_a_function_is_learned_at_once_or_from_a_stream(local_model, least, streamed):
+    points, targets = waves(4000)
+    fresh, truth = waves(500, seed=1)
+    settings = {"local_model": local_model, "random_state": 0}
+    model = ODATreeRegressor(**settings).fit(points, targets)
+    assert model.score(fresh, truth) > least
+    stream = ODATreeRegressor(**settings)
+    for rows in np.array_split(np.arange(4000), 7):
+        stream.partial_fit(points[rows], targets[rows])
+    assert stream.score(fresh, truth) > streamed  # a pass of 4000 samples makes a few leaves
+
+
+def test_a_constant_model_is_the_mean_of_its_leaf_also_where_a_tree_is_cut():
+    points, targets = waves(600)
+    weights = np.random.default_rng(2).integers(0, 4, 600)
+    model = ODATreeRegressor(3, local_model="constant", random_state=0)
+    model.fit(points, targets, sample_weight=weights)
+    for one in (model, model.at_level(1)):
+        leaves = one.apply(points)
+        for leaf in range(one.n_leaves_):
+            mean = np.average(targets[leaves == leaf], weights=weights[leaves == leaf])
+            assert one.codevector_labels_[leaf] == pytest.approx(mean, rel=1e-12)
+        np.testing.assert_array_equal(one.predict(points), one.codevector_labels_[leaves])
+        assert (one.slopes_ == 0.0).all()
+    assert model.at_level(1).n_leaves_ == 3 < model.n_leaves_
+
+
+@pytest.mark.parametrize("local_model", ["linear", "constant"])
+def test_weights_of_a_regression_are_repetitions(local_model):
+    points, targets = waves(300)
+    weights = np.random.default_rng(3).integers(0, 4, 300)
+    model = ODATreeRegressor(3, local_model=local_model, random_state=0)
+    plain = clone(model).fit(points.repeat(weights, axis=0), targets.repeat(weights))
+    weighed = clone(model).fit(points, targets, sample_weight=weights)
+    np.testing.assert_allclose(weighed.codevectors_, plain.codevectors_, rtol=1e-9)
+    np.testing.assert_allclose(weighed.predict(points), plain.predict(points), rtol=1e-9)
+
+
+def test_a_regression_from_a_file_goes_on_as_it_would(tmp_path):
+    points, targets = waves(900)
+    model = ODATreeRegressor(random_state=0).partial_fit(points[:700], targets[:700])
+    model.save(tmp_path / "tree.oda")
+    loaded = ODATreeRegressor.load(tmp_path / "tree.oda")
+    for one in (model, loaded):
+        one.partial_fit(points[700:], targets[700:])
+    np.testing.assert_array_equal(loaded.predict(points), model.predict(points))
+
+
+def test_targets_that_are_no_numbers_are_refused():
+    points, targets = waves(50)
+    for bad, message in [(np.nan, "NaN"), (1e300, "y holds 1e\\+300")]:
+        with pytest.raises(ValueError, match=message):
+            ODATreeRegressor().fit(points, np.where(np.arange(50) == 7, bad, targets))
+    with pytest.raises(ValueError, match=r"'local_model' .* must be a str among"):
+        ODATreeRegressor(local_model="cubic").fit(points, targets)

@@ -422,14 +422,11 @@ def test_units_of_the_observation_change_no_action():
 
 def test_config_is_checked_and_defaults_know_no_environment():
     first, other = (
-        asdict(TwoTimescaleAgent(env_id, solved_return=1.0).config)
-        for env_id in (BARTO, "Acrobot-v1")
+        asdict(TwoTimescaleAgent(env_id, discount=0.9).config) for env_id in (BARTO, "Acrobot-v1")
     )
-    assert first == other == asdict(TwoTimescaleConfig(solved_return=1.0))
+    assert first == other == asdict(TwoTimescaleConfig(discount=0.9))
     assert TwoTimescaleConfig().metric == "learned"
     assert TwoTimescaleConfig(metric=np.eye(2)).metric == ((1.0, 0.0), (0.0, 1.0))
-    assert TwoTimescaleAgent(BARTO).config.solved_return == 950
-    assert TwoTimescaleAgent("CartPole-v1", solved_return=100).config.solved_return == 100
     with pytest.raises(AttributeError):
         TwoTimescaleConfig().discount = 0.5
     with pytest.raises(TypeError, match="gamma"):
@@ -492,7 +489,6 @@ def test_wrapped_environments_train():
         ("warmup_steps", 1),
         ("solved_episodes", -1),
         ("restart_after", -1),
-        ("solved_return", float("nan")),
         ("metric", "euclidean"),
         ("metric", None),
         ("metric", 1.0),
@@ -624,3 +620,35 @@ def test_stable_baselines3_evaluates_it():
     returns, _ = evaluate_policy(agent, env, n_eval_episodes=10, return_episode_rewards=True)
     # evaluate_policy resets once more before it plays, so the first episode is not of the seed.
     assert returns == agent.evaluate(11, seed=1)[1:].tolist()
+
+
+def scaled(factor, **kwargs):
+    env = gym.make("CartPole-v1", **kwargs)
+    return gym.wrappers.TransformReward(env, lambda reward: factor * reward)
+
+
+def test_a_threshold_changes_nothing():
+    plain, other = gym.make("CartPole-v1"), gym.make("CartPole-v1")
+    other.unwrapped.spec.reward_threshold = None
+    other.spec.reward_threshold = None
+    agents = [TwoTimescaleAgent(env, seed=1).learn(15_000) for env in (plain, other)]
+    assert (agents[0].solved_return, agents[1].solved_return) == (475.0, None)
+    np.testing.assert_array_equal(agents[0].q_values, agents[1].q_values)
+    np.testing.assert_array_equal(agents[0].episodes.rows[:, :2], agents[1].episodes.rows[:, :2])
+
+
+@pytest.mark.parametrize("factor", [2.0**-20, 2.0**20])
+def test_rewards_times_a_power_of_two_teach_the_same_bits(factor):
+    plain = TwoTimescaleAgent(gym.make("CartPole-v1"), seed=1).learn(15_000)
+    other = TwoTimescaleAgent(scaled(factor), seed=1).learn(15_000)
+    np.testing.assert_array_equal(other.q_values, factor * plain.q_values)
+    np.testing.assert_array_equal(other.codevectors, plain.codevectors)
+    np.testing.assert_array_equal(other.episodes.rows[:, 1], plain.episodes.rows[:, 1])
+    assert other.frozen == plain.frozen
+
+
+@pytest.mark.parametrize("make", [lambda: scaled(1e-6), lambda: scaled(6.0)], ids=["small", "+ 5"])
+def test_it_rests_on_what_it_has_learned_whatever_rewards_are(make):
+    agent = TwoTimescaleAgent(make(), seed=1).learn(30_000)
+    assert agent.frozen
+    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=5).mean() >= 475.0

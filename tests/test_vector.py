@@ -123,7 +123,14 @@ def test_every_step_is_learned_from_once(kind, mode):
 
 def test_values_are_those_of_watkins_with_traces_for_each():
     n, n_actions, n_cells = 3, 3, 5
-    core = make_core(discount=0.9, trace_decay=0.9, step_exponent=0.5, exploration_decay=1e9)
+    core = make_core(
+        discount=0.9,
+        trace_decay=0.9,
+        step_exponent=0.5,
+        exploration_decay=1e9,
+        solved_episodes=0,
+        restart_after=0,
+    )
     core.set_lanes(n)
     shared = oracles.WatkinsQ(n_actions, 0.9, 0.9, 0.5, 0.01)
     learners = [shared.share() for _ in range(n)]
@@ -321,7 +328,7 @@ def test_episodes_that_never_end(kind):
     assert len(agent.history) > 0
     assert agent.n_cells > 1 or kind is quick_rule  # of which one is as good as any
     if kind is TwoTimescaleAgent:  # whose trials have to be given up
-        agent = kind(several(lambda: Toy(length=None), 2), seed=0, solved_return=1e9)
+        agent = kind(several(lambda: Toy(length=None), 2), seed=0)
         agent.learn(30_000)
         assert agent.n_cells > 1
 
@@ -370,7 +377,7 @@ def test_an_agent_that_rests_goes_on_resting_and_wakes_when_it_fails():
     agent.learn(20_000)
     assert agent.frozen
     np.testing.assert_array_equal(agent.q_values, values)
-    agent.env = several(lambda: Toy(n_features=4, reward=1.0), 8)  # never reaches 475
+    agent.env = several(lambda: Toy(n_features=4, reward=1.0), 8)  # ends too soon
     agent.learn(2000)
     assert not agent.frozen
 
@@ -386,8 +393,8 @@ def test_codevectors_of_actions_take_one_environment():
 
 @pytest.mark.parametrize("partition", ["gmm", "grid", "infex", "som"])
 def test_policies_of_any_partition_are_kept(partition):
-    agent = TwoTimescaleAgent(cartpoles(8), seed=1, partition=partition, solved_return=60.0)
-    kept = []
+    brief = several(lambda: gym.make("CartPole-v1", max_episode_steps=40), 8)
+    agent, kept = TwoTimescaleAgent(brief, seed=1, partition=partition), []
     agent.learn(20_000, callback=lambda one: kept.append(one.frozen))
     assert any(kept)
-    assert agent.evaluate(50, seed=0).mean() > 60.0
+    assert agent.evaluate(50, seed=0).mean() > 30.0  # random play has 20

@@ -16,7 +16,7 @@ CHECKS = {
     "agents/two_timescale/qlearning.py": """
         import math, numpy as np
         from oda_rl.agents import TwoTimescaleAgent
-        agent = TwoTimescaleAgent("CartPole-v1", seed=0, solved_return=1e9).learn(2500)
+        agent = TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0).learn(2500)
         elapsed = agent._engine.state.steps_since_start
         assert 1500 <= elapsed <= 2500
         assert math.isclose(agent.epsilon, 0.5 * math.exp(-elapsed / 1000.0))

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.worlds import judging
+from oda_rl.agents.worlds import judging, laws
 from oda_rl.agents.worlds.arrays import WorldArrays
 from oda_rl.agents.worlds.coordinates import Coordinates, changes, read
 from oda_rl.agents.worlds.ends import fit_ends
@@ -493,3 +493,18 @@ def test_bad_questions_are_refused(cart, ask, message):
         ask(cart)
     with pytest.raises(TypeError, match="policy is 5: it must be a policy or a function"):
         cart.imagine(5, 2)
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e4, 1e5])
+def test_a_law_is_learned_beside_far_points_and_components_that_are_the_same(scale):
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(400, 3))
+    points = np.column_stack([points, points[:, 0], np.zeros(400)])
+    points[:5] *= scale  # their squares hide any penalty: the matrix is singular in rounding
+    actions = rng.uniform(-1.0, 1.0, (400, 2))
+    codes = np.column_stack([np.ones(400), actions])
+    change = 0.1 * points + actions @ np.ones((2, 5))
+    law = laws.fit_law(laws.FORMS[7], points, codes, change, 16, rng)
+    found = laws.global_change(law.weights, laws.monomials(points, True), codes)
+    found += laws.sinusoids(points @ law.waves[:5] + law.waves[5]) @ law.waves[6:].T
+    np.testing.assert_allclose(found[5:], change[5:], atol=0.01)

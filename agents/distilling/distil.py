@@ -210,13 +210,15 @@ def small_rule(
     rng: np.random.Generator,
     confirming: Confirming,
     world: World | None = None,
+    known: RulePolicy | None = None,
 ) -> Generator[None, None, tuple[RulePolicy, FloatArray]]:
     """Go all the way with so many steps, and return a rule, and its returns from fresh starts.
 
-    A generator, so that whoever asks for it can show progress, or stop.
+    A rule that is ``known`` races with those that imitate. A generator, so that whoever asks for it
+    can show progress, or stop.
     """
     end = ground.steps + steps
-    found = imitate(ground, teacher, n_cells, int(_IMITATING * steps), rng, world)
+    found = imitate(ground, teacher, n_cells, int(_IMITATING * steps), rng, world, known)
     yield
     if found.at_top:
         left = end - ground.steps

@@ -12,6 +12,7 @@ from oda_rl.agents.distilling.fit import ChoiceCosts, Fitted, fit, mean_cost, wi
 from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
 from oda_rl.agents.distilling.races import Raced, race
 from oda_rl.agents.distilling.teachers import Labelling, Teacher
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.world import World
 
 _ROUNDS, _FITS = 3, 4
@@ -59,12 +60,14 @@ def imitate(
     steps: int,
     rng: np.random.Generator,
     world: World | None = None,
+    known: RulePolicy | None = None,
 ) -> Imitation:
     """Find the rule that imitates best, by DAgger, or a random one that is better.
 
     Four rules are fitted to what the teacher does where it goes; then twice four more, also to what
     it would do where the rules before went. They race, with the best of random ones; and with the
-    teacher, if that is such a rule, and one that was climbed in the learned world, if there is one.
+    teacher, if that is such a rule, with one that is known, and with one that was climbed in the
+    learned world, if there are any.
 
     References
     ----------
@@ -88,7 +91,10 @@ def imitate(
     if not fits:
         fits = _fits(teacher, _sample(seen, n_taught, rng), coding, rng, refuse=False)
     fits = _cheapest(fits, teacher, _sample(seen, n_taught, rng), coding)
-    vectors = [*_own(teacher, coding), *(_vector(one, teacher, coding) for one in fits)]
+    own = teacher.rule if isinstance(teacher, Labelling) else None
+    rules = [coding.of_rule(one) for one in (own, known) if one is not None]
+    vectors = [one for one in rules if one is not None]
+    vectors += (_vector(one, teacher, coding) for one in fits)
     vectors = [*dreamt(world, coding, vectors, rng), *vectors]
     vectors += _random(ground, coding, _RANDOM_SHARE * (end - ground.steps), rng)
     ground.allow(end - ground.steps)
@@ -114,13 +120,6 @@ def _valued(ground: Ground, teacher: Teacher, steps: float, rng: np.random.Gener
     seen = ground.record(teacher, rng, _RESTLESS)
     values = evaluated(seen, teacher.act, ground.interface.n_actions, rng)
     return replace(teacher, values=values)
-
-
-def _own(teacher: Teacher, coding: Coding) -> list[FloatArray]:
-    """Return the vector of the teacher itself, if it is a rule of no more cells."""
-    rule = teacher.rule if isinstance(teacher, Labelling) else None
-    vector = None if rule is None else coding.of_rule(rule)
-    return [] if vector is None else [vector]
 
 
 def _random(

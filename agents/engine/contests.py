@@ -7,10 +7,10 @@ agent has such episodes, and judges by what it can know of them, so that there a
     Returns, of which nobody says what is enough: they only rank policies among one another. So many
     policies are remembered, the one whose mean less its standard error is greatest is delivered,
     and learning goes on.
-:class:`Trial`, of the online agent in several environments, where ``solved_return`` is known
-    Successes and failures: they judge a policy alone. The first that succeeds is kept until it
-    fails too often, and learning rests meanwhile; of the others only those are remembered that
-    have succeeded, too.
+:class:`Trial`, of the online agent in several environments
+    Successes and failures, by the best return so far: they judge a policy alone. The first that
+    succeeds is kept until it fails too often, and learning rests meanwhile; of the others only
+    those are remembered that have succeeded, too. A better return makes all that was counted void.
 
 Along one trajectory the online agent's policy hardly changes during an episode, so that an episode
 that is solved says something about the table. With n environments the table changes n times as
@@ -122,10 +122,16 @@ class Trials:
         return self.kept is None and solved and not self._fails(trial)
 
     def keep_next(self) -> Trial | None:
-        """Keep the policy that has solved an episode longest ago and does not fail, if any."""
+        """Keep the policy that has succeeded longest ago and does not fail, if any."""
         self._candidates = [trial for trial in self._candidates if not self._fails(trial)]
         self.kept = self._candidates.pop(0) if self._candidates else None
         return self.kept
+
+    def forget(self) -> None:
+        """Forget who succeeded and who failed, because more is asked for now."""
+        self._candidates.clear()
+        if self.kept is not None:
+            self.kept.solved = self.kept.failed = 0
 
     def _fails(self, trial: Trial) -> bool:
         """Whether too many of a policy's episodes fail."""

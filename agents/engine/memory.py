@@ -260,6 +260,24 @@ class Memory:
         lane.last_row = m - 1
         return rows
 
+    def forget(self, most: int, lane: Lane) -> tuple[int, int]:
+        """Keep the latest trajectories, of at most so many steps in all, and at least one.
+
+        Returns how many trajectories are left, and their steps.
+        """
+        n = self.rows(lane)
+        ends = np.flatnonzero(self.steps[: n - 1, MARK] != GOES_ON) + 1  # the last one may go on
+        begins = np.concatenate([[0], ends])
+        steps = n - begins - np.arange(len(begins), 0, -1)  # from each on
+        first = min(int(np.searchsorted(-steps, -most)), len(ends))
+        begin = int(begins[first])
+        for array in (self.observations, self.steps):
+            array[: n + 1 - begin] = array[begin : n + 1].copy()  # also a beginning after the last
+        lane.last_row = n - 1 - begin
+        self._keys = self._keys[first:] / self._highest_key  # as if none had been dropped
+        self._highest_key = 1.0
+        return len(begins) - first, int(steps[first])
+
     def state(self, lane: Lane) -> dict[str, Observations]:
         """Return all that has to be saved."""
         n = self.rows(lane) + 1  # with a beginning that may be noted there

@@ -15,8 +15,8 @@ means, may lie up to ``WIDENED`` to either side, and are played at the bound.
 
 References
 ----------
-C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
-deterministic annealing": state-action codevectors.
+C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+approximation": state-action codevectors.
 """
 
 from typing import NamedTuple

@@ -44,6 +44,9 @@ class FittedQAgent(Simplifiable, Agent):
     playing it again, without exploration, to be surer. ``predict``, ``evaluate`` and ``policy`` use
     that one. The newest, with which training goes on, is ``newest``.
 
+    When returns fall far below the best, and newest steps contradict old ones, the world may have
+    changed: the best policy is played again, and if it fails, what is older is forgotten.
+
     Parameters
     ----------
     env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or a pair of spaces
@@ -80,8 +83,8 @@ class FittedQAgent(Simplifiable, Agent):
     References
     ----------
     D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6 (2005).
-    C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
-    deterministic annealing".
+    C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+    approximation".
 
     Examples
     --------

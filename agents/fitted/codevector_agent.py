@@ -54,8 +54,8 @@ class CodevectorAgent(FittedQAgent):
 
     References
     ----------
-    C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
-    deterministic annealing": codevectors of states and actions.
+    C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+    approximation": codevectors of states and actions.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class CodevectorAgent(FittedQAgent):
 
     @property
     def action_codevectors(self) -> npt.NDArray[Any]:
-        """Action codevectors of the cells, shape (n_cells, n, *action shape); within the box."""
+        """Action codevectors of the cells, shape (n_cells, n, ...); within the box."""
         parts = self.policy.parts
         actions = self._box.actions(parts.reshape(-1, parts.shape[2]))
         return actions.reshape(*parts.shape[:2], *self._box.shape)

@@ -34,6 +34,8 @@ SCHEMA: dict[str, Member] = {
     "metric": real("d, d", optional=True),
     "scale": real("d", "[0, inf)", optional=True),
     "_values": real("values", optional=True),
+    "forgotten": whole(optional=True),
+    "doubted": real("2", optional=True),
 }
 """What a file has of a fitted agent, and policy0, the newest, and one for each record."""
 
@@ -76,6 +78,12 @@ def check_contents(
         require(sizes[name] <= most, f"{name} has {sizes[name]}: there are {most} at most")
     for name in ("latest", "confirming"):
         require(int(arrays[name].sum()) <= 1, f"{name} marks several records")
+    steps = int(arrays["state"][0]["steps"])
+    require(int(arrays.get("forgotten", 0)) <= steps, f"forgotten is more than the {steps} steps")
+    if "doubted" in arrays:
+        require(bool(arrays["confirming"].any()), "doubted is of no policy that is played again")
+        n, most = float(arrays["doubted"][0]), int(arrays["record_n"][arrays["confirming"]][0])
+        require(n == int(n) and 1 <= n <= most, f"doubted[0] is {n}: from 1 to {most} episodes")
     held = arrays["state"][0]["longest_hold"]
     require(held == config.longest_hold, f"state.longest_hold is {held}")
 

@@ -1,6 +1,5 @@
 """The state of a fitted agent: memory, policies that compete, and when to fit anew."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
-from oda_rl.agents.fitted import replay
+from oda_rl.agents.fitted import changes, competing, replay
 from oda_rl.agents.fitted.action_codevectors import TakenActions
 from oda_rl.agents.fitted.conservative import fit_logged
 from oda_rl.agents.fitted.contents import RECENT_LENGTHS, RECENT_RETURNS, check_contents
@@ -29,8 +28,6 @@ from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
-_PRIOR_WEIGHT = 3.0  # degrees of freedom
-_DROPPED = 10  # policies, the worst, when there are too many
 _SAME = 1e-9  # relative spread below which returns are all equal
 _HORIZONS = 10.0  # that count as an episode where none ends
 _LATEST = 3  # policies that are too new to be confirmed
@@ -87,6 +84,8 @@ class FittedEngine(Engine):
         self._running: RunningTrajectories | None = None  # of several environments
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
+        self._doubted: changes.Returns | None = None  # a record's before it is put to the proof
+        self._forgotten = 0  # steps that were taken before all that is remembered
         self._epsilon = 1.0
         self._ended_since_fit = False
         self._set_due()
@@ -220,15 +219,56 @@ class FittedEngine(Engine):
         return n
 
     def _refit_or_confirm(self) -> None:
-        """Fit anew, or first make sure of the policy that would be delivered."""
-        doubtful = None if self._confirming else self._doubtful()
+        """Fit anew, or first make sure of the policy that would be delivered.
+
+        Where neither newest returns nor newest steps go with older ones, the best policy is put to
+        the proof, by playing it again; if it fails, what is older is forgotten.
+        """
         if self._confirming:
             self._confirmed += self.state.new_steps
+        doubtful = None
+        if self._doubted is not None:
+            self._judge(self._doubted)
+        elif self._suspicious():
+            doubtful = self._best()
+            self._doubted = changes.Returns.of(doubtful)
+        elif not self._confirming:
+            doubtful = self._doubtful()
         if doubtful is None:
             self._confirming = None
             self.refit()
         else:
             self._confirm(doubtful)
+
+    def _suspicious(self) -> bool:
+        """Whether the latest returns are far below the best, and memory contradicts itself."""
+        if not self.records:
+            return False
+        best, rows = self._best(), self.memory.steps[: self.memory.rows(self.lane)]
+        now = changes.Returns.latest(self._returns, changes.ended_in(rows, self.state.new_steps))
+        below = changes.far_below(now, changes.Returns.of(best), self._spread())
+        return below and self._agreeing() > 0
+
+    def _judge(self, before: changes.Returns) -> None:
+        """Forget what is older than the newest steps if the policy is no longer what it was."""
+        assert self._confirming is not None
+        now, agreeing = changes.Returns.of(self._confirming).since(before), self._agreeing()
+        if agreeing and changes.far_below(now, before, self._spread()):
+            self._forget(agreeing)
+        self._doubted = None
+
+    def _agreeing(self) -> int:
+        return changes.steps_that_agree(self.seen, self.state.new_steps // 2)
+
+    def _forget(self, kept: int) -> None:
+        """Forget policies, their returns, and all but about so many of the newest steps."""
+        episodes, steps = self.memory.forget(kept, self.lane)
+        self._returns = self._returns[max(len(self._returns) - episodes, 0) :]
+        self.records, self._confirming, self._confirmed = [], None, 0
+        self._values, self.metric = None, None
+        self._forgotten = self.state.steps - steps
+        if self._running is not None:
+            self._running.give_no_credit()
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
@@ -253,37 +293,23 @@ class FittedEngine(Engine):
         if record is not None:
             if record not in self.records:
                 self.records.append(record)
-                self._drop_worst()
+                spread, most = self._spread(), self.config.kept_policies
+                self.records = competing.without_worst(self.records, most, spread)
             record.add(episode_return)
 
-    def _drop_worst(self) -> None:
-        if len(self.records) > self.config.kept_policies:
-            older, latest = self.records[:-1], self.records[-1]
-            spread = self._spread()
-            bounds = np.argsort([record.lower_bound(spread) for record in older])
-            keep = max(len(older) - _DROPPED, self.config.kept_policies - _DROPPED, 1)
-            self.records = [*(older[i] for i in np.sort(bounds[-keep:])), latest]
-
     def _best(self) -> Record:
-        spread = self._spread()
-        return max(self.records, key=lambda record: record.lower_bound(spread))
+        return competing.best_of(self.records, self._spread())
 
     def _spread(self) -> float:
-        """Return the standard deviation of a policy's return, pooled over all.
-
-        While little is known of that, also that of the latest returns, whatever the policy.
-        """
-        squares = sum(record.m2 for record in self.records)
-        freedom = sum(max(record.n - 1, 0) for record in self.records)
-        prior = float(np.var(self._returns)) if self._returns else 0.0
-        return math.sqrt((squares + _PRIOR_WEIGHT * prior) / (freedom + _PRIOR_WEIGHT))
+        return competing.spread_of(self.records, self._returns)
 
     def _doubtful(self) -> Record | None:
         """Return the record whose policy would be delivered, if it has been played too little.
 
         Not while it is one of the latest: learning goes on then, and soon there may be better.
         """
-        spent = self._confirmed > self.config.confirm_share * self.state.steps
+        steps = self.state.steps - self._forgotten
+        spent = self._confirmed > self.config.confirm_share * steps
         if spent or len(self.records) <= _LATEST:
             return None
         best = self._best()
@@ -326,7 +352,7 @@ class FittedEngine(Engine):
     def fit_logged(self) -> None:
         """Fit to what is remembered, and believe nothing else; that policy is delivered."""
         self.memory.thin_out(self.lane)
-        self.records, self._confirming = [], None
+        self.records, self._confirming, self._doubted = [], None, None
         self._install(fit_logged(self.seen, self.config, self._fitting))
         self._values = None  # learning begins with hopes again
 
@@ -393,7 +419,7 @@ class FittedEngine(Engine):
         return _HORIZONS / (1.0 - self.config.discount)
 
     def _set_due(self, share: float = 1.0) -> None:
-        n = self.state.steps
+        n = self.state.steps - self._forgotten
         if self.config.max_transitions is not None:
             n = min(n, self.config.max_transitions)
         needed = int(share * max(self.config.least_refit, self.config.refit_every * n))
@@ -428,7 +454,6 @@ class FittedEngine(Engine):
         Running trajectories of several environments are saved as if they were over.
         """
         rows = self._append_running()
-        policies = [self.newest, *(record.policy for record in self.records)]
         arrays: dict[str, npt.NDArray[Any]] = {
             "room": self.room,
             "state": self.state.record,
@@ -436,18 +461,15 @@ class FittedEngine(Engine):
             "returns": np.array(self._returns),
             "lengths": np.array(self._lengths),
             "whole": np.array(self._whole),
-            "latest": np.array([self._latest is record for record in self.records]),
-            "confirming": np.array([self._confirming is record for record in self.records]),
             "confirmed": np.array(self._confirmed),
-            "record_n": np.array([record.n for record in self.records]),
-            "record_mean": np.array([record.mean for record in self.records]),
-            "record_m2": np.array([record.m2 for record in self.records]),
+            **changes.arrays_of(self._doubted, self._forgotten),
+            **competing.record_arrays(self.records, self._latest, self._confirming),
             **{f"memory_{name}": array for name, array in self.memory.state(self.lane).items()},
         }
         for name in ("metric", "scale", "_values"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
-        for i, policy in enumerate(policies):
+        for i, policy in enumerate([self.newest, *(record.policy for record in self.records)]):
             arrays.update({f"policy{i}_{name}": a for name, a in policy.arrays.items()})
         self.lane.last_row = rows - 1
         return arrays
@@ -465,23 +487,14 @@ class FittedEngine(Engine):
         for name in ("metric", "scale", "_values"):
             setattr(self, name, arrays.get(name))
         self.memory.restore(within(arrays, "memory_"))
-        counts = arrays["record_n"].tolist()
-        means, squares = arrays["record_mean"].tolist(), arrays["record_m2"].tolist()
-        policies = [
-            type(self.newest).from_arrays(within(arrays, f"policy{i}_"))
-            for i in range(len(counts) + 1)
-        ]
-        self.newest = policies[0]
-        self.records = [
-            Record(policy, *played)
-            for policy, *played in zip(policies[1:], counts, means, squares, strict=True)
-        ]
+        self.newest, self.records = competing.read_records(arrays, type(self.newest))
         latest = np.flatnonzero(arrays["latest"])
         self._latest = self.records[latest[0]] if len(latest) else Record(self.newest)
         self._latest.policy = self.newest
         self._epsilon = self.state.epsilon
         self._ended_since_fit = True
         self._confirmed = int(arrays["confirmed"])
+        self._doubted, self._forgotten = changes.read(arrays)
         confirming = np.flatnonzero(arrays["confirming"])
         self._confirming = self.records[confirming[0]] if len(confirming) else None
         self._open()

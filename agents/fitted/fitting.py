@@ -51,7 +51,7 @@ _LEAST_CELLS = 4
 _METRIC_POWER = 0.5
 _LEAST_WEIGHT = 1e-4
 _CHUNK = 16_384
-_SINGLE = 1e30  # returns beyond are kept in double precision
+_SINGLE = 1e-34, 1e30  # returns between, of the largest; others are kept in double precision
 
 
 @compiled
@@ -401,7 +401,7 @@ def iterate(
     if values is None:
         values = np.full(n, belief.prior)
     solver = _Regression(rows, at, n_actions, belief)
-    single = max(high, -low) < _SINGLE
+    single = _SINGLE[0] < max(high, -low) < _SINGLE[1]
     targets = np.zeros(n, dtype=np.float32 if single else np.float64)
     tolerance = config.tolerance * (high - low) * (1.0 - config.discount) * n
     decay = config.discount, config.trace_decay

@@ -6,7 +6,7 @@ Running trajectories are kept apart from the memory, which takes them over when 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -158,6 +158,10 @@ class RunningTrajectories:
     def forget(self, lane: int) -> None:
         """Begin a trajectory anew."""
         self.lanes[lane].assign({"last_row": -1, "fresh": False, "held": 0})
+
+    def give_no_credit(self) -> None:
+        """Let what is played count for no policy any more."""
+        self.playing = [replace(playing, record=None) for playing in self.playing]
 
     def players(self, acts: BoolArray) -> Iterable[tuple[Playing, IntArray]]:
         """Return the policies that are played, and in which of the environments that act."""

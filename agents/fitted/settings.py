@@ -37,11 +37,11 @@ class FittedQConfig(Checked):
     """Weight, in transitions, of the belief that an action is worth the best return seen;
     positive."""
 
-    sweeps: Annotated[int, at_least(1)] = 20
-    """Most sweeps of fitted Q-iteration at a refit."""
+    sweeps: Annotated[int, within("[1, 10000]")] = 20
+    """Most sweeps of fitted Q-iteration at a refit; at most 10,000."""
 
-    first_sweeps: Annotated[int, at_least(1)] = 100
-    """Most sweeps at the first fit."""
+    first_sweeps: Annotated[int, within("[1, 10000]")] = 100
+    """Most sweeps at the first fit; at most 10,000."""
 
     tolerance: Annotated[float, NOT_NEGATIVE] = 1e-3
     """Sweeps end when values change by less than this share of (1 - discount) of their range."""

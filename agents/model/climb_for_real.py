@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import require
-from oda_rl.agents.distilling.distil import small_rule
+from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.pruning import Confirming
 from oda_rl.agents.distilling.races import race
@@ -165,7 +165,13 @@ class ClimbForReal:
         master = teacher_of(fitted, ground.interface)
         steps = int(ground.most * (1.0 - _RACING * (self.rule is not None)))
         confirming = Confirming.of(master, rng)
-        rule, _ = yield from small_rule(ground, master, _CELLS, steps, rng, confirming)
+        rule, returns = yield from small_rule(
+            ground, master, _CELLS, steps, rng, confirming, known=self.rule
+        )
+        taught = np.array(confirming.taught)
+        found = Distilled(rule, ground.interface, None, returns, taught, ground.steps)
+        if found.worse:
+            warnings.warn(f"{found.comparison}: more steps may do better", stacklevel=2)
         if self.rule is not None:
             ground.allow(ground.most - ground.steps)
             if race(ground, [self.rule, rule], rng, incumbent=0).best == 0:

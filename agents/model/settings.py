@@ -19,14 +19,14 @@ class ModelConfig(Checked):
     least_steps: Annotated[int, at_least(1)] = 100
     """But not before so many new steps."""
 
-    generations: Annotated[int, at_least(1)] = 25
-    """Of a search."""
+    generations: Annotated[int, within("[1, 10000]")] = 25
+    """Of a search; at most 10,000."""
 
-    population: Annotated[int, at_least(4)] = 24
-    """Rules in each generation; at least 4."""
+    population: Annotated[int, within("[4, 1000]")] = 24
+    """Rules in each generation; from 4 to 1000."""
 
-    starts: Annotated[int, at_least(1)] = 12
-    """Imagined episodes of each rule in each generation."""
+    starts: Annotated[int, within("[1, 1000]")] = 12
+    """Imagined episodes of each rule in each generation; at most 1000."""
 
     confirm_share: Annotated[float, within("[0, 1]")] = 0.15
     """Most of the steps that go into playing the best rule again, in [0, 1]."""
@@ -38,11 +38,12 @@ class ModelConfig(Checked):
     """Drop cells, numbers and digits of a rule that do not matter in imagination, before it is
     played."""
 
-    horizon: Annotated[int, at_least(1)] = 1000
-    """Steps to imagine where the environment has no time limit."""
+    horizon: Annotated[int, within("[1, 1000000]")] = 1000
+    """Steps to imagine where the environment has no time limit; at most a million."""
 
-    continuous_cells: Annotated[int, at_least(1)] = 4
-    """Cells of a rule for each component of a continuous action, which is affine in each."""
+    continuous_cells: Annotated[int, within("[1, 100]")] = 4
+    """Cells of a rule for each component of a continuous action, which is affine in each; at most
+    100."""
 
     action_bins: Annotated[int | None, or_none(at_least(2))] = None
     """Offer so many values of each component of a continuous action, least to greatest, instead of

@@ -88,8 +88,8 @@ class ODAPartition:
 
     References
     ----------
-    C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
-    deterministic annealing", algorithm 1.
+    C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+    approximation", algorithm 1.
 
     Examples
     --------

@@ -19,6 +19,8 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface
 
 TIE = 1e-9  # relative: values closer than that are equal
 SMALLEST_TRACE = 1e-3  # of Q(λ), in every language
+SHORT = 0.05  # share of the best return's gain over random play that a success may lack; likewise
+SETTLED_AFTER = 2000  # steps without a better best return, before which learning does not rest
 
 
 @dataclass(frozen=True)

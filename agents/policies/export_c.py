@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.policies.export_c_text import SCORES, as_comment, definition, number
+from oda_rl.agents.policies.export_c_text import SCORES, definition
 from oda_rl.agents.policies.export_tables import (
     CLIP,
     Export,
@@ -20,16 +20,15 @@ from oda_rl.agents.policies.export_tables import (
     IntegerTables,
     Tables,
 )
+from oda_rl.exporting.c_text import (
+    AS_IT_IS,
+    FLOAT_SCORE,
+    LESS_ORIGIN,
+    NEAREST,
+    as_comment,
+    number,
+)
 
-AS_IT_IS = """\
-    const float *x = obs;
-"""
-LESS_ORIGIN = """\
-    float x[ODA_FEATURES];
-    for (int j = 0; j < ODA_FEATURES; ++j) {
-        x[j] = obs[j] - oda_origin[j];
-    }
-"""
 _IN_STEPS = """\
     int32_t x[ODA_FEATURES];
     for (int j = 0; j < ODA_FEATURES; ++j) {
@@ -43,12 +42,6 @@ _IN_STEPS = """\
         x[j] = (int32_t)(steps < 0.0f ? steps - 0.5f : steps + 0.5f);
     }
 """
-FLOAT_SCORE = """\
-        float score = oda_diagram[k][0];
-        for (int j = 0; j < ODA_FEATURES; ++j) {
-            score += oda_diagram[k][1 + j] * x[j];
-        }
-"""
 _INTEGER_SCORE = """\
         int64_t score = 0;
         for (int j = 0; j < ODA_FEATURES; ++j) {
@@ -56,16 +49,6 @@ _INTEGER_SCORE = """\
         }
         score *= (int64_t)1 << oda_shifts[k];
         score += oda_offsets[k] * ODA_ONE;
-"""
-NEAREST = """\
-    int nearest = 0;
-    SCORE least = 0;
-    for (int k = 0; k < ODA_CELLS; ++k) {
-ONE_SCORE        if (k == 0 || score < least) {
-            least = score;
-            nearest = k;
-        }
-    }
 """
 _EDITED = """\
     unsigned char forbidden[ODA_ACTIONS] = {0};

@@ -11,23 +11,23 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.policies.contract import SMALLEST_TRACE, Trained
-from oda_rl.agents.policies.export_c import (
+from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE, Trained
+from oda_rl.agents.policies.export_c import observed, returned
+from oda_rl.agents.policies.export_c_text import definition
+from oda_rl.agents.policies.export_tables import Export
+from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.exporting.c_text import (
     AS_IT_IS,
     FLOAT_SCORE,
     LESS_ORIGIN,
     NEAREST,
-    observed,
-    returned,
+    as_comment,
+    number,
 )
-from oda_rl.agents.policies.export_c_text import as_comment, definition, number
-from oda_rl.agents.policies.export_tables import Export
-from oda_rl.agents.policies.table import TablePolicy
 
 _DEGREE = 10  # then the error is that of rounding, for any exponent in [0, 1]
 _MOST_STEPS = 2**32 - 2  # that a count reaches; a restart after so many never comes
 _MOST_EPISODES = 2**31 - 2
-_NEVER_SOLVED = 3.4e38  # a return
 
 
 @runtime_checkable
@@ -40,9 +40,9 @@ class Learning(Protocol):
     min_step_size: float
     exploration: float
     exploration_decay: float
-    solved_return: float | None
     solved_episodes: int
     restart_after: int
+    warmup_steps: int
 
 
 _STRUCT = """\
@@ -53,10 +53,15 @@ typedef struct {
     float traces[ODA_CELLS][ODA_ACTIONS];
     uint32_t updates[ODA_CELLS][ODA_ACTIONS];
     uint32_t steps; /* since learning began, the last time from nothing */
+    uint32_t all_steps;
+    uint32_t first_episodes; /* that ended in the first ODA_FIRST_STEPS steps; at least 1 */
+    uint32_t best_at; /* all steps after which no return was greater */
+    float first_return; /* mean of those episodes */
+    float best_return;
     int32_t cell, action, greedy; /* of the latest oda_act; actions count from 0 */
     float episode_return;
-    int32_t streak; /* of solved episodes, or minus that of others */
-    int32_t resting; /* whether the latest episodes were solved; then nothing changes */
+    int32_t streak; /* of episodes that succeed, or minus that of others */
+    int32_t resting; /* whether the latest episodes succeeded; then nothing changes */
 } oda_learner;
 
 """
@@ -133,6 +138,9 @@ static inline void oda_forget(oda_learner *learner)
 static inline void oda_init(oda_learner *learner, uint32_t seed)
 {
     oda_forget(learner);
+    learner->all_steps = learner->first_episodes = learner->best_at = 0;
+    learner->first_return = 0.0f;
+    learner->best_return = -ODA_LARGEST;
     learner->random = (UINT64_C(109) + seed) * UINT64_C(6364136223846793005) + 109u;
     learner->cell = learner->action = learner->greedy = 0;
 }
@@ -186,11 +194,31 @@ static inline void oda_update(oda_learner *learner, float target)
     }
 }
 
-/* Rest while episodes are solved, and start from nothing if learning is stuck. */
+/* Note the return of the episode that ends among those that others are judged by. */
+static inline void oda_compare(oda_learner *learner)
+{
+    const float found = learner->episode_return;
+    if (learner->all_steps <= ODA_FIRST_STEPS || learner->first_episodes == 0) {
+        ++learner->first_episodes;
+        learner->first_return
+            += (found - learner->first_return) / (float)learner->first_episodes;
+    }
+    if (found > learner->best_return) {
+        learner->best_return = found;
+        learner->best_at = learner->all_steps;
+    }
+}
+
+/* Rest while episodes succeed, and start from nothing if learning is stuck. */
 static inline void oda_end_episode(oda_learner *learner)
 {
+    float gained;
+    int solved;
     const int was_learning = !learner->resting;
-    const int solved = learner->episode_return >= ODA_SOLVED_RETURN;
+    oda_compare(learner);
+    gained = learner->best_return - learner->first_return;
+    solved = gained > 0.0f
+        && learner->episode_return >= learner->best_return - ODA_SHORT * gained;
     if (solved) { /* longer streaks than those asked for say no more */
         learner->streak = learner->streak < 0 ? 1
             : learner->streak + (learner->streak < ODA_SOLVED_EPISODES);
@@ -198,7 +226,8 @@ static inline void oda_end_episode(oda_learner *learner)
         learner->streak = learner->streak > 0 ? -1
             : learner->streak - (learner->streak > -ODA_SOLVED_EPISODES);
     }
-    learner->resting = ODA_SOLVED_EPISODES > 0 && learner->streak >= ODA_SOLVED_EPISODES;
+    learner->resting = ODA_SOLVED_EPISODES > 0 && learner->streak >= ODA_SOLVED_EPISODES
+        && (!was_learning || learner->all_steps - learner->best_at >= ODA_SETTLED_AFTER);
     learner->episode_return = 0.0f;
     oda_clear_traces(learner);
     if (was_learning && !solved && learner->streak <= -ODA_SOLVED_EPISODES
@@ -214,6 +243,9 @@ static inline int oda_learn(oda_learner *learner, const float obs[ODA_FEATURES],
     if (learned) {
         if (learner->steps < ODA_MOST_STEPS) {
             ++learner->steps;
+        }
+        if (learner->all_steps < ODA_MOST_STEPS) {
+            ++learner->all_steps;
         }
         learner->episode_return += reward;
         if (!learner->resting) {
@@ -293,10 +325,7 @@ def _power(exponent: float) -> npt.NDArray[np.float32]:
 
 def _constants(export: Export, settings: Learning) -> dict[str, str]:
     """Return the definitions of all constants."""
-    solved, restart = settings.solved_return, settings.restart_after
-    if solved is None:
-        solved, restart = _NEVER_SOLVED, 0
-    solved = min(max(solved, -_NEVER_SOLVED), _NEVER_SOLVED)
+    restart = settings.restart_after
     return {
         "FEATURES": str(len(export.cells.origin)),
         "CELLS": str(len(export.cells.diagram)),
@@ -310,7 +339,10 @@ def _constants(export: Export, settings: Learning) -> dict[str, str]:
         "DEGREE": str(_DEGREE),
         "EXPLORATION": f"{number(settings.exploration)} /* probability at first */",
         "EXPLORATION_DECAY": f"{number(settings.exploration_decay)} /* steps that halve it */",
-        "SOLVED_RETURN": f"({number(solved)})",
+        "LARGEST": "3.4e38f",
+        "SHORT": f"{number(SHORT)} /* share of what was gained that a success may lack */",
+        "SETTLED_AFTER": f"UINT32_C({SETTLED_AFTER})",
+        "FIRST_STEPS": f"UINT32_C({min(settings.warmup_steps, _MOST_STEPS)})",
         "SOLVED_EPISODES": str(min(settings.solved_episodes, _MOST_EPISODES)),
         "MOST_STEPS": f"UINT32_C({_MOST_STEPS})",
         "RESTART_AFTER": f"UINT32_C({min(restart, _MOST_STEPS) if restart else _MOST_STEPS})",
@@ -325,7 +357,7 @@ def _about(export: Export, table_bytes: int) -> list[str]:
         "",
         f"Environment: {export.env_id or 'not known'}",
         f"Cells: {cells}, which stay where they are; the nearest one is learned in",
-        f"State: {16 * cells * actions + 40} bytes, an oda_learner, which the caller owns",
+        f"State: {16 * cells * actions + 56} bytes, an oda_learner, which the caller owns",
         f"Tables: {table_bytes} bytes, constant, single precision",
         "",
         "    oda_learner learner;",
@@ -349,9 +381,11 @@ def _about(export: Export, table_bytes: int) -> list[str]:
         "x is obs, less oda_origin if that is there. The nearest cell has the least score.",
         "An action is random with the probability",
         "ODA_EXPLORATION / (1 + steps / ODA_EXPLORATION_DECAY). The n-th update of a value has",
-        "the step size n to minus a power, but at least ODA_MIN_STEP_SIZE. After",
-        "ODA_SOLVED_EPISODES in a row that returned ODA_SOLVED_RETURN, the sum of rewards,",
-        "learning rests until one falls short; if as many in a row fall short after more than",
+        "the step size n to minus a power, but at least ODA_MIN_STEP_SIZE. An episode succeeds if",
+        "its return, the sum of rewards, keeps what the best so far has gained over the mean of",
+        "the first ones, but for a share of ODA_SHORT. After ODA_SOLVED_EPISODES in a row that",
+        "succeed, ODA_SETTLED_AFTER steps or more after the best, learning rests until one falls",
+        "short; if as many in a row fall short after more than",
         "ODA_RESTART_AFTER steps, it starts from nothing. Random numbers are PCG32 (O'Neill",
         "2014), stream 54.",
     ]

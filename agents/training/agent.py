@@ -45,7 +45,7 @@ class Agent(ByHand):
     """
 
     solved_return: float | None
-    """Return from which an episode counts as solved; None if nobody said."""
+    """The reward threshold of the environment, for figures; None if it has none."""
 
     _config_class: ClassVar[type[Any]]
     """Its settings, with defaults: a frozen dataclass (:class:`Checked`)."""
@@ -134,10 +134,12 @@ class Agent(ByHand):
         config = self._config_class(**metadata["config"])
         check_fields(config)
         self._build(interface, config, None)
-        solved = metadata["solved_return"]
-        self.solved_return = (
-            None if solved is None else number(solved, "solved_return", "[-inf, inf]")
-        )
+        self._note_threshold(metadata)
+
+    def _note_threshold(self, metadata: dict[str, Any]) -> None:
+        """Take over the reward threshold that a file tells."""
+        told = metadata["solved_return"]
+        self.solved_return = None if told is None else number(told, "solved_return", "[-inf, inf]")
 
     def _settings(self) -> dict[str, Any]:
         """Return all settings, as files have them."""

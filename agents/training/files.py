@@ -32,9 +32,9 @@ from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_
 from oda_rl.agents.environments.origin_json import from_json, to_json
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.training import format4, format5
 from oda_rl.agents.training.course import SCHEMA as TRAINING
 from oda_rl.agents.training.course import Snapshot
-from oda_rl.agents.training.format4 import upgraded
 
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
@@ -42,10 +42,12 @@ MONITOR_FILE = "monitor.csv"
 FIGURES = ("learning_curve", "partition", "metric", "bifurcation", "explanation", "cells")
 OF_AGENT = (
     AGENT_FILE, CONFIG_FILE, MONITOR_FILE, "rule.txt", "policy.h", "policy.json", "policy.onnx",
+    "report.html",
     *(f"{name}.png" for name in FIGURES),
 )  # fmt: skip
 """What a run folder has of its agent; with another agent all of that is another, or goes."""
-_FORMAT = 5
+_FORMAT = 6
+_OLDEST = 4
 _VERSION = re.compile(r"[\w.+!-]{1,50}")
 _MOST_VERSIONS = 50
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
@@ -191,10 +193,13 @@ def restored(
         paused = _paused(metadata, {name: arrays[name] for name in TRAINING if name in arrays})
         rng = metadata.get("env_rng")  # files used to have none
         own: Mapping[str, Any] = Without(arrays, SHARED.keys() | TRAINING.keys() | _OF_SB3)
-        if metadata["format"] != _FORMAT:
-            own = upgraded(own)
+        log = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
+        if metadata["format"] == _OLDEST:
+            own = format4.upgraded(own)
+        if metadata["format"] != _FORMAT and metadata["kind"] == format5.KIND:
+            metadata, own = format5.upgraded(metadata, own, log)
         agent = cls._from_file(metadata, own, *parts)
-        agent.episodes = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
+        agent.episodes = log
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
         agent.training_seconds = number(
             metadata["training_seconds"], "training_seconds", "[0, inf)"
@@ -249,9 +254,9 @@ def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:
     if found == kind and type(form) is int and form > _FORMAT:
         raise InvalidFileError(
             f"{str(file)!r} has been written by a newer version of oda_rl, in format {form}: this "
-            f"one reads formats {_FORMAT - 1} and {_FORMAT}"
+            f"one reads formats {_OLDEST} to {_FORMAT}"
         )
-    if found != kind or type(form) is not int or form not in (_FORMAT, _FORMAT - 1):
+    if found != kind or type(form) is not int or not _OLDEST <= form <= _FORMAT:
         raise InvalidFileError(
             f"{str(file)!r} holds {found!r} in format {form!r}: "
             f"it must hold {kind!r} in format {_FORMAT}"
@@ -304,10 +309,11 @@ def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any
 def _foreign(file: Path) -> str | None:
     """Say what a file of Stable-Baselines3 or PyTorch holds; None for any other."""
     try:
-        with zipfile.ZipFile(file) as archive:
+        with persistence.opened(file) as archive:
             names = archive.namelist()
             if _SB3_VERSION in names:
-                return f"a model of Stable-Baselines3 {archive.read(_SB3_VERSION).decode()}"
+                version = archive.open(_SB3_VERSION).read(20).decode()
+                return f"a model of Stable-Baselines3 {version if version.isprintable() else ''}"
     except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, RuntimeError):
         return None
     if any(Path(name).name == "data.pkl" for name in names):

@@ -1,7 +1,6 @@
 """The online agent: fast Q-learning over a few cells, slow annealing that places them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -44,9 +43,11 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     Fast: Watkins' Q(λ) on a table with one row a cell. Slow: every few steps the observation also
     moves the codevectors of the cells; at each new, lower temperature they split where the visited
-    states ask for it, and children inherit their parent's row. Two solved episodes in a row freeze
-    the agent, an unsolved one sets it learning again, and if it is stuck (5000 steps, and two
-    unsolved episodes in a row) it starts from nothing.
+    states ask for it, and children inherit their parent's row. Nobody tells the agent what a good
+    return is: it compares episodes with its best. Two in a row that are about as good freeze it,
+    one that falls short sets it learning again, and if it is stuck (5000 steps, and two episodes
+    in a row that fall short) it starts from nothing. So it learns the same whatever rewards are
+    multiplied with.
 
     Parameters
     ----------
@@ -77,7 +78,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     training_seconds : float
         Spent in :meth:`learn`.
     solved_return : float or None
-        Return from which an episode counts as solved; None if nobody said.
+        The environment's reward threshold, if it has one, for figures. The agent makes no use of
+        it.
 
     Raises
     ------
@@ -88,8 +90,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     References
     ----------
-    C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
-    deterministic annealing", algorithm 2.
+    C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+    approximation", algorithm 2.
 
     Examples
     --------
@@ -103,7 +105,6 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     partition: Partition
     _engine: OnlineEngine
     _streams = ("explore", "partition", "env", "predict")
-    _more_metadata = ()
     _sized_by: ClassVar[dict[str, Member]] = {
         name: SCHEMA[name] for name in ("observations", "table")
     }
@@ -120,14 +121,13 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self.config = TwoTimescaleConfig(**own)
         self.partition = _made(partition, config)
         made = self._enter(env)
-        if self.config.solved_return is None:
-            self.config = replace(self.config, solved_return=reward_threshold(made))
         interface = self._interface()
         if interface.n_values > 0 and partition == "oda":  # a cell for each value
             first = float(spaces_of(self._require_env())[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
             self.partition = GridPartition(bins=interface.n_values, ranges=ranges)
         self._build(interface, self.config, seed)
+        self.solved_return = reward_threshold(made)
 
     def _make_engine(self) -> OnlineEngine:
         d, config = self.interface.n_features, self.config
@@ -138,7 +138,6 @@ class TwoTimescaleAgent(Simplifiable, Agent):
             )
         if hasattr(self.partition, "prepare"):
             self.partition.prepare(d, self._rngs["partition"])
-        self.solved_return = config.solved_return
         return OnlineEngine(self.interface, config, self.partition, self._rngs["explore"])
 
     @property
@@ -175,12 +174,13 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def frozen(self) -> bool:
-        """Whether the last episodes were solved and the agent therefore rests."""
+        """Whether the last episodes were about as good as the best, and the agent rests."""
         return self._engine.state.phase == ql.FROZEN
 
     def _about(self) -> dict[str, Any]:
         names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]
-        return {"partition": names[0] if names else type(self.partition).__name__}
+        name = names[0] if names else type(self.partition).__name__
+        return {**super()._about(), "partition": name}
 
     def _settings(self) -> dict[str, Any]:
         partition = self.partition
@@ -232,6 +232,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         for one in (config, getattr(partition, "settings", config)):
             check_fields(one)
         self._build(interface, config, None)
+        self._note_threshold(metadata)
 
 
 def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition:

@@ -28,6 +28,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
 from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_compiled
+from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.lanes import step_lanes
@@ -36,9 +37,13 @@ from oda_rl.diagram import assign_batch
 
 _RING = 2000  # latest transitions, and what they led to, that the metric is learned from
 _LEAST_ROWS = 100  # of that for each of several environments
+_LANE_SETTLED_AFTER = 100  # steps of each of several environments without a better best return
 _METRIC_TRACE_DECAY = 0.9
 _METRIC_POWER = 0.25
 _TOTAL_VARIANCE = 2.0
+_SETTINGS = ("discount", "trace_decay", "step_exponent", "min_step_size", "exploration",
+             "exploration_decay", "observe_every", "solved_episodes", "restart_after",
+             "warmup_steps")  # fmt: skip
 
 SCHEMA: dict[str, Member] = {
     "table": real("3+lanes, K, A"),
@@ -112,9 +117,8 @@ class OnlineEngine(Engine):
 
     @property
     def _has_trials(self) -> bool:
-        """Whether policies are tried: of several environments, if one can tell who succeeds."""
-        known = self.config.solved_return is not None and self.config.solved_episodes > 0
-        return known and self.n_lanes > 1
+        """Whether policies are tried: of several environments, if it may ever rest."""
+        return self.config.solved_episodes > 0 and self.n_lanes > 1
 
     @property
     def lanes(self) -> list[Lane]:
@@ -198,7 +202,7 @@ class OnlineEngine(Engine):
         n = len(step.rewards)
         assert n == self.n_lanes  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
-        lane, learned = 0, False
+        lane, learned, best = 0, False, self.state.best_return
         while lane < n:
             events, lane = step_lanes(
                 lane,
@@ -222,15 +226,21 @@ class OnlineEngine(Engine):
                 self.attend(events, BAD_STEP)
                 learned = True
         if self._has_trials and self.state.phase != ql.WARMUP:
+            if not ql.succeeds.py_func(self.state, best):  # type: ignore[attr-defined]
+                self.trials.forget()
             self._judge(step, ended)
         return actions, ended[ended[:, 1] > 0.0]
 
     def _judge(self, step: VectorStep, ended: FloatArray) -> None:
         """Keep the policies that solve their episodes, and hand out those of new episodes."""
+        succeeds = ql.succeeds.py_func  # type: ignore[attr-defined]
+        patience = max(SETTLED_AFTER, _LANE_SETTLED_AFTER * self.n_lanes)
+        settled = self.state.steps - self.state.best_at >= patience
         for lane in ended[:, 1].nonzero()[0].tolist():
             episode_return, length = ended[lane].tolist()
-            solved = episode_return >= self.state.solved_return
-            if self.trials.note(lane, solved, int(length)):
+            solved = succeeds(self.state, episode_return)
+            changes = self.trials.note(lane, solved, int(length))
+            if changes and (self.trials.kept is not None or settled):
                 self._rest_on(self.trials.keep_next())
         begins = step.begins.nonzero()[0]
         if len(begins):
@@ -454,11 +464,9 @@ class OnlineEngine(Engine):
         require(sizes["m"] in (0, sizes["d"]), f"metric has {sizes['m']} rows")
         check_steps("steps", arrays["steps"].reshape(-1, 3), n_actions)
         state, lanes = arrays["state"][0], arrays["lanes"]
-        for name, value in _first_state(self.config).items():
-            if name not in ("n_cells", "phase"):
-                require(
-                    state[name] == value, f"state.{name} is {state[name]}: the setting is {value}"
-                )
+        for name in _SETTINGS:
+            value = getattr(self.config, name)
+            require(state[name] == value, f"state.{name} is {state[name]}: the setting is {value}")
         least = int(state["phase"] != ql.WARMUP)
         right = least <= state["countdown"] <= state["observe_every"]
         require(right, f"state.countdown is {state['countdown']}")
@@ -469,14 +477,9 @@ class OnlineEngine(Engine):
 
 def _first_state(config: TwoTimescaleConfig) -> dict[str, float]:
     """Return what the state is not 0 in."""
-    unknown = config.solved_return is None
-    names = ("discount", "trace_decay", "step_exponent", "min_step_size", "exploration",
-             "exploration_decay", "observe_every", "solved_episodes", "warmup_steps")  # fmt: skip
     return {
-        **{name: getattr(config, name) for name in names},
-        "solved_return": np.inf if config.solved_return is None else config.solved_return,
-        # Without a return that counts as solved nobody can tell that learning is stuck.
-        "restart_after": 0 if unknown else config.restart_after,
+        **{name: getattr(config, name) for name in _SETTINGS},
+        "best_return": -np.inf,
         "n_cells": 1,
         "phase": ql.WARMUP,
     }

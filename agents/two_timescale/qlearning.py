@@ -17,11 +17,15 @@ give the same bits rests on it. The state of an agent is a few arrays:
 
 What compiled code cannot do itself it reports as events, bits of one integer.
 
+Nobody says which return is good: an episode succeeds if it keeps what the best one so far has
+gained over random play, but for a share of 5 %. That means the same whatever rewards are multiplied
+with.
+
 References
 ----------
 C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 1989: Q(λ).
-C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
-deterministic annealing", algorithm 2: with λ = 0.
+C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+approximation", algorithm 2: with λ = 0.
 """
 
 import math
@@ -30,7 +34,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from oda_rl._compile import compiled, integer, internal, spliced
-from oda_rl._schema import COUNT, Span
+from oda_rl._schema import COUNT, FINITE, Span
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import Trajectory, begin, remember
@@ -45,14 +49,14 @@ from oda_rl.agents.engine.state import (
     workspace,
 )
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
-from oda_rl.agents.policies.contract import SMALLEST_TRACE
+from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE
 from oda_rl.agents.policies.table import greatest
 from oda_rl.diagram import assign
 
 # Layers of the table.
 VALUES, VISITS, STEP_SIZES, TRACES = range(4)
 
-# Phases: random play to learn the scale, learning, and resting on a policy that solves the task.
+# Phases: random play to learn the scale, learning, and resting on a policy that succeeds.
 WARMUP, LEARNING, FROZEN = range(3)
 
 # Further events.
@@ -76,9 +80,17 @@ class OnlineState(Counters):
     learner_active: bool
     """Whether it still wants to."""
     streak: Annotated[int, Span("(-1000000000000000, 1000000000000000)")]
-    """Of solved episodes, or minus that of others."""
+    """Of episodes that succeed, or minus that of others."""
     undecided: bool
     """Whether others that go on say more than an episode that falls short."""
+    best_return: Annotated[float, Span("[-inf, inf)")]
+    """Greatest return of an episode; minus infinity before the first."""
+    best_at: Annotated[int, Span(COUNT)]
+    """Steps after which there was none greater."""
+    random_return: Annotated[float, Span(FINITE)]
+    """Mean return of random play: of the episodes that ended in it, or of the first one."""
+    random_episodes: Annotated[int, Span(COUNT)]
+    """How many these are."""
 
     discount: Annotated[float, Span("(0, 1]")]
     """Discount factor."""
@@ -94,8 +106,6 @@ class OnlineState(Counters):
     """Steps after which it has halved."""
     observe_every: Annotated[int, Span("[1, inf)")]
     """Steps from one point that the slow timescale sees to the next."""
-    solved_return: Annotated[float, Span("[-inf, inf]")]
-    """Return from which an episode counts as solved."""
     solved_episodes: Annotated[int, Span(COUNT)]
     """So many in a row let learning rest."""
     restart_after: Annotated[int, Span(COUNT)]
@@ -258,12 +268,32 @@ def learn_from(
 
 
 @spliced
+def succeeds(state: OnlineState, episode_return: float) -> bool:
+    """Whether a return is about as good as the best, as measured from random play."""
+    best, gained = state.best_return, state.best_return - state.random_return
+    return gained > 0.0 and episode_return >= best - SHORT * gained
+
+
+@spliced
+def _compare(state: OnlineState, episode_return: float) -> None:
+    """Note the return of an episode among those that others are judged by."""
+    if state.phase == WARMUP or state.random_episodes == 0:
+        state.random_episodes += 1
+        more = episode_return - state.random_return
+        state.random_return += more / state.random_episodes
+    if episode_return > state.best_return:
+        state.best_return = episode_return
+        state.best_at = state.steps
+
+
+@spliced
 def _end_episode(agent: Online, lane: Lane) -> int:
     events = EPISODE_END
     state, table, phase = agent.state, agent.table, agent.state.phase
+    _compare(state, lane.episode_return)
     if phase != WARMUP:
         streak, wanted = state.streak, state.solved_episodes
-        if lane.episode_return >= state.solved_return:
+        if succeeds(state, lane.episode_return):
             streak = 1 if streak < 0 else streak + 1
         elif not state.undecided:
             streak = -1 if streak > 0 else streak - 1
@@ -272,7 +302,8 @@ def _end_episode(agent: Online, lane: Lane) -> int:
                 events |= RESTART
         state.streak = streak
         if wanted > 0 and table.shape[0] == TRACES + 1:  # several environments have their trials
-            state.phase = FROZEN if streak >= wanted else LEARNING
+            settled = phase == FROZEN or state.steps - state.best_at >= SETTLED_AFTER
+            state.phase = FROZEN if streak >= wanted and settled else LEARNING
         clear_traces(table, state.n_cells, TRACES + lane.number)
     end_episode(state, lane)
     return events

@@ -1,6 +1,5 @@
 """What can be set about the online agent; its partitions have settings of their own."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,6 @@ from oda_rl.agents.training.settings import (
     Checked,
     Range,
     at_least,
-    or_none,
     within,
 )
 
@@ -28,7 +26,6 @@ def _is_metric(value: Any) -> bool:
     return bool(np.allclose(matrix, matrix.T) and definite)
 
 
-_NUMBER = Range("a number", lambda value: not math.isnan(value))
 _NAMED = Range(
     "'learned', 'std' or a matrix",
     lambda value: not isinstance(value, str) or value in ("learned", "std"),
@@ -76,14 +73,12 @@ class TwoTimescaleConfig(Checked):
     warmup_steps: Annotated[int, at_least(2)] = 500
     """Random steps before learning, which give the scale; at least 2."""
 
-    solved_return: Annotated[float | None, or_none(_NUMBER)] = None
-    """Return from which an episode counts as solved. None: the environment's reward threshold; if
-    it has none, learning neither rests nor starts again."""
-
     solved_episodes: Annotated[int, at_least(0)] = 2
-    """After so many solved episodes in a row the agent stops learning, until one falls short.
-    0: it never stops, and one that falls short is enough to start again."""
+    """After so many episodes in a row that succeed the agent stops learning, until one falls short.
+    An episode succeeds if its return is within 5 % of the best so far, measured from random play,
+    and nothing better has come for 2000 steps. 0: it never stops, and one that falls short is
+    enough to start again."""
 
     restart_after: Annotated[int, at_least(0)] = 5000
-    """If after so many steps as many episodes in a row fall short as would have had to be solved,
+    """If after so many steps as many episodes in a row fall short as would have had to succeed,
     learning starts from nothing. 0: it never does."""

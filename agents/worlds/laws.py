@@ -146,7 +146,18 @@ def squared_gaps(points: FloatArray, codevectors: FloatArray) -> FloatArray:
 def solve(gram: FloatArray, right: FloatArray, ridge: float) -> FloatArray:
     """Solve (gram + ridge · its mean diagonal) w = right."""
     diagonal = ridge * np.trace(gram) / len(gram) + 1e-300
-    return np.linalg.solve(gram + diagonal * np.eye(len(gram)), right)
+    return _solved(gram + diagonal * np.eye(len(gram)), right)
+
+
+def _solved(gram: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve gram w = right, also where a penalty vanishes beside far points in rounding."""
+    try:
+        return np.asarray(np.linalg.solve(gram, right), np.float64)
+    except np.linalg.LinAlgError:
+        units = 1.0 / np.sqrt(gram.diagonal())
+        equal = gram * units[:, None] * units
+        found = np.linalg.lstsq(equal, right * units[:, None])[0]
+        return np.asarray(units[:, None] * found, np.float64)
 
 
 def _global(features: FloatArray, codes: FloatArray, change: FloatArray) -> FloatArray:
@@ -191,7 +202,7 @@ def _with_waves(
     columns[:, m * (1 + n_codes) :] = waves
     penalties = np.full(columns.shape[1], penalty)
     penalties[:m] = _SHARED_PENALTY
-    found = np.linalg.solve(columns.T @ columns / n + np.diag(penalties), columns.T @ change / n)
+    found = _solved(columns.T @ columns / n + np.diag(penalties), columns.T @ change / n)
     own = found[m : m * (1 + n_codes)].reshape(n_codes, m, d)
     if _one_hot(codes):
         own = own + found[:m]
@@ -240,7 +251,7 @@ def _locals(
             columns = np.column_stack([own, offsets])
             penalties = np.array([_INTERCEPT_PENALTY] * n_codes + [width / d] * d)
         gram = (columns * weight).T @ columns + np.diag(penalties)
-        law = np.linalg.solve(gram, (columns * weight).T @ rest[rows])
+        law = _solved(gram, (columns * weight).T @ rest[rows])
         if form.own_slopes:
             found[k] = law.reshape(n_codes, 1 + d, d)
         else:

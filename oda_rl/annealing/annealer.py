@@ -16,24 +16,16 @@ from oda_rl._schema import Member, Sizes, flags, real, require, whole
 from oda_rl._state import Raw
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
-from oda_rl.annealing.codebook import (
-    Balls,
-    Block,
-    Layout,
-    Scratch,
-    Seen,
-    Stage,
-    check_layout,
-    learn,
-    learn_called,
-    segments,
-)
-from oda_rl.annealing.contents import Each, Maybe, Several
+from oda_rl.annealing.codebook import Balls, Layout, Seen, Stage, check_layout, segments
 from oda_rl.annealing.laying_out import laid_out
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule, check_labels
 from oda_rl.annealing.merging import ward_merge
+from oda_rl.annealing.missing import class_means
 from oda_rl.annealing.sampling import Distribution
-from oda_rl.divergences import CALLED, QUADRATIC, TINY, Divergence
+from oda_rl.annealing.showing import Shown, show
+from oda_rl.divergences import QUADRATIC, TINY, Divergence
+from oda_rl.filing.contents import MISSING, Each, Maybe, Optional, Several
+from oda_rl.samples.missing import filled
 
 PROBE = 500  # samples that the accuracy of a level is measured on
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
@@ -95,7 +87,7 @@ class Annealer:
         "masses": real("K", "[0, inf)"),
         "temperature": real("", "[0, inf)"),
         "scale": real("", "[0, inf)"),
-        "probe": Maybe(Several(real("probed, D"), whole("probed", "[0, classes)"))),
+        "probe": Maybe(Several(real("probed, D", MISSING), whole("probed", "[0, classes)"))),
         "_frozen_at": real("", "[0, inf]"),
         "_level_samples": whole(),
         "_layout": Layout,
@@ -107,8 +99,10 @@ class Annealer:
         "_parents": real("K, parents", "[0, inf)"),
         "_opened": Several(real("K, opened"), real("K", "[0, inf)")),
         "_viewed": Maybe(flags("V, K")),
+        "_known": Optional(real("D, K", "[0, inf)")),
     }
     """What a file may say; d, features of the estimator, is known then."""
+    _known: FloatArray | None = None  # masses of features, at a level where values are missing
 
     def __init__(
         self,
@@ -149,17 +143,23 @@ class Annealer:
         The points give the scale; they are not learned from again. ``init``, shape (K, d), with K
         a multiple of the number of classes, is dealt out to the classes in equal parts.
         """
-        n_classes, d = int(classes.max()) + 1, self.n_features
-        totals = np.bincount(classes, weights)
-        sums = [np.bincount(classes, weights * column) for column in points.T]
-        means = np.column_stack(sums) / totals[:, None]
-        self.class_weights = totals if class_weights is None else class_weights.copy()
-        self._scales = np.ones(n_classes)
+        d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
+        means = class_means(points, classes, weights)
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
         spreads = np.bincount(classes, weights * spread) / totals
-        self.scale = float(spreads @ self.class_weights / self.class_weights.sum())
+        own = totals if class_weights is None else class_weights.copy()
+        self.begin_at(means, spreads, own, len(points), init)
+
+    def begin_at(
+        self, means: FloatArray, spreads: FloatArray, class_weights: FloatArray, n_samples: int,
+        init: FloatArray | None,
+    ) -> None:  # fmt: skip
+        """Start with classes' means, shape (C, d + q), from which they have these ``spreads``."""
+        n_classes, d = len(means), self.n_features
+        self.class_weights, self._scales = class_weights, np.ones(n_classes)
+        self.scale = float(spreads @ class_weights / class_weights.sum())
         self.temperature = 2.0 * float(spreads.max())
-        self.n_samples_seen = len(points)
+        self.n_samples_seen = n_samples
         per_class = 1 if init is None else len(init) // n_classes
         self.labels = np.repeat(np.arange(n_classes), per_class)
         self.codevectors = means[self.labels]
@@ -181,7 +181,10 @@ class Annealer:
         not if there are as many codevectors as there may be.
         """
         self.gather()
-        self.codevectors = np.concatenate([self.codevectors, point[None]])
+        guessed = filled(point, self.weights() @ self.codevectors)
+        self.codevectors = np.concatenate([self.codevectors, guessed[None]])
+        if self._known is not None:  # what is only guessed weighs nothing
+            self._known = np.column_stack([self._known, ~np.isnan(point)])
         self.masses = np.append(self.masses, 1.0)
         self.labels = np.append(self.labels, len(self.class_weights))
         self.class_weights = np.append(self.class_weights, 0.0)
@@ -231,6 +234,18 @@ class Annealer:
                 remaining -= len(rows)
                 self._learn(data.points[rows], data.classes[rows], np.ones(len(rows)))
             self._end_level()
+
+    def move(self, codevectors: FloatArray, masses: FloatArray) -> tuple[Layout, Balls]:
+        """Move at the same temperature, to what sums say; returns it as kernels take it."""
+        self.codevectors, self.masses = codevectors, masses
+        self._scatter()
+        return self._layout, self._balls
+
+    def end_level(self, distortion: float) -> None:
+        """End a level whose sums said what its samples' mean divergence is."""
+        seen = Seen(self._seen)
+        seen.distortion, seen.weight = distortion, 1.0
+        self._end_level()
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if what a file says does not belong together."""
@@ -325,24 +340,12 @@ class Annealer:
             self._open()
 
     def _learn(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
-        divergence, d = self.divergence, self.n_features
-        if divergence.kernel == QUADRATIC:
-            potentials = np.zeros(len(points))
-        else:
-            potentials = divergence.potential(points[:, :d])
-        samples = Block(d, points, classes, weights, potentials)
+        shown = Shown(self.divergence, self.n_features, points, classes, weights)
         heat = self.temperature, self.schedule.forgetting
         stage = Stage(*heat, self._scales, self._clocks, self._seen)
-        if divergence.kernel == CALLED:
-            learn_called(divergence, samples, self._layout, stage)
-        else:
-            kernel = None if divergence.kernel == QUADRATIC else divergence.kernel
-            n_segments = len(self._layout.starts) - 1
-            several = n_segments >= len(self._layout.owners)  # for some class
-            scratch = Scratch(np.empty(len(self.labels)), np.empty(n_segments, dtype=np.uint64))
-            balls = self._balls if several else None
-            arrays = (*samples, *self._layout, *stage, *scratch)
-            learn(*arrays, kernel, balls)
+        known = show(shown, self._layout, self._balls, stage, self._known)
+        if known is not None:
+            self._known = known
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
 
@@ -456,6 +459,7 @@ class Annealer:
         self._opened, self._viewed = (self.codevectors, self.weights()), None
         self._clocks = np.zeros(len(self.class_weights))
         self._seen = np.zeros(Seen.size, np.uint8)
+        vars(self).pop("_known", None)
         self._level_samples = 0
 
     def _arrange(self) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -15,15 +15,23 @@ from oda_rl import divergences
 from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, within
 from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import bounded, checked_points, chunks, fitted_points
+from oda_rl._validation import (
+    TakesMissing,
+    bounded,
+    check_columns,
+    checked_points,
+    chunks,
+    fitted_points,
+)
 from oda_rl.annealing.annealer import PROBE, Annealer
 from oda_rl.annealing.codebook import Balls, Layout
-from oda_rl.annealing.contents import ANYTHING, Each, Maybe, Optional, Several
 from oda_rl.annealing.density import log_density
-from oda_rl.annealing.files import Filed
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
+from oda_rl.filing.contents import ANYTHING, MISSING, Each, Maybe, Optional, Several
+from oda_rl.filing.files import Filed
+from oda_rl.samples.missing import holes
 
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
 
@@ -53,7 +61,7 @@ SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
 
 
 @estimator
-class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
     """Common part of the estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
 
     n_clusters: Annotated[Any, COUNT] = 40
@@ -77,13 +85,13 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None = field(init=False)
 
     LEARNED: ClassVar[dict[str, Any]] = {
-        "n_features_in_": Optional(whole("", "[1, 1000000]")),
-        "feature_names_in_": Optional(ANYTHING),
         "_annealer": Optional(Annealer),
         "_codebook": Optional(Codebook),
         "_low": Optional(real("d")),
         "_high": Optional(real("d")),
-        "_waiting": Optional(Maybe(Each(Several(real("n, D"), whole("n"), real("n", "[0, inf)"))))),
+        "_waiting": Optional(
+            Maybe(Each(Several(real("n, D", MISSING), whole("n"), real("n", "[0, inf)"))))
+        ),
         "_stream_seed": Optional(whole("", "[0, 2147483647]")),
         "codevectors_": Optional(real("M, d")),
         "weights_": Optional(real("M", "[0, inf)")),
@@ -111,7 +119,8 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X : array-like, shape (n, d)
-            In the domain of the divergence.
+            In the domain of the divergence. With the squared Euclidean one values may be missing
+            (NaN): distances are those in what is observed, times d over how many features that is.
 
         Returns
         -------
@@ -138,10 +147,12 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Raises
         ------
         ValueError
-            If more than 12 features vary: nothing measures volumes there.
+            If more than 12 features vary: nothing measures volumes there. If values are missing.
         """
         self._embedded(X)
         points = checked_points(self, X, reset=False)
+        if holes(points) is not None:
+            raise ValueError("X has missing values: a histogram has no density of what is observed")
         divergence, own = self._annealer.divergence, self._own()
 
         def assign(points: FloatArray) -> IntArray:
@@ -188,6 +199,11 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return model
 
     # What a subclass may have to say.
+
+    def _takes_missing(self) -> bool:
+        """Whether distances are sums over features, of which some may be left out."""
+        chosen = self.divergence
+        return chosen == "squared_euclidean" or type(chosen) is divergences.SquaredEuclidean
 
     def _target_distortion(self) -> float:
         return 0.0
@@ -305,6 +321,7 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         shown = weights > 0.0
         points, classes, weights = points[shown], classes[shown], weights[shown]
+        check_columns(self, points)
         n_classes = int(classes.max()) + 1
         current = self._new_annealer(n_classes, seed, refined)
         embedded = self._embed_all(current.divergence, points)
@@ -332,9 +349,9 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _see(self, points: FloatArray) -> None:
         """Remember the box of the data."""
         d = self.n_features_in_
-        low, high = points[:, :d].min(axis=0), points[:, :d].max(axis=0)
+        low, high = (of.reduce(points[:, :d], axis=0) for of in (np.fmin, np.fmax))  # not of NaN
         if hasattr(self, "_low"):
-            low, high = np.minimum(low, self._low), np.maximum(high, self._high)
+            low, high = np.fmin(low, self._low), np.fmax(high, self._high)
         self._low, self._high = low, high
 
     def _stream(
@@ -351,6 +368,8 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         points, classes, weights = points[shown], classes[shown], weights[shown]
         if len(points) == 0 and hasattr(self, "_annealer"):
             return
+        if not hasattr(self, "_annealer"):
+            check_columns(self, points)
         self._see(points)
         if self._waiting is not None:
             waiting = sum(len(block[0]) for block in self._waiting)

@@ -20,7 +20,6 @@ from oda_rl._schema import Sizes, flags, real, whole
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_weights, chunks
 from oda_rl.annealing.base import BaseODA
-from oda_rl.annealing.contents import ANYTHING, Optional, check_classes
 from oda_rl.annealing.fine_tuning import (
     ALGORITHMS,
     best_temperature,
@@ -30,6 +29,8 @@ from oda_rl.annealing.fine_tuning import (
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.selection import Candidate, candidates, doubts, select
 from oda_rl.divergences import QUADRATIC, resolve
+from oda_rl.filing.contents import ANYTHING, Optional, check_classes
+from oda_rl.samples.missing import observed_shares
 
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
@@ -137,7 +138,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes.
         y : array-like, shape (n,)
             Numbers or strings.
         sample_weight : array-like, shape (n,), optional
@@ -186,7 +188,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes.
         y : array-like, shape (n,)
             Numbers or strings.
         classes : ignored
@@ -256,7 +259,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         divergences = self._annealer.divergence.between(points, own)
         temperature, labels = self.prediction_temperature_, self._codebook.labels
         if self.prediction == "density":
-            return class_log_densities(divergences, self.weights_, labels, temperature)
+            known = divergences * observed_shares(points)  # what is missing says nothing
+            return class_log_densities(known, self.weights_, labels, temperature)
         starts = np.flatnonzero(np.diff(labels, prepend=-1))
         return np.asarray(-np.minimum.reduceat(divergences, starts, axis=1) / temperature)
 
@@ -319,16 +323,17 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         current.reduce_to(n_clusters)
         rows = data.spread(_PREDICTION_SAMPLES)
         points, classes = data.points[rows], data.classes[rows]
+        shares = observed_shares(points)
 
         for final in (self.fine_tuning is None, True):
             self._codebook = current.view(None)
             weights, labels = self._codebook.weights, self._codebook.labels
             self.prediction_temperature_ = temperature = best_temperature(
-                current.divergence.between(points, self._own()),
+                current.divergence.between(points, self._own()) * shares,
                 weights,
                 labels,
                 classes,
-                points.shape[1],
+                points.shape[1] * float(np.mean(shares)),
             )
             if final:
                 break

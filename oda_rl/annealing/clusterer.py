@@ -21,11 +21,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Flag, estimator, validated, within
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import checked_points, checked_weights
+from oda_rl._validation import checked_points, checked_weights, chunks
 from oda_rl.annealing.base import FAST, SLOW, BaseODA, Pace
+from oda_rl.annealing.missing import refine_known
 from oda_rl.annealing.refinement import refine
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import QUADRATIC, resolve
+from oda_rl.samples.missing import holes, observed_shares
 
 
 @estimator
@@ -58,7 +60,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         a cluster that moves is followed. 0 averages over all that was seen at a temperature.
     refine : bool, default=True
         Whether ``fit`` ends with exchanges of single points between clusters until none lowers the
-        distortion (squared Euclidean and Mahalanobis divergences only).
+        distortion (squared Euclidean and Mahalanobis divergences only). Where values are missing
+        that is the distortion in what is observed.
     init : array-like, shape (k, d), optional
         Codevectors to start from, instead of the mean.
     random_state : int, RandomState instance or None
@@ -119,7 +122,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0; a weight of 2 is the same as a row that stands there twice.
@@ -142,14 +146,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         self.labels_ = self._nearest(embedded, self._own())
         own = self._annealer.divergence.rowwise(embedded, self._own()[self.labels_])
         self.inertia_ = float(own @ weights)
-        distinct = len(data.points)
-        if distinct < self.n_clusters:
-            warnings.warn(
-                f"Number of distinct clusters ({len(self.codevectors_)}) found smaller than "
-                f"n_clusters ({self.n_clusters}): X has {distinct} distinct points.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self._warn_of_few(len(data.points))
         return self
 
     @validated
@@ -161,7 +158,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.
@@ -197,6 +195,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
             Rows sum to 1. [ODA-TNNLS] eq. 9.
         """
         scores = self.transform(X)
+        scores *= observed_shares(self._embedded(X))  # what is missing says nothing
         scores -= scores.min(axis=1, keepdims=True)
         temperature = self.temperature_
         shares = (scores == 0.0) * 1.0 if temperature == 0.0 else np.exp(-scores / temperature)
@@ -207,10 +206,24 @@ class ODAClusterer(ClusterMixin, BaseODA):
         """Opposite of the mean divergence from the nearest codevector."""
         points = self._embedded(X)
         weights = checked_weights(sample_weight, points)
-        own = self._own()
-        nearest = self._nearest(points, own)
-        distances = self._annealer.divergence.rowwise(points, own[nearest])
+        own, rowwise = self._own(), self._annealer.divergence.rowwise
+        distances = np.concatenate(
+            [
+                rowwise(points[rows], own[self._nearest(points[rows], own)])
+                for rows in chunks(len(points))
+            ]
+        )
         return -float(np.average(distances, weights=weights))
+
+    def _warn_of_few(self, distinct: int) -> None:
+        """Warn if there were too few distinct points."""
+        if distinct < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({len(self.codevectors_)}) found smaller than "
+                f"n_clusters ({self.n_clusters}): X has {distinct} distinct points.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _target_distortion(self) -> float:
         return float(self.target_distortion)
@@ -232,7 +245,10 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def _refine(self, data: Distribution) -> None:
         current = self._annealer
         rng = np.random.default_rng(len(data.points))
-        codevectors = refine(data.points, data.weights, current.codevectors, rng)
+        if holes(data.points) is None:
+            codevectors = refine(data.points, data.weights, current.codevectors, rng)
+        else:
+            codevectors = refine_known(data.points, data.weights, current.codevectors, rng)
         nearest = self._nearest(data.points, codevectors)
         masses = np.bincount(nearest, data.weights, minlength=len(codevectors))
         current.replace(codevectors, masses / masses.sum())

@@ -25,11 +25,12 @@ from oda_rl.divergences import LOGARITHMIC, TINY, Divergence
 
 LEAST_SHARE = 1e-6
 FARTHEST = -math.log(LEAST_SHARE)  # in temperatures
-_SMALLEST_SCALE = 1e-60
+SMALLEST_SCALE = 1e-60
 _LEAST_DECAY = 1e-3
 
 GROUPED = 256  # codevectors from which on segments pay
 _LLOYD = 5
+_SLACK = 1.0 + 1e-12  # rounding must not hide the nearest where nothing else is looked for
 
 
 class Block(NamedTuple):
@@ -155,7 +156,7 @@ class Scratch(NamedTuple):
     """Shape (S,)."""
 
 
-_seen = reader(Seen)
+seen_of = reader(Seen)
 
 
 @compiled
@@ -256,7 +257,7 @@ def _measure(
 
 
 @spliced
-def _visit(
+def visit(
     samples: Block,
     i: int,
     layout: Layout,
@@ -282,7 +283,7 @@ def _visit(
     smallest = _measure(samples, i, layout, kernel, nearest, scratch.shares)
     if balls is not None:
         n_visited = 0
-        limit = math.sqrt(smallest + reach)
+        limit = math.sqrt(smallest + reach) * _SLACK
         for s in range(begin, end):
             bound = limit + balls.radii[s]
             if gaps[s] > bound * bound:
@@ -293,12 +294,12 @@ def _visit(
                 least = _measure(samples, i, layout, kernel, s, scratch.shares)
                 if least < smallest:
                     smallest = least
-                    limit = math.sqrt(smallest + reach)
+                    limit = math.sqrt(smallest + reach) * _SLACK
     return smallest, n_visited
 
 
 @spliced
-def _weigh(
+def weigh(
     layout: Layout, scratch: Scratch, n_visited: int, smallest: float, temperature: float
 ) -> float:
     """Turn divergences into masses times Gibbs weights; return their sum."""
@@ -318,7 +319,7 @@ def _weigh(
 
 
 @spliced
-def _step(stage: Stage, c: int, size: int, weight: float) -> float:
+def step_of(stage: Stage, c: int, size: int, weight: float) -> float:
     """Step size α of a sample, which it counts; the masses decay by 1 - α."""
     step: float = 1.0 / (1.0 + 0.9 * (stage.clocks[c] + size))
     least = stage.forgetting / size
@@ -399,19 +400,19 @@ def learn(
     layout = Layout(columns, gradients, offsets, masses, starts, owners)
     stage = Stage(temperature, forgetting, scales, clocks, raw)
     scratch = Scratch(shares, visited)
-    seen = _seen(raw, 0)
+    seen = seen_of(raw, 0)
     reach = FARTHEST * temperature
     for i in range(points.shape[0]):
         c, weight = classes[i], weights[i]
-        smallest, n_visited = _visit(samples, i, layout, kernel, balls, reach, scratch)
+        smallest, n_visited = visit(samples, i, layout, kernel, balls, reach, scratch)
         divergence = smallest + potentials[i]
         if divergence < 0.0:
             divergence = 0.0
         seen.distortion += weight * divergence
         seen.weight += weight
-        total = _weigh(layout, scratch, n_visited, smallest, temperature)
+        total = weigh(layout, scratch, n_visited, smallest, temperature)
         first, last = starts[owners[c]], starts[owners[c + 1]]
-        step = _step(stage, c, last - first, weight)
+        step = step_of(stage, c, last - first, weight)
         least = LEAST_SHARE * total
         for t in range(n_visited):
             s = scratch.visited[t]
@@ -419,7 +420,7 @@ def learn(
                 if shares[k] > least:
                     gain = step * (shares[k] / total) / scales[c]
                     _attract(samples, i, layout, kernel, balls, s, k, gain)
-        if scales[c] < _SMALLEST_SCALE:
+        if scales[c] < SMALLEST_SCALE:
             for k in range(first, last):
                 masses[k] *= scales[c]
             scales[c] = 1.0
@@ -472,7 +473,7 @@ def learn_called(divergence: Divergence, samples: Block, layout: Layout, stage: 
         masses[own] += step * shares / scales[c]
         pulled = own.start + np.flatnonzero(shares)
         pull = step * shares[shares > 0.0] / (masses[pulled] * scales[c])
-        if scales[c] < _SMALLEST_SCALE:
+        if scales[c] < SMALLEST_SCALE:
             masses[own] *= scales[c]
             scales[c] = 1.0
         columns[:, pulled] += pull * (point[:, None] - columns[:, pulled])

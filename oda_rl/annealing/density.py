@@ -73,8 +73,8 @@ def log_density(
 
     References
     ----------
-    [ODA-RL] C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
-    deterministic annealing".
+    [ODA-RL] C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with
+    stochastic approximation".
     """
     volumes = log_cell_volumes(assign, len(weights), low, high)
     with np.errstate(divide="ignore"):

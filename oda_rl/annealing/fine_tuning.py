@@ -4,7 +4,8 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.sampling import Distribution
-from oda_rl.quantization import kernels as competition
+from oda_rl.quantization import kernels, missing
+from oda_rl.samples.missing import holes
 
 ALGORITHMS = ("rslvq", "glvq", "lvq1")
 
@@ -47,7 +48,7 @@ def best_temperature(
     weights: FloatArray,
     labels: IntArray,
     classes: IntArray,
-    n_features: int,
+    n_features: float,
 ) -> float:
     """Temperature at which the densities predict the classes, shape (n,), with least log loss.
 
@@ -81,6 +82,7 @@ def fine_tune(
     moved = codevectors.copy()
     order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
     sample = data.points, data.classes, order, rate
+    competition = kernels if holes(data.points) is None else missing
     if algorithm == "rslvq":
         competition.rslvq(moved, weights, labels, temperature, *sample)
     elif algorithm == "glvq":

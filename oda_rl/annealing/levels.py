@@ -7,7 +7,7 @@ import numpy as np
 
 from oda_rl._schema import Member, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.annealing.contents import Maybe
+from oda_rl.filing.contents import Maybe
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
 _FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperature it was filled at

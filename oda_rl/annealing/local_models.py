@@ -71,7 +71,8 @@ def fit_local_models(
     values = np.where(filled, averages(targets), values)
     slopes = np.zeros((n_cells, d))
     if linear:
-        scale = points.std(axis=0)
+        gaps = points - np.average(points, axis=0, weights=weights)
+        scale = np.sqrt(np.average(gaps * gaps, axis=0, weights=weights))
         scale[scale == 0.0] = 1.0
         steps = (points - centres[cells]) / scale
         rests = targets - values[cells]
@@ -94,10 +95,9 @@ def _slopes(
         (steps * weights[:, None]).T @ rests / weights.sum()
     )
     prior = (d + 2) * average
-    unit = weights.mean()
     for k in np.unique(cells[weights > 0.0]):
         own = cells == k
-        weighted = steps[own] * (weights[own] / unit)[:, None]
+        weighted = steps[own] * weights[own][:, None]
         moments = weighted.T @ steps[own] + prior
         slopes[k] = np.linalg.pinv(moments, hermitian=True) @ (
             weighted.T @ rests[own] + prior @ common
@@ -123,10 +123,9 @@ def _slopes_in_subspace(
     squares, vectors = squares[kept], vectors[:, kept]
     axes = (vectors / squares).T @ rooted if n < d else (vectors / np.sqrt(squares)).T
     common = axes @ (rooted.T @ (rests * shares))
-    unit = weights.mean()
     for k in np.unique(cells[weights > 0.0]):
         own = cells == k
-        root = np.sqrt(weights[own] / unit)
+        root = np.sqrt(weights[own])
         white = (steps[own] @ axes.T) * root[:, None]
         # Of slopes that minimise |rests - white s|² + (d + 2) |s - common|².
         gram = white @ white.T + (d + 2) * np.eye(len(white))

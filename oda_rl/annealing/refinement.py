@@ -31,7 +31,7 @@ _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes: never met, but rounding is not to be trusted with a loop
 _SAMPLE = 4_000_000  # bounds (points times codevectors) that are kept; 16 MB
 _CHUNK = 1024  # points that stay in the processor's cache
-_FINISH = 20, 1e-4  # of Lloyd's iteration over all points, after refining on a sample
+FINISH = 20, 1e-4  # of Lloyd's iteration over all points, after refining on a sample
 
 _LOWER = 1.0 - 2e-7  # a bound in single precision stays a lower bound
 _GAIN = 1.0 - 1e-12  # an exchange has to be an improvement in spite of rounding
@@ -418,7 +418,7 @@ def _refine(
     refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)
     if n <= size:
         return refined
-    refined = lloyd(points, weights, refined, *_FINISH)
+    refined = lloyd(points, weights, refined, *FINISH)
     if _error(points, weights, refined) < _error(points, weights, codevectors):
         return refined
     return codevectors.copy()

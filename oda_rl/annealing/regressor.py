@@ -2,8 +2,8 @@
 
 References
 ----------
-[ODA-RL] C. N. Mavridis, J. S. Baras, "Progressive learning and reinforcement learning by online
-deterministic annealing".
+[ODA-RL] C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with
+stochastic approximation".
 """
 
 from dataclasses import KW_ONLY
@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
 
 from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
 from oda_rl._schema import real
 from oda_rl._types import FloatArray
-from oda_rl._validation import bounded, checked_points, checked_weights
+from oda_rl._validation import checked_targets, checked_weights, chunks, fitted_points
 from oda_rl.annealing.base import BaseODA
-from oda_rl.annealing.contents import Optional, Several
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
+from oda_rl.filing.contents import MISSING, Optional, Several
+from oda_rl.samples.missing import filled
 
 _RECENT = 5000  # samples of a stream that local models are fitted to
 
@@ -76,7 +76,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         "codevector_labels_": Optional(real("M")),
         "slopes_": Optional(real("M, d")),
         "_centres": Optional(real("M, d")),
-        "_recent": Optional(Several(real("recent, d+1"), real("recent", "[0, inf)"))),
+        "_recent": Optional(Several(real("recent, d+1", MISSING), real("recent", "[0, inf)"))),
     }
 
     @validated
@@ -86,7 +86,8 @@ class ODARegressor(RegressorMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes. A cell's linear model takes its mean for these.
         y : array-like, shape (n,)
             Finite.
         sample_weight : array-like, shape (n,), optional
@@ -109,7 +110,8 @@ class ODARegressor(RegressorMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes. A cell's linear model takes its mean for these.
         y : array-like, shape (n,)
             Finite.
         sample_weight : array-like, shape (n,), optional
@@ -139,18 +141,20 @@ class ODARegressor(RegressorMixin, BaseODA):
         -------
         ndarray, shape (n,)
         """
-        cells = self._nearest(self._embedded(X), self._own())
+        points = fitted_points(self, X)
+        divergence, own = self._annealer.divergence, self._own()
+        divergence.check(points)
         models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
-        return models.predict(checked_points(self, X, reset=False), cells)
+        parts = []
+        for rows in chunks(len(points)):
+            cells = self._nearest(divergence.embed(points[rows]), own)
+            known = filled(points[rows], self._centres[cells])
+            parts.append(models.predict(known, cells))
+        return np.concatenate(parts)
 
     def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
         """Return points and targets as one array, shape (n, d + 1)."""
-        with np.errstate(over="ignore", invalid="ignore"):  # in the sums of what is refused here
-            points, targets = validate_data(
-                self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True
-            )
-        values = bounded(np.asarray(targets, dtype=np.float64), "y")
-        return np.column_stack([bounded(points, "X"), values])
+        return np.column_stack(checked_targets(self, X, y, reset=reset))
 
     def _target_distortion(self) -> float:
         return float(self.target_distortion)
@@ -162,7 +166,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         points = pairs[:, :d]
         cells = self._nearest(self._annealer.divergence.embed(points), self._own())
         models = fit_local_models(
-            points,
+            filled(points, self.codevectors_[cells]),
             pairs[:, d],
             weights,
             cells,

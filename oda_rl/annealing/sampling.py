@@ -8,26 +8,7 @@ of the cumulative weight.
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
-
-_CHUNK = 4096
-
-
-def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> IntArray:
-    """Order of the rows, shape (n,), by class and then by value, whatever order they came in.
-
-    The order is that of a random projection of the first ``n_features`` columns, which a common
-    factor leaves as it is; rows whose projections are equal are ordered column by column.
-    """
-    direction = np.zeros(points.shape[1])
-    direction[:n_features] = np.random.default_rng(0).uniform(0.5, 1.0, size=n_features)
-    keys = np.empty(len(points))
-    for begin in range(0, len(points), _CHUNK):  # row by row the same sum: equal rows, equal keys
-        keys[begin : begin + _CHUNK] = (points[begin : begin + _CHUNK] * direction).sum(axis=1)
-    order = np.lexsort((keys, classes))
-    same_key = (np.diff(keys[order]) == 0.0) & (np.diff(classes[order]) == 0)
-    if not (points[order[1:]][same_key] == points[order[:-1]][same_key]).all():
-        order = np.lexsort((*points.T[::-1], keys, classes))
-    return order
+from oda_rl.samples.weights import weighted
 
 
 class Distribution:
@@ -67,16 +48,8 @@ class Distribution:
         rng: np.random.Generator,
         n_features: int | None = None,
     ) -> None:
-        kept = np.flatnonzero(weights > 0.0)
-        n_features = points.shape[1] if n_features is None else n_features
-        order = kept[canonical_order(points[kept], classes[kept], n_features)]
-        points, classes = points[order], classes[order]
-        new = np.ones(len(order), dtype=bool)
-        new[1:] = (points[1:] != points[:-1]).any(axis=1) | (classes[1:] != classes[:-1])
-        self.points = np.ascontiguousarray(points[new])
-        self.classes = classes[new]
-        self.weights = np.add.reduceat(weights[order], np.flatnonzero(new))
-        n_classes = int(classes.max()) + 1
+        self.points, self.classes, self.weights = weighted(points, weights, classes, n_features)
+        n_classes = int(self.classes.max()) + 1
         self._bounds = np.searchsorted(self.classes, np.arange(n_classes + 1))
         self._shown = [np.zeros(0, dtype=np.int64) for _ in range(n_classes)]
         self._rng = rng

@@ -1,4 +1,4 @@
-"""The oda-rl command: train, evaluate, plot, explain, simplify, export, compare, warm."""
+"""The oda-rl command: train, evaluate, plot, explain, report, simplify, export, compare, warm."""
 
 import gc
 import io
@@ -22,11 +22,11 @@ from oda_rl.agents.policies.export import default_file
 from oda_rl.agents.videos import check_video, write_video
 from oda_rl.command.report import (
     evaluation_line,
-    policy_remarks,
     policy_table,
     save_figure,
     write_figures,
 )
+from oda_rl.command.reporting import Report, report
 from oda_rl.command.simplifying import Simplify, simplify
 from oda_rl.command.training import (
     INTERRUPTED,
@@ -35,6 +35,7 @@ from oda_rl.command.training import (
     resumed_defaults,
     train,
 )
+from oda_rl.reporting.tables import policy_remarks
 
 _EVALUATION_EPISODES = 100
 
@@ -155,7 +156,7 @@ class Warm:
     """Compile everything once, so that no later call has to: for images and classrooms."""
 
 
-Options = TrainFitted | Evaluate | Plot | Explain | Simplify | Export | Compare | Warm
+Options = TrainFitted | Evaluate | Plot | Explain | Report | Simplify | Export | Compare | Warm
 
 
 def evaluate(options: Evaluate, console: Console) -> int:
@@ -270,6 +271,7 @@ def parse(arguments: Sequence[str]) -> Options:
         | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
         | Annotated[Plot, tyro.conf.subcommand("plot")]
         | Annotated[Explain, tyro.conf.subcommand("explain")]
+        | Annotated[Report, tyro.conf.subcommand("report")]
         | Annotated[Simplify, tyro.conf.subcommand("simplify")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Compare, tyro.conf.subcommand("compare")]
@@ -350,6 +352,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return evaluate(options, console)
         if isinstance(options, Explain):
             return explain(options, console)
+        if isinstance(options, Report):
+            return report(options, console)
         if isinstance(options, Simplify):
             return simplify(options, console)
         if isinstance(options, Export):

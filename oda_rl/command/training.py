@@ -35,7 +35,8 @@ from oda_rl.agents.training.interrupts import Stopped, ending_as_interrupts
 from oda_rl.agents.videos import check_video, write_video
 from oda_rl.command.folders import CHECKPOINT_FILE, forget_others, in_use, remove, reserved
 from oda_rl.command.logs import episode_log
-from oda_rl.command.report import metric_table, summary, tells_states_apart, write_figures
+from oda_rl.command.report import metric_table, summary, write_figures
+from oda_rl.reporting.figures import tells_states_apart
 
 _GRID = 5  # values of a component of a continuous action
 _FORESEEN = 1_000_000  # steps that there has to be space for
@@ -189,9 +190,9 @@ _KINDS: dict[str, type[TrainFitted]] = {
 }  # fmt: skip
 _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
-_FREE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume"}
+FREE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume"}
 """Options that need not be those of the training that is resumed."""
-_GROUPS = ("config", "oda", "gmm", "grid", "infex", "som")  # fields that hold settings
+GROUPS = ("config", "oda", "gmm", "grid", "infex", "som")  # fields that hold settings
 
 
 def defaults_for(algo: str | None, config_file: str | None) -> TrainFitted:
@@ -261,7 +262,7 @@ def _default_folder(env_id: str, seed: int | str) -> Path:
 def _configured(defaults: TrainFitted, found: Mapping[str, Any]) -> TrainFitted:
     """Put what a configuration says in the place of defaults."""
     settings, more = dict(found["config"]), dict[str, Any]()
-    for name in _GROUPS:
+    for name in GROUPS:
         group: Any = getattr(defaults, name, None)
         if group is not None:
             own = {one.name for one in fields(group)} & settings.keys()
@@ -376,7 +377,7 @@ def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
     assert known is not None
     for one in fields(known):
         mine, own = getattr(options, one.name), getattr(known, one.name)
-        if one.name not in _FREE and mine != own:
+        if one.name not in FREE and mine != own:
             raise ValueError(
                 f"{one.name} is {mine!r}: the training that is resumed has {own!r}; leave it out"
             )

@@ -112,6 +112,7 @@ def _partition(name: str) -> Callable[[], None]:
 
 def _clusterers() -> None:
     from oda_rl.annealing import ODAClusterer
+    from oda_rl.distributed import DistributedODAClusterer
     from oda_rl.divergences import Mahalanobis
     from oda_rl.trees import ODATreeClusterer
 
@@ -124,8 +125,10 @@ def _clusterers() -> None:
     ):
         model = ODAClusterer(6, divergence=divergence, random_state=0).fit(points)
         model.partial_fit(points).score_samples(points)
+        DistributedODAClusterer(6, divergence=divergence, random_state=0).fit(points)
         ODATreeClusterer(2, divergence=divergence, random_state=0).fit(points).predict(points)
-    ODAClusterer(200, random_state=0).fit(_samples(n=4_000))  # so many are kept in segments
+    for kind in (ODAClusterer, DistributedODAClusterer):
+        kind(200, random_state=0).fit(_samples(n=4_000))  # so many are kept in segments
 
 
 def _classifiers() -> None:

@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +12,20 @@ from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_array, check_random_state
 
 from oda_rl._parameters import RandomState
-from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import bounded, chunks, fitted_points
+from oda_rl._schema import Sizes, real, require, whole
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._validation import bounded, checked_weights, chunks, fitted_points, mean_score
 from oda_rl.exemplars.column_generation import Exemplars, Round
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
-from oda_rl.exemplars.weights import NotConvergedError
+from oda_rl.exemplars.weights import NotConvergedError, average
+from oda_rl.filing.contents import ANYTHING, Each, Optional, check_fitted
+from oda_rl.filing.files import Filed
+from oda_rl.samples.weights import weighted
 
 _MOST_BANDWIDTHS = 1e150  # from one sample to another
 
 
-def rule_of_thumb(points: FloatArray, rule: str) -> float:
+def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = None) -> float:
     """Bandwidth by Scott's or Silverman's rule, times the root mean variance of the features.
 
     Parameters
@@ -30,6 +34,8 @@ def rule_of_thumb(points: FloatArray, rule: str) -> float:
         Not all equal; if they are, the result is 1.
     rule : {"scott", "silverman"}
         n^(-1/(d+4)), or (n (d + 2)/4)^(-1/(d+4)).
+    weights : ndarray, shape (n,), optional
+        A sample of weight 2 is two. All 1 by default.
 
     References
     ----------
@@ -41,13 +47,43 @@ def rule_of_thumb(points: FloatArray, rule: str) -> float:
     >>> round(rule_of_thumb(points, "scott"), 3)
     0.316
     """
-    n, d = points.shape
-    size = float(n) if rule == "scott" else n * (d + 2.0) / 4.0
-    deviation = math.sqrt(float(points.var(axis=0).mean()))
+    d = points.shape[1]
+    n = float(len(points) if weights is None else weights.sum())
+    size = n if rule == "scott" else n * (d + 2.0) / 4.0
+    deviation = root_mean_variance(points, weights)
     return size ** (-1.0 / (d + 4.0)) * deviation if deviation > 0.0 else 1.0
 
 
-class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
+def root_mean_variance(points: FloatArray, weights: FloatArray | None = None) -> float:
+    """Of the features of points, shape (n, d), whose weights are 1 by default."""
+    masses = None if weights is None else weights / weights.sum()
+    gaps = points - average(points, masses)
+    return math.sqrt(float(average(gaps**2, masses).mean()))
+
+
+def distinct(
+    points: FloatArray, sample_weight: Any
+) -> tuple[FloatArray, FloatArray | None, BoolArray]:
+    """Return rows and weights such that weights are the same as rows repeated.
+
+    Returns
+    -------
+    points : ndarray, shape (m, d)
+        As they stand, if each is there once; else distinct ones in an order of their own.
+    weights : ndarray, shape (m,), or None
+        Positive; None if each is there once.
+    used : ndarray of bool, shape (n,)
+        Which rows have a weight above 0.
+    """
+    weights = checked_weights(sample_weight, points)
+    used = weights > 0.0
+    data = weighted(points, weights)
+    if len(data.points) == used.sum() and (weights[used] == 1.0).all():
+        return points[used], None, used
+    return data.points, data.weights, used
+
+
+class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     """What can be asked of weighted exemplars, however they were found."""
 
     exemplars_: FloatArray
@@ -58,6 +94,26 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
     objective_value_: float
     history_: list[Round]
     labels_: IntArray
+
+    _stored = {"Round": Round}  # noqa: RUF012
+    LEARNED: ClassVar[dict[str, Any]] = {
+        "exemplars_": Optional(real("M, d")),
+        "weights_": Optional(real("M", "(0, inf)")),
+        "bandwidth_": Optional(real("", "(0, inf)")),
+        "objective_value_": Optional(real("", "[-inf, inf]")),
+        "duality_gap_": Optional(real("", "[-inf, inf]")),
+        "certificate_": Optional(ANYTHING),
+        "history_": Optional(Each(Round)),
+        "labels_": Optional(whole("n_labels", "[0, M)")),
+        "n_iter_": Optional(whole()),
+    }
+    """What a file may say of what was learned; parameters have their own ranges."""
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+            right = isinstance(self.certificate_, str)
+            require(right, f"{where}.certificate_ is {self.certificate_!r:.80}: it must be text")
 
     @property
     def cluster_centers_(self) -> FloatArray:
@@ -77,24 +133,28 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
             -inf where a kernel of finite reach does not reach.
         """
         points = fitted_points(self, X)
-        values = logsumexp(self._log_responses(points), axis=1)
+        values = np.concatenate(
+            [logsumexp(self._log_responses(points[rows]), axis=1) for rows in chunks(len(points))]
+        )
         d = points.shape[1]
         volume = self._kernel.log_volume(d) + d * math.log(self.bandwidth_)
         return np.asarray(values - volume)
 
-    def score(self, X: npt.ArrayLike, y: object = None) -> float:
+    def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Mean logarithm of the normalised density.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            What each sample counts for, ≥ 0; 1 by default.
 
         Returns
         -------
         float
         """
-        return float(self.score_samples(X).mean())
+        return mean_score(self.score_samples(X), sample_weight)
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Exemplar of the highest weighted response to each sample.
@@ -108,7 +168,7 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
         ndarray, shape (n_samples,)
             Rows of ``exemplars_``; the nearest one where none responds.
         """
-        return np.asarray(self._shares(X, largest=True))
+        return np.asarray(self._shares(fitted_points(self, X), largest=True))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Share of each exemplar in the combined response to each sample.
@@ -122,7 +182,7 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
         ndarray, shape (n_samples, n_exemplars)
             Rows sum to 1; the nearest exemplar has all where none responds.
         """
-        return np.asarray(self._shares(X, largest=False))
+        return np.asarray(self._shares(fitted_points(self, X), largest=False))
 
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None
@@ -183,8 +243,7 @@ class ExemplarMixture(DensityMixin, ClusterMixin, BaseEstimator):
             )
         )
 
-    def _shares(self, X: npt.ArrayLike, *, largest: bool) -> FloatArray | IntArray:
-        points = fitted_points(self, X)
+    def _shares(self, points: FloatArray, *, largest: bool) -> FloatArray | IntArray:
         parts = []
         for rows in chunks(len(points)):
             squares = self._squares(points[rows])

@@ -12,7 +12,12 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Round, Search, generate
 from oda_rl.exemplars.pricing import Samples, squared_distances
-from oda_rl.exemplars.weights import NotConvergedError, best_proportions, objective_value
+from oda_rl.exemplars.weights import (
+    NotConvergedError,
+    average,
+    best_proportions,
+    objective_value,
+)
 
 _SLOW = 1e-2  # of the mean log-likelihood: an EM step or a round that gains less is the last
 _EM_STEPS = 200
@@ -34,6 +39,7 @@ def generate_within(
     start: FloatArray | None = None,
     tolerance: float = 1e-6,
     max_rounds: int = 300,
+    masses: FloatArray | None = None,
 ) -> Exemplars:
     """Find good exemplars anywhere, at most ``limit`` of them.
 
@@ -41,7 +47,7 @@ def generate_within(
     ----------
     limit : int
         ≥ 1. If column generation never takes more, its result is returned.
-    points, problem, rng, tolerance, max_rounds
+    points, problem, rng, tolerance, max_rounds, masses
         As for :func:`oda_rl.exemplars.column_generation.generate`.
     start : ndarray, shape (M, d), optional
         Exemplars to begin with, M ≤ ``limit``: the result is at least as good as the best weights
@@ -55,7 +61,7 @@ def generate_within(
         If the heaviest ``limit`` exemplars leave samples without a response.
     """
     if problem.slides:
-        search = Search(points, problem, rng, tolerance, certified=True)
+        search = Search(points, problem, rng, tolerance, certified=True, masses=masses)
         if search.begin(start, limit) and search.run(max_rounds, limit):
             return search.solution()
         mixture = _BoundedMixture(search, limit, start)
@@ -65,24 +71,27 @@ def generate_within(
         return mixture.solution()
     try:
         found = generate(
-            points, problem, rng, start=start, tolerance=tolerance, max_rounds=max_rounds
-        )
+            points, problem, rng, start=start, tolerance=tolerance, max_rounds=max_rounds,
+            masses=masses,
+        )  # fmt: skip
     except NotConvergedError as error:
         if not isinstance(error.solution, Exemplars) or len(error.solution.weights) <= limit:
             raise
         found = error.solution
-    return found if len(found.weights) <= limit else _heaviest(found, limit, points, problem, start)
+    if len(found.weights) <= limit:
+        return found
+    return _heaviest(found, limit, Samples(points, masses), problem, start)
 
 
 def _heaviest(
     found: Exemplars,
     limit: int,
-    points: FloatArray,
+    samples: Samples,
     problem: Problem,
     start: FloatArray | None,
 ) -> Exemplars:
     """Weigh the heaviest exemplars again, or those of the start if they are better."""
-    samples = Samples(points)
+    masses = samples.masses
     heaviest = found.positions[np.sort(np.argsort(-found.weights, kind="stable")[:limit])]
     best = None
     for positions in (heaviest, start):
@@ -91,8 +100,10 @@ def _heaviest(
         responses = samples.responses(positions - samples.origin, problem.kernel)
         if problem.objective != "mean_variance" and responses.max(axis=1).min() <= 0.0:
             continue
-        weights = best_proportions(responses, problem.objective, penalty=problem.penalty).weights
-        value = objective_value(problem.objective, responses @ weights, problem.penalty)
+        weights = best_proportions(
+            responses, problem.objective, penalty=problem.penalty, masses=masses
+        ).weights
+        value = objective_value(problem.objective, responses @ weights, problem.penalty, masses)
         if best is None or value > best.value:
             used = weights > 0.0
             gap = found.value + found.gap - value
@@ -116,15 +127,14 @@ class _BoundedMixture:
     def __init__(self, search: Search, limit: int, start: FloatArray | None) -> None:
         self.search, self.limit = search, limit
         self.samples, self.kernel = search.samples, search.problem.kernel
-        self._even = np.full(len(self.samples), 1.0 / len(self.samples))
         self._modes = self.samples.points[:0]
-        self._best = -np.inf, self._modes, self._even, self._even
+        self._best = -np.inf, self._modes, self.samples.shares, self.samples.shares
         if start is not None:
             self._place(start - self.samples.origin)
         elif search.history:
             self._place(search.exemplars)
         else:
-            self._place(self.samples.modes(self._even, self.kernel, search.starts())[0])
+            self._place(self.samples.modes(self.samples.shares, self.kernel, search.starts())[0])
         self._weigh(np.full(len(self.exemplars), 1.0 / len(self.exemplars)))
 
     def advance(self) -> bool:
@@ -133,7 +143,7 @@ class _BoundedMixture:
         self._slide()
         self._weigh(self.weights)
         logs = self._log_densities()
-        value, before = float(logs.mean()), self._best[0]
+        value, before = self._mean(logs), self._best[0]
         if value > before:
             self._best = value, self.exemplars, self.weights, logs
         known = np.concatenate([self._modes, self.exemplars])
@@ -155,17 +165,21 @@ class _BoundedMixture:
         has an exemplar at each sample is better then.
         """
         value, exemplars, weights, logs = self._best
-        kernels = np.log(self.samples.heights(self.samples.points, self._even, self.kernel))
+        samples = self.samples
+        kernels = np.log(samples.heights(samples.points, samples.shares, self.kernel))
         bounds = []
         for density in (logs, np.logaddexp(logs, kernels) - np.log(2.0)):
             modes, worth = self._priced(density, self.search.starts(-density), self._modes)
-            bounds.append((float(density.mean() + worth[0]), density, modes))
+            bounds.append((self._mean(density) + float(worth[0]), density, modes))
         _, density, modes = min(bounds, key=lambda bound: bound[0])
-        _, worth = self._priced(density, self.samples.points, modes, to_the_end=True)
-        gap = max(float(density.mean() + worth[0]) - value, 0.0)
+        _, worth = self._priced(density, samples.points, modes, to_the_end=True)
+        gap = max(self._mean(density) + float(worth[0]) - value, 0.0)
         history = [*self.search.history, Round(value, gap, len(weights))]
         positions = exemplars + self.samples.origin
         return Exemplars(positions, weights, value, gap, "all samples", history)
+
+    def _mean(self, values: FloatArray) -> float:
+        return float(average(values, self.samples.masses))
 
     def _place(self, exemplars: FloatArray) -> None:
         self.exemplars = exemplars
@@ -184,7 +198,9 @@ class _BoundedMixture:
 
     def _weigh(self, weights: FloatArray) -> None:
         """Find the best weights, and drop the exemplars that get none."""
-        found = best_proportions(self.responses, start=weights, tolerance=_MASTER_TOLERANCE)
+        found = best_proportions(
+            self.responses, start=weights, tolerance=_MASTER_TOLERANCE, masses=self.samples.masses
+        )
         used = found.weights > 0.0
         self.weights = found.weights[used]
         self._place(self.exemplars[used])
@@ -193,11 +209,11 @@ class _BoundedMixture:
         """Move exemplars and weights by EM steps, which never lower the likelihood."""
         last = -np.inf
         for _ in range(_EM_STEPS):
-            value = float(self._log_densities().mean())
+            value = self._mean(self._log_densities())
             if value - last < _SLOW:
                 break
             last = value
-            shares = self._shares()
+            shares = self.samples.weighed(self._shares())
             sizes = np.maximum(shares.sum(axis=0), 1e-300)
             self.weights = sizes / len(shares)
             self._place(shares.T @ self.samples.points / sizes[:, None])
@@ -206,7 +222,7 @@ class _BoundedMixture:
         """Drop the exemplars without which the likelihood would lose least."""
         while len(self.weights) > self.limit:
             shares = np.minimum(self._shares(), 1.0 - 1e-12)
-            missed = -np.log1p(-shares).sum(axis=0)
+            missed = -self.samples.weighed(np.log1p(-shares)).sum(axis=0)
             n = max(self.limit, int((1.0 - _TURNOVER) * len(missed)))
             kept = np.sort(np.argsort(-missed, kind="stable")[:n])
             self.weights = self.weights[kept] / self.weights[kept].sum()
@@ -217,7 +233,7 @@ class _BoundedMixture:
     ) -> tuple[FloatArray, FloatArray]:
         """Modes of the prices of log densities, and the logarithms of what they are worth."""
         samples, kernel, least = self.samples, self.kernel, logs.min()
-        prices = np.exp(least - logs) / len(logs)
+        prices = self.samples.weighed(np.exp(least - logs)) / len(logs)
         modes, heights = samples.modes(prices, kernel, starts, known)
         if to_the_end:
             floor = (1.0 - _CONTENDING) * float(heights[0])

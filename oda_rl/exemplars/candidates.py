@@ -2,19 +2,20 @@
 
 import math
 from dataclasses import KW_ONLY
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._parameters import POSITIVE, estimator, validated
-from oda_rl._types import FloatArray
+from oda_rl._types import BoolArray, FloatArray
 from oda_rl._validation import checked_points, chunks
-from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, rule_of_thumb
+from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, distinct, rule_of_thumb
 from oda_rl.exemplars.column_generation import Problem, select
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
 
+_TOLERANCE = 1e-8  # of the margin
 _SHOWN = 5  # samples that a message names
 
 
@@ -77,13 +78,15 @@ class ConvexClustering(ExemplarMixture):
     tol: Annotated[float, POSITIVE] = 1e-8
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Weight the candidates.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            What each sample counts for, ≥ 0: one of weight 2 is the same as two. 1 by default.
 
         Returns
         -------
@@ -96,11 +99,18 @@ class ConvexClustering(ExemplarMixture):
         NotConvergedError
             If the weights do not converge.
         """
-        points = checked_points(self, X, reset=True)
+        everything = checked_points(self, X, reset=True)
+        points, weights, used = distinct(everything, sample_weight)
         given = self.bandwidth
-        bandwidth = rule_of_thumb(points, given) if isinstance(given, str) else float(given)
+        if isinstance(given, str):
+            given = rule_of_thumb(points, given, weights)
+        candidates = _candidates(self.candidates, points)
         problem = Problem("log_likelihood", KERNELS[self.kernel])
-        _fit_candidates(self, points, self.candidates, bandwidth, problem, float(self.tol))
+        bandwidth, tolerance = float(given), float(self.tol)
+        _check_covered(everything, used, candidates, bandwidth, problem)
+        masses = None if weights is None else weights / weights.sum()
+        scaled = points / bandwidth, candidates / bandwidth
+        self._learn(everything, bandwidth, lambda: select(*scaled, problem, tolerance, masses))
         return self
 
 
@@ -147,13 +157,15 @@ class KernelVectorQuantization(ExemplarMixture):
     candidates: Annotated[npt.ArrayLike | None, "array-like", None] = None
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Choose codevectors.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            ≥ 0; samples of weight 0 need not be covered, and others all have to.
 
         Returns
         -------
@@ -164,33 +176,28 @@ class KernelVectorQuantization(ExemplarMixture):
         ValueError
             If ``candidates`` do not fit the data, or a sample is too far from all of them.
         """
-        points = checked_points(self, X, reset=True)
-        problem = Problem("margin", KERNELS["disc"])
-        _fit_candidates(self, points, self.candidates, float(self.max_distortion), problem, 1e-8)
+        everything = checked_points(self, X, reset=True)
+        points, _, used = distinct(everything, sample_weight)
+        candidates = _candidates(self.candidates, points)
+        problem, radius = Problem("margin", KERNELS["disc"]), float(self.max_distortion)
+        _check_covered(everything, used, candidates, radius, problem)
+        scaled = points / radius, candidates / radius
+        self._learn(everything, radius, lambda: select(*scaled, problem, _TOLERANCE))
         return self
 
 
-def _fit_candidates(
-    model: ExemplarMixture,
-    points: FloatArray,
-    given: npt.ArrayLike | None,
-    bandwidth: float,
-    problem: Problem,
-    tolerance: float,
-) -> None:
-    """Weight candidates, which are the samples if none are given."""
+def _candidates(given: npt.ArrayLike | None, points: FloatArray) -> FloatArray:
+    """Return the candidates, which are the samples if none are given."""
     candidates = checked_exemplars(given, points.shape[1], "candidates")
-    if candidates is None:
-        candidates = np.unique(points, axis=0)
-    _check_covered(points, candidates, bandwidth, problem)
-    scaled = points / bandwidth
-    model._learn(
-        points, bandwidth, lambda: select(scaled, candidates / bandwidth, problem, tolerance)
-    )
+    return np.unique(points, axis=0) if candidates is None else candidates
 
 
 def _check_covered(
-    points: FloatArray, candidates: FloatArray, bandwidth: float, problem: Problem
+    points: FloatArray,
+    used: BoolArray,
+    candidates: FloatArray,
+    bandwidth: float,
+    problem: Problem,
 ) -> None:
     """Raise a ValueError that says which samples no candidate responds to, and what would do."""
     origin = candidates.mean(axis=0)
@@ -200,12 +207,12 @@ def _check_covered(
             for rows in chunks(len(points))
         ]
     )
-    covered = problem.kernel.response(squares / bandwidth**2) > 0.0
+    covered = ~used | (problem.kernel.response(squares / bandwidth**2) > 0.0)
     if covered.all():
         return
     alone = np.flatnonzero(~covered)
     shown = ", ".join(map(str, alone[:_SHOWN])) + (", ..." if len(alone) > _SHOWN else "")
-    farthest = math.sqrt(float(squares.max()))
+    farthest = math.sqrt(float(squares[used].max()))
     least = "above " if problem.kernel.name == "epanechnikov" else "of at least "
     if problem.kernel.name == "gaussian":  # where responses underflow
         least, farthest = "of at least ", farthest / 38.0

@@ -18,11 +18,13 @@ from typing import NamedTuple, cast
 import numpy as np
 from scipy.optimize import linprog
 
+from oda_rl._schema import real, whole
 from oda_rl._types import FloatArray
 from oda_rl.exemplars.pricing import KERNELS, Kernel, Samples, leaders, squared_distances
 from oda_rl.exemplars.weights import (
     NotConvergedError,
     Proportions,
+    average,
     best_proportions,
     objective_value,
 )
@@ -50,11 +52,13 @@ class Problem(NamedTuple):
     penalty: float = 1.0
     """C of the objectives with a variance."""
 
-    def relative(self, responses: FloatArray, value: float) -> float:
+    def relative(
+        self, responses: FloatArray, value: float, masses: FloatArray | None = None
+    ) -> float:
         """Give the unit in which a duality gap is held against the tolerance."""
         if self.objective == "log_likelihood":
             return 1.0
-        return value if self.objective == "margin" else float(responses.mean())
+        return value if self.objective == "margin" else float(average(responses, masses))
 
     @property
     def is_signed(self) -> bool:
@@ -75,6 +79,13 @@ class Round(NamedTuple):
     gap: float
     """By how much it could be improved at most, as far as that round's pricing saw."""
     n_exemplars: int
+
+
+Round.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
+    "objective": real("", "[-inf, inf]"),
+    "gap": real("", "[-inf, inf]"),
+    "n_exemplars": whole(),
+}
 
 
 class Exemplars(NamedTuple):
@@ -102,7 +113,11 @@ def price_gap(problem: Problem, height: float, found: Proportions) -> float:
 
 
 def select(
-    points: FloatArray, candidates: FloatArray, problem: Problem, tolerance: float = 1e-8
+    points: FloatArray,
+    candidates: FloatArray,
+    problem: Problem,
+    tolerance: float = 1e-8,
+    masses: FloatArray | None = None,
 ) -> Exemplars:
     """Weight a finite set of candidates: the convex special case, with an exact certificate.
 
@@ -115,19 +130,22 @@ def select(
     problem : Problem
     tolerance : float
         Relative duality gap at which to stop.
+    masses : ndarray, shape (N,), optional
+        What each sample counts for, positive and of sum 1; all alike by default.
 
     Raises
     ------
     NotConvergedError
         If the weights don't converge; its ``solution`` has the last ones.
     """
-    samples = Samples(points)
+    samples = Samples(points, masses)
     responses = samples.responses(candidates - samples.origin, problem.kernel)
     failure = None
     try:
         found = best_proportions(
-            responses, problem.objective, penalty=problem.penalty, tolerance=0.1 * tolerance
-        )
+            responses, problem.objective, penalty=problem.penalty, tolerance=0.1 * tolerance,
+            masses=masses,
+        )  # fmt: skip
     except NotConvergedError as error:
         failure, found = error, cast(Proportions, error.solution)
     gap = price_gap(problem, float((found.prices @ responses).max()), found)
@@ -135,7 +153,8 @@ def select(
     if problem.objective == "margin" and failure is None:
         weights = _corner(responses)
     used = weights > 0.0
-    value = objective_value(problem.objective, responses[:, used] @ weights[used], problem.penalty)
+    combined = responses[:, used] @ weights[used]
+    value = objective_value(problem.objective, combined, problem.penalty, masses)
     history = [Round(value, gap, int(used.sum()))]
     solution = Exemplars(candidates[used], weights[used], value, gap, "exact", history)
     if failure is not None:
@@ -152,6 +171,7 @@ def generate(
     tolerance: float = 1e-6,
     max_rounds: int = 300,
     certified: bool = True,
+    masses: FloatArray | None = None,
 ) -> Exemplars:
     """Find the best exemplars anywhere.
 
@@ -172,13 +192,15 @@ def generate(
         Most rounds, ≥ 1.
     certified : bool
         Whether to price from all samples in the end; without it the certificate is "local".
+    masses : ndarray, shape (N,), optional
+        What each sample counts for, positive and of sum 1; all alike by default.
 
     Raises
     ------
     NotConvergedError
         If the gap is larger after so many rounds; its ``solution`` is the best :class:`Exemplars`.
     """
-    search = Search(points, problem, rng, tolerance, certified)
+    search = Search(points, problem, rng, tolerance, certified, masses)
     search.begin(start)
     search.run(max_rounds)
     return search.solution()
@@ -194,9 +216,10 @@ class Search:
         rng: np.random.Generator,
         tolerance: float,
         certified: bool,
+        masses: FloatArray | None = None,
     ) -> None:
         self.problem = problem
-        self.samples = Samples(points)
+        self.samples = Samples(points, masses)
         self.rng = rng
         self.tolerance = tolerance
         self.certified = certified
@@ -221,8 +244,7 @@ class Search:
             if len(samples) <= _MOST_BALLS:
                 chosen = samples.points[leaders(samples.points, 0.0)]  # each once
         else:
-            even = np.full(len(samples), 1.0 / len(samples))
-            chosen, _ = samples.modes(even, kernel, self.starts())
+            chosen, _ = samples.modes(samples.shares, kernel, self.starts())
         far = _FAR if kernel.name == "gaussian" else _REACH[kernel.name]
         nearest = np.full(len(samples), np.inf)
         for rows in samples.exact.chunks(len(chosen)):
@@ -272,7 +294,9 @@ class Search:
         """Make one round; whether the gap is small enough, by pricing from all samples."""
         found = self._master()
         samples, kernel, prices = self.samples, self.problem.kernel, found.prices
-        limit = self.tolerance * self.problem.relative(self.responses @ self.weights, found.value)
+        combined = self.responses @ self.weights
+        unit = self.problem.relative(combined, found.value, samples.masses)
+        limit = self.tolerance * unit
         floor = found.bound - _CONTENDING * abs(found.bound)
         known = np.concatenate([self._modes, self.exemplars])
         modes, heights = samples.modes(prices, kernel, self.starts(prices), known)
@@ -300,8 +324,9 @@ class Search:
             weights = _corner(responses)
         used = weights > 0.0
         value = objective_value(
-            problem.objective, responses[:, used] @ weights[used], problem.penalty
-        )
+            problem.objective, responses[:, used] @ weights[used], problem.penalty,
+            self.samples.masses,
+        )  # fmt: skip
         certain = self.certified and problem.kernel.name != "disc" and not problem.is_signed
         certificate = "all samples" if certain else "local"
         gap = last.gap + max(last.objective - value, 0.0)
@@ -336,7 +361,7 @@ class Search:
         """Move exemplars and weights by EM steps, which never lower the likelihood."""
         for _ in range(_EM_STEPS):
             shares = self.responses * self.weights
-            shares /= shares.sum(axis=1, keepdims=True)
+            shares = self.samples.weighed(shares / shares.sum(axis=1, keepdims=True))
             sizes = np.maximum(shares.sum(axis=0), 1e-300)
             self.weights = sizes / len(shares)
             self.exemplars = (shares.T @ self.samples.points) / sizes[:, None]
@@ -346,7 +371,7 @@ class Search:
         """Solve the master problem and drop the exemplars that are not needed."""
         found = best_proportions(
             self.responses, self.problem.objective, penalty=self.problem.penalty,
-            start=self.weights, tolerance=tolerance,
+            start=self.weights, tolerance=tolerance, masses=self.samples.masses,
         )  # fmt: skip
         used = found.weights > 0.0
         # Exemplars that cannot move take the places of others again and again.

@@ -4,7 +4,7 @@ import math
 import warnings
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,13 @@ from sklearn.utils._param_validation import StrOptions
 from oda_rl._parameters import COUNT, NOT_NEGATIVE, POSITIVE, Flag, Seed, estimator, validated
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl._validation import checked_points
-from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, rule_of_thumb
+from oda_rl.exemplars.base import (
+    ExemplarMixture,
+    checked_exemplars,
+    distinct,
+    root_mean_variance,
+    rule_of_thumb,
+)
 from oda_rl.exemplars.budget import TooFewExemplarsError, generate_within
 from oda_rl.exemplars.column_generation import Exemplars, Problem, generate
 from oda_rl.exemplars.pricing import KERNELS
@@ -27,7 +33,7 @@ _CV_TOLERANCE = 1e-3
 
 @estimator
 class INFEX(ExemplarMixture):
-    r"""Infinite-exemplar mixture: exemplars anywhere, not only at samples, with a certificate.
+    """Infinite-exemplar mixture: exemplars anywhere, not only at samples, with a certificate.
 
     Maximises an objective of the combined responses γ_i = Σ_j q_j k((x_i - z_j)/h) over weights q
     on the simplex and any number of exemplars z. The problem is convex in q over all of space; its
@@ -35,15 +41,15 @@ class INFEX(ExemplarMixture):
 
     Parameters
     ----------
-    objective : {"log_likelihood", "margin", "margin_variance", "mean_variance"}, \
-            default="log_likelihood"
-        mean log γ; ρ = min γ; ρ - C mean (γ - ρ)²; mean γ - C var γ.
+    objective : str, default="log_likelihood"
+        "log_likelihood" is mean log γ, "margin" ρ = min γ, "margin_variance" ρ - C mean (γ - ρ)²,
+        and "mean_variance" mean γ - C var γ.
     kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
         exp(-r²/2), max(1 - r², 0), or 1 up to r = 1, with r the distance in bandwidths.
     bandwidth : float or {"scott", "silverman", "cv"}, default="scott"
         h > 0. The rules are those of :func:`rule_of_thumb`; "cv" compares seven
         between half of Silverman's and the root mean variance of the features, by their held-out
-        density over three folds.
+        density over three folds of the distinct samples.
     C : float, default=1.0
         Penalty of the variance, ≥ 0, in the last two objectives.
     tol : float, default=1e-6
@@ -129,13 +135,15 @@ class INFEX(ExemplarMixture):
     random_state: Seed = None
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Find exemplars and weights.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            What each sample counts for, ≥ 0: one of weight 2 is the same as two. 1 by default.
 
         Returns
         -------
@@ -149,9 +157,10 @@ class INFEX(ExemplarMixture):
         NotConvergedError
             If the duality gap stays above ``tol`` although ``max_exemplars`` is not reached.
         """
-        points = checked_points(self, X, reset=True)
+        everything = checked_points(self, X, reset=True)
+        points, weights, _ = distinct(everything, sample_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        bandwidth = self._resolved(points)
+        bandwidth = self._resolved(points, weights)
         start = self._start(points.shape[1])
         problem = Problem(self.objective, KERNELS[self.kernel], float(self.C))
 
@@ -167,9 +176,10 @@ class INFEX(ExemplarMixture):
                 start=None if start is None else start / bandwidth,
                 tolerance=float(self.tol),
                 max_rounds=int(self.max_rounds),
+                masses=None if weights is None else weights / weights.sum(),
             )
 
-        self._learn(points, bandwidth, find)
+        self._learn(everything, bandwidth, find)
         return self
 
     def _start(self, n_features: int) -> FloatArray | None:
@@ -189,16 +199,17 @@ class INFEX(ExemplarMixture):
             )
         return start
 
-    def _resolved(self, points: FloatArray) -> float:
+    def _resolved(self, points: FloatArray, weights: FloatArray | None) -> float:
         if not isinstance(self.bandwidth, str):
             return float(self.bandwidth)
         if self.bandwidth != "cv":
-            return rule_of_thumb(points, self.bandwidth)
-        low = 0.5 * rule_of_thumb(points, "silverman")
-        high = max(math.sqrt(float(points.var(axis=0).mean())), 4.0 * low)
-        return self._compared(points, np.geomspace(low, high, _COMPARED))
+            return rule_of_thumb(points, self.bandwidth, weights)
+        low = 0.5 * rule_of_thumb(points, "silverman", weights)
+        high = max(root_mean_variance(points, weights), 4.0 * low)
+        known = np.ones(len(points)) if weights is None else weights
+        return self._compared(points, known, np.geomspace(low, high, _COMPARED))
 
-    def _compared(self, points: FloatArray, bandwidths: FloatArray) -> float:
+    def _compared(self, points: FloatArray, weights: FloatArray, bandwidths: FloatArray) -> float:
         """Bandwidth of the highest held-out density."""
         n = len(points)
         if n < _FOLDS:
@@ -207,12 +218,14 @@ class INFEX(ExemplarMixture):
             )
         fold = np.random.default_rng(0).permutation(n) % _FOLDS
         scores = [
-            sum(self._held_out(points, fold == k, float(bandwidth)) for k in range(_FOLDS))
+            sum(self._held_out(points, weights, fold == k, float(bandwidth)) for k in range(_FOLDS))
             for bandwidth in bandwidths
         ]
         return float(bandwidths[int(np.argmax(scores))])
 
-    def _held_out(self, points: FloatArray, held: BoolArray, bandwidth: float) -> float:
+    def _held_out(
+        self, points: FloatArray, weights: FloatArray, held: BoolArray, bandwidth: float
+    ) -> float:
         model = INFEX(
             self.objective, kernel=self.kernel, bandwidth=bandwidth, C=self.C,
             tol=max(self.tol, _CV_TOLERANCE), max_rounds=self.max_rounds,
@@ -221,9 +234,9 @@ class INFEX(ExemplarMixture):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a bandwidth too small is not chosen
             try:
-                model.fit(points[~held])
+                model.fit(points[~held], sample_weight=weights[~held])
             except NotConvergedError as error:
                 model = error.solution  # type: ignore[assignment]
             except TooFewExemplarsError:
                 return -math.inf
-        return float(model.score_samples(points[held]).sum())
+        return float(weights[held] @ model.score_samples(points[held]))

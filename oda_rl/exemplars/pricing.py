@@ -31,7 +31,7 @@ _ROUGH, _FINE = 2e-3, 5e-5  # steps, in bandwidths, below which a climb has ende
 _CHUNK = 2_000_000  # responses computed at a time
 _SINGLE_RANGE = 300.0  # squared distance up to which single precision will do
 _LONG = 1e6  # squared norm from which the difference of squares loses too many digits
-_TOUCHING = 1e-9  # what is on the rim of a disc is inside
+TOUCHING = 1e-9  # what is on the rim of a disc is inside
 
 
 class Kernel(NamedTuple):
@@ -82,7 +82,7 @@ KERNELS = {
     ),
     "disc": Kernel(
         "disc",
-        lambda squares: (squares <= 1.0 + _TOUCHING).astype(np.float64),
+        lambda squares: (squares <= 1.0 + TOUCHING).astype(np.float64),
         None,
         _ball,
         1.0,
@@ -229,9 +229,12 @@ class Samples:
     ----------
     points : ndarray, shape (N, d)
         Finite, in units of the bandwidth.
+    masses : ndarray, shape (N,), optional
+        What each counts for, positive and of sum 1; all alike by default.
     """
 
-    def __init__(self, points: FloatArray) -> None:
+    def __init__(self, points: FloatArray, masses: FloatArray | None = None) -> None:
+        self.masses = masses
         self.origin = points.mean(axis=0)
         self.points = points - self.origin
         self.exact = Landscape.of(self.points)
@@ -240,6 +243,18 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @property
+    def shares(self) -> FloatArray:
+        """Masses, whether given or all alike, shape (N,)."""
+        return np.full(len(self), 1.0 / len(self)) if self.masses is None else self.masses
+
+    def weighed(self, values: FloatArray) -> FloatArray:
+        """Rows of values, shape (N, M) or (N,), times masses in units of their mean."""
+        if self.masses is None:
+            return values
+        relative = len(self) * self.masses
+        return values * (relative if values.ndim == 1 else relative[:, None])
 
     def responses(self, exemplars: FloatArray, kernel: Kernel) -> FloatArray:
         """K, shape (N, M)."""

@@ -2,7 +2,8 @@
 
 Given the responses K, shape (N, M), of N samples to M exemplars, they look for weights q on the
 simplex for which the combined responses γ = K q are best by one of the four objectives of [INFEX],
-section 3.1. Each solution comes with the weights η of the samples that price a further exemplar z:
+section 3.1. Means are over samples, or weighted by their masses: a sample of twice the mass counts
+as two. Each solution comes with the weights η of the samples that price a further exemplar z:
 it is worth adding if Σ_i η_i k_z(x_i) exceeds σ, and if none does, q is optimal.
 
 The solvers are primal-dual interior points whose systems have M unknowns, however many samples
@@ -59,7 +60,14 @@ class Proportions(NamedTuple):
     than ``value + max over Z of Σ η_i k_z(x_i) - bound``."""
 
 
-def objective_value(objective: str, responses: FloatArray, penalty: float) -> float:
+def average(values: FloatArray, masses: FloatArray | None) -> FloatArray:
+    """Mean over the first axis, weighted by masses, shape (N,) and of sum 1, if there are any."""
+    return np.asarray(values.mean(axis=0) if masses is None else masses @ values)
+
+
+def objective_value(
+    objective: str, responses: FloatArray, penalty: float, masses: FloatArray | None = None
+) -> float:
     """Value of an objective, to be maximised, at combined responses γ, shape (N,).
 
     Parameters
@@ -70,6 +78,8 @@ def objective_value(objective: str, responses: FloatArray, penalty: float) -> fl
         γ ≥ 0; positive for the log-likelihood to be finite.
     penalty : float
         C ≥ 0, of the last two.
+    masses : ndarray, shape (N,), optional
+        Positive and of sum 1; all alike by default.
 
     Examples
     --------
@@ -78,13 +88,14 @@ def objective_value(objective: str, responses: FloatArray, penalty: float) -> fl
     """
     if objective == "log_likelihood":
         with np.errstate(divide="ignore"):
-            return float(np.log(responses).mean())
+            return float(average(np.log(responses), masses))
     if objective == "mean_variance":
-        return float(responses.mean() - penalty * responses.var())
+        mean = average(responses, masses)
+        return float(mean - penalty * average((responses - mean) ** 2, masses))
     least = responses.min()
     if objective == "margin":
         return float(least)
-    return float(least - penalty * ((responses - least) ** 2).mean())
+    return float(least - penalty * average((responses - least) ** 2, masses))
 
 
 def best_proportions(
@@ -94,6 +105,7 @@ def best_proportions(
     penalty: float = 1.0,
     start: FloatArray | None = None,
     tolerance: float = 1e-10,
+    masses: FloatArray | None = None,
 ) -> Proportions:
     """Weight exemplars optimally.
 
@@ -110,6 +122,8 @@ def best_proportions(
     tolerance : float
         Duality gap at which to stop, > 0; times the value where that is below 1 and positive (a
         margin may be small).
+    masses : ndarray, shape (N,), optional
+        Of the samples, positive and of sum 1; all alike by default.
 
     Returns
     -------
@@ -135,18 +149,19 @@ def best_proportions(
     else:
         weights = 0.9 * start / start.sum() + 0.1 / n_exemplars
     if objective in ("margin", "margin_variance"):
-        curvature = 2.0 * penalty / len(responses) if objective == "margin_variance" else 0.0
+        each = 1.0 / len(responses) if masses is None else masses
+        curvature = 2.0 * penalty * each if objective == "margin_variance" else 0.0
         solved = _margin(responses, weights, curvature, tolerance)
     else:
-        solved = _smooth(responses, weights, objective, penalty, tolerance)
+        solved = _smooth(responses, weights, objective, penalty, tolerance, masses)
     if not solved.converged:
-        found = _finished(responses, objective, penalty, solved)
+        found = _finished(responses, objective, penalty, solved, masses)
         raise NotConvergedError(
             f"the proportions of {n_exemplars} exemplars did not converge to {tolerance:g} in "
             f"{_MOST_STEPS} Newton steps: raise the tolerance",
             found,
         )
-    return _finished(responses, objective, penalty, solved)
+    return _finished(responses, objective, penalty, solved, masses)
 
 
 class _Solved(NamedTuple):
@@ -159,7 +174,11 @@ class _Solved(NamedTuple):
 
 
 def _finished(
-    responses: FloatArray, objective: str, penalty: float, solved: _Solved
+    responses: FloatArray,
+    objective: str,
+    penalty: float,
+    solved: _Solved,
+    masses: FloatArray | None,
 ) -> Proportions:
     """Drop what is zero in the limit, and price at the rest."""
     weights = np.where(solved.weights * 1e3 > solved.costs, solved.weights, 0.0)
@@ -169,8 +188,9 @@ def _finished(
     if combined.min() <= 0.0 < (responses @ solved.weights).min():
         weights = solved.weights / solved.weights.sum()
         combined = responses @ weights
-    value = objective_value(objective, combined, penalty)
-    return Proportions(weights, value, *_prices(objective, combined, penalty, value, solved.prices))
+    value = objective_value(objective, combined, penalty, masses)
+    prices = _prices(objective, combined, penalty, value, solved.prices, masses)
+    return Proportions(weights, value, *prices)
 
 
 def _prices(
@@ -179,22 +199,22 @@ def _prices(
     penalty: float,
     value: float,
     dual: FloatArray | None,
+    masses: FloatArray | None,
 ) -> tuple[FloatArray, float]:
     """Prices η and the bound that a price has to beat."""
-    n = len(combined)
+    n = len(combined) if masses is None else 1.0 / masses  # of each, as if all were like it
     if objective == "log_likelihood":
         return 1.0 / (n * combined), 1.0
     if objective == "mean_variance":
-        prices = (1.0 - 2.0 * penalty * (combined - combined.mean())) / n
+        prices = (1.0 - 2.0 * penalty * (combined - average(combined, masses))) / n
         return prices, float(prices @ combined)
     assert dual is not None
     prices = dual / dual.sum()
     if objective == "margin":
         return prices, value
     # The dual function is -max_z Σ η k_z - Σ over η < 0 of N η²/(4 C).
-    lost = (
-        0.0 if penalty == 0.0 else n * float((np.minimum(prices, 0.0) ** 2).sum()) / 4.0 / penalty
-    )
+    squares = n * np.minimum(prices, 0.0) ** 2
+    lost = 0.0 if penalty == 0.0 else float(squares.sum()) / 4.0 / penalty
     return prices, value - lost
 
 
@@ -226,8 +246,19 @@ def _is_small(complementarity: float, residual: float, tolerance: float) -> bool
     return residual < tolerance or complementarity < _ROUNDED * tolerance
 
 
+def _products(rows: FloatArray, masses: FloatArray | None) -> FloatArray:
+    """Sum of the outer products of rows, shape (N, M), with themselves; mean masses count 1."""
+    weighed = rows if masses is None else rows * (len(rows) * masses)[:, None]
+    return np.asarray(weighed.T @ rows)
+
+
 def _smooth(
-    responses: FloatArray, weights: FloatArray, objective: str, penalty: float, tolerance: float
+    responses: FloatArray,
+    weights: FloatArray,
+    objective: str,
+    penalty: float,
+    tolerance: float,
+    masses: FloatArray | None,
 ) -> _Solved:
     """Minimise a smooth f(K q) over the simplex: -log-likelihood, or variance less mean.
 
@@ -236,16 +267,15 @@ def _smooth(
     """
     n, m = responses.shape
     likelihood = objective == "log_likelihood"
-    mean = responses.mean(axis=0)
-    centred = responses - mean
-    spread = None if likelihood else 2.0 * penalty / n * (centred.T @ centred)
+    mean = average(responses, masses)
+    spread = None if likelihood else 2.0 * penalty / n * _products(responses - mean, masses)
     costs = np.full(m, 1.0 if likelihood else max(float(mean.max()), _TINY))
     level = 0.0
     combined = responses @ weights
     for _ in range(_MOST_STEPS):
         if spread is None:
             scaled = responses / combined[:, None]
-            gradient, hessian, scale = -scaled.sum(axis=0) / n, scaled.T @ scaled / n, 1.0
+            gradient, hessian, scale = -average(scaled, masses), _products(scaled, masses) / n, 1.0
         else:
             gradient, hessian = spread @ weights - mean, spread.copy()
             scale = max(float(np.abs(gradient).max()), _TINY)
@@ -294,7 +324,7 @@ class _Move(NamedTuple):
 class _MarginSystem:
     """Newton's equations of :func:`_margin` at one iterate; unknowns are q, ρ and σ."""
 
-    def __init__(self, responses: FloatArray, at: _Move, curvature: float) -> None:
+    def __init__(self, responses: FloatArray, at: _Move, curvature: float | FloatArray) -> None:
         self.responses, self.at = responses, at
         self.prices = at.pushes - curvature * at.slacks  # η
         self.of_weights = at.level - responses.T @ self.prices - at.costs
@@ -352,11 +382,12 @@ class _MarginSystem:
 
 
 def _margin(
-    responses: FloatArray, weights: FloatArray, curvature: float, tolerance: float
+    responses: FloatArray, weights: FloatArray, curvature: float | FloatArray, tolerance: float
 ) -> _Solved:
-    """Maximise ρ - (curvature / 2) Σ (γ - ρ)² under γ = K q ≥ ρ, q on the simplex.
+    """Maximise ρ - Σ (curvature / 2) (γ - ρ)² under γ = K q ≥ ρ, q on the simplex.
 
-    The slacks γ - ρ and their multipliers ω, the ``pushes``, are iterates of their own.
+    The curvature may be that of each sample. The slacks γ - ρ and their multipliers ω, the
+    ``pushes``, are iterates of their own.
     """
     n, m = responses.shape
     combined = responses @ weights
@@ -369,7 +400,7 @@ def _margin(
     for _ in range(_MOST_STEPS):
         system = _MarginSystem(responses, at, curvature)
         # A penalised margin may be worth nothing; a plain one is the level.
-        floor = float(system.combined.mean()) if curvature > 0.0 else _TINY
+        floor = float(system.combined.mean()) if np.any(curvature > 0.0) else _TINY
         scale = max(abs(at.level), floor)
         small = tolerance * min(scale, 1.0)
         if _is_small(system.complementarity, system.residual(scale), small):

@@ -1,37 +1,77 @@
 """What the estimators of Gaussian mixtures share."""
 
 import math
-import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import DensityMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from oda_rl._parameters import RandomState
+from oda_rl._schema import Sizes, real, whole
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import bounded
+from oda_rl._validation import (
+    TakesMissing,
+    bounded,
+    check_columns,
+    checked_weights,
+    chunks,
+    finite,
+    mean_score,
+    observed,
+)
 from oda_rl.diagram import LARGEST_DATA
+from oda_rl.filing.contents import Optional, check_fitted
+from oda_rl.filing.files import Filed
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.state import Mixture
+from oda_rl.mixtures.state import Mixture, Rules
+from oda_rl.samples.missing import holes, means_of
+from oda_rl.samples.weights import Weighted, canonical_order, weighted
 
 DTYPES = [np.float64, np.float32]
-_VARIANCE_SAMPLES = 1000
+_ROUNDED = 8.0  # times the precision of numbers: what differs by less is equal
+_FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of what is scored
 _LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
 
 
-def mean_variance(points: Array) -> float:
-    """Mean variance of the features, of at most about 1000 of the samples."""
-    some = points[:: max(1, len(points) // _VARIANCE_SAMPLES)]
-    return float(some.var(axis=0, dtype=np.float64).mean())
+def units_of(points: Array, weights: FloatArray | None, *, alike: bool) -> FloatArray:
+    """Units of length in which a mixture learns, shape (d,): standard deviations of the features.
+
+    A feature that is always the same has the root of the mean variance; if all are, the largest
+    number there is, or 1.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n, d)
+        NaN where values are missing, of which some must be observed of each feature.
+    weights : ndarray, shape (n,), or None
+        Of sum above 0.
+    alike : bool
+        Whether all features have one unit: the root of the mean variance.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0, 0.0, 5.0], [4.0, 2.0, 5.0]])
+    >>> units_of(points, None, alike=False).round(2), units_of(points, None, alike=True).round(2)
+    (array([2.  , 1.  , 1.29]), array([1.29, 1.29, 1.29]))
+    """
+    sizes = np.fmax.reduce(np.abs(points), axis=0).astype(np.float64)
+    largest = float(sizes.max()) or 1.0
+    scaled = np.asarray(points, dtype=np.float64) / largest  # whose squares are numbers
+    gaps = scaled - means_of(scaled, weights)
+    deviations = np.sqrt(means_of(gaps * gaps, weights))
+    deviations[deviations <= _ROUNDED * np.finfo(points.dtype).eps * sizes / largest] = 0.0
+    common = math.sqrt(float((deviations**2).mean())) or 1.0
+    own = np.full(len(sizes), common) if alike else np.where(deviations > 0.0, deviations, common)
+    return np.asarray(largest * own)
 
 
-class StreamingMixture(DensityMixin, BaseEstimator):
+class StreamingMixture(Filed, DensityMixin, TakesMissing):
     """What can be asked of a Gaussian mixture, however it has learned.
 
     Subclasses set ``_mixture``.
@@ -39,10 +79,32 @@ class StreamingMixture(DensityMixin, BaseEstimator):
 
     n_components: int
     covariance_type: str
-    max_precision: float
     random_state: RandomState
     n_iter_: int
     _mixture: Mixture
+    _units: FloatArray
+    _owed: float
+
+    _stored = {"Mixture": Mixture, "Rules": Rules}  # noqa: RUF012
+    LEARNED: ClassVar[dict[str, Any]] = {
+        "_mixture": Optional(Mixture),
+        "_units": Optional(real("d", "(0, inf)")),
+        "_owed": Optional(real("", "[0, 1)")),
+        "n_iter_": Optional(whole()),
+    }
+    """What a file may say of what was learned; parameters have their own ranges."""
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        check_fitted((name in vars(self) for name in self._always()), where)
+
+    def _always(self) -> list[str]:
+        """Return the attributes that come with the first sample."""
+        return [name for name in self.LEARNED if name[-1] != "_" or name == "n_iter_"]
+
+    def _reopen(self) -> None:
+        if hasattr(self, "_mixture"):
+            self._mixture = learning.realigned(self._mixture)
 
     @property
     def weights_(self) -> FloatArray:
@@ -53,12 +115,12 @@ class StreamingMixture(DensityMixin, BaseEstimator):
     @property
     def means_(self) -> Array:
         """Means μ, shape (n_components, n_features)."""
-        return self._mixture.means.copy()
+        return np.asarray(self._mixture.means * self._units.astype(self._mixture.means.dtype))
 
     @property
     def precisions_(self) -> FloatArray:
         """Inverses of ``covariances_``, of the same shape."""
-        return self._covariances(lambda values: values)
+        return self._covariances(lambda values: values, 1.0 / self._units)
 
     @property
     def covariances_(self) -> FloatArray:
@@ -67,7 +129,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         Shape (n_components, n_features) if diagonal, (n_components, n_features, n_features) if
         full, (n_components,) if spherical.
         """
-        return self._covariances(lambda values: 1.0 / values)
+        return self._covariances(lambda values: 1.0 / values, self._units)
 
     @property
     def precisions_cholesky_(self) -> FloatArray:
@@ -84,12 +146,13 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
 
         Returns
         -------
         ndarray, shape (n_samples,)
         """
-        return self._of_each(X, lambda logs: logs.argmax(axis=1))
+        return self._of_each(self._checked(X), lambda logs: logs.argmax(axis=1))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Responsibilities: how probably each component made each sample.
@@ -97,12 +160,15 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
 
         Returns
         -------
         ndarray, shape (n_samples, n_components)
         """
-        return self._of_each(X, lambda logs: np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
+        return self._of_each(
+            self._checked(X), lambda logs: np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        )
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-likelihood of each sample.
@@ -110,27 +176,31 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
 
         Returns
         -------
         ndarray, shape (n_samples,)
             Finite, however far outside a sample is.
         """
-        return self._of_each(X, lambda logs: logsumexp(logs, axis=1))
+        return self._scores(self._checked(X))
 
-    def score(self, X: npt.ArrayLike, y: object = None) -> float:
+    def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Mean log-likelihood of the samples.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0.
 
         Returns
         -------
         float
         """
-        return float(self.score_samples(X).mean())
+        return mean_score(self.score_samples(X), sample_weight)
 
     def outlier_scores(self, X: npt.ArrayLike) -> FloatArray:
         """How unlikely each sample is: its negative log-likelihood.
@@ -138,6 +208,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
 
         Returns
         -------
@@ -176,7 +247,7 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         noise /= np.sqrt(values)[labels]
         if axes is not None:
             noise = np.einsum("nu,nuj->nj", noise, axes[labels])
-        return self._mixture.means[labels] + noise, labels
+        return self.means_[labels] + self._units * noise, labels
 
     def aic(self, X: npt.ArrayLike) -> float:
         """Akaike's information criterion on X; the lower the better.
@@ -206,22 +277,62 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         shapes: dict[str, int] = {"diag": n * d, "full": n * d * (d + 1) // 2, "tied_spherical": 1}
         return int(n - 1 + n * d + shapes[self.covariance_type])
 
-    def _covariances(self, of: Any) -> FloatArray:
+    def _covariances(self, of: Callable[[FloatArray], FloatArray], units: FloatArray) -> FloatArray:
+        """Return what is made of the eigenvalues of the precisions, in other units of length."""
         values, axes = learning.covariance_parts(self._mixture)
-        changed: FloatArray = of(values)
+        changed = of(values)
         if axes is not None:
-            return np.asarray(np.einsum("kui,ku,kuj->kij", axes, changed, axes))
-        return np.asarray(changed[:, 0] if self.covariance_type == "tied_spherical" else changed)
+            return np.asarray(np.einsum("kui,ku,kuj,i,j->kij", axes, changed, axes, units, units))
+        scaled = changed * units * units
+        return np.asarray(scaled[:, 0] if self.covariance_type == "tied_spherical" else scaled)
 
-    def _of_each(
-        self, X: npt.ArrayLike, of: Callable[[FloatArray], npt.NDArray[Any]]
-    ) -> npt.NDArray[Any]:
-        """Return what is made of the log densities of samples, block by block."""
+    def _learn_units(self, points: Array, weights: FloatArray | None) -> None:
+        check_columns(self, points)
+        self._units = units_of(points, weights, alike=self._spherical())
+
+    def _spherical(self) -> bool:
+        """Whether covariances are always spherical."""
+        return self.covariance_type == "tied_spherical"
+
+    def _checked(self, X: npt.ArrayLike) -> Array:
+        """Return samples to score, of the mixture's precision."""
         check_is_fitted(self)
         dtype = self._mixture.means.dtype
         with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is far outside
-            points = validate_data(self, X, reset=False, dtype=dtype, order="C")
-        return np.concatenate([of(logs) for logs in learning.scores(self._mixture, points)])
+            points = validate_data(
+                self, X, reset=False, dtype=dtype, order="C", ensure_all_finite=finite(self)
+            )
+        return observed(np.asarray(points))
+
+    def _scaled(self, points: Array) -> Array:
+        """Return samples in the unit in which the mixture learns."""
+        return np.asarray(points / self._units.astype(points.dtype))
+
+    def _scores(self, points: Array) -> FloatArray:
+        logs = self._of_each(points, lambda logs: logsumexp(logs, axis=1))
+        return logs - self._log_units(points)
+
+    def _log_units(self, points: Array) -> FloatArray | float:
+        """Logarithm of the volume that is 1 in the mixture's units, of each sample or of all."""
+        logs, missing = np.log(self._units), holes(points)
+        return float(logs.sum()) if missing is None else np.asarray(~missing @ logs)
+
+    def _volume(self, points: Array, weights: FloatArray | None) -> float:
+        """Mean of that."""
+        logs = self._log_units(points)
+        return logs if isinstance(logs, float) else float(np.average(logs, weights=weights))
+
+    def _of_each(
+        self, points: Array, of: Callable[[FloatArray], npt.NDArray[Any]]
+    ) -> npt.NDArray[Any]:
+        """Return what is made of the log densities of samples, block by block."""
+        farthest = _FARTHEST[points.dtype]
+        parts = []
+        for rows in chunks(len(points)):
+            with np.errstate(over="ignore"):
+                block = np.clip(self._scaled(points[rows]), -farthest, farthest)
+            parts += [of(logs) for logs in learning.scores(self._mixture, block)]
+        return np.concatenate(parts)
 
     # Validation.
 
@@ -229,26 +340,37 @@ class StreamingMixture(DensityMixin, BaseEstimator):
         """Return samples to learn from, of double or single precision, shape (n, d)."""
         dtype = DTYPES if reset else self._mixture.means.dtype
         with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is refused here
-            points = validate_data(self, X, reset=reset, dtype=dtype, order="C")
-        single = points.dtype == np.float32
-        return bounded(np.asarray(points), "X", _LARGEST_SINGLE if single else LARGEST_DATA)
+            points = validate_data(
+                self, X, reset=reset, dtype=dtype, order="C", ensure_all_finite=finite(self)
+            )
+        largest = _LARGEST_SINGLE if points.dtype == np.float32 else LARGEST_DATA
+        return observed(bounded(np.asarray(points), "X", largest))
 
-    def _check_many(self, points: Array) -> None:
-        if len(points) < self.n_components:
+    def _weighted(self, X: npt.ArrayLike, sample_weight: Any) -> Weighted:
+        """Return enough samples to fit to, and their weights."""
+        points = self._learnable(X, reset=True)
+        data = weighted(points, checked_weights(sample_weight, points))
+        self._check_many(data)
+        return data
+
+    def _in_units(self, data: Weighted) -> Weighted:
+        """Learn the units, and return samples in these, in an order that units do not change."""
+        self._learn_units(data.points, data.weights)
+        scaled = data._replace(points=self._scaled(data.points))
+        order = canonical_order(scaled.points, scaled.classes, scaled.points.shape[1])
+        return Weighted(scaled.points[order], scaled.classes[order], scaled.weights[order])
+
+    def _mean_score(self, data: Weighted) -> float:
+        logs = np.concatenate(
+            [logsumexp(part, axis=1) for part in learning.scores(self._mixture, data.points)]
+        )
+        return float(np.average(logs, weights=data.weights) - self._volume(*data[::2]))
+
+    def _check_many(self, data: Weighted) -> None:
+        if data.size < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {len(points)}"
-            )
-
-    def _check_scale(self, variance: float) -> None:
-        """Warn if the bound of the precisions is too low for the data's mean variance."""
-        if self.max_precision * variance < 1.0 and variance > 0.0:
-            warnings.warn(
-                f"max_precision is {self.max_precision:g}: it keeps the standard deviations of "
-                f"components above {self.max_precision**-0.5:.3g}, but that of the data is "
-                f"{variance**0.5:.3g}; {10.0 / variance:.3g} would do",
-                UserWarning,
-                stacklevel=4,
+                f"n_samples = {data.size}"
             )
 
     def _checked_means(self, means: npt.ArrayLike, points: Array) -> Array:
@@ -258,4 +380,4 @@ class StreamingMixture(DensityMixin, BaseEstimator):
                 f"means_init has shape {checked.shape}: it must be "
                 f"{(self.n_components, points.shape[1])}"
             )
-        return np.asarray(checked)
+        return self._scaled(np.asarray(checked))

@@ -13,6 +13,7 @@ import numpy as np
 
 from oda_rl._compile import compiled, internal, reordered, spliced
 from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl.mixtures.missing import Room, known_distance
 
 LEAST_LOG = 25.0  # e^-25 is lost beside 1
 _LEAST_TEMPERED_LOG = 5.0  # tempered responsibilities are rough anyway
@@ -60,6 +61,16 @@ def nearness(points: Array, i: int, means: Array, k: int, limit: float) -> float
         if not total <= limit:
             return np.inf
     return total
+
+
+@internal
+def known_nearness(
+    points: Array, i: int, means: Array, k: int, limit: float, room: Room | None
+) -> float:
+    """|x_i - μ_k|² of the features that are observed."""
+    if room is None:
+        return nearness(points, i, means, k, limit)
+    return known_distance(points, i, means, k)
 
 
 @internal
@@ -174,18 +185,20 @@ def _weigh(right: Array, k: int, m: Any) -> float:
 
 
 @spliced
-def write_distances(points: Array, i: int, means: Array, out: FloatArray) -> None:
+def write_distances(
+    points: Array, i: int, means: Array, out: FloatArray, room: Room | None
+) -> None:
     """Write -|x_i - μ_k|² to the first row of ``out``, shape (≥ 1, K)."""
     for k in range(means.shape[0]):
-        out[0, k] = -nearness(points, i, means, k, np.inf)
+        out[0, k] = -known_nearness(points, i, means, k, np.inf, room)
 
 
 @internal
-def two_nearest(points: Array, i: int, means: Array) -> tuple[int, float, float]:
+def two_nearest(points: Array, i: int, means: Array, room: Room | None) -> tuple[int, float, float]:
     """Find the nearest component, its squared distance and the next one; -1 if there is none."""
     winner, nearest, second = -1, np.inf, np.inf
     for k in range(means.shape[0]):
-        distance = nearness(points, i, means, k, second)
+        distance = known_nearness(points, i, means, k, second, room)
         if distance < nearest:
             winner, nearest, second = k, distance, nearest
         elif distance < second:

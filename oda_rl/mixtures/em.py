@@ -16,7 +16,16 @@ import numpy as np
 from oda_rl._compile import compiled, internal, spliced
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.densities import write_likely
-from oda_rl.mixtures.distances import half_log_det, nearness, responsibilities
+from oda_rl.mixtures.distances import half_log_det, known_nearness, responsibilities
+from oda_rl.mixtures.missing import (
+    Room,
+    complete,
+    gap_of,
+    is_missing,
+    n_known,
+    write_marginals,
+    write_root,
+)
 from oda_rl.mixtures.state import LEAST_PRECISION, Mixture, progress_of
 from oda_rl.mixtures.updates import flushed, pull
 
@@ -27,12 +36,14 @@ _LARGEST_STEP = 0.5
 @spliced
 def absorb(
     points: Array, rows: IntArray, shares: FloatArray, step: float, max_precision: float,
-    mixture: Mixture,
+    mixture: Mixture, room: Room | None,
 ) -> None:  # fmt: skip
     """Take a block into the moments of all components: s ← (1 - ρ) s + ρ mean of the block's.
 
     s_k are Σ r_k, Σ r_k x and Σ r_k x xᵀ (or its diagonal), of which mean, covariance and weight
     follow (Cappé and Moulines, 2009); responsibilities below .001 move no mean and no covariance.
+    Of what is missing of a sample, a component takes in what it expects: conditional means and
+    second moments, given what is observed (Ghahramani and Jordan, 1994).
 
     Parameters
     ----------
@@ -47,14 +58,16 @@ def absorb(
         Bound of P.
     mixture : Mixture
         With released covariances.
+    room : Room or None
+        Scratch, if values are missing.
     """
     weights = mixture.weights
-    n = rows.shape[0]
+    n, d = rows.shape[0], points.shape[1]
     for b in range(n):
         # One after another with these steps is (1 - ρ) s + ρ/B Σ, exactly.
         each = step / n
         own = each / (1.0 - step + each * (b + 1.0))
-        spread = 0.0
+        spread, expected = 0.0, 0.0
         total = 0.0
         for k in range(weights.shape[0]):
             total += shares[b, k]
@@ -67,18 +80,20 @@ def absorb(
                 continue
             a = min(own * share / weights[k], _LARGEST_STEP)
             if mixture.spherical:
-                distance = nearness(points, rows[b], mixture.means, k, np.inf)
+                distance = known_nearness(points, rows[b], mixture.means, k, np.inf, room)
                 spread += share * (1.0 - a) * distance
-                pull(points, rows[b], mixture.means, k, a)
+                expected += share * (d - n_known(points, rows[b], room))
+                pull(points, rows[b], mixture.means, k, a, room)
             else:
                 _absorb_into(
                     points, rows[b], mixture.means, mixture.precisions, mixture.axes, k, a,
-                    max_precision,
+                    max_precision, room,
                 )  # fmt: skip
                 mixture.counts[k] = 1.0
         if mixture.spherical:
             progress = progress_of(mixture.progress, 0)
-            variance = (1.0 - own) * progress.variance + own * spread / points.shape[1]
+            spread += expected * progress.variance
+            variance = (1.0 - own) * progress.variance + own * spread / d
             progress.variance = max(variance, 1.0 / max_precision)
     for k in range(weights.shape[0]):
         if mixture.counts[k] > 0.0:
@@ -89,14 +104,17 @@ def absorb(
 @internal
 def _absorb_into(
     points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int,
-    step: float, max_precision: float,
+    step: float, max_precision: float, room: Room | None,
 ) -> None:  # fmt: skip
     # Σ ← (1 - a) (Σ + a (x - μ)(x - μ)ᵀ), with precisions.
     d = points.shape[1]
+    n_missing = complete(points, i, means, precisions, axes, k, room)
     if axes is None:
         one, a = means.dtype.type(1.0), means.dtype.type(step)
         high, low = means.dtype.type(max_precision), means.dtype.type(LEAST_PRECISION)
         for j in range(d):
+            if is_missing(points, i, j, room):
+                continue  # what is expected is the mean and the variance that there are
             gap = points[i, j] - means[k, j]
             p = precisions[k, j]
             means[k, j] = flushed(means[k, j] + a * gap)
@@ -104,7 +122,7 @@ def _absorb_into(
             precisions[k, j] = min(max(p, low), high)
     else:
         # Σ is the sum of r rᵀ over roots r, the eigenvectors times standard deviations. So is Σ + a
-        # (x - μ)(x - μ)ᵀ, with one more root.
+        # (x - μ)(x - μ)ᵀ, with one more root; what is missing has covariances with roots, too.
         last = means.shape[0]
         gain = math.sqrt(step)
         for u in range(d):
@@ -112,8 +130,11 @@ def _absorb_into(
             for j in range(d):
                 axes[k, u, j] *= deviation
         for j in range(d):
-            axes[last, 0, j] = gain * (points[i, j] - means[k, j])
+            axes[last, 0, j] = gain * gap_of(points, i, means, k, j, room)
         rotate_apart(axes, k)
+        for root in range(n_missing):
+            write_root(room, root, math.sqrt(step / (1.0 - step)), axes)
+            rotate_apart(axes, k)
         for u in range(d):
             variance = 0.0
             for j in range(d):
@@ -123,7 +144,18 @@ def _absorb_into(
                 axes[k, u, j] /= deviation
             p = 1.0 / max((1.0 - step) * variance, 1.0 / max_precision)
             precisions[k, u] = max(p, LEAST_PRECISION)
-        pull(points, i, means, k, step)
+        _pull_expected(points, i, means, k, step, room)
+
+
+@internal
+def _pull_expected(
+    points: Array, i: int, means: Array, k: int, step: float, room: Room | None
+) -> None:
+    if room is None:
+        pull(points, i, means, k, step, room)
+    else:
+        for j in range(points.shape[1]):
+            means[k, j] = flushed(means[k, j] + means.dtype.type(step * room.gaps[j]))
 
 
 @spliced
@@ -171,16 +203,19 @@ def rotate_apart(axes: Array, k: int) -> None:
 @compiled
 def follow_em(
     points: Array, order: IntArray, logs: FloatArray, steps: FloatArray, betas: FloatArray,
-    max_precision: float, model: Mixture, statistics: Mixture,
+    max_precision: float, model: Mixture, statistics: Mixture, room: Room | None,
 ) -> float:  # fmt: skip
     """Stochastic EM, one sample at a time; returns the sum of their log densities where β = 1.
 
     ``steps`` and ``betas``, shape (m,), are ρ and β; responsibilities are those of ``model``, and
-    go into ``statistics``, which may be the same object.
+    go into ``statistics``, which may be the same object; ``room`` is scratch if values are missing.
     """
     total = 0.0
     for t in range(order.shape[0]):
-        write_likely(points, order[t], model, betas[t], logs)
+        if room is None:
+            write_likely(points, order[t], model, betas[t], logs)
+        else:
+            write_marginals(points, order[t], model, betas[t], logs, 0, room)
         total += responsibilities(logs, betas[t])
-        absorb(points, order[t : t + 1], logs, steps[t], max_precision, statistics)
+        absorb(points, order[t : t + 1], logs, steps[t], max_precision, statistics, room)
     return total

@@ -10,13 +10,26 @@ import numpy as np
 from oda_rl._compile import compiled, internal, spliced
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.densities import log_densities
-from oda_rl.mixtures.distances import half_log_det, nearness
+from oda_rl.mixtures.distances import half_log_det, known_nearness
+from oda_rl.mixtures.missing import (
+    Room,
+    complete,
+    gap_of,
+    is_missing,
+    n_known,
+    spread_along,
+    turn_by_spread,
+    write_marginals,
+)
 from oda_rl.mixtures.state import LEAST_PRECISION, LEAST_PULL, Mixture, Rules, progress_of
 from oda_rl.mixtures.updates import pull, smoothed_best, watch_loss
 
 
 @spliced
-def ascend(points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules) -> None:
+def ascend(
+    points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules,
+    room: Room | None,
+) -> None:  # fmt: skip
     """Take gradient steps on the smoothed max-component log-likelihood (eq. 4 and 5).
 
     ∂μ = g P (x - μ), ∂D = g (1/D - D (x - μ)²) with P = D², ∂ξ = g - π: of each sample of a block
@@ -30,6 +43,8 @@ def ascend(points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, ru
         As for :func:`oda_rl.mixtures.updates.count_winners`.
     logs : ndarray, shape (≥ B, K)
         log π_k + log N(x; k) for each sample of the block, up to a constant.
+    room : Room or None
+        Scratch, if values are missing: gradients are then those of what is observed.
     """
     progress, grid = progress_of(mixture.progress, 0), mixture.grid
     weights = mixture.weights
@@ -52,11 +67,14 @@ def ascend(points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, ru
             if g <= LEAST_PULL * grid[winner, winner]:
                 continue
             if mixture.spherical:
-                distance = nearness(points, i, mixture.means, k, np.inf)
-                slope += g * (1.0 / root - root * distance / d)
-                pull(points, i, mixture.means, k, each * g * root * root)
+                distance = known_nearness(points, i, mixture.means, k, np.inf, room)
+                known = n_known(points, i, room) / d
+                slope += g * (known / root - root * distance / d)
+                pull(points, i, mixture.means, k, each * g * root * root, room)
             else:
-                _ascend_one(points, i, mixture, mixture.axes, k, each * g, rules.max_precision)
+                _ascend_one(
+                    points, i, mixture, mixture.axes, k, each * g, rules.max_precision, room
+                )
         for k in range(weights.shape[0]):
             weights[k] /= total
         if mixture.spherical:
@@ -71,12 +89,15 @@ def ascend(points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, ru
 @internal
 def _ascend_one(
     points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
-    max_precision: float,
+    max_precision: float, room: Room | None,
 ) -> None:  # fmt: skip
     means, precisions = mixture.means, mixture.precisions
     d = points.shape[1]
+    n_missing = complete(points, i, means, precisions, axes, k, room)
     if axes is None:
         for j in range(d):
+            if is_missing(points, i, j, room):
+                continue
             gap = np.float64(points[i, j]) - means[k, j]
             root = math.sqrt(np.float64(precisions[k, j]))
             means[k, j] += step * root * root * gap
@@ -85,8 +106,9 @@ def _ascend_one(
     else:
         gaps, forces = axes[means.shape[0], 0], mixture.sums
         for j in range(d):
-            gaps[j] = points[i, j] - means[k, j]
+            gaps[j] = gap_of(points, i, means, k, j, room)
         for u in range(d):
+            spread = spread_along(axes, k, u, n_missing, room)
             y = 0.0
             for j in range(d):
                 y += axes[k, u, j] * gaps[j]
@@ -95,7 +117,9 @@ def _ascend_one(
             for j in range(d):
                 forces[0, j] += force * axes[k, u, j]
                 axes[k, u, j] -= force * gaps[j]
-            root = _clipped(root + step * (1.0 / root - root * y * y), max_precision)
+            turn_by_spread(axes, k, u, step * root * root, room)
+            slope = 1.0 / root - root * y * y - root * spread
+            root = _clipped(root + step * slope, max_precision)
             precisions[k, u] = root * root
         for j in range(d):
             means[k, j] += forces[0, j]
@@ -130,15 +154,19 @@ def orthonormalize(axes: Array) -> None:
 
 @compiled
 def ascend_singly(
-    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
-) -> int:
+    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules,
+    room: Room | None,
+) -> int:  # fmt: skip
     """Do as :func:`anneal_singly`, by :func:`ascend`."""
     progress = progress_of(mixture.progress, 0)
     width = progress.width
     n: int = order.shape[0]
     for t in range(n):
-        log_densities(points[order[t] : order[t] + 1], mixture, logs)
-        ascend(points, order[t : t + 1], logs, mixture, rules)
+        if room is None:
+            log_densities(points[order[t] : order[t] + 1], mixture, logs)
+        else:
+            write_marginals(points, order[t], mixture, 1.0, logs, 0, room)
+        ascend(points, order[t : t + 1], logs, mixture, rules, room)
         if progress.width != width:
             return t + 1
     return n

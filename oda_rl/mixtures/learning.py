@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.mixtures import distances, em, gradients, updates
 from oda_rl.mixtures.densities import log_densities
+from oda_rl.mixtures.missing import Room, log_marginals
 from oda_rl.mixtures.state import (
     ANNEALING,
     CROWDING,
@@ -21,6 +22,7 @@ from oda_rl.mixtures.state import (
     Progress,
     Rules,
 )
+from oda_rl.samples.missing import holes
 
 _CHUNK = 1024  # samples that are scored at once
 _LEAST_SCORE = -1e290  # of which many can be added up
@@ -40,6 +42,15 @@ def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     raw = np.zeros(n_bytes + _CACHE_LINE, dtype=np.uint8)
     begin = -raw.ctypes.data % _CACHE_LINE
     return raw[begin : begin + n_bytes].view(dtype).reshape(shape)
+
+
+def realigned(mixture: Mixture) -> Mixture:
+    """Return a mixture whose arrays lie in memory as those of a new one."""
+    known = mixture._asdict()
+    for name in ("means", "precisions", "sums"):
+        known[name] = aligned(known[name].shape, known[name].dtype)
+        known[name][:] = getattr(mixture, name)
+    return Mixture(**known)
 
 
 def near_square(n: int) -> tuple[int, int]:
@@ -130,45 +141,77 @@ def learn(
     lesson = Lesson(mixture, rules, Progress(mixture.progress), plain)
     blocks = Blocks(mixture, batch) if batch > 1 else None
     logs = np.empty((1, len(mixture.weights)))
-    while len(order) > 0:
-        width = lesson.progress.width
-        if blocks is None:
-            order = order[_learn_singly(lesson, points, order, logs) :]
-        else:
-            _learn_block(lesson, points, order[:batch], blocks)
-            order = order[batch:]
-        _end_stage(lesson, width)
+    for shown, room in stretches(points, order, batch):
+        while len(shown) > 0:
+            width = lesson.progress.width
+            held = not plain and lesson.progress.phase != RELEASED
+            if blocks is None or (held and room is not None):
+                shown = shown[_learn_singly(lesson, points, shown, logs, room) :]
+            else:
+                _learn_block(lesson, points, shown[:batch], blocks, room)
+                shown = shown[batch:]
+            _end_stage(lesson, width)
 
 
-def _learn_singly(lesson: Lesson, points: Array, order: IntArray, logs: FloatArray) -> int:
+def stretches(points: Array, order: IntArray, batch: int) -> Iterator[tuple[IntArray, Room | None]]:
+    """Cut an order into what is shown with nothing missing, and what is shown with room for that.
+
+    A batch of which anything is missing has room in whole.
+
+    Examples
+    --------
+    >>> points = np.array([[1.0], [2.0], [np.nan], [4.0]])
+    >>> [(rows.tolist(), room is None) for rows, room in stretches(points, np.arange(4), 1)]
+    [([0, 1], True), ([2], False), ([3], True)]
+    """
+    missing = holes(points)
+    if missing is None or len(order) == 0:
+        yield order, None
+        return
+    room = Room.of(points.shape[1])
+    begins = np.arange(0, len(order), batch)
+    lacking = np.asarray(missing.any(axis=1))[order]
+    with_holes: BoolArray = np.logical_or.reduceat(lacking, begins)
+    cuts = begins[1:][np.diff(with_holes)]
+    firsts = np.concatenate([[0], cuts // batch])
+    for part, holed in zip(np.split(order, cuts), with_holes[firsts], strict=True):
+        yield part, room if holed else None
+
+
+def _learn_singly(
+    lesson: Lesson, points: Array, order: IntArray, logs: FloatArray, room: Room | None
+) -> int:
     """Learn until the stage ends, or all samples are shown; returns how many were."""
     mixture, rules, progress, plain = lesson
     if plain:
-        return gradients.ascend_singly(points, order, logs, mixture, rules)
+        return gradients.ascend_singly(points, order, logs, mixture, rules, room)
     if progress.phase == ANNEALING:
-        return updates.anneal_singly(points, order, logs, mixture, rules)
+        return updates.anneal_singly(points, order, logs, mixture, rules, room)
     if progress.phase == QUANTIZING:
         periods = progress.periods
-        n = updates.quantize_singly(points, order, mixture, rules)
+        n = updates.quantize_singly(points, order, mixture, rules, room)
         _end_period(lesson, periods)
         return n
     n = len(order)
     later = np.arange(n)
     steps, betas = _em_steps(lesson, later, 1), _inverse_temperatures(lesson, later)
-    total = em.follow_em(points, order, logs, steps, betas, rules.max_precision, mixture, mixture)
+    bound = rules.max_precision
+    total = em.follow_em(points, order, logs, steps, betas, bound, mixture, mixture, room)
     _count_shown(progress, n, total, float(betas[0]))
     return n
 
 
-def _learn_block(lesson: Lesson, points: Array, rows: IntArray, blocks: "Blocks") -> None:
+def _learn_block(
+    lesson: Lesson, points: Array, rows: IntArray, blocks: "Blocks", room: Room | None
+) -> None:
     mixture, rules, progress, plain = lesson
     phase = progress.phase
     block, rows = blocks.take(points, rows)
     tempered = phase == RELEASED and not plain
     beta = float(_inverse_temperatures(lesson, 0)) if tempered else 1.0
-    logs = blocks.logs(block, densities=plain, beta=beta)
+    logs = blocks.logs(block, densities=plain, beta=beta, room=room)
     if plain:
-        gradients.ascend(block, rows, logs, mixture, rules)
+        gradients.ascend(block, rows, logs, mixture, rules, room)
     elif phase == ANNEALING:
         updates.count_winners(block, rows, logs, mixture, rules)
         _pull_neighbours(mixture, progress.rate)
@@ -183,7 +226,7 @@ def _learn_block(lesson: Lesson, points: Array, rows: IntArray, blocks: "Blocks"
     else:
         step = float(_em_steps(lesson, 0, len(rows)))
         _count_shown(progress, len(rows), distances.responsibilities(logs, beta), beta)
-        em.absorb(block, rows, logs, step, rules.max_precision, mixture)
+        em.absorb(block, rows, logs, step, rules.max_precision, mixture, room)
 
 
 def _pull_neighbours(mixture: Mixture, rate: float) -> None:
@@ -288,16 +331,21 @@ class Blocks:
         np.take(points, rows, axis=0, out=block, mode="clip")  # "raise" would copy twice
         return block, self._rows[: len(rows)]
 
-    def logs(self, block: Array, *, densities: bool, beta: float = 1.0) -> FloatArray:
+    def logs(
+        self, block: Array, *, densities: bool, beta: float = 1.0, room: Room | None = None
+    ) -> FloatArray:
         """Measure what the mixture's phase asks for, shape (B, K), valid until the next call.
 
         -|x - μ_k|² while covariances are held, unless ``densities`` are asked for; then
-        β (log π_k + log N(x; k) + (d/2) log 2π), or -∞ where it is less than another's by 25.
+        β (log π_k + log N(x; k) + (d/2) log 2π), or -∞ where it is less than another's by 25. With
+        room for what is missing it is the density of what is observed.
         """
         mixture, progress = self._mixture, self._progress
         held = not densities and progress.phase != RELEASED
         logs = self._logs[: len(block)]
-        if held or mixture.spherical:
+        if room is not None:
+            log_marginals(block, mixture, logs, room)
+        elif held or mixture.spherical:
             self._write_distances(block, logs)
             if held:
                 return logs
@@ -375,8 +423,14 @@ def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
     for begin in range(0, len(points), _CHUNK):
         block = points[begin : begin + _CHUNK]
         logs = buffer[: len(block)]
-        log_densities(block, mixture, logs)
-        logs -= 0.5 * points.shape[1] * math.log(2.0 * math.pi)
+        missing = holes(block)
+        if missing is None:
+            log_densities(block, mixture, logs)
+            known = float(points.shape[1])
+        else:
+            log_marginals(block, mixture, logs, Room.of(points.shape[1]))
+            known = (~missing).sum(axis=1, keepdims=True)
+        logs -= 0.5 * known * math.log(2.0 * math.pi)
         yield np.maximum(logs, least, out=logs)
 
 

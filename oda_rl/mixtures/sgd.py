@@ -3,7 +3,7 @@
 import math
 import warnings
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,21 @@ from oda_rl._parameters import (
     validated,
     within,
 )
+from oda_rl._schema import flags, real, whole
 from oda_rl._types import Array, IntArray
+from oda_rl._validation import stream_rows
+from oda_rl.filing.contents import MISSING, Floats, Maybe, Optional
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.base import StreamingMixture, mean_variance
+from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.state import RELEASED, Progress, Rules
+from oda_rl.samples.missing import filled, holes, means_of
 
-_SCALE_SAMPLES = 100  # after which the data's scale is known
+_SCALE_SAMPLES = 100  # the first of a stream, which give the scale
 _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
 _WIDTH, _DRIFTING_WIDTH = 1 / 4, 1 / 16  # of the neighbourhood at first, of the sides' sum
 _STATIONARY = 0.05  # δ of eq. 6
 _LEAST_PERIOD = 100
+_BOUND, _PLAIN_BOUND = 1000.0, 20.0  # of precisions
 
 
 @estimator
@@ -40,7 +45,9 @@ class SGDGaussianMixture(StreamingMixture):
 
     The components stand on a periodic grid. At first a sample moves its winner and, the less the
     farther on the grid, the others; when the loss is stationary the neighbourhood shrinks. So no
-    component is left behind, and no k-means is needed.
+    component is left behind, and no k-means is needed. It does not matter what features are
+    measured in: the unit of each is its standard deviation. Where covariances are spherical all
+    have the root of their mean variance.
 
     With ``update="natural"`` steps are natural gradients, which know no scale. Covariances are held
     equal and spherical during annealing and for n_components more periods, in each of which the
@@ -73,11 +80,12 @@ class SGDGaussianMixture(StreamingMixture):
     width : float or None, default=None
         First width σ of the neighbourhood, positive, in steps of the grid; None: half of its mean
         side, an eighth with ``forgetting``. Below .25 there is no annealing.
-    max_precision : float, default=20.0
-        Bound of the eigenvalues of the precisions P = D² (the paper's D_max²); should be well above
-        the inverse of the data's variance.
+    max_precision : float or None, default=None
+        Bound of the eigenvalues of the precisions P = D² (the paper's D_max²), where the unit of
+        each feature is its standard deviation: none of a component is below 1/√max_precision of it.
+        None: 1000, and 20 with ``update="sgd"``, whose steps grow with it.
     init_range : float, default=0.1
-        Means start uniformly within so much of the first sample; ≥ 0.
+        Means start uniformly within so much of the first sample, in the same units; ≥ 0.
     means_init : array-like of shape (n_components, n_features) or None, default=None
         Where they start instead.
     random_state : int, RandomState instance or None, default=None
@@ -131,11 +139,22 @@ class SGDGaussianMixture(StreamingMixture):
     learning_rate: Annotated[float | None, FRACTION, None] = None
     forgetting: Annotated[float, within("[0, 1)")] = 0.0
     width: Annotated[float | None, POSITIVE, None] = None
-    max_precision: Annotated[float, POSITIVE] = 20.0
+    max_precision: Annotated[float | None, POSITIVE, None] = None
     init_range: Annotated[float, NOT_NEGATIVE] = 0.1
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: Seed = None
     _waiting: Array = field(init=False)
+    _first: Array | None = field(init=False)
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **StreamingMixture.LEARNED,
+        "_rules": Optional(Rules),
+        "_waiting": Optional(Floats("waiting, d", MISSING)),
+        "_first": Optional(Maybe(Floats("first, d", MISSING))),
+        "_seed": Optional(whole("", "[0, 2147483647]")),
+        "converged_": Optional(flags()),
+        "lower_bound_": Optional(real()),
+    }
 
     @property
     def grid_shape_(self) -> tuple[int, int]:
@@ -148,14 +167,16 @@ class SGDGaussianMixture(StreamingMixture):
         return Progress(self._mixture.progress).width
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn anew, in passes over the samples in random orders.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
-            At least ``n_components`` samples.
+            At least ``n_components`` samples; NaN where values are missing.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
 
         Returns
         -------
@@ -164,21 +185,21 @@ class SGDGaussianMixture(StreamingMixture):
         Raises
         ------
         ValueError
-            If there are too few samples, or ``means_init`` does not fit.
+            If there are too few samples, or ``means_init`` does not fit; if nothing is observed of
+            a sample, or of a feature.
 
         Warns
         -----
         ConvergenceWarning
             If ``max_iter`` passes were too few.
-        UserWarning
-            If ``max_precision`` is too low for the data's scale.
         """
-        points = self._learnable(X, reset=True)
-        self._check_many(points)
-        self._check_scale(mean_variance(points))
-        rng = check_random_state(self.random_state)
-        order = rng.permutation(len(points))
-        self._start(points[order[0]], points, rng)
+        data = self._weighted(X, sample_weight)
+        self._begin(check_random_state(self.random_state))
+        self._first = None
+        rng = np.random.RandomState(self._seed)
+        data = self._in_units(data)
+        points, order = data.points, data.shown(rng)
+        self._start(filled(points[order[0]], means_of(points, data.weights)), points, rng)
         before = -math.inf
         for _ in range(self.max_iter):
             self.n_iter_ += 1
@@ -187,27 +208,31 @@ class SGDGaussianMixture(StreamingMixture):
             if self.converged_:
                 break
             before = now
-            order = rng.permutation(len(points))
+            order = data.shown(rng)
         else:
             warnings.warn(
-                f"max_iter={self.max_iter} passes over {len(points)} samples were too few to "
+                f"max_iter={self.max_iter} passes over {data.size} samples were too few to "
                 f"converge: the neighbourhood's width is {self.width_:.3g}",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.lower_bound_ = now if now > -math.inf else self.score(points)
+        self.lower_bound_ = now if now > -math.inf else self._mean_score(data)
         return self
 
     @validated
-    def partial_fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn from more samples, once each and in the order given.
 
-        One by one is the same as in blocks. What does not fill a batch waits for the next call.
+        One by one is the same as in blocks. The first 100 samples give the scale. What does not
+        fill a batch waits for the next call.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0: how often each sample is shown; fractions add up.
 
         Returns
         -------
@@ -216,27 +241,48 @@ class SGDGaussianMixture(StreamingMixture):
         Raises
         ------
         ValueError
-            If the number of features has changed, or ``means_init`` does not fit.
-
-        Warns
-        -----
-        UserWarning
-            If ``max_precision`` is too low for the scale of the first 100 samples.
+            If the number of features has changed, or ``means_init`` does not fit; if nothing is
+            observed of a sample, or, in the first call, of a feature.
         """
         first = not hasattr(self, "_mixture")
         points = self._learnable(X, reset=first)
         if first:
-            self._start(points[0], points, check_random_state(self.random_state))
-        self._learn_scale(points)
+            self._begin(check_random_state(self.random_state))
+            self._first = points[:0]
+        order, self._owed = stream_rows(sample_weight, points, self._owed)
+        shown = points[order]
+        if self._first is not None:
+            room = _SCALE_SAMPLES - len(self._first)
+            self._first = np.concatenate([self._first, shown[:room]])
+            self._start_stream(self._first if len(self._first) > 0 else points[:1])
+            shown = shown[room:]
+            if len(self._first) == _SCALE_SAMPLES:
+                self._first = None
+        self._stream(self._scaled(shown))
+        self.n_iter_ += 1
+        self.converged_ = self._settled()
+        return self
+
+    def _begin(self, random: np.random.RandomState) -> None:
+        self._seed = int(random.randint(2**31 - 1))
+        self._owed, self.n_iter_ = 0.0, 0
+
+    def _start_stream(self, first: Array) -> None:
+        """Start anew from the first samples, which tell the scale."""
+        self._learn_units(first, None)
+        scaled = self._scaled(first)
+        centre = filled(scaled[0], means_of(scaled, None))
+        self._start(centre, scaled, np.random.RandomState(self._seed))
+        self._stream(scaled)
+
+    def _stream(self, points: Array) -> None:
+        """Show samples in their order; what does not fill a batch waits."""
         if self.batch_size > 1:
             points = np.concatenate([self._waiting, points])
             whole = len(points) - len(points) % self.batch_size
             self._waiting, points = points[whole:].copy(), points[:whole]
         if len(points) > 0:
             self._show(points, np.arange(len(points)))
-        self.n_iter_ += 1
-        self.converged_ = self._settled()
-        return self
 
     def fit_predict(self, X: npt.ArrayLike, y: object = None) -> IntArray:
         """Fit, and find the component that most likely made each sample.
@@ -244,6 +290,7 @@ class SGDGaussianMixture(StreamingMixture):
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
         y : Ignored
 
         Returns
@@ -251,6 +298,9 @@ class SGDGaussianMixture(StreamingMixture):
         ndarray, shape (n_samples,)
         """
         return self.fit(X).predict(X)
+
+    def _spherical(self) -> bool:
+        return super()._spherical() or self.forgetting > 0.0
 
     def _start(self, centre: Array, points: Array, rng: np.random.RandomState) -> None:
         n, d = self.n_components, points.shape[1]
@@ -265,13 +315,18 @@ class SGDGaussianMixture(StreamingMixture):
             means = centre + rng.uniform(-self.init_range, self.init_range, (n, d))
         widest = _DRIFTING_WIDTH if drifts else _WIDTH
         width = widest * sum(learning.near_square(n)) if self.width is None else self.width
+        bound = (
+            (_PLAIN_BOUND if plain else _BOUND)
+            if self.max_precision is None
+            else self.max_precision
+        )
         self._rules = Rules(
             rate=float(rate),
             least_rate=float(least),
             period=int(period),
             delta=_STATIONARY,
             last_width=0.01,
-            max_precision=float(self.max_precision),
+            max_precision=bound,
             periods=-1 if drifts else n,
             tempered=3 * n // 4,
             memory=1.0 - least / rate,
@@ -279,15 +334,13 @@ class SGDGaussianMixture(StreamingMixture):
         self._mixture = learning.new_mixture(
             means.astype(points.dtype),
             self.covariance_type,
-            float(self.max_precision),
+            bound,
             float(width),
             float(rate),
         )
         if self.update == "sgd":
             Progress(self._mixture.progress).phase = RELEASED
         self._waiting = points[:0]
-        self._first: list[Array] | None = []
-        self.n_iter_ = 0
 
     def _show(self, points: Array, order: IntArray) -> float:
         """Learn; returns the mean log-likelihood of samples when shown, -∞ if still annealing."""
@@ -295,29 +348,25 @@ class SGDGaussianMixture(StreamingMixture):
         progress.loss = progress.losses = 0.0
         learning.learn(self._mixture, self._rules, points, order, self.batch_size, plain=plain)
         total, n = progress.loss, progress.losses
-        features = points.shape[1]
+        missing = holes(points)
+        if missing is None:
+            features, volume = float(points.shape[1]), self._volume(points, None)
+        else:
+            features = points.shape[1] - float(missing[order].sum(axis=1).mean())
+            volume = self._volume(points[order], None)
         if not self._settled():
             return -math.inf
         if self.forgetting > 0.0 and not plain:  # of the nearest, whose variance is known
             weights = self._mixture.weights
-            scale = 1.0 + math.log(2.0 * math.pi * progress.variance)
+            scale = 1.0 + math.log(2.0 * math.pi * progress.variance) + 2.0 * volume / features
             return float(xlogy(weights, weights).sum() - 0.5 * features * scale)
         if n < len(order):
             return -math.inf
-        return float(total / n - 0.5 * features * math.log(2.0 * math.pi))
+        constant = 0.5 * features * math.log(2.0 * math.pi)
+        return float(total / n - constant - volume)
 
     def _settled(self) -> bool:
         """Whether what remains is to converge."""
         if self.update == "sgd" or self.forgetting > 0.0:
             return not learning.is_annealing(self._mixture, plain=self.update == "sgd")
         return Progress(self._mixture.progress).phase == RELEASED
-
-    def _learn_scale(self, points: Array) -> None:
-        """Keep the first samples until there are enough of them to tell the scale."""
-        if self._first is None:
-            return
-        self._first.append(points[:_SCALE_SAMPLES].copy())
-        if sum(map(len, self._first)) >= _SCALE_SAMPLES:
-            first = np.concatenate(self._first)[:_SCALE_SAMPLES]
-            self._first = None
-            self._check_scale(float(first.var(axis=0, dtype=np.float64).mean()))

@@ -2,9 +2,12 @@
 
 from typing import Annotated, NamedTuple
 
-from oda_rl._schema import Span
+import numpy as np
+
+from oda_rl._schema import Member, Sizes, Span, flags, real, require, whole
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import Array, FloatArray
+from oda_rl.filing.contents import Floats, Maybe
 
 ANNEALING, QUANTIZING, RELEASED = 0.0, 1.0, 2.0
 NARROW = 0.25  # a narrower neighbourhood is none: e^(-1/(2σ²)) < 4e-4
@@ -81,6 +84,38 @@ class Mixture(NamedTuple):
     savings: FloatArray
     """How much greater they would be without this winner, shape (K,)."""
 
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        width = 1 if self.spherical else sizes["d"]
+        require(self.precisions.shape[1] == width, f"{where}.precisions must have {width} columns")
+        require(not (self.spherical and self.axes is not None), f"{where} is round: it has no axes")
+        arrays = self.means, self.precisions, self.sums, self.axes
+        alike = {array.dtype for array in arrays if array is not None}
+        require(len(alike) == 1, f"{where} is of {len(alike)} precisions: it must be of one")
+        require(len(self.progress) == Progress.size, f"{where}.progress has another size")
+        record = np.ascontiguousarray(self.progress).view(Progress.dtype)
+        Progress.check_records(f"{where}.progress", record, {"components": len(self.weights)})
+        freed, crowded = float(record["freed"][0]), float(record["crowded"][0])
+        whole_numbers = freed == int(freed) and crowded == int(crowded)
+        paired = whole_numbers and (crowded < 0.0 or freed >= 0.0)
+        require(paired, f"{where}.progress has {freed} for {crowded}")
+
+
+Mixture.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
+    "spherical": flags(),
+    "means": Floats("K, d"),
+    "precisions": Floats("K, width", "(0, inf)"),
+    "axes": Maybe(Floats("K+1, d, d")),
+    "weights": real("K", "[0, inf)"),
+    "half_log_dets": real("K"),
+    "grid": real("K, K", "[0, inf)"),
+    "progress": Member(np.uint8, "progress", "[0, 256)"),
+    "counts": real("K", "[0, inf)"),
+    "sums": Floats("K, d"),
+    "errors": real("K", "[0, inf)"),
+    "savings": real("K"),
+}
+
 
 class Rules(NamedTuple):
     """How a mixture learns."""
@@ -104,5 +139,17 @@ class Rules(NamedTuple):
     memory: float
     """Share of what is known of errors that outlives a period of quantizing."""
 
+
+Rules.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
+    "rate": real("", "(0, 1)"),
+    "least_rate": real("", "[0, 1)"),
+    "period": whole("", "[1, inf)"),
+    "delta": real("", "[0, inf)"),
+    "last_width": real("", "(0, inf)"),
+    "max_precision": real("", "(0, inf)"),
+    "periods": whole("", "[-1, inf)"),
+    "tempered": whole(),
+    "memory": real("", "[0, 1]"),
+}
 
 progress_of = reader(Progress)

@@ -1,8 +1,9 @@
 """Stochastic expectation maximization of a Gaussian mixture, as a scikit-learn estimator."""
 
+import copy
 import math
-from dataclasses import KW_ONLY
-from typing import Annotated, Self
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +20,17 @@ from oda_rl._parameters import (
     validated,
     within,
 )
+from oda_rl._schema import whole
 from oda_rl._threads import one_thread_of_openmp
 from oda_rl._types import Array, IntArray
+from oda_rl._validation import checked_weights, stream_rows
+from oda_rl.filing.contents import Optional
 from oda_rl.mixtures import distances, em, learning
-from oda_rl.mixtures.base import StreamingMixture, mean_variance
-from oda_rl.mixtures.state import RELEASED, Progress
+from oda_rl.mixtures.base import StreamingMixture
+from oda_rl.mixtures.missing import Room
+from oda_rl.mixtures.state import RELEASED, Mixture, Progress
+from oda_rl.samples.missing import filled, holes, means_of
+from oda_rl.samples.weights import Weighted, weighted
 
 
 @estimator
@@ -52,10 +59,10 @@ class StochasticEMGaussianMixture(StreamingMixture):
         α, in [0, .5]; at .5 steps do not fall.
     last_step : float, default=1e-4
         ρ_∞, in (0, 1).
-    max_precision : float, default=20.0
-        Bound of the eigenvalues of the precisions.
+    max_precision : float, default=1000.0
+        As for :class:`SGDGaussianMixture`; the scale of a stream is that of its first samples.
     init_range : float, default=0.1
-        Of a random start; ≥ 0.
+        Of a random start, in standard deviations of the data; ≥ 0.
     means_init : array-like of shape (n_components, n_features) or None, default=None
         Where the means start instead.
     random_state : int, RandomState instance or None, default=None
@@ -94,20 +101,43 @@ class StochasticEMGaussianMixture(StreamingMixture):
     first_step: Annotated[float, FRACTION] = 0.05
     step_decay: Annotated[float, within("[0, 0.5]")] = 0.01
     last_step: Annotated[float, FRACTION] = 1e-4
-    max_precision: Annotated[float, POSITIVE] = 20.0
+    max_precision: Annotated[float, POSITIVE] = 1000.0
     init_range: Annotated[float, NOT_NEGATIVE] = 0.1
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: Seed = None
+    _statistics: Mixture = field(init=False)
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **StreamingMixture.LEARNED,
+        "_statistics": Optional(Mixture),
+        "_accumulate": Optional(whole()),
+        "_seen": Optional(whole()),
+    }
+
+    def _closed(self) -> Self:
+        model = copy.copy(self)
+        if hasattr(self, "_statistics") and self._statistics is self._mixture:
+            del model._statistics
+        return model
+
+    def _reopen(self) -> None:
+        super()._reopen()
+        if hasattr(self, "_statistics"):
+            self._statistics = learning.realigned(self._statistics)
+        elif hasattr(self, "_mixture"):
+            self._statistics = self._mixture
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn anew, in passes over the samples in random orders.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
-            At least ``n_components`` samples.
+            At least ``n_components`` samples; NaN where values are missing.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
 
         Returns
         -------
@@ -116,20 +146,20 @@ class StochasticEMGaussianMixture(StreamingMixture):
         Raises
         ------
         ValueError
-            If there are too few samples, or ``means_init`` does not fit.
+            If there are too few samples, or ``means_init`` does not fit; if nothing is observed of
+            a sample, or of a feature.
         """
-        points = self._learnable(X, reset=True)
-        self._check_many(points)
-        self._check_scale(mean_variance(points))
+        data = self._weighted(X, sample_weight)
         rng = check_random_state(self.random_state)
-        self._start(points, rng)
+        data = self._in_units(data)
+        self._start(data, rng)
         for _ in range(self.max_iter):
             self.n_iter_ += 1
-            self._follow(points, rng.permutation(len(points)))
+            self._follow(data.points, data.shown(rng))
         return self
 
     @validated
-    def partial_fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn from more samples, once each and in the order given.
 
         Batches do not reach beyond a call.
@@ -139,6 +169,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
         X : array-like, shape (n_samples, n_features)
             At least ``n_components`` samples if this is the first call and begins with k-means.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0: how often each sample is shown; fractions add up.
 
         Returns
         -------
@@ -152,28 +184,20 @@ class StochasticEMGaussianMixture(StreamingMixture):
         first = not hasattr(self, "_mixture")
         points = self._learnable(X, reset=first)
         if first:
+            data = weighted(points, checked_weights(sample_weight, points))
             if self.init == "k-means" and self.means_init is None:
-                self._check_many(points)
-            self._start(points, check_random_state(self.random_state))
-        self._follow(points, np.arange(len(points)))
+                self._check_many(data)
+            self._start(self._in_units(data), check_random_state(self.random_state))
+        order, self._owed = stream_rows(sample_weight, points, self._owed)
+        self._follow(self._scaled(points), order)
         self.n_iter_ += 1
         return self
 
-    def _start(self, points: Array, rng: np.random.RandomState) -> None:
-        n = self.n_components
-        if self.means_init is not None:
-            means = self._checked_means(self.means_init, points)
-        elif self.init == "random":
-            noise = rng.uniform(-self.init_range, self.init_range, (n, points.shape[1]))
-            means = points[0] + noise
-        else:
-            from sklearn.cluster import KMeans
-
-            with one_thread_of_openmp():
-                means = KMeans(n, n_init=1, random_state=rng).fit(points).cluster_centers_
+    def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
+        means = self._first_means(data, rng).astype(data.points.dtype)
         made = [
             learning.new_mixture(
-                means.astype(points.dtype),
+                means,
                 self.covariance_type,
                 float(self.max_precision),
                 1.0,
@@ -184,9 +208,31 @@ class StochasticEMGaussianMixture(StreamingMixture):
         for mixture in made:
             Progress(mixture.progress).phase = RELEASED
         self._mixture, self._statistics = made
-        self._accumulate = math.ceil(0.1 * len(points))
-        self._seen = 0
+        self._accumulate = math.ceil(0.1 * data.size)
+        self._seen, self._owed = 0, 0.0
         self.n_iter_ = 0
+
+    def _first_means(self, data: Weighted, rng: np.random.RandomState) -> Array:
+        """Draw means to start from; where values are missing, the features' means are at first."""
+        n = self.n_components
+        points = filled(data.points, means_of(data.points, data.weights))
+        if self.means_init is not None:
+            return self._checked_means(self.means_init, points)
+        if self.init == "random":
+            noise = rng.uniform(-self.init_range, self.init_range, (n, points.shape[1]))
+            return np.asarray(points[0] + noise)
+        if len(points) < n:
+            return points[data.draw(n, rng)]
+        from sklearn.cluster import KMeans
+
+        with one_thread_of_openmp():
+            clusters = KMeans(n, n_init=1, random_state=rng)
+            means = clusters.fit(points, sample_weight=data.weights).cluster_centers_
+        if holes(data.points) is None:
+            return np.asarray(means)
+        from oda_rl.quantization.missing import lloyd
+
+        return lloyd(data.points, data.weights, means)
 
     def _follow(self, points: Array, order: IntArray) -> None:
         if self._seen < self._accumulate:
@@ -199,6 +245,10 @@ class StochasticEMGaussianMixture(StreamingMixture):
             self._take(points, order)
 
     def _take(self, points: Array, order: IntArray) -> None:
+        for part, room in learning.stretches(points, order, self.batch_size):
+            self._absorb(points, part, room)
+
+    def _absorb(self, points: Array, order: IntArray, room: Room | None) -> None:
         size = self.batch_size
         n_steps = math.ceil(len(order) / size)
         t = self._seen / size + np.arange(n_steps)
@@ -206,14 +256,14 @@ class StochasticEMGaussianMixture(StreamingMixture):
         bound = float(self.max_precision)
         model, statistics = self._mixture, self._statistics
         if size == 1:
-            logs = np.empty((1, self.n_components))
+            logs = np.empty((1, len(model.weights)))
             ones = np.ones(n_steps)
-            em.follow_em(points, order, logs, steps, ones, bound, model, statistics)
+            em.follow_em(points, order, logs, steps, ones, bound, model, statistics, room)
         else:
             blocks = learning.Blocks(model, size)
             for s in range(n_steps):
                 block, rows = blocks.take(points, order[s * size : (s + 1) * size])
-                logs = blocks.logs(block, densities=True)
+                logs = blocks.logs(block, densities=True, room=room)
                 distances.responsibilities(logs, 1.0)
-                em.absorb(block, rows, logs, float(steps[s]), bound, statistics)
+                em.absorb(block, rows, logs, float(steps[s]), bound, statistics, room)
         self._seen += len(order)

@@ -35,6 +35,7 @@ from oda_rl._compile import compiled, internal, reordered
 from oda_rl._state import Raw
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.distances import two_best, two_nearest, write_distances
+from oda_rl.mixtures.missing import Room, is_missing, n_known
 from oda_rl.mixtures.state import (
     ANNEALING,
     COOLING,
@@ -78,10 +79,11 @@ def _count(counts: FloatArray, sums: Array, points: Array, i: int, winner: int) 
 
 
 @internal
-def _learn_variance(progress: Progress, distance: float, rules: Rules) -> None:
-    # Per feature, around the winner: a plain mean at first, then an exponential one.
-    progress.shown += 1.0
-    step = max(1.0 / progress.shown, 1.0 / rules.period)
+def _learn_variance(progress: Progress, distance: float, share: float, rules: Rules) -> None:
+    # Per feature, around the winner: a plain mean at first, then an exponential one. A sample of
+    # which a share of the features is observed counts that much.
+    progress.shown += share
+    step = share * max(1.0 / progress.shown, 1.0 / rules.period)
     progress.variance += step * (distance - progress.variance)
     progress.variance = max(progress.variance, 1.0 / rules.max_precision)
 
@@ -133,7 +135,7 @@ def count_winners(
         if winner < 0:
             continue  # too far away for its distance to be a number
         _count(mixture.counts, mixture.sums, points, rows[b], winner)
-        _learn_variance(progress, -logs[b, winner] / d, rules)
+        _learn_variance(progress, -logs[b, winner] / d, 1.0, rules)
         progress.loss += loss
         progress.losses += 1.0
 
@@ -184,9 +186,11 @@ def quantize(
         if winner < 0:
             continue
         next_distance = -logs[b, second] if second >= 0 else np.inf
-        freed = _account(mixture, progress, winner, -logs[b, winner], next_distance, rules)
+        freed = _account(
+            mixture, progress, winner, -logs[b, winner], next_distance, means.shape[1], rules
+        )
         if freed >= 0:
-            pull(points, rows[b], means, freed, 1.0)
+            pull(points, rows[b], means, freed, 1.0, None)
         else:
             _count(mixture.counts, mixture.sums, points, rows[b], winner)
         if progress.periods > periods:
@@ -212,11 +216,12 @@ def pull_winners(mixture: Mixture) -> None:
 @internal
 def _account(
     mixture: Mixture, progress: Progress, winner: int, distance: float, next_distance: float,
-    rules: Rules,
+    known: int, rules: Rules,
 ) -> int:  # fmt: skip
-    # Returns the component that is to take the place of the sample, or -1.
+    # Returns the component that is to take the place of the sample, or -1. Of the sample so many
+    # features are known.
     weights, errors, savings = mixture.weights, mixture.errors, mixture.savings
-    _learn_variance(progress, distance / mixture.means.shape[1], rules)
+    _learn_variance(progress, distance / known, known / mixture.means.shape[1], rules)
     errors[winner] += distance
     if next_distance < np.inf:
         gap = next_distance - distance
@@ -244,11 +249,23 @@ def _account(
 
 
 @internal
-def pull(points: Array, i: int, means: Array, k: int, step: float) -> None:
-    """Move a mean towards a sample by a share of the way."""
+def pull(points: Array, i: int, means: Array, k: int, step: float, room: Room | None) -> None:
+    """Move a mean towards a sample by a share of the way, where the sample is observed."""
     a = means.dtype.type(step)
     for j in range(points.shape[1]):
+        if is_missing(points, i, j, room):
+            continue
         means[k, j] = flushed(means[k, j] + a * (points[i, j] - means[k, j]))
+
+
+@internal
+def _stand_in(
+    points: Array, i: int, means: Array, freed: int, winner: int, room: Room | None
+) -> None:
+    # What takes the place of a sample is where the winner is, of the features that are missing.
+    for j in range(points.shape[1]):
+        if is_missing(points, i, j, room):
+            means[freed, j] = means[winner, j]
 
 
 @internal
@@ -259,11 +276,13 @@ def flushed(mean: Any) -> Any:
 
 @compiled
 def anneal_singly(
-    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules
-) -> int:
+    points: Array, order: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules,
+    room: Room | None,
+) -> int:  # fmt: skip
     """Let samples, shape (n, d), pull winners and neighbours one by one in an order, shape (m,).
 
-    ``logs`` (1, K) is scratch. Returns how many were shown before the width fell.
+    ``logs`` (1, K) is scratch, and ``room``, if values are missing. Returns how many were shown
+    before the width fell.
     """
     means, grid = mixture.means, mixture.grid
     progress = progress_of(mixture.progress, 0)
@@ -271,13 +290,15 @@ def anneal_singly(
     n: int = order.shape[0]
     for t in range(n):
         i = order[t]
-        write_distances(points, i, means, logs)
+        write_distances(points, i, means, logs, room)
         winner, loss = smoothed_best(logs, 0, grid)
         if winner >= 0:  # else too far away for its distance to be a number
-            _learn_variance(progress, -logs[0, winner] / points.shape[1], rules)
+            known = n_known(points, i, room)
+            share = known / points.shape[1]
+            _learn_variance(progress, -logs[0, winner] / known, share, rules)
             for k in range(means.shape[0]):
                 if grid[winner, k] > LEAST_PULL * grid[winner, winner]:
-                    pull(points, i, means, k, progress.rate * grid[winner, k])
+                    pull(points, i, means, k, progress.rate * grid[winner, k], room)
             watch_loss(progress, loss, rules)
         _end_annealing(progress)
         if progress.phase != ANNEALING or progress.width != width:
@@ -286,17 +307,22 @@ def anneal_singly(
 
 
 @compiled
-def quantize_singly(points: Array, order: IntArray, mixture: Mixture, rules: Rules) -> int:
+def quantize_singly(
+    points: Array, order: IntArray, mixture: Mixture, rules: Rules, room: Room | None
+) -> int:
     """Do likewise as :func:`quantize` with samples one by one, until a period ends."""
     progress = progress_of(mixture.progress, 0)
     periods = progress.periods
     n: int = order.shape[0]
     for t in range(n):
-        winner, distance, next_distance = two_nearest(points, order[t], mixture.means)
+        winner, distance, next_distance = two_nearest(points, order[t], mixture.means, room)
         if winner >= 0:
-            freed = _account(mixture, progress, winner, distance, next_distance, rules)
+            known = n_known(points, order[t], room)
+            freed = _account(mixture, progress, winner, distance, next_distance, known, rules)
             moved, step = (freed, 1.0) if freed >= 0 else (winner, progress.rate)
-            pull(points, order[t], mixture.means, moved, step)
+            if freed >= 0:
+                _stand_in(points, order[t], mixture.means, freed, winner, room)
+            pull(points, order[t], mixture.means, moved, step, room)
         if progress.periods > periods:
             return t + 1
     return n

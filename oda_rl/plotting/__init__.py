@@ -2,8 +2,9 @@
 
 ``agents`` draws learning curves, partitions and metrics, ``policies`` what a policy does in each
 cell, ``differences`` what has changed between two, ``world`` what a learned world makes of an
-episode, ``sizes`` what rules of more and fewer cells return, ``lineage`` how cells came from cells;
-``annealing``, ``exemplars`` and ``mixtures`` draw the estimators. ``axes`` are what all share.
+episode, ``sizes`` what rules of more cells return, ``lineage`` how cells came from cells;
+``annealing``, ``exemplars`` and ``mixtures`` draw the estimators, ``displays`` draws them as
+scikit-learn does. ``axes`` are what all share.
 """
 
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from oda_rl.plotting.axes import COLORS as COLORS
     from oda_rl.plotting.axes import new_axes as new_axes
     from oda_rl.plotting.differences import plot_difference as plot_difference
+    from oda_rl.plotting.displays import BifurcationDisplay as BifurcationDisplay
+    from oda_rl.plotting.displays import DensityDisplay as DensityDisplay
+    from oda_rl.plotting.displays import TradeOffDisplay as TradeOffDisplay
     from oda_rl.plotting.lineage import TemperatureLevel as TemperatureLevel
     from oda_rl.plotting.lineage import draw_lineage as draw_lineage
     from oda_rl.plotting.lineage import plot_bifurcation as plot_bifurcation
@@ -28,8 +32,11 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = offer(
     __name__,
     {
+        "BifurcationDisplay": "displays",
         "COLORS": "axes",
+        "DensityDisplay": "displays",
         "TemperatureLevel": "lineage",
+        "TradeOffDisplay": "displays",
         "draw_lineage": "lineage",
         "new_axes": "axes",
         "plot_bifurcation": "lineage",

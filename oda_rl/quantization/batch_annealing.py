@@ -8,7 +8,7 @@ other codevectors, and a comparator should not change with what it is compared w
 
 import math
 from dataclasses import KW_ONLY
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,13 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state, gen_batches
 
 from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, Seed, estimator, validated
+from oda_rl._schema import Sizes, real, whole
 from oda_rl._types import FloatArray
-from oda_rl._validation import checked_points
+from oda_rl._validation import checked_points, checked_weights
+from oda_rl.filing.contents import Each, Optional, check_fitted
 from oda_rl.quantization.estimators import VectorQuantizer, check_enough
 from oda_rl.quantization.kernels import nearest
+from oda_rl.samples.weights import Weighted, weighted
 
 _LEAST_MASS = 1e-5
 _MERGE_BELOW = 0.3  # in temperatures
@@ -49,6 +52,14 @@ class AnnealingRecord(NamedTuple):
     n_clusters: int
     distortion: float
     n_samples_seen: int
+
+
+AnnealingRecord.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
+    "temperature": real("", "[0, inf)"),
+    "n_clusters": whole(),
+    "distortion": real("", "[0, inf)"),
+    "n_samples_seen": whole(),
+}
 
 
 @estimator
@@ -121,8 +132,20 @@ class BatchDeterministicAnnealing(VectorQuantizer):
     min_temperature: Annotated[float, POSITIVE] = 1e-3
     random_state: Seed = None
 
+    _stored = {"AnnealingRecord": AnnealingRecord}  # noqa: RUF012
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **VectorQuantizer.LEARNED,
+        "weights_": Optional(real("K", "[0, inf)")),
+        "temperature_": Optional(real("", "[0, inf)")),
+        "history_": Optional(Each(AnnealingRecord)),
+    }
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        check_fitted((name in vars(self) for name in self.LEARNED), where)
+
     @validated
-    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Place the codevectors.
 
         Parameters
@@ -130,6 +153,8 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         X : array-like, shape (n_samples, n_features)
             At least ``n_clusters`` samples.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
 
         Returns
         -------
@@ -141,35 +166,37 @@ class BatchDeterministicAnnealing(VectorQuantizer):
             If there are too few samples.
         """
         points = checked_points(self, X, reset=True)
-        check_enough(points, self.n_clusters)
+        data = weighted(points, checked_weights(sample_weight, points))
+        check_enough(data.size, self.n_clusters)
         rng = check_random_state(self.random_state)
         # In units of the data's own every temperature is a plain number, and distances from
         # products do not cancel.
-        mean = points.mean(axis=0)
-        centred = points - mean
-        variance = float((centred**2).sum(axis=1).mean())
+        mean = np.average(data.points, axis=0, weights=data.weights)
+        centred = data.points - mean
+        variance = float(np.average((centred**2).sum(axis=1), weights=data.weights))
         unit = math.sqrt(variance) or 1.0
-        masses, codevectors = self._anneal(centred / unit, variance, rng)
+        masses, codevectors = self._anneal(data._replace(points=centred / unit), variance, rng)
         self.weights_ = masses
         self.cluster_centers_ = mean + unit * codevectors
         self.labels_ = nearest(points, self.cluster_centers_)[0]
         return self
 
     def _anneal(
-        self, points: FloatArray, variance: float, rng: np.random.RandomState
+        self, data: Weighted, variance: float, rng: np.random.RandomState
     ) -> tuple[FloatArray, FloatArray]:
         """Anneal from temperature 2 down to ``min_temperature``, and keep the records.
 
         ``variance`` takes temperatures back to the units of the data.
         """
-        masses, codevectors = np.ones(1), np.zeros((1, points.shape[1]))
+        masses, codevectors = np.ones(1), np.zeros((1, data.points.shape[1]))
+        shares = data.weights / data.weights.sum()
         temperature = max(2.0, self.min_temperature)
         self.history_: list[AnnealingRecord] = []
         self.n_iter_ = 0
         growing = True
         while True:
             masses, codevectors, n_iter = _settle(
-                points, masses, codevectors, temperature, self.max_iter, self.tol
+                data.points, shares, masses, codevectors, temperature, self.max_iter, self.tol
             )
             self.n_iter_ += n_iter
             if growing:
@@ -178,8 +205,8 @@ class BatchDeterministicAnnealing(VectorQuantizer):
                 masses, codevectors = _merge_down(masses, codevectors, self.n_clusters)
                 growing = len(masses) < self.n_clusters
             self.temperature_ = temperature * variance
-            distortion = float(nearest(points, codevectors)[1].mean()) * variance
-            seen = self.n_iter_ * len(points)
+            distortion = float(nearest(data.points, codevectors)[1] @ shares) * variance
+            seen = self.n_iter_ * data.size
             self.history_.append(AnnealingRecord(self.temperature_, len(masses), distortion, seen))
             if temperature <= self.min_temperature:
                 return masses, codevectors
@@ -190,6 +217,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
 def _settle(
     points: FloatArray,
+    shares: FloatArray,
     masses: FloatArray,
     codevectors: FloatArray,
     temperature: float,
@@ -199,7 +227,7 @@ def _settle(
     """Iterate to the fixed point at one temperature; masses, codevectors, iterations made."""
     n_iter, shift = 0, np.inf
     while n_iter < max_iter and shift > tol**2 * temperature:
-        masses, moved = _iterate(points, masses, codevectors, temperature)
+        masses, moved = _iterate(points, shares, masses, codevectors, temperature)
         shift = ((moved - codevectors) ** 2).sum(axis=1).max()
         codevectors = moved
         n_iter += 1
@@ -207,25 +235,32 @@ def _settle(
 
 
 def _iterate(
-    points: FloatArray, masses: FloatArray, codevectors: FloatArray, temperature: float
+    points: FloatArray,
+    shares: FloatArray,
+    masses: FloatArray,
+    codevectors: FloatArray,
+    temperature: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Masses and codevectors after one iteration; one that attracts nothing stays where it is."""
+    """Masses and codevectors after one iteration; one that attracts nothing stays where it is.
+
+    ``shares``, shape (n,), are those of the points in the whole, of sum 1.
+    """
     totals = np.zeros(len(masses))
     sums = np.zeros_like(codevectors)
     with np.errstate(divide="ignore"):  # of a mass of 0
         offsets = np.log(masses) - (codevectors**2).sum(axis=1) / temperature
     slopes = codevectors.T * (2.0 / temperature)
     for rows in gen_batches(len(points), max(1, _BLOCK // len(masses))):
-        shares = points[rows] @ slopes
-        shares += offsets
-        shares -= shares.max(axis=1, keepdims=True)
-        np.exp(shares, out=shares)
-        shares /= shares.sum(axis=1, keepdims=True)
-        totals += shares.sum(axis=0)
-        sums += shares.T @ points[rows]
+        pulls = points[rows] @ slopes
+        pulls += offsets
+        pulls -= pulls.max(axis=1, keepdims=True)
+        np.exp(pulls, out=pulls)
+        pulls *= (shares[rows] / pulls.sum(axis=1))[:, None]
+        totals += pulls.sum(axis=0)
+        sums += pulls.T @ points[rows]
     moved = codevectors.copy()
     np.divide(sums, totals[:, None], out=moved, where=totals[:, None] > 0.0)
-    return totals / len(points), moved
+    return totals, moved
 
 
 def _prune(masses: FloatArray, codevectors: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -4,7 +4,7 @@ What the papers compare online deterministic annealing with, for the squared Euc
 """
 
 from dataclasses import KW_ONLY
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +19,30 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, validated
+from oda_rl._schema import Sizes, real, whole
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import bounded, checked_labels, checked_points, fitted_points
+from oda_rl._validation import (
+    bounded,
+    checked_labels,
+    checked_points,
+    checked_weights,
+    fitted_points,
+    stream_rows,
+)
+from oda_rl.divergences import SquaredEuclidean
+from oda_rl.filing.contents import ANYTHING, HISTORY, Optional, check_fitted, check_labels
+from oda_rl.filing.files import Filed
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
+from oda_rl.samples.missing import holes
+from oda_rl.samples.weights import Weighted, drawn, weighted
 
 _MOST_PASSES = 10_000
 
 
-def check_enough(points: FloatArray, n_clusters: int) -> None:
-    """Raise a ValueError if there are fewer points than clusters."""
-    if len(points) < n_clusters:
-        raise ValueError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}.")
+def check_enough(n_samples: int, n_clusters: int) -> None:
+    """Raise a ValueError if there are fewer samples than clusters."""
+    if n_samples < n_clusters:
+        raise ValueError(f"n_samples={n_samples} should be >= n_clusters={n_clusters}.")
 
 
 def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int) -> FloatArray:
@@ -60,13 +73,21 @@ def joined(history: list[tuple[int, float]]) -> list[tuple[int, float]]:
 
 
 class VectorQuantizer(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
     """What can be asked of codevectors, however they were found."""
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        "cluster_centers_": Optional(real("K, d")),
+        "labels_": Optional(whole("n_labels", "[0, K)")),
+        "n_iter_": Optional(whole()),
+    }
+    """What a file may say of what was learned; parameters have their own ranges."""
 
     cluster_centers_: FloatArray
     history_: Any
     n_iter_: int
+    _owed: float
 
     @property
     def codevectors_(self) -> FloatArray:
@@ -103,30 +124,38 @@ class VectorQuantizer(
         ndarray, shape (n_samples, n_clusters)
         """
         points = fitted_points(self, X)
+        if holes(points) is not None:
+            return SquaredEuclidean().between(points, self.cluster_centers_)
         divergences = np.empty((len(points), len(self.cluster_centers_)))
         measure(points, self.cluster_centers_, divergences)
         return divergences
 
-    def score(self, X: npt.ArrayLike, y: object = None) -> float:
+    def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Give the opposite of the mean squared distance from the nearest codevector.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0.
 
         Returns
         -------
         float
             At most 0; the nearer to 0 the better.
         """
-        return -float(nearest(fitted_points(self, X), self.cluster_centers_)[1].mean())
+        points = fitted_points(self, X)
+        weights = checked_weights(sample_weight, points)
+        return -float(np.average(nearest(points, self.cluster_centers_)[1], weights=weights))
 
     def _note(self, n: int, total: float) -> None:
         """Note a pass over n samples, and the sum of their squared distances."""
+        self.n_iter_ += 1
+        if n == 0:  # of fractions of weights that do not add up yet
+            return
         seen = self.history_[-1][0] if self.history_ else 0
         self.history_.append((seen + n, total / n))
-        self.n_iter_ += 1
         if len(self.history_) > _MOST_PASSES:
             self.history_ = joined(self.history_)
 
@@ -185,8 +214,19 @@ class StochasticVQ(VectorQuantizer):
     init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
     random_state: Seed = None
 
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **VectorQuantizer.LEARNED,
+        "history_": Optional(HISTORY),
+        "_counts": Optional(real("K", "[0, inf)")),
+        "_owed": Optional(real("", "[0, 1)")),
+    }
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        check_fitted((name in vars(self) for name in self.LEARNED), where)
+
     @validated
-    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Place the codevectors anew.
 
         Parameters
@@ -194,6 +234,8 @@ class StochasticVQ(VectorQuantizer):
         X : array-like, shape (n_samples, n_features)
             At least ``n_clusters`` samples.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
 
         Returns
         -------
@@ -205,15 +247,16 @@ class StochasticVQ(VectorQuantizer):
             If there are too few samples, or ``init`` does not fit the data or ``n_clusters``.
         """
         points = checked_points(self, X, reset=True)
+        data = weighted(points, checked_weights(sample_weight, points))
         rng = check_random_state(self.random_state)
-        self._start(points, rng)
+        self._start(data, rng)
         for _ in range(self.max_iter):
-            self._pass(points, rng.permutation(len(points)))
+            self._pass(data.points, data.shown(rng))
         self.labels_ = nearest(points, self.cluster_centers_)[0]
         return self
 
     @validated
-    def partial_fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Let more samples attract the codevectors, once each and in the order given.
 
         Parameters
@@ -221,6 +264,8 @@ class StochasticVQ(VectorQuantizer):
         X : array-like, shape (n_samples, n_features)
             At least ``n_clusters`` samples if this is the first call.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0: how often each sample is shown; fractions add up.
 
         Returns
         -------
@@ -234,28 +279,31 @@ class StochasticVQ(VectorQuantizer):
         first = not hasattr(self, "cluster_centers_")
         points = checked_points(self, X, reset=first)
         if first:
-            self._start(points, check_random_state(self.random_state))
-        self._pass(points, np.arange(len(points)))
+            data = weighted(points, checked_weights(sample_weight, points))
+            self._start(data, check_random_state(self.random_state))
+        order, self._owed = stream_rows(sample_weight, points, self._owed)
+        self._pass(points, order)
         self.labels_ = nearest(points, self.cluster_centers_)[0]
         return self
 
-    def _start(self, points: FloatArray, rng: np.random.RandomState) -> None:
-        check_enough(points, self.n_clusters)
+    def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
+        check_enough(data.size, self.n_clusters)
         if isinstance(self.init, str):
-            chosen = rng.choice(len(points), self.n_clusters, replace=False)
-            self.cluster_centers_ = points[chosen]
+            self.cluster_centers_ = data.points[data.draw(self.n_clusters, rng)]
         else:
-            self.cluster_centers_ = checked_codevectors(self.init, self.n_clusters, points.shape[1])
+            d = data.points.shape[1]
+            self.cluster_centers_ = checked_codevectors(self.init, self.n_clusters, d)
         self._counts = np.ones(self.n_clusters)
+        self._owed = 0.0
         self.n_iter_ = 0
         self.history_: list[tuple[int, float]] = []
 
     def _pass(self, points: FloatArray, order: IntArray) -> None:
-        self._note(len(points), compete(self.cluster_centers_, self._counts, points, order))
+        self._note(len(order), compete(self.cluster_centers_, self._counts, points, order))
 
 
 @estimator
-class LVQ(ClassifierMixin, BaseEstimator):
+class LVQ(Filed, ClassifierMixin, BaseEstimator):
     """Learning vector quantization: the class of the nearest codevector.
 
     Parameters
@@ -304,8 +352,22 @@ class LVQ(ClassifierMixin, BaseEstimator):
     init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
     random_state: Seed = None
 
+    LEARNED: ClassVar[dict[str, Any]] = {
+        "codevectors_": Optional(real("K, d")),
+        "codevector_labels_": Optional(ANYTHING),
+        "classes_": Optional(ANYTHING),
+        "n_iter_": Optional(whole()),
+    }
+    """What a file may say of what was learned; parameters have their own ranges."""
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+            check_labels(self.codevector_labels_, sizes["K"], f"{where}.codevector_labels_")
+            check_labels(self.classes_, np.size(self.classes_), f"{where}.classes_")
+
     @validated
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Place the codevectors anew.
 
         Parameters
@@ -313,6 +375,8 @@ class LVQ(ClassifierMixin, BaseEstimator):
         X : array-like, shape (n_samples, n_features)
         y : array-like, shape (n_samples,)
             Class labels.
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
 
         Returns
         -------
@@ -324,13 +388,16 @@ class LVQ(ClassifierMixin, BaseEstimator):
             If ``y`` holds no classes, or ``init`` does not fit the data or ``n_prototypes``.
         """
         points, classes = checked_labels(self, X, y, reset=True)
-        self.classes_, indices = np.unique(classes, return_inverse=True)
-        targets = indices.astype(np.int64)
+        weights = checked_weights(sample_weight, points)
+        shown = weights > 0.0
+        self.classes_, indices = np.unique(classes[shown], return_inverse=True)
+        data = weighted(points[shown], weights[shown], indices.astype(np.int64))
+        points, targets, _ = data
         rng = check_random_state(self.random_state)
-        codevectors, labels = self._start(points, targets, rng)
-        order = np.concatenate([rng.permutation(len(points)) for _ in range(self.max_iter)])
+        codevectors, labels = self._start(data, rng)
+        order = np.concatenate([data.shown(rng) for _ in range(self.max_iter)])
         if self.algorithm == "rslvq":
-            temperature = _class_temperature(codevectors, labels, points, targets)
+            temperature = _class_temperature(codevectors, labels, data)
             masses = np.ones(len(labels))
             rslvq(codevectors, masses, labels, temperature, points, targets, order, self.rate)
         else:
@@ -356,9 +423,8 @@ class LVQ(ClassifierMixin, BaseEstimator):
         labels: Array = self.codevector_labels_[winners]
         return labels
 
-    def _start(
-        self, points: FloatArray, targets: IntArray, rng: np.random.RandomState
-    ) -> tuple[FloatArray, IntArray]:
+    def _start(self, data: Weighted, rng: np.random.RandomState) -> tuple[FloatArray, IntArray]:
+        points, targets, weights = data
         n_classes = len(self.classes_)
         if not isinstance(self.init, str):
             n_codevectors = n_classes * self.n_prototypes
@@ -366,17 +432,16 @@ class LVQ(ClassifierMixin, BaseEstimator):
             return codevectors, np.repeat(np.arange(n_classes), self.n_prototypes)
         members = [np.flatnonzero(targets == label) for label in range(n_classes)]
         chosen = np.concatenate(
-            [rng.choice(own, min(self.n_prototypes, len(own)), replace=False) for own in members]
+            [own[drawn(weights[own], min(self.n_prototypes, len(own)), rng)] for own in members]
         )
         return points[chosen], targets[chosen]
 
 
-def _class_temperature(
-    codevectors: FloatArray, labels: IntArray, points: FloatArray, targets: IntArray
-) -> float:
+def _class_temperature(codevectors: FloatArray, labels: IntArray, data: Weighted) -> float:
     """2σ², with σ² the variance per feature about the nearest codevector of the class."""
+    points, targets, weights = data
     total = 0.0
     for label in np.unique(targets):
-        own = points[targets == label]
-        total += float(nearest(own, codevectors[labels == label])[1].sum())
-    return 2.0 * total / points.size
+        own = targets == label
+        total += float(nearest(points[own], codevectors[labels == label])[1] @ weights[own])
+    return float(2.0 * total / (float(weights.sum()) * points.shape[1]))

@@ -23,7 +23,10 @@ import numpy as np
 
 from oda_rl._compile import allocating, compiled, inlined
 from oda_rl._types import FloatArray, IntArray
+from oda_rl._validation import chunks
 from oda_rl.diagram import nearest_codevector, squared_distance
+from oda_rl.divergences import SquaredEuclidean
+from oda_rl.samples.missing import holes
 
 _LEAST_PULL = 1e-6  # of the step size: a weaker pull on a codevector is left out
 _FARTHEST = 40.0  # in temperatures: exp(-40) is lost beside 1
@@ -31,8 +34,8 @@ _SLOPE = 4.0  # of GLVQ's sigmoid
 
 
 @inlined
-def _move(codevectors: FloatArray, k: int, points: FloatArray, i: int, step: float) -> None:
-    # Towards the point, or away from it if the step is negative.
+def move(codevectors: FloatArray, k: int, points: FloatArray, i: int, step: float) -> None:
+    """Move a codevector towards a point, or away from it if the step is negative."""
     for j in range(points.shape[1]):
         codevectors[k, j] += step * (points[i, j] - codevectors[k, j])
 
@@ -81,7 +84,7 @@ def compete(
         winner, smallest = nearest_codevector(points, i, codevectors)
         total += smallest
         if smallest < np.inf:
-            _move(codevectors, winner, points, i, 1.0 / (1.0 + 0.9 * counts[winner]))
+            move(codevectors, winner, points, i, 1.0 / (1.0 + 0.9 * counts[winner]))
             counts[winner] += 1.0
     return total
 
@@ -118,7 +121,7 @@ def lvq1(
             step = rate * (1.0 - t / n_shown)
             if labels[winner] != targets[i]:
                 step = -step
-            _move(codevectors, winner, points, i, step)
+            move(codevectors, winner, points, i, step)
 
 
 @compiled
@@ -157,8 +160,8 @@ def glvq(
         if 0.0 < total < np.inf:
             sigmoid = 1.0 / (1.0 + math.exp(_SLOPE * (far - near) / total))
             step = rate * (1.0 - t / n_shown) * _SLOPE * sigmoid * (1.0 - sigmoid) / total
-            _move(codevectors, right, points, i, step * far)
-            _move(codevectors, wrong, points, i, -step * near)
+            move(codevectors, right, points, i, step * far)
+            move(codevectors, wrong, points, i, -step * near)
 
 
 @allocating
@@ -221,12 +224,20 @@ def rslvq(
             own_class = labels[k] == targets[i]
             pull = weights[k] / right * mistaken if own_class else -weights[k] / total
             if abs(pull) > _LEAST_PULL:
-                _move(codevectors, k, points, i, step * pull)
+                move(codevectors, k, points, i, step * pull)
 
 
 def nearest(points: FloatArray, codevectors: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Nearest codevector of each point, shape (n,), and its squared distance, shape (n,)."""
+    """Nearest codevector of each point, shape (n,), and its squared distance, shape (n,).
+
+    Where values are missing that is what the whole distance is expected to be.
+    """
     labels = np.empty(len(points), dtype=np.int64)
     distances = np.empty(len(points))
-    _assign(points, codevectors, labels, distances)
+    if holes(points) is None:
+        _assign(points, codevectors, labels, distances)
+        return labels, distances
+    for rows in chunks(len(points)):
+        squares = SquaredEuclidean().between(points[rows], codevectors)
+        labels[rows], distances[rows] = squares.argmin(axis=1), squares.min(axis=1)
     return labels, distances

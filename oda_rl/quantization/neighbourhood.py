@@ -100,6 +100,13 @@ def nearest_two(cells: FloatArray, points: FloatArray, i: int) -> tuple[int, int
     return winner, second, smallest
 
 
+@inlined
+def pull(cells: FloatArray, k: int, points: FloatArray, i: int, step: float) -> None:
+    """Move a codevector towards a point by a share of the way."""
+    for j in range(points.shape[1]):
+        cells[k, 1 + j] += step * (points[i, j] - cells[k, 1 + j])
+
+
 @compiled
 def learn(
     cells: FloatArray,
@@ -131,9 +138,7 @@ def learn(
         write_pulls(winner, grid, widths[t], pulls)
         for k in range(cells.shape[0]):
             if pulls[k] >= _LEAST_PULL:
-                step = rates[t] * pulls[k]
-                for j in range(points.shape[1]):
-                    cells[k, 1 + j] += step * (points[i, j] - cells[k, 1 + j])
+                pull(cells, k, points, i, rates[t] * pulls[k])
     return total
 
 

@@ -1,8 +1,8 @@
 """A self-organising map as a scikit-learn estimator."""
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from numbers import Integral
-from typing import Annotated, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,18 +10,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._parameters import COUNT, POSITIVE, Flag, Seed, estimator, validated, within
+from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import checked_points, fitted_points
-from oda_rl.quantization import neighbourhood
+from oda_rl._validation import (
+    TakesMissing,
+    check_columns,
+    checked_points,
+    checked_weights,
+    fitted_points,
+    stream_rows,
+)
+from oda_rl.filing.contents import HISTORY, Optional, Several, check_fitted
+from oda_rl.quantization import missing, neighbourhood
 from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
 from oda_rl.quantization.kernels import nearest
+from oda_rl.samples.missing import filled, holes, means_of
+from oda_rl.samples.weights import Weighted, weighted
 
 _MANY_FEATURES = 100
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
 
 @estimator
-class SOM(VectorQuantizer):
+class SOM(TakesMissing, VectorQuantizer):
     """Self-organising map: codevectors on a grid, whose neighbours learn along.
 
     What is near on the map is near in the data. Rate and width of the neighbourhood fall
@@ -97,6 +108,22 @@ class SOM(VectorQuantizer):
     decay_samples: Annotated[int | None, COUNT, None] = None
     init: Annotated[str | npt.ArrayLike, StrOptions({"pca", "random"}), "array-like"] = "pca"
     random_state: Seed = None
+    _cells: FloatArray = field(init=False)
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **VectorQuantizer.LEARNED,
+        "hits_": Optional(whole("K")),
+        "history_": Optional(HISTORY),
+        "_cells": Optional(real("K, 1+d")),
+        "_owed": Optional(real("", "[0, 1)")),
+        "_grid": Optional(Several(whole("", "[1, inf)"), whole("", "[1, inf)"))),
+    }
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+            n = self._grid[0] * self._grid[1]
+            require(n == sizes["K"], f"{where}._grid has {n} places: it must have {sizes['K']}")
 
     @property
     def positions_(self) -> IntArray:
@@ -104,13 +131,16 @@ class SOM(VectorQuantizer):
         return np.argwhere(np.ones(self._grid, dtype=np.bool_))
 
     @validated
-    def fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn the map anew.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
 
         Returns
         -------
@@ -119,19 +149,21 @@ class SOM(VectorQuantizer):
         Raises
         ------
         ValueError
-            If ``shape`` is no chain or grid, or ``init`` does not fit it or the data.
+            If ``shape`` is no chain or grid, or ``init`` does not fit it or the data; if nothing is
+            observed of a sample, or, at first, of a feature.
         """
         points = checked_points(self, X, reset=True)
+        data = weighted(points, checked_weights(sample_weight, points))
         rng = check_random_state(self.random_state)
-        self._start(points, rng)
-        duration = self.decay_samples or self.max_iter * len(points)
+        self._start(data, rng)
+        duration = self.decay_samples or self.max_iter * data.size
         for _ in range(self.max_iter):
-            self._pass(points, rng.permutation(len(points)), duration)
+            self._pass(data.points, data.shown(rng), duration)
         self._publish(points)
         return self
 
     @validated
-    def partial_fit(self, X: npt.ArrayLike, y: object = None) -> Self:
+    def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Let more samples pull the codevectors, once each and in the order given.
 
         The samples of the first call also say where the codevectors start, unless ``init`` does.
@@ -139,7 +171,10 @@ class SOM(VectorQuantizer):
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
         y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0: how often each sample is shown; fractions add up.
 
         Returns
         -------
@@ -153,9 +188,11 @@ class SOM(VectorQuantizer):
         first = not hasattr(self, "_cells")
         points = checked_points(self, X, reset=first)
         if first:
-            self._start(points, check_random_state(self.random_state))
+            data = weighted(points, checked_weights(sample_weight, points))
+            self._start(data, check_random_state(self.random_state))
         duration = self.decay_samples or _STREAM_SAMPLES * len(self._cells)
-        self._pass(points, np.arange(len(points)), duration)
+        order, self._owed = stream_rows(sample_weight, points, self._owed)
+        self._pass(points, order, duration)
         self._publish(points)
         return self
 
@@ -167,6 +204,7 @@ class SOM(VectorQuantizer):
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
+            NaN where values are missing.
 
         Returns
         -------
@@ -175,7 +213,8 @@ class SOM(VectorQuantizer):
         """
         points = fitted_points(self, X)
         winners = np.empty((len(points), 2), dtype=np.int64)
-        neighbourhood.rank(self._cells, points, winners)
+        kernels = neighbourhood if holes(points) is None else missing
+        kernels.rank(self._cells, points, winners)
         apart = np.abs(np.diff(self.positions_[winners], axis=1)[:, 0])
         if self.periodic:
             apart = np.minimum(apart, np.array(self._grid) - apart)
@@ -205,15 +244,18 @@ class SOM(VectorQuantizer):
             count += joined + np.roll(joined, 1, axis)
         return total / np.maximum(count, 1.0)
 
-    def _start(self, points: FloatArray, rng: np.random.RandomState) -> None:
+    def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
+        check_columns(self, data.points)
+        data = data._replace(points=filled(data.points, means_of(*data[::2])))
         self._grid = grid_shape(self.shape)
         n = self._grid[0] * self._grid[1]
         if not isinstance(self.init, str):
-            codevectors = checked_codevectors(self.init, n, points.shape[1])
+            codevectors = checked_codevectors(self.init, n, data.points.shape[1])
         elif self.init == "random":
-            codevectors = points[rng.choice(len(points), n, replace=len(points) < n)]
+            codevectors = data.points[data.draw(n, rng)]
         else:
-            codevectors = _principal_rectangle(points, *self._grid)
+            codevectors = _principal_rectangle(data, *self._grid)
+        self._owed = 0.0
         self._cells = np.column_stack([np.zeros(n), codevectors])
         self.n_iter_ = 0
         self.history_: list[tuple[int, float]] = []
@@ -226,8 +268,9 @@ class SOM(VectorQuantizer):
         widths = first * (self.final_width / first) ** share
         pulls = np.empty(len(self._cells))
         grid = neighbourhood.Grid(*self._grid, self.periodic)
-        total = neighbourhood.learn(self._cells, points, order, grid, rates, widths, pulls)
-        self._note(len(points), total)
+        kernels = neighbourhood if holes(points) is None else missing
+        total = kernels.learn(self._cells, points, order, grid, rates, widths, pulls)
+        self._note(len(order), total)
 
     def _publish(self, points: FloatArray) -> None:
         self.cluster_centers_ = self._cells[:, 1:].copy()
@@ -255,23 +298,26 @@ def grid_shape(shape: int | tuple[int, ...]) -> tuple[int, int]:
     return (1, int(sides[0])) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 
-def _principal_rectangle(points: FloatArray, n_rows: int, n_columns: int) -> FloatArray:
+def _principal_rectangle(data: Weighted, n_rows: int, n_columns: int) -> FloatArray:
     """Two standard deviations of the first principal components, the longer side along the first.
 
     Shape (n_rows * n_columns, d).
     """
-    mean = points.mean(axis=0)
-    n, d = points.shape
+    n, d = data.points.shape
     few = d <= max(n, _MANY_FEATURES)  # else there are fewer products of samples than of features
-    centred = points - mean
-    moments = np.atleast_2d(np.cov(points.T, bias=True)) if few else centred @ centred.T / n
+    shares = data.weights / data.weights.sum()
+    mean = shares @ data.points
+    centred = np.sqrt(shares)[:, None] * (data.points - mean)
+    power = int(np.frexp(np.abs(centred).max())[1])  # squares of the largest are about 1
+    centred = np.ldexp(centred, -power)
+    moments = centred.T @ centred if few else centred @ centred.T
     eigenvalues, vectors = np.linalg.eigh(moments)
     axes = np.zeros((2, d))
     for i in range(min(2, len(moments))):
         vector = vectors[:, -1 - i]
         length = np.sqrt(max(eigenvalues[-1 - i], 0.0))
-        axis = vector * length if few else vector @ centred / np.sqrt(n)
-        axes[i] = axis * (np.sign(axis[np.abs(axis).argmax()]) or 1.0)
+        axis = vector * length if few else vector @ centred
+        axes[i] = np.ldexp(axis * (np.sign(axis[np.abs(axis).argmax()]) or 1.0), power)
     if n_rows > n_columns:
         axes = axes[::-1]
     along, across = (

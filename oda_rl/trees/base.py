@@ -18,22 +18,23 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
 from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Seed, estimator
-from oda_rl._schema import Sizes, require, whole
+from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import fitted_points
 from oda_rl.annealing.codebook import Balls, Layout
-from oda_rl.annealing.contents import ANYTHING, Each, Optional
-from oda_rl.annealing.files import Filed
+from oda_rl.annealing.density import log_density
 from oda_rl.annealing.levels import Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
+from oda_rl.filing.contents import Each, Optional
+from oda_rl.filing.files import Filed
 from oda_rl.trees.growth import Plan, Tree
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Samples, Statistics
 from oda_rl.trees.resolutions import Resolution, resolve_all, view
@@ -66,7 +67,7 @@ _STORED = {kind.__name__: kind for kind in _KINDS}
 
 
 @estimator
-class BaseODATree(Filed, BaseEstimator):
+class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Common part of the estimators over :class:`oda_rl.trees.growth.Tree`."""
 
     branching: Annotated[int, Interval(Integral, 2, None, closed="left")] = 4
@@ -86,14 +87,16 @@ class BaseODATree(Filed, BaseEstimator):
     _tree: Tree = field(init=False)
     _resolutions: list[Resolution] = field(init=False)
     _widths: list[int] = field(init=False)
+    _low: FloatArray = field(init=False)
+    _high: FloatArray = field(init=False)
 
     LEARNED: ClassVar[dict[str, Any]] = {
-        "n_features_in_": Optional(whole("", "[1, 1000000]")),
-        "feature_names_in_": Optional(ANYTHING),
         "_tree": Optional(Tree),
         "_resolutions": Optional(Each(whole("width", "[0, d)"))),
         "_widths": Optional(Each(whole("", "[1, inf)"))),
         "labels_": Optional(whole("n")),
+        "_low": Optional(real("d")),
+        "_high": Optional(real("d")),
     }
     """What a file may say of what was learned; parameters have their own ranges."""
 
@@ -156,6 +159,77 @@ class BaseODATree(Filed, BaseEstimator):
         """
         nodes = self._nodes(fitted_points(self, X))
         return self._tree.table.leaf_numbers[nodes]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_leaves_
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Divergences of points, in the full space, from the codevectors of the leaves.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n, K)
+        """
+        points, table = fitted_points(self, X), self._tree.table
+        divergence = self._tree.plan.divergence
+        divergence.check(points)
+        return divergence.between(divergence.embed(points), table.means[table.is_leaf])
+
+    def score_samples(self, X: npt.ArrayLike) -> FloatArray:
+        """Log-density of the histogram over the leaves: each one's mass by its volume.
+
+        As :meth:`oda_rl.ODAClusterer.score_samples`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+
+        Raises
+        ------
+        ValueError
+            If more than 12 features vary: nothing measures volumes there.
+        """
+        points, table = fitted_points(self, X), self._tree.table
+
+        def assign(points: FloatArray) -> IntArray:
+            return table.leaf_numbers[self._nodes(points)]
+
+        return log_density(points, assign, self.weights_, self._low, self._high)
+
+    def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
+        """Return the model cut at a depth, or at the greatest with at most so many leaves.
+
+        Parameters
+        ----------
+        level : int, optional
+            The depth, as for :meth:`at_depth`.
+        n_clusters : int, optional
+            Instead: the greatest number of leaves.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of the two is given, or there is no such level.
+        """
+        check_is_fitted(self)
+        if (level is None) == (n_clusters is None):
+            raise ValueError("give either level or n_clusters")
+        if n_clusters is not None:
+            if n_clusters < 1:
+                raise ValueError(f"n_clusters must be at least 1, got {n_clusters}")
+            level = max(one.depth for one in self.history_ if one.n_leaves <= n_clusters)
+        return self.at_depth(int(level))  # type: ignore[arg-type]
 
     def at_depth(self, depth: int) -> Self:
         """Return the model whose tree is cut at a depth, without refitting.
@@ -222,12 +296,15 @@ class BaseODATree(Filed, BaseEstimator):
         self._resolutions = resolve_all(self.resolutions, d, names)[: plan.max_depth]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._tree, self._widths = Tree(plan, seed, d, n_classes), []
+        self._low, self._high = np.full(d, np.inf), np.full(d, -np.inf)
 
     def _samples(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Samples:
         divergence = self._tree.plan.divergence
         divergence.check(points)
         levels = self._views(points, len(self._resolutions))
         self._widths = [level.shape[1] for level in levels]
+        self._low = np.minimum(self._low, points.min(axis=0, initial=np.inf))
+        self._high = np.maximum(self._high, points.max(axis=0, initial=-np.inf))
         return Samples(divergence.embed(points), classes, weights, levels)
 
     def _views(self, points: FloatArray, depth: int) -> list[FloatArray]:

@@ -17,7 +17,7 @@ from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
 from oda_rl._schema import Sizes
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_weights, fitted_points
-from oda_rl.annealing.contents import ANYTHING, Optional, check_classes
+from oda_rl.filing.contents import ANYTHING, Optional, check_classes
 from oda_rl.trees.base import BaseODATree
 
 

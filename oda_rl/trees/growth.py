@@ -13,11 +13,11 @@ import numpy as np
 from oda_rl._schema import MOST, Sizes, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.contents import Each, check_contents
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import QUADRATIC, Divergence
+from oda_rl.filing.contents import Each, check_contents
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Routes, Samples, Statistics
 
 _FIRST_LOOK = 500  # samples that give the scale of a node, in fit

@@ -24,8 +24,8 @@ from oda_rl._schema import Member, Sizes, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.contents import ANYTHING, Each, Maybe
 from oda_rl.divergences import Divergence
+from oda_rl.filing.contents import ANYTHING, Each, Maybe
 
 
 @inlined

@@ -4,6 +4,7 @@ CartPole-v1 with sticky actions, noise on what is observed, physics that drift, 
 step late, or whose meanings are swapped at half time: the model agent, the fitted agent, and the
 rule by hand (scripts/common/hand_rules.py), played in the same disturbed environment. Delivered
 policies are evaluated in the environment as it was in the last step; it changes no more meanwhile.
+The fitted agent also where actions are swapped after 20,000 steps, and 40,000 more follow.
 
 The model agent in CartPole-v1, MountainCar-v0 and Acrobot-v1 whose observations are rotated,
 rescaled, shifted, or have 16 components of noise behind them, beside the plain ones.
@@ -36,6 +37,8 @@ from oda_rl._types import FloatArray
 EXPERIMENT = Experiment("benchmark_disturbed")
 CARTPOLE = "CartPole-v1"
 CHANGE = 5_000  # steps: physics drift until then; then actions are swapped
+LATE_CHANGE = 20_000  # and so late where much is remembered
+AFTER = (0, 10_000, 20_000, 40_000)  # steps after that at which agents are looked at
 LONGER, HEAVIER, WEAKER = 2.0, 2.0, 0.7  # pole, cart and force, when they have drifted
 METHODS = (MODEL, FITTED, HAND)
 SOLVED = {task.name: task.solved for task in TASKS}
@@ -70,17 +73,22 @@ class Changing(gym.Wrapper[Any, Any, Any, Any]):
     steps : int
         It stays as it is in this one; less than 0: it begins at 0, and they are counted.
     change : callable
-        Told of the environment, an action and how far things have come, from 0 to 1 at ``CHANGE``
-        steps; returns the action that is done.
+        Told of the environment, an action and how far things have come, from 0 to 1 at the end;
+        returns the action that is done.
+    end : int
+        After how many steps it has changed.
     """
 
-    def __init__(self, env: Env, steps: int, change: Callable[[Any, int, float], int]) -> None:
+    def __init__(
+        self, env: Env, steps: int, change: Callable[[Any, int, float], int], end: int = CHANGE
+    ) -> None:
         super().__init__(env)
         self._counts, self._steps, self._change = steps < 0, max(steps, 0), change
+        self._end = end
 
     def step(self, action: Any) -> Any:
         """Change, and do a step."""
-        action = self._change(self.unwrapped, int(action), min(self._steps / CHANGE, 1.0))
+        action = self._change(self.unwrapped, int(action), min(self._steps / self._end, 1.0))
         self._steps += self._counts
         return self.env.step(action)
 
@@ -160,7 +168,10 @@ DISTURBED: dict[str, Wrap] = {
     "actions a step late": lambda env, steps, rng: Late(env),
     "actions swapped after 5,000": lambda env, steps, rng: Changing(env, steps, swap),
 }
-LEAST = {name: 440.0 if name.startswith("sticky") else 450.0 for name in DISTURBED}
+LATER: dict[str, Wrap] = {
+    "actions swapped after 20,000": lambda env, steps, rng: Changing(env, steps, swap, LATE_CHANGE)
+}
+LEAST = {name: 440.0 if name.startswith("sticky") else 450.0 for name in (*DISTURBED, *LATER)}
 TRANSFORMED: dict[str, Wrap] = {
     "plain": lambda env, steps, rng: env,
     "rotated": rotated,
@@ -185,7 +196,7 @@ def run(method: str, task: str, world: str, seed: int) -> Iterator[Row]:
     """Train an agent, or play by the rule."""
     from oda_rl import agents
 
-    wrap = (DISTURBED | TRANSFORMED)[world]
+    wrap = (DISTURBED | LATER | TRANSFORMED)[world]
 
     def make(step: int) -> Env:
         """Make the environment; all those of a seed are transformed in the same way."""
@@ -206,6 +217,8 @@ def checkpoints_of(task: str, world: str) -> tuple[int, ...]:
     """After how many steps agents are evaluated."""
     if world in TRANSFORMED:
         return (TRANSFORMED_STEPS[task],)
+    if world in LATER:
+        return tuple(LATE_CHANGE + steps for steps in AFTER)
     return (CHANGE, 2 * CHANGE) if "swapped" in world else (CHANGE,)
 
 
@@ -228,7 +241,7 @@ def shares(world: str) -> Text:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return a table of disturbed cart-poles, and one of transformed observations."""
+    """Return tables of disturbed cart-poles, of late changes, and of transformed observations."""
     disturbed = Rows(row for row in rows if row["world"] in DISTURBED)
     transformed = Rows(row for row in rows if row["world"] in TRANSFORMED)
     columns = [
@@ -239,6 +252,15 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("processor s", among(of(np.median, "seconds", ".2g"), method=MODEL)),
     ]
     lines = [at for world in DISTURBED for at in disturbed.where(world=world).by_steps()]
+    later = [
+        Column(CARTPOLE, the("world"), once=True),
+        Column("steps", the("steps", ",")),
+        Column("seeds", count),
+        Column("share ≥ 450", lambda own: f"{np.mean(own.column('mean') >= 450.0):.2f}"),
+        Column(f"`{FITTED}`", means(FITTED)),
+        Column("processor s", of(np.median, "seconds", ".2g")),
+    ]
+    late = [at for world in LATER for at in rows.where(world=world, method=FITTED).by_steps()]
     others = [
         Column(f"`{MODEL}`", lambda own: f"{own[0]['task']} ≥ {SOLVED[own[0]['task']]:g}"),
         Column("steps", the("steps", ",")),
@@ -248,6 +270,7 @@ def tables(rows: Rows) -> dict[str, Table]:
     tasks = [own for task in TRANSFORMED_STEPS if (own := transformed.where(task=task))]
     return {
         "disturbed": Table("mean return (that of the least seed)", columns, lines),
+        "changed": Table("mean return (that of the least seed)", later, late),
         "transformed": Table("share of seeds solved (mean return)", others, tasks),
     }
 
@@ -255,7 +278,8 @@ def tables(rows: Rows) -> dict[str, Table]:
 def missed(rows: Rows) -> list[str]:
     """Say where a target is missed."""
     found = []
-    for own in rows.where(method=MODEL).groups("task", "world"):
+    late = [row for row in rows.where(method=FITTED) if row["world"] in LATER]
+    for own in Rows([*rows.where(method=MODEL), *late]).groups("task", "world"):
         last = own.by_steps()[-1]
         world, mean = own[0]["world"], np.mean(last.column("mean"))
         if mean < LEAST.get(world, -np.inf):
@@ -284,9 +308,10 @@ class Options(SharedOptions):
 
 def main(options: Options) -> None:
     """Benchmark in disturbed and in transformed worlds."""
-    worlds = chosen(options.only, [*DISTURBED, *TRANSFORMED])
+    worlds = chosen(options.only, [*DISTURBED, *LATER, *TRANSFORMED])
     methods, tasks = chosen(options.methods, METHODS), chosen(options.tasks, TRANSFORMED_STEPS)
     kinds = [(CARTPOLE, world, m) for world in DISTURBED if world in worlds for m in methods]
+    kinds += [(CARTPOLE, world, FITTED) for world in LATER if world in worlds and FITTED in methods]
     kinds += [(task, world, MODEL) for task in tasks for world in TRANSFORMED if world in worlds]
     settings = [
         {"method": method, "task": task, "world": world, "seed": seed}

@@ -190,7 +190,7 @@ def main(options: Options) -> None:
         kinds.append(("cql", seeds[: options.cql_seeds]))
     settings = [
         {"task": task, "quality": quality, "kind": kind, "seed": seed,
-         "python": options.cql_python or ""}
+         "python": options.cql_python if kind == "cql" else ""}
         for kind, own in kinds
         for seed in own
         for task in tasks

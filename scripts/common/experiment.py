@@ -44,6 +44,7 @@ FIRST_SEEDS = {
     "benchmark_mujoco": 51_400_000,
     "benchmark_offline": 51_500_000,
     "benchmark_distil": 51_700_000,
+    "benchmark_threshold": 51_900_000,
     "figure5": 52_000_000,
     "benchmark_continuous": 53_000_000,
     "suite_model": 54_000_000,  # those before were looked at while its search was made
@@ -53,6 +54,9 @@ FIRST_SEEDS = {
     "benchmark_export": 61_000_000,
     "benchmark_chip": 62_000_000,
     "kill_trainings": 63_000_000,
+    "fuzz_files": 64_000_000,
+    "benchmark_missing": 65_000_000,
+    "benchmark_distributed": 66_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)
 

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 Decide = Callable[[Any], Any]
 
+_DISCRETE: Any = SimpleNamespace(unwrapped=SimpleNamespace(continuous=False))  # a lander's actions
 _GRAVITY = 10.0  # of Gymnasium's pendulum, a rod of length and mass 1
 
 
@@ -40,11 +42,19 @@ def _swing_up(observation: Any) -> Any:
     return np.array([min(max(torque, -2.0), 2.0)], dtype=np.float32)
 
 
+def _land(observation: Any) -> int:
+    """Do what Gymnasium's own demonstration does: two PD controllers, for angle and hovering."""
+    from gymnasium.envs.box2d.lunar_lander import heuristic
+
+    return int(heuristic(_DISCRETE, observation))
+
+
 RULES: dict[str, Decide] = {
     "BartoCartPole": _lean,
     "CartPole-v1": _lean,
     "MountainCar-v0": _with_the_velocity,
     "Acrobot-v1": _with_the_second_joint,
+    "LunarLander-v3": _land,
     "Pendulum-v1": _swing_up,
     "MountainCarContinuous-v0": _force_with_the_velocity,
 }

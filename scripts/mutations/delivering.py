@@ -7,12 +7,6 @@ DELIVERING = [
     *mistakes_in(
         "agents/policies/export_c.py",
         (
-            "the farthest cell decides",
-            "if (k == 0 || score < least) {",
-            "if (k == 0 || score > least) {",
-            "test_export.py::test_c[online, 2 by 3]",
-        ),
-        (
             "fixed point truncates instead of rounding",
             "(steps < 0.0f ? steps - 0.5f : steps + 0.5f)",
             "steps",
@@ -47,12 +41,36 @@ DELIVERING = [
         ),
     ),
     *mistakes_in(
-        "agents/policies/export_c_text.py",
+        "oda_rl/exporting/c_text.py",
+        (
+            "the farthest cell decides",
+            "if (k == 0 || score < least) {",
+            "if (k == 0 || score > least) {",
+            "test_export.py::test_c[online, 2 by 3]",
+        ),
         (
             "constants in C have six digits",
             "{value:.9g}",
             "{value:.6g}",
             "test_export.py::test_constants_in_c_are_those_of_single_precision",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/exporting/c_header.py",
+        (
+            "in C the class of the farthest cells decides",
+            "expf(least - scores[k])",
+            "expf(scores[k] - least)",
+            "test_export_c.py::test_predictions_are_those_of_python[classes]",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/exporting/onnx_codebooks.py",
+        (
+            "classes are in the order in which they were seen, says ONNX",
+            "order = np.argsort(np.array(model._seen))",
+            "order = np.arange(len(model._seen))",
+            "test_onnx.py::test_streams_that_are_still_annealing",
         ),
     ),
     *mistakes_in(
@@ -426,13 +444,13 @@ DELIVERING = [
         "agents/training/files.py",
         (
             "files of another format are read",
-            " or type(form) is not int or form not in (_FORMAT, _FORMAT - 1)",
+            " or type(form) is not int or not _OLDEST <= form <= _FORMAT",
             "",
             "test_saving.py::test_missing_and_damaged_files",
         ),
     ),
     *mistakes_in(
-        "oda_rl/annealing/files.py",
+        "oda_rl/filing/files.py",
         (
             "any class may come out of a file",
             "if classes.get(name) is type(value):",

@@ -208,6 +208,24 @@ ESTIMATORS = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/mixtures/missing.py",
+        (
+            "what is missing is expected on the other side of the mean",
+            "gaps[places[a]] -= roots[b, a] * total",
+            "gaps[places[a]] += roots[b, a] * total",
+            "test_missing.py::test_a_step_of_em_takes_in_what_is_expected[1-full]",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/annealing/missing.py",
+        (
+            "a codevector has one mass for all features",
+            "columns[j, k] += gain / known[j, k] * (x - columns[j, k])",
+            "columns[j, k] += gain / masses[k] * (x - columns[j, k])",
+            "test_missing.py::test_annealing_is_by_what_is_observed_and_keeps_its_mean",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/mixtures/updates.py",
         (
             "the smoothed loss never becomes stationary",
@@ -287,8 +305,8 @@ ESTIMATORS = [
         ),
         (
             "the gap of a bounded mixture is halved",
-            "max(float(density.mean() + worth[0]) - value, 0.0)",
-            "max(float(density.mean() + worth[0]) - value, 0.0) / 2.0",
+            "max(self._mean(density) + float(worth[0]) - value, 0.0)",
+            "max(self._mean(density) + float(worth[0]) - value, 0.0) / 2.0",
             "test_infex.py::test_one_exemplar_between_two_places_misses_its_whole_gap",
         ),
     ),
@@ -296,9 +314,15 @@ ESTIMATORS = [
         "oda_rl/exemplars/weights.py",
         (
             "the price of spread has the wrong sign",
-            "1.0 - 2.0 * penalty * (combined - combined.mean())",
-            "1.0 + 2.0 * penalty * (combined - combined.mean())",
+            "1.0 - 2.0 * penalty * (combined - average(combined, masses))",
+            "1.0 + 2.0 * penalty * (combined - average(combined, masses))",
             "test_infex.py::test_weights_are_those_of_clarabel[60-20-mean_variance]",
+        ),
+        (
+            "masses count for nothing in the gradient",
+            "-average(scaled, masses), _products",
+            "-average(scaled, None), _products",
+            "test_weights.py::test_masses_are_repetitions_in_the_best_proportions[log_likelihood]",
         ),
         (
             "prices are not divided by the number of samples",

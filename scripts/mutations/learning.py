@@ -58,7 +58,7 @@ LEARNING = [
             "the agent rests one episode late",
             "FROZEN if streak >= wanted",
             "FROZEN if streak > wanted",
-            "test_qlearning.py::test_solved_episodes_freeze_and_a_short_one_sets_learning_again",
+            "test_qlearning.py::test_good_episodes_freeze_and_a_short_one_sets_learning_again",
         ),
         (
             "merged cells average Q by their masses",
@@ -243,6 +243,21 @@ LEARNING = [
             "self._playing.record if whole else None",
             "self._playing.record",
             "test_fitted.py::test_an_episode_into_which_a_refit_fell_is_nobodys",
+        ),
+    ),
+    *mistakes_in(
+        "agents/fitted/changes.py",
+        (
+            "what is kept after a change begins before it",
+            "            return sizes[max(i - 1, 0)]",
+            "            return sizes[i]",
+            "test_forgetting.py::test_steps_from_before_a_change_are_told_and_others_are_not",
+        ),
+        (
+            "means are compared by the standard error of one of them",
+            "math.sqrt(1.0 / now.n + 1.0 / before.n)",
+            "math.sqrt(1.0 / now.n)",
+            "test_forgetting.py::test_returns_are_compared_by_what_they_scatter",
         ),
     ),
     *mistakes_in(

@@ -1,19 +1,21 @@
 """Schemas of objects that come out of files: what their attributes may be.
 
 An object's class has a ``SCHEMA`` from attributes to what each is: a :class:`Member`, which is an
-array or a number; :class:`Maybe`, :class:`Each`, :class:`Several` of these; a type, whose objects
-have a schema of their own; or :data:`ANYTHING` that a file can hold. If it has ``check_contents``,
-that says how the attributes belong together.
+array or a number; :class:`Floats`; :class:`Maybe`, :class:`Each`, :class:`Several` of these; a
+type, whose objects have a schema of their own; or :data:`ANYTHING` that a file can hold. If it has
+``check_contents``, that says how the attributes belong together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from oda_rl._schema import Member, Sizes, require
+from oda_rl._schema import FINITE, Member, Sizes, real, require, whole
 
+MISSING = f"{FINITE} or nan"
+"""Numbers of samples of which features may be missing."""
 ANYTHING = object()
 """What nothing that is compiled depends on."""
 
@@ -30,6 +32,19 @@ class Each:
     """A list, each entry with sizes of its own."""
 
     inner: Any
+
+
+@dataclass(frozen=True)
+class Floats:
+    """An array of numbers in double or in single precision."""
+
+    shape: str
+    span: str = FINITE
+
+    def of(self, value: Any) -> Member:
+        """Return what an array is of the precision that it has."""
+        single = getattr(value, "dtype", None) == np.float32
+        return Member(np.float32 if single else float, self.shape, self.span)
 
 
 class Several:
@@ -52,12 +67,24 @@ class Optional:
     inner: Any
 
 
+OF_ALL: dict[str, Any] = {
+    "n_features_in_": Optional(whole("", "[1, 1000000]")),
+    "feature_names_in_": Optional(ANYTHING),
+    "_sklearn_output_config": Optional(ANYTHING),
+    "_metadata_request": Optional(ANYTHING),
+}
+"""What scikit-learn keeps in every estimator."""
+
+HISTORY = Each(Several(whole(), real("", "[0, inf]")))
+"""Samples seen after each pass, and their mean squared distance."""
+
+
 def schema_of(kind: Any) -> Mapping[str, Any]:
     """Return what the attributes of a class may be: of an estimator, parameters are among them."""
     if not hasattr(kind, "LEARNED"):
         found: Mapping[str, Any] = kind.SCHEMA
         return found
-    return {**dict.fromkeys(kind._parameter_constraints, ANYTHING), **kind.LEARNED}
+    return {**dict.fromkeys(kind._parameter_constraints, ANYTHING), **OF_ALL, **kind.LEARNED}
 
 
 def check_contents(value: Any, sizes: Sizes, where: str) -> None:
@@ -98,6 +125,8 @@ def _check(value: Any, kind: Any, sizes: Sizes, where: str) -> None:
         require(isinstance(value, list), f"{where} is no list")
         for i, one in enumerate(value):
             _check(one, kind.inner, dict(sizes), f"{where}[{i}]")
+    elif isinstance(kind, Floats):
+        _check_member(value, kind.of(value), sizes, where)
     elif isinstance(kind, Several):
         right = type(value) is tuple and len(value) == len(kind.inner)
         require(right, f"{where} is no tuple of {len(kind.inner)}")
@@ -119,6 +148,22 @@ def _check_member(value: Any, kind: Member, sizes: Sizes, where: str) -> None:
     fault = kind.fits(value.dtype, value.shape, sizes)
     require(fault is None, f"{where} {fault}")
     kind.check(where, value, sizes)
+
+
+def check_labels(labels: Any, n: int, where: str) -> None:
+    """Raise InvalidFileError unless something is an array of n labels of classes."""
+    right = isinstance(labels, np.ndarray) and labels.shape == (n,)
+    require(right, f"{where} must be {n} labels")
+
+
+def check_fitted(learned: Iterable[bool], where: str) -> bool:
+    """Whether an estimator has been fitted; raises InvalidFileError if it has been by half.
+
+    ``learned`` says of each attribute that comes with fitting whether it is there.
+    """
+    found = set(learned)
+    require(len(found) == 1, f"{where} has been fitted by half")
+    return found.pop()
 
 
 def check_classes(seen: Any, classes: Any, n: int) -> None:

@@ -9,21 +9,23 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils._metadata_requests import SIMPLE_METHODS, MetadataRequest
 
 from oda_rl._schema import InvalidFileError, generator_state, reading, require
 from oda_rl._types import Array
-from oda_rl.annealing.contents import check_contents
+from oda_rl.filing.contents import check_contents
 from oda_rl.persistence import load_archive, save_archive
 
 Arrays = dict[str, Array]
 Read = Mapping[str, Array]
 Classes = Mapping[str, type]
+_ROUTING = "_metadata_request"
 
 
 class Filed:
     """An estimator's way to a file and back."""
 
-    _stored: ClassVar[Classes]
+    _stored: ClassVar[Classes] = {}
     """Classes, by name, that its attributes may be of."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -37,7 +39,7 @@ class Filed:
         """
         arrays: Arrays = {}
         name = type(self).__name__
-        content = _encode(vars(self._closed()), arrays, self._stored, name)
+        content = _encode(self._attributes(), arrays, self._stored, name)
         save_archive(path, {"estimator": name, "content": content}, arrays)
 
     @classmethod
@@ -62,8 +64,7 @@ class Filed:
             model = cls()
             content = _decode(metadata["content"], arrays, cls._stored)
             require(isinstance(content, dict), "content is no dictionary")
-            vars(model).update(content)
-            model._reopen()
+            model._restore(content)
             model._check()
         return model
 
@@ -73,12 +74,41 @@ class Filed:
             self._validate_params()
         check_contents(self, {"d": getattr(self, "n_features_in_", 0)}, type(self).__name__)
 
+    def _attributes(self) -> dict[str, Any]:
+        """Return what is written."""
+        attributes = dict(vars(self._closed()))
+        if _ROUTING in attributes:
+            attributes[_ROUTING] = _requested(attributes[_ROUTING])
+        return attributes
+
+    def _restore(self, content: dict[str, Any]) -> None:
+        """Take over what :meth:`_attributes` returned."""
+        if _ROUTING in content:
+            content[_ROUTING] = _request(self, content[_ROUTING])
+        vars(self).update(content)
+        self._reopen()
+
     def _closed(self) -> Self:
         """Return the estimator as it is written."""
         return self
 
     def _reopen(self) -> None:
         """Get ready to go on learning, having been read."""
+
+
+def _requested(request: MetadataRequest) -> dict[str, dict[str, Any]]:
+    """Return what a routing of metadata asks for: names of arguments, by method."""
+    return {method: dict(getattr(request, method).requests) for method in SIMPLE_METHODS}
+
+
+def _request(model: Any, requested: Any) -> MetadataRequest:
+    """Return the routing that :func:`_requested` took apart."""
+    request = model._get_metadata_request()
+    for method, arguments in requested.items():
+        require(method in SIMPLE_METHODS, f"{method!r} is no method that metadata go to")
+        for argument, alias in arguments.items():
+            getattr(request, method).add_request(param=argument, alias=alias)
+    return request
 
 
 def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
@@ -107,7 +137,8 @@ def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
         return {"generator": _encode(value.bit_generator.state, arrays, classes, where)}
     name = type(value).__name__
     if classes.get(name) is type(value):
-        return {"object": name, "content": _encode(vars(value), arrays, classes, f"{where}.{name}")}
+        content = value._attributes() if isinstance(value, Filed) else vars(value)
+        return {"object": name, "content": _encode(content, arrays, classes, f"{where}.{name}")}
     raise TypeError(f"{where} can't be saved: it holds {value!r}, which is code or unknown")
 
 
@@ -140,5 +171,9 @@ def _decode(value: Any, arrays: Read, classes: Classes) -> Any:
     kind = classes[value["object"]]
     require(not hasattr(kind, "_fields"), f"{value['object']} is a tuple")
     decoded: Any = object.__new__(kind)
-    vars(decoded).update(_decode(value["content"], arrays, classes))
+    content = _decode(value["content"], arrays, classes)
+    if isinstance(decoded, Filed):
+        decoded._restore(content)
+    else:
+        vars(decoded).update(content)
     return decoded

@@ -1,0 +1,247 @@
+"""Whether the world has changed since older steps were taken: then they are left out.
+
+Two things are asked. Of returns: are those of now far below those of the policy that did best, by
+what returns scatter? Of the memory: are newest steps predicted by their nearest neighbours among
+old ones far worse than by those among other new ones, although old ones are no farther away? Both
+are of ranks and of ratios: units of rewards and of observations do not matter, nor does noise,
+which is in old neighbours as in new ones.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.engine.contests import Record
+from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
+from oda_rl.agents.fitted.fitting import Experience
+from oda_rl.agents.worlds.laws import squared_gaps
+
+_FAR = 4.0  # standard errors between means
+_FEWEST = 100  # newest steps to go by
+_QUERIES, _PEERS, _OLD = 300, 200, 10_000  # most steps that are compared
+_LONGER = 1.5  # ratio of the ages that are tried
+_WORSE, _HARMLESS = 2.0, 0.1  # times the other error; share of a deviation, which is no error
+_NEAR = 4.0  # times the squared distance of other new ones, to compare with an old one
+_COMPARABLE = 20  # least number of steps with an old neighbour that is near enough
+_MOST = 0.5  # share of steps predicted worse
+_SURE = 3.0  # standard errors by which it is more
+
+
+class Returns(NamedTuple):
+    """Returns of episodes: how many, and their mean."""
+
+    n: int
+    mean: float
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """Return those of a record."""
+        return cls(record.n, record.mean)
+
+    @classmethod
+    def latest(cls, returns: Sequence[float], n: int) -> Self:
+        """Return the n latest ones, or as many as there are."""
+        own = returns[max(len(returns) - n, 0) :]
+        return cls(len(own), float(np.mean(own)) if own else 0.0)
+
+    def since(self, before: "Returns") -> "Returns":
+        """Return those that were not among those before."""
+        n = self.n - before.n
+        return Returns(n, (self.n * self.mean - before.n * before.mean) / max(n, 1))
+
+
+def far_below(now: Returns, before: Returns, spread: float) -> bool:
+    """Whether a mean return is less than another was by more than chance would have it.
+
+    Parameters
+    ----------
+    now, before : Returns
+    spread : float
+        Standard deviation of a return.
+
+    Examples
+    --------
+    >>> far_below(Returns(20, 9.0), Returns(5, 480.0), 50.0)
+    True
+    >>> far_below(Returns(1, 400.0), Returns(1, 480.0), 50.0)
+    False
+    """
+    if min(now.n, before.n) == 0:
+        return False
+    return before.mean - now.mean > _FAR * spread * math.sqrt(1.0 / now.n + 1.0 / before.n)
+
+
+def ended_in(steps: FloatArray, newest: int) -> int:
+    """Return how many trajectories have ended in the newest steps of a memory's rows."""
+    going_on = steps[-2 * newest :, MARK] == GOES_ON  # a step has two rows at most
+    begin = int(np.flatnonzero(going_on)[-newest:][0])
+    return int((~going_on[begin:]).sum())
+
+
+def arrays_of(doubted: Returns | None, forgotten: int) -> dict[str, npt.NDArray[Any]]:
+    """Return what a file has of returns that are put to the proof, and of steps forgotten."""
+    arrays = {"forgotten": np.array(forgotten)} if forgotten else {}
+    return arrays if doubted is None else {**arrays, "doubted": np.array(doubted)}
+
+
+def read(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Returns | None, int]:
+    """Return what :func:`arrays_of` had."""
+    forgotten = int(arrays.get("forgotten", 0))
+    if "doubted" not in arrays:
+        return None, forgotten
+    n, mean = arrays["doubted"].tolist()
+    return Returns(int(n), mean), forgotten
+
+
+class _Steps(NamedTuple):
+    """Steps as they are compared."""
+
+    places: FloatArray
+    """State, and action if that is continuous, in standard deviations; shape (n, d)."""
+    actions: FloatArray
+    """Numbers of actions, (n,); all 0 where they are continuous."""
+    outcomes: FloatArray
+    """How far each component went, and the reward, in standard deviations; shape (n, d + 1)."""
+    trajectories: IntArray
+    """Of which trajectory each is, (n,)."""
+
+
+class _Nearest(NamedTuple):
+    """Of each step the nearest among others: its squared distance, and which it is."""
+
+    gap: FloatArray
+    which: IntArray
+
+
+def steps_that_agree(seen: Experience, newest: int) -> int:
+    """Return how many of the newest steps belong together, if older ones contradict them.
+
+    Parameters
+    ----------
+    seen : Experience
+        What is remembered, n steps.
+    newest : int
+        So many were taken after a change, if there was one.
+
+    Returns
+    -------
+    int
+        From ``newest`` up to n / 2; 0 if nothing contradicts, or if too little can be compared.
+    """
+    steps = _standardised(seen)
+    n = len(steps.actions)
+    newest = max(newest, _FEWEST)
+    if 2 * newest > n:
+        return 0
+    asked, peers = _evenly(n - newest, n, _QUERIES), _evenly(n - newest, n, _PEERS)
+    old = _evenly(0, n - newest, _OLD)
+    slopes = _slopes(steps, old)
+    apart = steps.trajectories[asked][:, None] != steps.trajectories[peers]
+    (near,) = _nearest(_gaps(steps, asked, peers, apart), [len(peers)])
+    error = _errors(steps, slopes, asked, peers[near.which])
+    sizes = _ages(newest, n)
+    older = _nearest(_gaps(steps, asked, old), np.searchsorted(old, n - np.array(sizes)).tolist())
+    for i in range(len(sizes)):
+        comparable = np.isfinite(near.gap) & (older[i].gap <= _NEAR * near.gap)
+        other = _errors(steps, slopes, asked, old[older[i].which])
+        if _contradicts(error[comparable], other[comparable]):
+            return sizes[max(i - 1, 0)]
+    return 0
+
+
+def _ages(newest: int, n: int) -> list[int]:
+    """Return how many steps may have been taken since a change, the fewest first."""
+    sizes = [newest]
+    while 2 * _LONGER * sizes[-1] <= n:
+        sizes.append(int(_LONGER * sizes[-1]))
+    return sizes
+
+
+def _contradicts(error: FloatArray, other: FloatArray) -> bool:
+    """Whether other errors, shape (n, outcomes), are mostly far worse in some component."""
+    n = len(error)
+    if n < _COMPARABLE:
+        return False
+    worse = (other > _WORSE * error + _HARMLESS).mean(axis=0)
+    return bool(worse.max() > _MOST + _SURE * math.sqrt(_MOST * (1.0 - _MOST) / n))
+
+
+def _standardised(seen: Experience) -> _Steps:
+    rows = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
+    before = seen.observations[rows].astype(np.float64)
+    moves = seen.observations[rows + 1] - before
+    actions = seen.steps[rows, ACTION]
+    if seen.taken is not None:
+        before = np.column_stack([before, seen.taken.actions[rows]])
+        actions = np.zeros(len(rows))
+    trajectories = np.cumsum(seen.steps[:, MARK] != GOES_ON)[rows]
+    outcomes = np.column_stack([moves, seen.steps[rows, REWARD]])
+    return _Steps(_scaled(before), actions, _scaled(outcomes), trajectories)
+
+
+def _scaled(numbers: FloatArray) -> FloatArray:
+    """Return columns in standard deviations, around 0; of those that are constant, 0."""
+    centred = numbers - numbers.mean(axis=0)
+    largest = np.abs(centred).max(axis=0, initial=0.0)
+    centred /= np.where(largest > 0.0, largest, 1.0)  # squares of tiny ones would vanish
+    deviations = centred.std(axis=0)
+    return np.asarray(centred / np.where(deviations > 0.0, deviations, 1.0))
+
+
+def _evenly(begin: int, end: int, most: int) -> IntArray:
+    """Return at most so many numbers between, evenly, the last one included."""
+    n = min(most, end - begin)
+    return end - 1 - (np.arange(n)[::-1] * (end - begin)) // n
+
+
+def _gaps(
+    steps: _Steps, asked: IntArray, others: IntArray, allowed: BoolArray | bool = True
+) -> FloatArray:
+    """Return squared distances of steps, infinite where the action was another."""
+    same = steps.actions[asked][:, None] == steps.actions[others]
+    gaps = squared_gaps(steps.places[asked], steps.places[others])
+    return np.where(same & allowed, gaps, np.inf)
+
+
+def _nearest(gaps: FloatArray, ends: list[int]) -> list[_Nearest]:
+    """Return the nearest of the first so many others, for each of the ``ends``, which fall."""
+    found: list[_Nearest] = []
+    rows, begin = np.arange(len(gaps)), 0
+    gap, which = np.full(len(gaps), np.inf), np.zeros(len(gaps), dtype=np.int64)
+    for end in reversed(ends):
+        if end > begin:
+            nearest = gaps[:, begin:end].argmin(axis=1) + begin
+            less = gaps[rows, nearest] < gap
+            gap, which = np.where(less, gaps[rows, nearest], gap), np.where(less, nearest, which)
+        found.append(_Nearest(gap, which))
+        begin = max(begin, end)
+    return found[::-1]
+
+
+def _slopes(steps: _Steps, rows: IntArray) -> dict[float, FloatArray]:
+    """Return how outcomes depend on places, by least squares: for each action, (d, d + 1)."""
+    slopes = {}
+    for action in np.unique(steps.actions):
+        own = rows[steps.actions[rows] == action]
+        design = np.column_stack([steps.places[own], np.ones(len(own))])
+        slopes[float(action)] = np.linalg.lstsq(design, steps.outcomes[own], rcond=None)[0][:-1]
+    return slopes
+
+
+def _errors(
+    steps: _Steps, slopes: dict[float, FloatArray], asked: IntArray, others: IntArray
+) -> FloatArray:
+    """Return how far off outcomes are of what those of others predict, shape (n, d + 1).
+
+    As far as that is not because of where they are, as ``slopes`` have it.
+    """
+    apart = steps.places[asked] - steps.places[others]
+    found = steps.outcomes[asked] - steps.outcomes[others]
+    for action, slope in slopes.items():
+        own = steps.actions[asked] == action
+        found[own] -= apart[own] @ slope
+    return np.asarray(np.abs(found))

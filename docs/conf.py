@@ -1,0 +1,80 @@
+"""The site: ``make docs`` builds it, and takes warnings for errors."""
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+project = "oda_rl"
+author = "The oda_rl developers"
+copyright = author
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
+]
+root_doc = "index"
+exclude_patterns = ["gallery/README.rst", "gallery/*.py"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+suppress_warnings = [
+    "myst.xref_missing",  # links to files of the repository
+    "ref.ref",  # what scikit-learn says of score() has labels of its own site
+]
+
+autosummary_generate = True
+numpydoc_show_class_members = False
+autodoc_typehints = "none"
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "filename_pattern": "",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_signature": False,
+    "image_scrapers": ("matplotlib",),
+    "reset_modules": (),
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "oda_rl"
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars = {"*": []}  # of single pages; examples and the reference have lists
+html_math_renderer = "mathml"
+
+
+def _visit_math(writer: Any, node: Any) -> None:
+    """Write a formula as MathML, which browsers draw with no script."""
+    display = "block" if node.tagname == "math_block" else "inline"
+    writer.body.append(convert(node.astext(), display=display))
+    raise nodes.SkipNode
+
+
+def _write_report(app: Any) -> None:
+    """Learn a cart-pole, and write the page of its policy, which the front page shows."""
+    command = Path(sys.executable).with_name("oda-rl")
+    with TemporaryDirectory() as folder:
+        words = ["--algo", "model", "--env-id", "CartPole-v1", "--total-timesteps", "500"]
+        subprocess.run([command, "train", *words, "--out", f"{folder}/run"], check=True)
+        page = Path(app.outdir) / "policy.html"
+        subprocess.run([command, "report", f"{folder}/run", "--out", page], check=True)
+
+
+def setup(app: Any) -> None:
+    """Let formulas be written so, and the policy be made."""
+    app.connect("builder-inited", _write_report)
+    app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math, None))

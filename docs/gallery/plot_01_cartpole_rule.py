@@ -1,0 +1,26 @@
+"""
+A cart-pole, from 250 steps to a rule
+=====================================
+
+The model agent plays at random for 200 steps, learns how the cart moves, and searches a rule in
+imagined episodes. What it delivers is one line.
+"""
+
+import matplotlib.pyplot as plt
+
+from oda_rl.agents import ModelAgent
+from oda_rl.plotting import plot_world
+
+agent = ModelAgent("CartPole-v1", seed=0).learn(250)
+print(agent.rules())
+print("100 fresh episodes:", agent.evaluate(100, seed=1).mean())
+
+# %%
+# How well the world is known, and whether that is to be believed:
+print(agent.world.report())
+
+# %%
+# A real episode, and what a world that has not seen it makes of the same actions:
+figure, panels = plt.subplots(2, 2, figsize=(6.8, 4.4))
+plot_world(agent.world, ax=panels.ravel())
+figure.tight_layout()

@@ -1,0 +1,48 @@
+"""
+An environment of one's own
+===========================
+
+A point on a line that is to be brought to the middle: any Gymnasium environment of the usual
+spaces trains, with actions and observations as it has them.
+"""
+
+import gymnasium as gym
+import matplotlib.pyplot as plt
+import numpy as np
+
+from oda_rl.agents import ModelAgent
+
+
+class Puck(gym.Env):
+    """Push a puck to the middle of a line."""
+
+    observation_space = gym.spaces.Box(-3.0, 3.0, (2,), np.float64)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = np.array([self.np_random.uniform(-2.0, 2.0), 0.0])
+        return self.state.copy(), {}
+
+    def step(self, action):
+        self.state[1] = 0.95 * self.state[1] + 0.05 * (action - 1)
+        self.state[0] = np.clip(self.state[0] + self.state[1], -3.0, 3.0)
+        return self.state.copy(), -abs(float(self.state[0])), False, False, {}
+
+
+env = gym.wrappers.TimeLimit(Puck(), 100)
+agent = ModelAgent(env, seed=0).learn(1_000)
+print(agent.rules(names=["place", "speed"], action_names=["left", "nothing", "right"]))
+
+# %%
+# Five episodes of the rule:
+figure, ax = plt.subplots(figsize=(6.4, 3.6))
+for seed in range(5):
+    observation, _ = env.reset(seed=seed)
+    places = [observation[0]]
+    for _ in range(100):
+        observation, *_ = env.step(agent.predict(observation)[0])
+        places.append(observation[0])
+    ax.plot(places)
+ax.set(xlabel="step", ylabel="place")
+figure.tight_layout()

@@ -1,0 +1,24 @@
+"""
+Why, and what would change its mind
+===================================
+
+Explanations are exact: cells are polyhedra, and the nearest state in which another action is taken
+can be computed.
+"""
+
+import matplotlib.pyplot as plt
+
+from oda_rl.agents import TwoTimescaleAgent
+
+agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(30_000)
+why = agent.explain([0.0, 0.0, 0.02, 0.0])
+print(why)
+
+# %%
+# How far the decision is from changing, along the angle:
+angles = [0.002 * i for i in range(-40, 41)]
+distances = [agent.explain([0.0, 0.0, angle, 0.0]).distance for angle in angles]
+figure, ax = plt.subplots(figsize=(6.4, 3.6))
+ax.plot(angles, distances)
+ax.set(xlabel="pole angle (rad)", ylabel="standard deviations to another action")
+figure.tight_layout()

@@ -1,0 +1,138 @@
+"""A codebook led through its temperature levels by sums over blocks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.annealing.annealer import Annealer
+from oda_rl.annealing.laying_out import laid_out
+from oda_rl.annealing.levels import LEVEL_SAMPLES
+from oda_rl.annealing.refinement import FINISH, refine
+from oda_rl.distributed.blocks import Blocks
+from oda_rl.distributed.reading import Draw, Reader
+from oda_rl.distributed.sums import Attraction, Codevectors, Moments, Sample, Sampling, Sums
+from oda_rl.samples.weights import weighted
+
+_ROUNDS = 6  # at a temperature, at most
+_SETTLED = 1e-3  # temperatures: codevectors that move less have settled
+_LEAST_MASS = 1e-200  # of a codevector that attracts nothing: it may again
+_MOST_SAMPLED = 50_000  # rows that leave their blocks, unless 10 a codevector are more
+_PER_CODEVECTOR = 10
+_RARE = 10  # a class has at least one in so many of an equal share of the sample
+_LEVELS, _SAMPLES = 0, 1  # what is drawn
+
+
+@dataclass(frozen=True)
+class Course:
+    """Blocks to learn from, and how."""
+
+    blocks: Blocks
+    reader: Reader
+    moments: Moments
+    rows: int
+    """That a round reads for each codevector."""
+    seed: int
+
+    def begin(self, current: Annealer, init: FloatArray | None) -> None:
+        """Begin with the means of the classes, from which all rows are measured."""
+        means, weights = self.moments.means, self.moments.weights
+        sums = self.blocks.total(nearest(self.reader, means, np.arange(len(means))))
+        spreads = sums.distortions / weights
+        current.begin_at(means, spreads, weights.copy(), int(sums.counts.sum()), init)
+
+    def ask(self, current: Annealer, temperature: float, draw: Draw | None = None) -> Sums:
+        """Add up over all blocks."""
+        shown = current.move(current.codevectors, np.maximum(current.masses, _LEAST_MASS))
+        codevectors = Codevectors(*shown, temperature)
+        return self.blocks.total(Attraction(self.reader, codevectors, draw))
+
+    def anneal(self, current: Annealer) -> None:
+        """Settle, cool and split until the schedule says that it is enough."""
+        while current.active:
+            current.end_level(self._settle(current))
+
+    def _settle(self, current: Annealer) -> float:
+        """Move to the fixed point of a temperature, or almost; the last round's distortion."""
+        temperature, draw = current.temperature, self._draw(current)
+        for _ in range(_ROUNDS):
+            sums = self.ask(current, temperature, draw)
+            current.n_samples_seen += int(sums.counts.sum())
+            before = current.codevectors
+            follow(current, sums)
+            shift = current.divergence.rowwise(current.codevectors, before).max()
+            if shift <= _SETTLED * temperature:
+                break
+            if current.n_samples_seen >= current.schedule.max_samples:
+                break
+        priors = current.class_weights / current.class_weights.sum()
+        return float(priors @ (sums.distortions / sums.weights))
+
+    def _draw(self, current: Annealer) -> Draw:
+        """Draw as many rows of each class as its codevectors need; the same ones at a level."""
+        n_classes = len(current.class_weights)
+        wanted = self.rows * np.bincount(current.labels, minlength=n_classes)
+        wanted = np.maximum(wanted, LEVEL_SAMPLES)
+        left = max(current.schedule.max_samples - current.n_samples_seen, 1.0)
+        wanted = np.minimum(wanted, np.ceil(left / n_classes))
+        return Draw(wanted / self.moments.counts, (self.seed, _LEVELS, len(current.history)))
+
+    def sample(self, n_codevectors: int) -> tuple[Sample, bool]:
+        """Fetch a sample of bounded size; says whether it is all rows.
+
+        Of a rare class there are more than its share, which weigh less.
+        """
+        counts = self.moments.counts
+        most = max(_MOST_SAMPLED, _PER_CODEVECTOR * n_codevectors)
+        shares = np.maximum(most / counts.sum(), most / (_RARE * len(counts) * counts))
+        draw = Draw(shares, (self.seed, _SAMPLES))
+        d = self.moments.means.shape[1]
+        return self.blocks.total(Sampling(self.reader, d, draw)), bool((shares >= 1.0).all())
+
+    def refine(self, current: Annealer) -> Sums:
+        """Refine on a sample, and go on with all rows; the sums of what that comes to.
+
+        It is never worse than what annealing came to.
+        """
+        sample, whole = self.sample(len(current.codevectors))
+        data = weighted(sample.points, sample.weights)
+        before = self.ask(current, 0.0)
+        start, masses = current.codevectors, current.masses
+        rng = np.random.default_rng(len(data.points))
+        refined = refine(data.points, data.weights, start, rng)
+        current.replace(refined, np.full(len(refined), 1.0 / len(refined)))
+        after = self._lloyd(current, 0 if whole else FINISH[0])
+        if after.distortions.sum() >= before.distortions.sum():
+            current.replace(start, masses)
+            after = self.ask(current, 0.0)
+        current.move(current.codevectors, after.masses / after.masses.sum())
+        return after
+
+    def _lloyd(self, current: Annealer, max_iter: int) -> Sums:
+        """Move codevectors to the means of their cells, and measure where they are then."""
+        least = np.inf
+        for _ in range(max_iter):
+            sums = self.ask(current, 0.0)
+            error = float(sums.distortions.sum())
+            if error >= least * (1.0 - FINISH[1]):
+                return sums
+            least = error
+            follow(current, sums)
+        return self.ask(current, 0.0)
+
+
+def nearest(reader: Reader, codevectors: FloatArray, labels: IntArray) -> Attraction:
+    """Ask for the sums of the nearest codevectors; they are of the classes ``labels``, rising."""
+    n, d = codevectors.shape
+    shown = laid_out(
+        reader.divergence, d, codevectors, np.full(n, 1.0 / n), labels, reader.n_classes
+    )
+    return Attraction(reader, Codevectors(*shown, 0.0))
+
+
+def follow(current: Annealer, sums: Sums) -> None:
+    """Move each codevector to the mean of what it attracts; one of nothing stays."""
+    masses = sums.masses[:, None]
+    steps = np.divide(sums.moves, masses, out=np.zeros_like(sums.moves), where=masses > 0.0)
+    totals = np.bincount(current.labels, sums.masses)
+    current.move(current.codevectors + steps, sums.masses / totals[current.labels])

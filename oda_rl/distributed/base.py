@@ -1,0 +1,116 @@
+"""What the estimators over blocks share: learning by sums, and lazy answers."""
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl.annealing.base import BaseODA
+from oda_rl.distributed.annealing import Course, nearest
+from oda_rl.distributed.blocks import Blocks
+from oda_rl.distributed.collections import as_array, is_lazy, mapped
+from oda_rl.distributed.reading import Reader
+from oda_rl.distributed.sums import Sums, Survey
+from oda_rl.divergences import resolve
+
+_OF_ALL = ("feature_names_in_", "history_", "labels_", "_sklearn_output_config")
+
+_LEAST_SPREAD = 1e-140
+
+
+class Distributed(BaseODA):
+    """An annealing estimator that learns where rows lie."""
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Divergences of points from the codevectors.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection, shape (n, d)
+            In the domain of the divergence.
+
+        Returns
+        -------
+        ndarray or dask.array.Array, shape (n, K)
+            Of a collection it is computed when it is asked for, block by block.
+        """
+        if is_lazy(X):
+            lazy: FloatArray = self._lazily("transform", X, lambda: len(self.codevectors_))
+            return lazy
+        return super().transform(X)
+
+    def score_samples(self, X: npt.ArrayLike) -> FloatArray:
+        """Log-density of the histogram over the cells, as for :class:`oda_rl.ODAClusterer`.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection, shape (n, d)
+
+        Returns
+        -------
+        ndarray or dask.array.Array, shape (n,)
+        """
+        if is_lazy(X):
+            lazy: FloatArray = self._lazily("score_samples", X)
+            return lazy
+        return super().score_samples(X)
+
+    def _lazily(self, name: str, X: Any, width: Any = None, dtype: Any = np.float64) -> Any:
+        """Ask a method of all blocks; ``width`` tells how many columns the answer has."""
+        check_is_fitted(self)
+        shape = (0,) if width is None else (0, width())
+        return mapped(self._bare(), name, as_array(self, X, reset=False), np.empty(shape, dtype))
+
+    def _bare(self) -> Self:
+        """Return a copy that answers with arrays and knows no names, to be sent to the blocks."""
+        check_is_fitted(self)
+        own = copy.copy(self)
+        for attribute in _OF_ALL:
+            own.__dict__.pop(attribute, None)
+        return own
+
+    def _takes_missing(self) -> bool:
+        return False
+
+    def _refuse_lazy(self, X: Any) -> None:
+        if is_lazy(X):
+            raise ValueError(
+                "X is a Dask collection: partial_fit learns from samples in their order; give it "
+                "one block after another, or call fit"
+            )
+
+    def _survey(self, blocks: Blocks, classes: Array | None) -> Course:
+        """Check the rows, and see what they are like."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        reader = Reader(resolve(self.divergence), classes)
+        moments = blocks.total(Survey(reader, self.n_features_in_))
+        if not moments.counts.any():
+            raise ValueError("X has no row of a weight above 0: it must have at least one")
+        spread = float((moments.high - moments.low).max())
+        if 0.0 < spread < _LEAST_SPREAD:
+            raise ValueError(
+                f"X varies by {spread:g}: it must vary by {_LEAST_SPREAD:g}, or squares vanish"
+            )
+        return Course(blocks, reader, moments, int(self.samples_per_cluster), seed)
+
+    def _grow(
+        self, course: Course, *, refined: bool, probe: tuple[FloatArray, IntArray] | None = None
+    ) -> None:
+        """Anneal a new codebook; what its accuracy is measured on is ``probe``."""
+        n_classes = course.reader.n_classes
+        current = self._new_annealer(n_classes, course.seed, refined)
+        current.probe = probe
+        course.begin(current, self._checked_init(current.divergence, n_classes))
+        course.anneal(current)
+        self._annealer, self._waiting = current, None
+        self._low, self._high = course.moments.low, course.moments.high
+
+    def _measured(self, blocks: Blocks) -> Sums:
+        """Check rows, and add up what the codevectors of predictions attract, each the nearest."""
+        reader, own = Reader(self._annealer.divergence, None), self._own()
+        blocks.total(Survey(reader, self.n_features_in_))
+        return blocks.total(nearest(reader, own, np.zeros(len(own), dtype=np.int64)))

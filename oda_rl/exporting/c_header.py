@@ -1,0 +1,354 @@
+"""Estimators as C99 headers: a few tables, and a function that predicts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from oda_rl import persistence
+from oda_rl._types import FloatArray
+from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.classifier import ODAClassifier
+from oda_rl.annealing.clusterer import ODAClusterer
+from oda_rl.annealing.regressor import ODARegressor
+from oda_rl.divergences import SquaredEuclidean
+from oda_rl.exemplars.base import ExemplarMixture
+from oda_rl.exporting.c_text import (
+    AS_IT_IS,
+    FLOAT_SCORE,
+    LESS_ORIGIN,
+    NEAREST,
+    as_comment,
+    table,
+)
+from oda_rl.exporting.diagrams import Diagram, fitting
+from oda_rl.exporting.labels import is_text, whole_numbers
+from oda_rl.mixtures import learning
+from oda_rl.mixtures.base import StreamingMixture
+from oda_rl.quantization.estimators import LVQ, VectorQuantizer
+
+_GAPS_SCORE = """\
+        float score = oda_offsets[k];
+        for (int j = 0; j < ODA_FEATURES; ++j) {
+            const float gap = x[j] - oda_means[k][j];
+            score += oda_precisions[k][j] * gap * gap;
+        }
+"""
+_NUMBER = """\
+    return nearest;
+"""
+_LABEL = """\
+    return (int)oda_labels[nearest];
+"""
+_VALUE = """\
+    float value = oda_models[nearest][0];
+    for (int j = 0; j < ODA_FEATURES; ++j) {
+        value += oda_models[nearest][1 + j] * x[j];
+    }
+    return value;
+"""
+_DENSEST = """\
+    float scores[ODA_CELLS];
+    float least = 0.0f;
+    for (int k = 0; k < ODA_CELLS; ++k) {
+ONE_SCORE        scores[k] = score;
+        if (k == 0 || score < least) {
+            least = score;
+        }
+    }
+    float densities[ODA_CLASSES] = {0.0f};
+    int best = 0;
+    for (int k = 0; k < ODA_CELLS; ++k) {
+        densities[oda_classes[k]] += expf(least - scores[k]);
+    }
+    for (int c = 1; c < ODA_CLASSES; ++c) {
+        if (densities[c] > densities[best]) {
+            best = c;
+        }
+    }
+"""
+_DIAGRAM = [
+    "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];",
+]
+_LEAST = "The cell of least score, the first of equals, is the nearest"
+_NEAR = 4.0  # times as large may scores at 0 be as about the centre: two bits of 24
+_MOST_INT = 2**31 - 1
+_WHOLE = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
+
+
+@dataclass
+class _Header:
+    """What a header says."""
+
+    about: list[str]
+    score: str = FLOAT_SCORE
+    body: str = NEAREST + _NUMBER
+    tables: dict[str, tuple[str, npt.NDArray[Any]]] = field(default_factory=dict)
+    """Dimensions and numbers, by names."""
+    returns: list[str] = field(default_factory=list)
+    n_classes: int | None = None
+    kind: str = "int"
+    """Type of what is returned."""
+
+
+def export_c(estimator: Any, out: str | Path) -> Path:
+    """Write a fitted estimator to a C99 header with ``oda_predict(const float obs[])``.
+
+    The header allocates nothing and needs no library, but ``expf`` of ``math.h`` for an
+    ``ODAClassifier`` whose ``prediction`` is ``"density"``. Clusterers return the number of the
+    cluster, classifiers the label, or where labels are texts its number in ``classes_``, and
+    regressors a float. Predictions are those of ``estimator.predict``, but where two are equal up
+    to rounding to single precision.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted ODAClusterer, ODAClassifier, ODARegressor, LVQ, StochasticVQ, SOM,
+        BatchDeterministicAnnealing, a mixture whose covariances are not full, or exemplars with the
+        Gaussian kernel.
+    out : str or Path
+        File to write, as a whole or not at all.
+
+    Returns
+    -------
+    Path
+        ``out``.
+
+    Raises
+    ------
+    ValueError
+        If the estimator is none of these, its labels are neither texts nor whole numbers of 32
+        bits, single precision does not hold its numbers, or ``out`` is a folder.
+    NotFittedError
+        If it has not been fitted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from oda_rl import ODAClusterer
+    >>> model = ODAClusterer(2, random_state=0).fit([[0.0], [0.1], [4.0], [4.1]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = export_c(model, f"{folder}/clusters.h")
+    ...     "int oda_predict(const float obs[ODA_FEATURES])" in path.read_text()
+    True
+    """
+    path = Path(out)
+    if path.is_dir():
+        raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
+    content = _text(estimator).encode("utf-8")
+    with persistence.replacing(path) as file:
+        file.write(content)
+    return path
+
+
+def _text(estimator: Any) -> str:
+    header, name = _header(estimator), type(estimator).__name__
+    signature = f"{header.kind} oda_predict(const float obs[ODA_FEATURES])"
+    names = getattr(estimator, "feature_names_in_", None)
+    d = int(estimator.n_features_in_)
+    scores = next(iter(header.tables.values()))[1]
+    constants = {"FEATURES": d, "CELLS": len(scores), "CLASSES": header.n_classes}
+    lines = [
+        f"What {name} of oda_rl has learned, for C99.",
+        "",
+        f"Tables: {sum(array.nbytes for _, array in header.tables.values())} bytes",
+        "",
+        f"{signature} takes a sample:",
+        *(f"    obs[{j}]  {'' if names is None else names[j]}".rstrip() for j in range(d)),
+        *header.returns,
+        "",
+        *header.about,
+    ]
+    begin = LESS_ORIGIN if "oda_origin" in header.tables else AS_IT_IS
+    body = header.body.replace("ONE_SCORE", header.score).replace("SCORE", "float")
+    parts = [
+        as_comment(lines),
+        "#ifndef ODA_PREDICT_H\n#define ODA_PREDICT_H\n\n",
+        "#include <math.h>\n" if "expf" in body else "",
+        "#include <stdint.h>\n\n",
+        *(f"#define ODA_{key} {n}\n" for key, n in constants.items() if n is not None),
+        "\n",
+        *(table(key, size, array) for key, (size, array) in header.tables.items()),
+        f"static inline {signature}\n{{\n{begin}{body}}}\n\n#endif\n",
+    ]
+    return "".join(parts)
+
+
+def _header(estimator: Any) -> _Header:
+    for kind, make in _KINDS.items():
+        if isinstance(estimator, kind):
+            check_is_fitted(estimator)
+            return make(estimator)
+    raise ValueError(
+        f"estimator is of {type(estimator).__name__}: it must be an ODAClusterer, ODAClassifier, "
+        "ODARegressor, LVQ, StochasticVQ, SOM, BatchDeterministicAnnealing, a mixture whose "
+        "covariances are not full, or exemplars with the Gaussian kernel"
+    )
+
+
+def _of_diagram(diagram: Diagram) -> _Header:
+    """Return the header that finds the nearest cell; points are as they come if 0 is near."""
+    reach = np.abs(diagram.slopes).max(axis=0)
+    around = (np.abs(diagram.centre) * reach).sum() <= _NEAR * np.abs(diagram.offsets).max()
+    used = diagram
+    if around:
+        offsets = diagram.offsets - diagram.slopes @ diagram.centre
+        used = Diagram(np.zeros_like(diagram.centre), offsets, diagram.slopes, diagram.unit)
+    rounded = used.rounded(np.float32)
+    rows = np.column_stack([rounded.offsets, rounded.slopes])
+    seen = "x is obs." if around else "x is obs, less oda_origin."
+    header = _Header([*_DIAGRAM, seen, f"{_LEAST}."])
+    header.tables["oda_diagram"] = "[ODA_CELLS][1 + ODA_FEATURES]", rows
+    if not around:
+        header.tables["oda_origin"] = "[ODA_FEATURES]", rounded.centre
+    header.returns = ["and returns the number of a cell, from 0."]
+    return header
+
+
+def _quantizer(model: VectorQuantizer) -> _Header:
+    return _of_diagram(Diagram.nearest(model.cluster_centers_, SquaredEuclidean()))
+
+
+def _clusterer(model: ODAClusterer) -> _Header:
+    return _of_diagram(_annealed(model))
+
+
+def _annealed(model: BaseODA) -> Diagram:
+    return Diagram.nearest(model._own(), model._annealer.divergence)
+
+
+def _lvq(model: LVQ) -> _Header:
+    header = _of_diagram(Diagram.nearest(model.codevectors_, SquaredEuclidean()))
+    classes = np.searchsorted(model.classes_, model.codevector_labels_)
+    return _labelled(header, model.classes_, classes)
+
+
+def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Header:
+    """Return the label of the class of the nearest cell."""
+    numbers, header.returns = _numbers(labels)
+    header.tables["oda_labels"] = "[ODA_CELLS]", _small(numbers[classes])
+    header.body = NEAREST + _LABEL
+    header.about[-1] = f"{_LEAST};\nits label is in oda_labels."
+    return header
+
+
+def _classifier(model: ODAClassifier) -> _Header:
+    order = np.argsort(np.array(model._seen))
+    classes = np.argsort(order)[model._codebook.labels]
+    diagram = _annealed(model)
+    if model.prediction == "nearest":
+        return _labelled(_of_diagram(diagram), model.classes_, classes)
+    factor = diagram.unit / model.prediction_temperature_
+    with np.errstate(divide="ignore"):
+        weights = np.maximum(np.log(model.weights_), -1e4)  # of what weighs nothing
+    offsets, slopes = factor * diagram.offsets - weights, factor * diagram.slopes
+    header = _of_diagram(Diagram(diagram.centre, offsets - offsets.min(), slopes, 1.0))
+    numbers, header.returns = _numbers(model.classes_)
+    header.tables["oda_classes"] = "[ODA_CELLS]", _small(classes)
+    numbered = (numbers == np.arange(len(numbers))).all()
+    if not numbered:
+        header.tables["oda_labels"] = "[ODA_CLASSES]", _small(numbers)
+    header.n_classes = len(numbers)
+    end = _NUMBER if numbered else _LABEL
+    header.body = _DENSEST + end.replace("nearest", "best")
+    header.about[-1] = (
+        "The class of the greatest sum of exp(-score) over its cells, of which oda_classes says"
+    )
+    header.about.append("whose they are, is the most probable, the first of equals.")
+    return header
+
+
+def _regressor(model: ODARegressor) -> _Header:
+    header = _of_diagram(_annealed(model))
+    origin = header.tables.get("oda_origin", ("", np.zeros(model.n_features_in_)))[1]
+    gaps = origin.astype(np.float64) - model._centres
+    values = model.codevector_labels_ + (model.slopes_ * gaps).sum(axis=1)
+    models = fitting(np.column_stack([values, model.slopes_]), np.float32)
+    header.tables["oda_models"] = "[ODA_CELLS][1 + ODA_FEATURES]", models
+    header.kind, header.body = "float", NEAREST + _VALUE
+    header.returns = ["and returns the prediction."]
+    header.about[-1] = f"{_LEAST};"
+    header.about.append(
+        "its prediction is oda_models[k][0] + sum over j of oda_models[k][1 + j] x[j]."
+    )
+    return header
+
+
+def _mixture(model: StreamingMixture) -> _Header:
+    values, axes = learning.covariance_parts(model._mixture)
+    if axes is not None:
+        raise ValueError(
+            "the covariance_type of the mixture is 'full': it must be 'diag' or 'tied_spherical'"
+        )
+    means = model.means_.astype(np.float64)
+    values = np.broadcast_to(values, means.shape)
+    precisions = values / model._units**2
+    offsets = -2.0 * np.log(model.weights_) - np.log(values).sum(axis=1)
+    if (precisions == precisions[0]).all():
+        return _of_powers(means, precisions[0], offsets)
+    origin = fitting(means.mean(axis=0), np.float32)
+    header = _Header(
+        [
+            "The score of component k is oda_offsets[k] + sum over j of",
+            "oda_precisions[k][j] (x[j] - oda_means[k][j])^2; x is obs, less oda_origin.",
+            "The component of least score, the first of equals, is the most probable.",
+        ],
+        score=_GAPS_SCORE,
+    )
+    single = np.float32
+    size = "[ODA_CELLS][ODA_FEATURES]"
+    header.tables["oda_offsets"] = "[ODA_CELLS]", fitting(offsets - offsets.min(), single)
+    header.tables["oda_means"] = size, fitting(means - origin.astype(np.float64), single)
+    header.tables["oda_precisions"] = size, fitting(precisions, single)
+    header.tables["oda_origin"] = "[ODA_FEATURES]", origin
+    header.returns = ["and returns the number of a component, from 0."]
+    return header
+
+
+def _exemplars(model: ExemplarMixture) -> _Header:
+    if model._kernel_name() != "gaussian":
+        raise ValueError(
+            f"the kernel of the exemplars is {model._kernel_name()!r}: it must be 'gaussian'"
+        )
+    precisions = np.full(model.exemplars_.shape[1], 1.0 / model.bandwidth_**2)
+    return _of_powers(model.exemplars_, precisions, -2.0 * np.log(model.weights_))
+
+
+def _of_powers(places: FloatArray, precisions: FloatArray, offsets: FloatArray) -> _Header:
+    """Make scores offset + Σ_j p_j (x_j − place_j)², of which the squares of x cancel."""
+    centre = places.mean(axis=0)
+    gaps = places - centre
+    rows = offsets - offsets.min() + (precisions * gaps**2).sum(axis=1)
+    return _of_diagram(Diagram.scaled(centre, rows, -2.0 * precisions * gaps))
+
+
+def _numbers(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the number of each label, and what to say of it."""
+    if is_text(labels):
+        names = (f"    {i}  {label}" for i, label in enumerate(labels.tolist()))
+        return np.arange(len(labels)), ["and returns the number of a label:", *names]
+    numbers = whole_numbers(labels)
+    if np.abs(numbers).max() > _MOST_INT:
+        raise ValueError(f"labels go to {np.abs(numbers).max()}: they must be within 32 bits")
+    return numbers, ["and returns a label."]
+
+
+def _small(numbers: Any) -> npt.NDArray[Any]:
+    """Return numbers in the smallest type that holds them."""
+    array = np.asarray(numbers)
+    return next(array.astype(kind) for kind in _WHOLE if (array.astype(kind) == array).all())
+
+
+_KINDS: dict[type, Callable[[Any], _Header]] = {
+    VectorQuantizer: _quantizer,
+    LVQ: _lvq,
+    ODAClusterer: _clusterer,
+    ODAClassifier: _classifier,
+    ODARegressor: _regressor,
+    StreamingMixture: _mixture,
+    ExemplarMixture: _exemplars,
+}

@@ -1,0 +1,1 @@
+"""Tables of samples: what they weigh, and what of them is missing."""

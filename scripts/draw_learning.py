@@ -1,0 +1,113 @@
+"""The README's animation: cells split while a cart-pole learns to stand.
+
+The online agent learns BartoCartPole with seed 0. After so many steps it plays an episode without
+exploring: left the cart and its pole, right the cells in the plane of angle and angular velocity,
+through the middle of the track, and the way of the episode through them.
+
+Run: python scripts/draw_learning.py
+Writes results/learning.gif.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from common.experiment import RESULTS, say
+from matplotlib.animation import PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from rich.progress import track
+
+from oda_rl._types import FloatArray
+from oda_rl.agents import TwoTimescaleAgent
+from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.plotting.plane import Ranges, draw_regions, grid
+
+BARTO = "oda_rl/BartoCartPole-v0"
+STAGES = (1_000, 2_000, 4_000, 7_000, 10_000, 15_000, 20_000)
+SHOWN, EVERY = 120, 4  # steps of each episode, and of those that have a frame
+ANGLES, RATES = (-0.21, 0.21), (-1.6, 1.6)
+TRACK, POLE = 2.4, 1.0  # m
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What an agent does after so many steps."""
+
+    steps: int
+    cells: Any
+    """Cells of the points of the plane, shape (n,)."""
+    actions: Any
+    """Of each cell, shape (K,)."""
+    states: FloatArray
+    """Of an episode, shape (T + 1, 4)."""
+
+    @property
+    def balanced(self) -> int:
+        """Steps that the pole stood."""
+        return len(self.states) - 1
+
+
+def stages(agent: TwoTimescaleAgent, plane: FloatArray) -> Iterator[Stage]:
+    """Train, and look at the policy now and then."""
+    env = gym.make(BARTO)
+    points = np.zeros((len(plane), 4))
+    points[:, 2:] = plane
+    for steps in track(STAGES, "learning"):
+        agent.learn(steps - agent.num_timesteps)
+        policy = agent.policy
+        observation, over = env.reset(seed=1)[0], False
+        states = [observation]
+        while not over:
+            action = int(agent.predict(observation)[0])
+            observation, _, terminated, truncated, _ = env.step(action)
+            states.append(observation)
+            over = terminated or truncated
+        actions = policy.act(policy.codevectors)
+        yield Stage(steps, policy.cells(points), actions, np.array(states, dtype=np.float64))
+
+
+def draw(stage: Stage, step: int, ranges: Ranges, left: Axes, right: Axes) -> None:
+    """Draw a frame."""
+    for ax in (left, right):
+        ax.clear()
+    position, _, angle, _ = stage.states[step]
+    left.set(xlim=(-TRACK, TRACK), ylim=(-0.45, 1.5), xticks=[], yticks=[], aspect="equal")
+    left.axhline(-0.15, color="0.6", linewidth=1)
+    left.add_patch(Rectangle((position - 0.3, -0.15), 0.6, 0.3, color="0.25"))
+    tip = position + POLE * np.sin(angle), 0.1 + POLE * np.cos(angle)
+    left.plot([position, tip[0]], [0.1, tip[1]], color=COLORS[1], linewidth=6)
+    left.set_title(f"after {stage.steps:,} steps: {stage.balanced} of 1000 balanced", loc="left")
+    left.spines[:].set_visible(False)
+    colors = np.array(COLORS)[stage.actions]
+    draw_regions(right, ranges, stage.cells, colors)
+    way = np.degrees(stage.states[: step + 1, 2]), stage.states[: step + 1, 3]
+    right.plot(*way, color="0.1", linewidth=1)
+    right.plot(way[0][-1:], way[1][-1:], "o", color="0.1", markersize=5)
+    right.set(xlabel="pole angle (degrees)", ylabel="angular velocity (rad/s)")
+    right.set_title(f"{len(stage.actions)} cells: blue pushes left, orange right", loc="left")
+
+
+def main() -> None:
+    """Train, and write the animation."""
+    left, right = new_axes(8.0, 3.0, 2)
+    figure = left.figure
+    figure.subplots_adjust(left=0.02, right=0.98, bottom=0.2, top=0.88, wspace=0.2)
+    degrees = (float(np.degrees(ANGLES[0])), float(np.degrees(ANGLES[1])))
+    plane = grid((ANGLES, RATES))
+    writer = PillowWriter(fps=12)
+    path = RESULTS / "learning.gif"
+    with writer.saving(figure, str(path), dpi=80):
+        for stage in stages(TwoTimescaleAgent(BARTO, seed=0), plane):
+            for step in range(0, min(SHOWN, stage.balanced) + 1, EVERY):
+                draw(stage, step, (degrees, RATES), left, right)
+                writer.grab_frame()
+            for _ in range(5):
+                writer.grab_frame()
+    say(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()

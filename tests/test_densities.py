@@ -1,0 +1,149 @@
+"""Classes and outliers by densities."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_blobs, make_moons
+from sklearn.ensemble import IsolationForest
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+
+from oda_rl import (
+    INFEX,
+    DensityClassifier,
+    DensityOutlierDetector,
+    InvalidFileError,
+    ODAClusterer,
+    ODATreeClusterer,
+    SGDGaussianMixture,
+)
+from oda_rl.densities.outliers import _least_usual
+from oda_rl.persistence import load_archive, save_archive
+
+MOONS, LABELS = make_moons(400, noise=0.15, random_state=0)
+DENSITIES = [
+    None,
+    SGDGaussianMixture(3, covariance_type="full"),
+    INFEX(bandwidth=0.3, tol=1e-3),
+    ODAClusterer(12),
+    ODATreeClusterer(),
+]
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+def test_it_is_bayes_rule(density):
+    names = np.array(["left", "right"])[LABELS]
+    weights = np.random.default_rng(0).integers(1, 4, 400)
+    takes = not isinstance(density, INFEX)
+    given = weights if takes else None
+    model = DensityClassifier(density, random_state=0).fit(MOONS, names, sample_weight=given)
+    shares = np.array([weights[c == LABELS].sum() if takes else 200 for c in range(2)])
+    np.testing.assert_allclose(model.class_prior_, shares / shares.sum())
+    each = [one.score_samples(MOONS) for one in model.densities_]
+    powers = model.class_prior_ * np.exp(np.transpose(each) / model.temperature_)
+    some = powers.sum(axis=1) > 0.0  # beyond the box of a histogram there is nothing
+    expected = powers[some] / powers[some].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(MOONS)[some], expected, atol=1e-9)
+    assert (model.predict(MOONS) == names).mean() > 0.8  # histograms are coarse
+
+
+def test_one_component_is_naive_bayes():
+    points, labels = load_iris(return_X_y=True)
+    ours = DensityClassifier(SGDGaussianMixture(1, tol=1e-4), random_state=0)
+    theirs = cross_val_score(GaussianNB(), points, labels, cv=5).mean()
+    assert cross_val_score(ours, points, labels, cv=5).mean() == pytest.approx(theirs, abs=0.03)
+
+
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+def test_probabilities_are_calibrated(load):
+    points, labels = load(return_X_y=True)
+    shares, sure = np.empty((2, len(labels), labels.max() + 1))
+    for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(points, labels):
+        model = DensityClassifier(random_state=0).fit(points[train], labels[train])
+        shares[test] = model.predict_proba(points[test])
+        assert model.temperature_ > 1.0
+        model.temperature_ = 1.0
+        sure[test] = model.predict_proba(points[test])
+    assert log_loss(labels, shares) < 0.9 * log_loss(labels, sure)
+    confidence, right = shares.max(axis=1), shares.argmax(axis=1) == labels
+    assert abs(confidence.mean() - right.mean()) < 0.04  # of a standard error of .02
+    assert right.mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", [DensityClassifier, DensityOutlierDetector])
+def test_weights_are_repetitions(kind):
+    weights = np.random.default_rng(0).integers(0, 3, 400)
+    one = kind(random_state=0).fit(MOONS.repeat(weights, axis=0), LABELS.repeat(weights))
+    if kind is DensityClassifier:
+        other = kind(random_state=0).fit(MOONS, LABELS, sample_weight=weights)
+        np.testing.assert_allclose(other.predict_proba(MOONS), one.predict_proba(MOONS))
+    else:
+        other = kind(random_state=0).fit(MOONS, sample_weight=weights)
+        np.testing.assert_allclose(other.score_samples(MOONS), one.score_samples(MOONS))
+        assert other.offset_ == pytest.approx(one.offset_)
+    with pytest.raises(TypeError, match="GaussianMixture takes no weights of samples that"):
+        kind(GaussianMixture(2)).fit(MOONS, LABELS, sample_weight=weights + 0.5)
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+@pytest.mark.parametrize("contamination", [0.05, 0.3])
+def test_as_many_are_outliers_as_was_said(density, contamination):
+    model = DensityOutlierDetector(density, contamination=contamination, random_state=0)
+    outliers = model.fit_predict(MOONS) == -1
+    scores = model.score_samples(MOONS)
+    np.testing.assert_array_equal(outliers, scores < model.offset_)
+    ties = (scores == scores[outliers].max()).sum() if outliers.any() else 400
+    assert abs(outliers.sum() - 400 * contamination) <= max(ties, 0 if density is None else 40)
+
+
+def test_what_lies_apart_is_found():
+    rng = np.random.default_rng(0)
+    usual, _ = make_blobs(500, n_features=4, centers=3, random_state=1)
+    unusual = rng.uniform(usual.min(axis=0), usual.max(axis=0), size=(50, 4))
+    points, truth = np.concatenate([usual, unusual]), np.repeat([0, 1], [500, 50])
+    model = DensityOutlierDetector(random_state=0).fit(usual)
+    forest = IsolationForest(random_state=0).fit(usual)
+    ours = roc_auc_score(truth, -model.decision_function(points))
+    assert ours > roc_auc_score(truth, -forest.decision_function(points))
+    assert ours > 0.98
+
+
+def test_the_threshold_is_that_of_sorted_scores():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 10, 37):
+        scores = rng.normal(size=n)
+        for share in (0.1, 0.25, 0.5):
+            offset = _least_usual(scores, np.ones(n), share)
+            assert (scores < offset).sum() == int(n * share + 1e-9)
+
+
+def test_only_densities_will_do():
+    for wrong in (3, GaussianNB(), "mixture"):
+        with pytest.raises(ValueError, match="'estimator' parameter"):
+            DensityClassifier(wrong).fit(MOONS, LABELS)
+    theirs = DensityClassifier(GaussianMixture(2)).fit(MOONS, LABELS)
+    assert theirs.score(MOONS, LABELS) > 0.85
+    rare = np.r_[np.zeros(398, int), 1, 1]
+    assert DensityClassifier(random_state=0).fit(MOONS, rare).predict(MOONS[-1:]) in (0, 1)
+
+
+def test_files_have_densities_of_the_package_alone(tmp_path):
+    path = tmp_path / "model.zip"
+    for density in DENSITIES:
+        model = DensityClassifier(density and clone(density), random_state=0).fit(MOONS, LABELS)
+        model.save(path)
+        loaded = DensityClassifier.load(path)
+        np.testing.assert_array_equal(loaded.predict_proba(MOONS), model.predict_proba(MOONS))
+    with pytest.raises(TypeError, match="can't be saved: it holds GaussianMixture"):
+        DensityClassifier(GaussianMixture()).save(path)
+    DensityClassifier(random_state=0).fit(MOONS, LABELS).save(path)
+    metadata, arrays = load_archive(path)
+    for name in [name for name in arrays if arrays[name].shape == (4, 2)]:
+        others = {**arrays, name: arrays[name][:3]}
+        save_archive(tmp_path / "other.zip", metadata, others)
+        with pytest.raises(InvalidFileError, match=r"densities_\[[01]\].* has shape"):
+            DensityClassifier.load(tmp_path / "other.zip")

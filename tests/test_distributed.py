@@ -1,0 +1,372 @@
+"""Annealing by sums over blocks: sums, blocks, clusters that lose workers, what is said of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import dask
+import dask.array as da
+import dask.dataframe as frames
+import numpy as np
+import oracles
+import pandas
+import pytest
+from distributed import Client, LocalCluster
+from sklearn.datasets import load_digits, load_iris, make_moons
+
+from oda_rl import (
+    DistributedODAClassifier,
+    DistributedODAClusterer,
+    ODAClassifier,
+    ODAClusterer,
+)
+from oda_rl.annealing.codebook import GROUPED, segments
+from oda_rl.annealing.laying_out import laid_out
+from oda_rl.distributed.annealing import Course, nearest
+from oda_rl.distributed.blocks import DaskBlocks, OneBlock, Rows
+from oda_rl.distributed.reading import Reader
+from oda_rl.distributed.sums import Attraction, Codevectors, Survey
+from oda_rl.divergences import (
+    BregmanDivergence,
+    IDivergence,
+    ItakuraSaito,
+    Mahalanobis,
+    SquaredEuclidean,
+)
+
+
+@pytest.fixture(autouse=True)
+def here():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def mixture(n, seed, n_components=20, d=3):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(scale=3.0, size=(n_components, d))
+    return centres[rng.integers(n_components, size=n)] + rng.normal(size=(n, d))
+
+
+def lazy(*columns, n_blocks=4):
+    size = -(-len(columns[0]) // n_blocks)
+    arrays = [da.from_array(one, chunks=(size, *one.shape[1:])) for one in columns]
+    return arrays if len(arrays) > 1 else arrays[0]
+
+
+DIVERGENCES = [
+    SquaredEuclidean(),
+    Mahalanobis([[2.0, 0.5], [0.5, 1.0]]),
+    IDivergence(),
+    ItakuraSaito(),
+    BregmanDivergence(lambda x: (x**4).sum(axis=1), lambda x: 4.0 * x**3),
+]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 5.0])
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda one: type(one).__name__)
+def test_sums_are_those_of_an_obvious_loop(divergence, temperature):
+    rng = np.random.default_rng(0)
+    points = rng.gamma(2.0, size=(300, 2)) + 0.1
+    labels = np.array(["a", "b", "c"])[rng.integers(3, size=300)]
+    weights = rng.integers(3, size=300) / 2.0
+    codevectors = divergence.embed(rng.gamma(2.0, size=(7, 2)) + 0.1)
+    owners, masses = np.array([0, 0, 1, 1, 1, 1, 2]), rng.random(7)
+    shown = laid_out(divergence, 2, codevectors, masses, owners, 3)
+    reader = Reader(divergence, np.array(["a", "b", "c"]))
+    blocks = DaskBlocks(*lazy(points, labels, weights, n_blocks=7))
+    sums = blocks.total(Attraction(reader, Codevectors(*shown, temperature)))
+    expected = oracles.association_sums(
+        divergence.embed(points), np.unique(labels, return_inverse=True)[1], weights, codevectors,
+        owners, masses, temperature,
+        lambda x, y: divergence.between(x[None], y[None])[0, 0],
+    )  # fmt: skip
+    # A share below a millionth of the largest is left out.
+    for found, wanted in zip((sums.masses, sums.moves, sums.distortions), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(
+        sums.counts, [((labels == c) & (weights > 0)).sum() for c in "abc"]
+    )
+    np.testing.assert_allclose(sums.weights, [weights[labels == c].sum() for c in "abc"])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_codevectors_far_away_are_passed_over(temperature):
+    points, codevectors = mixture(400, 0), mixture(GROUPED + 20, 1)
+    groups = segments(codevectors)
+    order = np.argsort(groups, kind="stable")
+    codevectors, groups = codevectors[order], groups[order]
+    assert groups[-1] > 5
+    masses = np.full(len(codevectors), 1.0 / len(codevectors))
+    blocks, found = OneBlock(Rows(points, None, None)), []
+    for own in (groups, np.zeros_like(groups)):
+        shown = laid_out(SquaredEuclidean(), 3, codevectors, masses, own, 1)
+        question = Attraction(Reader(SquaredEuclidean(), None), Codevectors(*shown, temperature))
+        found.append(blocks.total(question))
+    np.testing.assert_allclose(found[0].masses, found[1].masses, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[0].moves, found[1].moves, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found[0].distortions, found[1].distortions, rtol=1e-12)
+
+
+def test_moments_are_those_of_all_rows():
+    points, labels = mixture(5000, 2) + 1e6, np.arange(5000) % 3 // 2
+    weights = np.random.default_rng(0).random(5000)
+    survey = Survey(Reader(SquaredEuclidean(), np.array([0, 1])), 3)
+    moments = DaskBlocks(*lazy(points, labels, weights, n_blocks=3)).total(survey)
+    for c in (0, 1):
+        own = labels == c
+        mean = np.average(points[own], axis=0, weights=weights[own])
+        np.testing.assert_allclose(moments.means[c], mean, rtol=1e-13)
+    np.testing.assert_allclose(moments.weights, np.bincount(labels, weights))
+    np.testing.assert_array_equal([moments.low, moments.high], [points.min(0), points.max(0)])
+
+
+def sets(seed):
+    yield "Gaussians", mixture(2000, seed, 12), 12
+    yield "uniform", np.random.default_rng(seed).random((1500, 2)), 8
+    yield "heavy tails", np.random.default_rng(seed).standard_t(3, size=(1500, 4)), 6
+    yield "iris", load_iris().data, 3
+    yield "digits", load_digits().data[:, 10:50], 8
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_distortion_is_that_of_one_machine(seed):
+    for name, points, n_clusters in sets(seed):
+        one = ODAClusterer(n_clusters, random_state=seed).fit(points)
+        many = DistributedODAClusterer(n_clusters, random_state=seed).fit(lazy(points))
+        assert many.inertia_ <= 1.01 * one.inertia_, name
+        assert many.inertia_ == pytest.approx(-len(points) * many.score(points), rel=1e-9)
+        assert len(many.cluster_centers_) == n_clusters
+        assert many.weights_.sum() == pytest.approx(1.0)
+
+
+def test_what_annealing_alone_comes_to_is_near():
+    for name, points, n_clusters in list(sets(0))[:3]:
+        one = ODAClusterer(n_clusters, random_state=0).fit(points)
+        many = DistributedODAClusterer(n_clusters, refine=False, random_state=0).fit(lazy(points))
+        assert many.inertia_ <= 1.05 * one.inertia_, name
+
+
+def test_rows_beyond_the_sample_are_refined_by_sums():
+    points = mixture(80_000, 3, n_components=12, d=2).astype(np.float32)
+    one = ODAClusterer(12, random_state=0).fit(points)
+    blocks = lazy(points, n_blocks=5)
+    many = DistributedODAClusterer(12, samples_per_cluster=50, random_state=0).fit(blocks)
+    assert many.inertia_ <= 1.01 * one.inertia_
+    nearest_ones = np.bincount(many.predict(points), minlength=12) / len(points)
+    np.testing.assert_allclose(many.weights_, nearest_ones, atol=1e-12)
+    centres = [points[many.predict(points) == k].mean(axis=0, dtype=float) for k in range(12)]
+    # Lloyd's iteration has ended when the error fell by less than 1e-4 of it.
+    np.testing.assert_allclose(many.cluster_centers_, centres, atol=0.05)
+
+
+def test_who_computes_makes_no_difference_and_chunks_next_to_none():
+    points = mixture(1500, 4)
+    first = DistributedODAClusterer(9, random_state=7).fit(lazy(points, n_blocks=6))
+    with dask.config.set(scheduler="threads", num_workers=3):
+        second = DistributedODAClusterer(9, random_state=7).fit(lazy(points, n_blocks=6))
+    np.testing.assert_array_equal(first.cluster_centers_, second.cluster_centers_)
+    assert first.inertia_ == second.inertia_
+    for n_blocks in (1, 11):
+        other = DistributedODAClusterer(9, random_state=7).fit(lazy(points, n_blocks=n_blocks))
+        assert other.inertia_ == pytest.approx(first.inertia_, rel=0.01)
+
+
+def test_weights_are_repetitions():
+    points, weights = mixture(800, 5), np.random.default_rng(0).integers(3, size=800)
+    model = DistributedODAClusterer(6, random_state=0)
+    inertia = model.fit(lazy(points), sample_weight=lazy(weights)).inertia_
+    repeated = model.fit(lazy(np.repeat(points, weights, axis=0))).inertia_
+    assert inertia == pytest.approx(repeated, rel=1e-2)
+    kept = points[weights > 0]
+    assert model.fit(lazy(points), sample_weight=lazy((weights > 0) * 1.0)).inertia_ == (
+        pytest.approx(model.fit(lazy(kept)).inertia_, rel=1e-2)
+    )
+
+
+@pytest.mark.parametrize(("factor", "origin"), [(1e-120, 0.0), (1e120, 0.0), (1.0, 1e9)])
+def test_scale_and_origin_make_no_difference(factor, origin):
+    points = mixture(1000, 6)
+    plain = DistributedODAClusterer(5, random_state=0).fit(lazy(points))
+    moved = DistributedODAClusterer(5, random_state=0).fit(lazy(factor * points + origin))
+    assert moved.inertia_ / factor**2 == pytest.approx(plain.inertia_, rel=1e-3)
+
+
+def test_blocks_of_unknown_or_no_rows():
+    points = mixture(1000, 7)
+    array = lazy(points, n_blocks=5)
+    some = array[array[:, 0] > np.sort(points[:, 0])[150]]
+    assert np.isnan(some.shape[0])
+    none_first = da.concatenate([array[:200][array[:200, 0] > 1e9], array[200:]])
+    for blocks, kept in ((some, some.compute()), (none_first, points[200:])):
+        model = DistributedODAClusterer(4, random_state=0).fit(blocks)
+        np.testing.assert_array_equal(model.predict(blocks).compute(), model.predict(kept))
+        assert model.score(blocks) == pytest.approx(model.score(kept))
+
+
+def test_answers_to_collections_are_lazy_and_the_same(tmp_path):
+    points = mixture(500, 8, d=2)
+    array = lazy(points)
+    model = DistributedODAClusterer(6, random_state=0).fit(array.rechunk((125, 1)))
+    assert not hasattr(model, "labels_")
+    model.save(tmp_path / "model.zip")
+    loaded = DistributedODAClusterer.load(tmp_path / "model.zip")
+    for name in ("predict", "predict_proba", "transform", "score_samples"):
+        answer = getattr(loaded, name)(array)
+        here = getattr(model, name)(points)
+        assert isinstance(answer, da.Array)
+        assert (answer.dtype, answer.shape) == (here.dtype, here.shape)
+        np.testing.assert_array_equal(answer.compute(), here)
+    assert model.fit_predict(array).chunks == ((125,) * 4,)
+    assert model.fit_predict(points).shape == (500,)
+    assert len(model.at_level(n_clusters=3).codevectors_) <= 3
+
+
+def test_classes_by_sums():
+    points, labels = make_moons(3000, noise=0.2, random_state=0)
+    names = np.array(["lower", "upper"])[labels]
+    X, y = lazy(points[:2000], names[:2000])
+    model = DistributedODAClassifier(12, random_state=0).fit(X, y)
+    one = ODAClassifier(12, random_state=0).fit(points[:2000], names[:2000])
+    test, wanted = lazy(points[2000:], names[2000:], n_blocks=3)
+    assert model.score(test, wanted) > one.score(points[2000:], names[2000:]) - 0.01
+    assert model.score(test, wanted) == pytest.approx(model.score(points[2000:], names[2000:]))
+    np.testing.assert_array_equal(model.predict(test).compute(), model.predict(points[2000:]))
+    np.testing.assert_array_equal(
+        model.predict_proba(test).compute(), model.predict_proba(points[2000:])
+    )
+    np.testing.assert_allclose(model.class_prior_, np.bincount(labels[:2000]) / 2000)
+    assert model.history_[-1].accuracy > 0.9
+
+
+def test_a_rare_class_is_in_the_sample_by_its_weight():
+    rng = np.random.default_rng(0)
+    labels = (rng.random(200_000) < 0.002).astype(int)
+    points = rng.normal(size=(200_000, 1)) + 4.0 * labels[:, None]
+    blocks = DaskBlocks(*lazy(points, labels, n_blocks=3), None)
+    reader = Reader(SquaredEuclidean(), np.array([0, 1]))
+    course = Course(blocks, reader, blocks.total(Survey(reader, 1)), 100, 0)
+    sample, whole = course.sample(10)
+    assert not whole
+    assert (sample.classes == 1).sum() == labels.sum()  # fewer than 2500: all
+    assert 48_000 < len(sample.points) < 53_000  # 50,000, and those; a deviation is 200
+    weights = np.bincount(sample.classes, sample.weights)
+    np.testing.assert_allclose(weights, np.bincount(labels), rtol=0.02)
+    model = DistributedODAClassifier(8, samples_per_cluster=50, random_state=0)
+    assert model.fit(*lazy(points, labels, n_blocks=3)).score(points, labels) > 0.997
+
+
+def test_annealing_ends_as_on_one_machine():
+    array = lazy(mixture(2000, 9))
+    scale = DistributedODAClusterer(1).fit(array).inertia_ / 2000
+    make = DistributedODAClusterer
+    assert make(50, min_temperature=0.5, random_state=0).fit(array).temperature_ >= 0.25 * scale
+    target = make(50, target_distortion=0.3 * scale, refine=False, random_state=0).fit(array)
+    assert target.history_[-1].distortion <= 0.3 * scale < target.history_[-2].distortion
+    few = make(50, max_samples=9000, random_state=0).fit(array)
+    assert len(few.codevectors_) < 50
+    assert 9000 <= few.n_samples_seen_ <= 11000  # a round more at most
+    constant = make(3, random_state=0).fit(lazy(np.ones((40, 2))))
+    assert constant.inertia_ == 0.0
+    np.testing.assert_array_equal(constant.codevectors_, np.ones((1, 2)))
+
+
+def test_what_cannot_be_learned_from_is_refused():
+    points = mixture(100, 10)
+    array, model = lazy(points), DistributedODAClusterer(3)
+    holed = points.copy()
+    holed[60, 1] = np.nan
+    with pytest.raises(ValueError, match="X, in block 2, has NaN or infinity in row 10 of it"):
+        model.fit(lazy(holed))
+    with pytest.raises(ValueError, match="X, in block .*, holds 1e\\+200"):
+        model.fit(lazy(points + 1e200))
+    with pytest.raises(ValueError, match="n_samples=2 should be >= n_clusters=3"):
+        model.fit(array[:2])
+    with pytest.raises(ValueError, match="has shape"):
+        model.fit(array[:, 0])
+    with pytest.raises(ValueError, match="dtype <U"):
+        model.fit(array.astype(str))
+    with pytest.raises(ValueError, match="sample_weight is ndarray"):
+        model.fit(array, sample_weight=np.ones(100))
+    with pytest.raises(ValueError, match="sample_weight has 99 rows, X has 100"):
+        model.fit(array, sample_weight=da.ones(99))
+    with pytest.raises(ValueError, match="sample_weight holds -1 in block"):
+        model.fit(array, sample_weight=-da.ones(100))
+    with pytest.raises(ValueError, match="no row of a weight above 0"):
+        model.fit(array, sample_weight=da.zeros(100))
+    with pytest.raises(ValueError, match="partial_fit learns from samples in their order"):
+        model.partial_fit(array)
+    with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):
+        model.fit(array).predict(array[:, :2])
+    with pytest.raises(ValueError, match="y is None"):
+        DistributedODAClassifier().fit(array, None)
+    with pytest.raises(ValueError, match="only one class"):
+        DistributedODAClassifier().fit(array, da.zeros(100))
+    with pytest.raises(ValueError, match="continuous"):
+        DistributedODAClassifier().fit(array, lazy(points[:, 0]))
+
+
+def test_arrays_need_no_dask():
+    code = (
+        "import sys; from oda_rl import DistributedODAClusterer as D; "
+        "D(2).fit([[0.0], [1.0], [5.0]]).predict([[1.0]]); print('dask' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_frame_has_names():
+    table = pandas.DataFrame(mixture(300, 11, d=2), columns=["east", "north"])
+    frame = frames.from_pandas(table, npartitions=3)
+    model = DistributedODAClusterer(4, random_state=0).fit(frame)
+    assert model.feature_names_in_.tolist() == ["east", "north"]
+    np.testing.assert_array_equal(model.predict(frame).compute(), model.predict(table))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["north", "east"]])
+    labels = frame["east"] > 0.0
+    classifier = DistributedODAClassifier(6, random_state=0).fit(frame, labels)
+    assert classifier.score(frame, labels) > 0.95
+
+
+def kill_when(scheduler, transitions, pid):
+    """End a worker in the middle of what the cluster does."""
+    while scheduler.transition_counter < transitions:
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits():
+    points = mixture(30_000, 12, d=2)
+    wanted = DistributedODAClusterer(12, random_state=0).fit(lazy(points, n_blocks=6))
+    with (
+        dask.config.set(scheduler=None),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        array = client.persist(lazy(points, n_blocks=6))
+        pids = list(client.run(os.getpid).values())
+        arguments = cluster.scheduler, cluster.scheduler.transition_counter + 1000, pids[0]
+        killer = threading.Thread(target=kill_when, args=arguments)
+        killer.start()
+        found = DistributedODAClusterer(12, random_state=0).fit(array)
+        killer.join()
+        assert pids[0] not in client.run(os.getpid).values()
+        labels = found.predict(array).compute()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+    np.testing.assert_array_equal(found.cluster_centers_, wanted.cluster_centers_)
+    np.testing.assert_array_equal(found.weights_, wanted.weights_)
+    assert found.inertia_ == wanted.inertia_
+    np.testing.assert_array_equal(labels, wanted.predict(points))
+
+
+def test_the_nearest_is_asked_for_by_class():
+    points, labels = np.array([[0.0], [1.0], [9.0]]), np.array([0, 1, 1])
+    question = nearest(
+        Reader(SquaredEuclidean(), np.array([0, 1])), np.array([[9.0], [1.0]]), np.array([0, 1])
+    )
+    sums = OneBlock(Rows(points, labels, None)).total(question)
+    np.testing.assert_array_equal(sums.distortions, [81.0, 64.0])

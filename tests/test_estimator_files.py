@@ -1,0 +1,210 @@
+"""Every estimator in a file: what was saved is loaded, and goes on as it would have."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.datasets import make_moons
+
+import oda_rl
+from oda_rl import InvalidFileError, SGDGaussianMixture, StochasticEMGaussianMixture
+from oda_rl._schema import InvalidFileError as Refused
+from oda_rl.filing.contents import Floats, _check
+from oda_rl.persistence import load_archive, save_archive
+
+MOONS, LABELS = make_moons(300, noise=0.15, random_state=0)
+MOONS += 5.0  # in the domain of every divergence
+
+KINDS = [getattr(oda_rl, name) for name in oda_rl.__all__]
+KINDS = [kind for kind in KINDS if issubclass(kind, BaseEstimator)]
+SETTINGS = {
+    "BatchDeterministicAnnealing": {"n_clusters": 5},
+    "ConvexClustering": {"bandwidth": 0.3},
+    "INFEX": {"bandwidth": 0.3},
+    "KernelVectorQuantization": {"max_distortion": 0.5},
+    "LVQ": {"n_prototypes": 3},
+    "SGDGaussianMixture": {"n_components": 4},
+    "SOM": {"shape": [3, 4]},
+    "StochasticEMGaussianMixture": {"n_components": 4},
+}
+STREAMED = [
+    (kind, {}) for kind in KINDS if hasattr(kind, "partial_fit") and "ODA" not in kind.__name__
+] + [
+    (SGDGaussianMixture, {"batch_size": 7, "covariance_type": "full"}),
+    (SGDGaussianMixture, {"update": "sgd", "covariance_type": "tied_spherical"}),
+    (SGDGaussianMixture, {"forgetting": 0.01, "batch_size": 64}),
+    (StochasticEMGaussianMixture, {"batch_size": 9, "covariance_type": "full"}),
+]
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def made(kind, **more):
+    seed = {"random_state": 0} if hasattr(kind, "random_state") else {}
+    return kind(**{**SETTINGS.get(kind.__name__, {}), **seed, **more})
+
+
+def said(model, points=MOONS):
+    """All that an estimator says of points, and what it has learned."""
+    methods = ("predict", "predict_proba", "transform", "score_samples", "apply")
+    found = {name: getattr(model, name)(points) for name in methods if hasattr(model, name)}
+    names = [name for name in vars(model) if name[0] != "_" and name[-1] == "_"]
+    names += ["means_", "weights_", "covariances_", "codevectors_", "cluster_centers_"]
+    found |= {name: getattr(model, name) for name in names if hasattr(model, name)}
+    return {name: value for name, value in found.items() if not hasattr(value, "keys")}
+
+
+def assert_same(first, second):
+    first, second = said(first), said(second)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        if isinstance(value, list | BaseEstimator):
+            assert str(second[name]) == str(value)
+        else:
+            np.testing.assert_array_equal(second[name], value)
+            assert np.asarray(second[name]).dtype == np.asarray(value).dtype
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_fitted_comes_back(kind, tmp_path):
+    frame = pd.DataFrame(MOONS, columns=["east", "north"])
+    model = made(kind).fit(frame, LABELS)
+    model.save(tmp_path / "model.zip")
+    loaded = kind.load(tmp_path / "model.zip")
+    assert loaded.get_params() == model.get_params()
+    assert vars(loaded).keys() == vars(model).keys()
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(frame[["north", "east"]])
+    for one in (model, loaded):
+        del one.feature_names_in_
+    assert_same(model, loaded)
+    with pytest.raises(ValueError, match=f"holds {kind.__name__}, not Other"):
+        type("Other", (kind,), {}).load(tmp_path / "model.zip")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_never_fitted_does_too(kind, tmp_path):
+    made(kind).save(tmp_path / "model.zip")
+    loaded = kind.load(tmp_path / "model.zip").fit(MOONS, LABELS)
+    assert_same(loaded, made(kind).fit(MOONS, LABELS))
+
+
+@pytest.mark.parametrize(("kind", "more"), STREAMED)
+@pytest.mark.parametrize("steps", [20, 150])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_stream_goes_on_to_the_same_bits(kind, more, steps, dtype, tmp_path):
+    points = MOONS.astype(dtype)
+    model = made(kind, **more).partial_fit(points[:steps])
+    model.save(tmp_path / "model.zip")
+    loaded = kind.load(tmp_path / "model.zip")
+    for one in (model, loaded):
+        one.partial_fit(points[steps:])
+    assert_same(model, loaded)
+
+
+def test_while_statistics_are_gathered_they_are_in_the_file(tmp_path):
+    model = made(StochasticEMGaussianMixture).partial_fit(MOONS[:200])
+    for seen, apart in ((5, True), (200, False)):
+        model._seen, model._accumulate = seen, 20
+        if apart:
+            model._statistics = model._mixture._replace(means=model._mixture.means + 1.0)
+        else:
+            model._statistics = model._mixture
+        model.save(tmp_path / "model.zip")
+        loaded = StochasticEMGaussianMixture.load(tmp_path / "model.zip")
+        assert (loaded._statistics is loaded._mixture) is not apart
+        np.testing.assert_array_equal(loaded._statistics.means, model._statistics.means)
+
+
+def test_what_scikit_learn_was_told_is_kept(tmp_path):
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = oda_rl.ODAClusterer(3, random_state=0).set_output(transform="pandas")
+        model.set_fit_request(sample_weight="how_much").fit(MOONS)
+        model.save(tmp_path / "model.zip")
+        loaded = oda_rl.ODAClusterer.load(tmp_path / "model.zip")
+        assert list(loaded.transform(MOONS).columns) == [f"odaclusterer{k}" for k in range(3)]
+        assert loaded.get_metadata_routing().fit.requests == {"sample_weight": "how_much"}
+
+
+# What cannot be.
+
+
+def changed(kind, path, change, **more):
+    """Save a model of which one attribute has been changed."""
+    model = made(kind, **more).partial_fit(MOONS)
+    change(model)
+    model.save(path)
+    return path
+
+
+def put(**values):
+    """Return a change of the mixture's arrays."""
+
+    def change(model):
+        for name, value in values.items():
+            model._mixture = model._mixture._replace(**{name: value(getattr(model._mixture, name))})
+
+    return change
+
+
+def noted(**values):
+    """Return a change of how far the mixture has learned."""
+
+    def change(model):
+        learned = oda_rl.mixtures.state.Progress(model._mixture.progress)
+        for name, value in values.items():
+            setattr(learned, name, value)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put(weights=lambda a: a[:-1]), "weights has shape"),
+        (put(means=lambda a: a * np.nan), "means.* is nan"),
+        (put(means=lambda a: a.astype(np.float32)), "of 2 precisions"),
+        (put(means=lambda a: a.astype(np.int64)), "must be of float64"),
+        (put(precisions=lambda a: a[:, :1]), "must have 2 columns"),
+        (put(precisions=lambda a: -a), "must be a number in"),
+        (put(progress=lambda a: a[:-8]), "another size"),
+        (noted(freed=4.0, crowded=0.0), "freed"),
+        (noted(freed=0.5, crowded=0.0), "for 0.0"),
+        (noted(freed=-1.0, crowded=0.0), "for 0.0"),
+        (lambda model: delattr(model, "_rules"), "by half"),
+        (lambda model: setattr(model, "more", 1), "cannot have"),
+        (lambda model: setattr(model, "_rules", model._rules._replace(period=0)), "period is 0"),
+    ],
+)
+def test_mixtures_that_cannot_be_are_refused(change, said, tmp_path):
+    with pytest.raises(InvalidFileError, match=said):
+        SGDGaussianMixture.load(changed(SGDGaussianMixture, tmp_path / "model.zip", change))
+
+
+def test_a_map_whose_grid_is_another_is_refused(tmp_path):
+    def change(model):
+        model._grid = (5, 5)
+
+    with pytest.raises(InvalidFileError, match="_grid has 25 places: it must have 12"):
+        oda_rl.SOM.load(changed(oda_rl.SOM, tmp_path / "model.zip", change))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_codevectors_that_are_no_numbers_are_refused(kind, tmp_path):
+    made(kind).fit(MOONS, LABELS).save(tmp_path / "model.zip")
+    metadata, arrays = load_archive(tmp_path / "model.zip")
+    for name in arrays:
+        if arrays[name].dtype == float and arrays[name].shape[1:] == (2,) and arrays[name].size:
+            others = {**arrays, name: np.full_like(arrays[name], np.inf)}
+            save_archive(tmp_path / "other.zip", metadata, others)
+            with pytest.raises(InvalidFileError, match="is inf|are not|out of|another"):
+                kind.load(tmp_path / "other.zip")
+
+
+def test_numbers_may_be_of_either_precision_and_of_no_other():
+    for dtype in (np.float32, np.float64):
+        _check(np.zeros((2, 3), dtype), Floats("n, d"), {"d": 3}, "it")
+    for dtype in (np.float16, np.int64, ">f4"):
+        with pytest.raises(Refused, match="must be of float"):
+            _check(np.zeros((2, 3), dtype), Floats("n, d"), {"d": 3}, "it")

@@ -1,0 +1,118 @@
+"""Estimators in C predict what they predict in Python."""
+
+import subprocess
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
+from test_export import FLAGS
+from test_onnx import CASES, IRIS, MOONS, NAMES, NUMBERS, SIDES, around
+
+from oda_rl import (
+    INFEX,
+    LVQ,
+    ODAClassifier,
+    ODAClusterer,
+    ODATreeClassifier,
+    SGDGaussianMixture,
+    StochasticVQ,
+)
+from oda_rl.exporting import export_c
+
+PROGRAM = """
+#include <stdio.h>
+#include "predict.h"
+
+int main(void)
+{
+    float obs[ODA_FEATURES];
+    while (fread(obs, sizeof obs, 1, stdin) == 1) {
+        TYPE found = oda_predict(obs);
+        fwrite(&found, sizeof found, 1, stdout);
+    }
+    return 0;
+}
+"""
+REFUSED = ("tree", "densities", "outliers", "full", "finite", "balls")
+
+
+def run(model, folder, points):
+    """Predict in C, and return the header, too."""
+    header = export_c(model, folder / "predict.h").read_text()
+    kind = "float" if "float oda_predict" in header else "int"
+    (folder / "program.c").write_text(PROGRAM.replace("TYPE", kind))
+    library = ["-lm"] if "math.h" in header else []
+    command = ["gcc", *FLAGS, "-O1", "program.c", "-o", "program", *library]
+    subprocess.run(command, cwd=folder, check=True)
+    data = np.ascontiguousarray(points, dtype=np.float32).tobytes()
+    done = subprocess.run([folder / "program"], input=data, capture_output=True, check=True)
+    return np.frombuffer(done.stdout, dtype=np.float32 if kind == "float" else np.intc), header
+
+
+def compare(model, folder, points):
+    points = points.astype(np.float32)
+    found, header = run(model, folder, points)
+    expected = model.predict(points)
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        return header
+    if expected.dtype.kind in "OU":
+        expected = np.searchsorted(model.classes_, expected)
+    assert (found == expected).mean() >= 0.999  # the others are ties
+    return header
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if not any(r in name for r in REFUSED)])
+def test_predictions_are_those_of_python(name, tmp_path):
+    model, X, y = CASES[name]
+    model.fit(X) if y is None else model.fit(X, y)
+    compare(model, tmp_path, around(X, 4000))
+
+
+@pytest.mark.parametrize(("size", "offset"), [(1e-15, 0.0), (1e14, 0.0), (1.0, 1e4), (1e-3, 30.0)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        ODAClusterer(6, random_state=0),
+        ODAClassifier(12, random_state=0),
+        SGDGaussianMixture(4, tol=1e-2, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_units_and_places_do_not_matter(model, size, offset, tmp_path):
+    X = (MOONS * size + offset).astype(np.float32)
+    found, header = run(model.fit(X, SIDES), tmp_path, X)
+    assert (found == model.predict(X)).mean() > 0.99
+    assert ("oda_origin" in header) == (offset > 0.0 or isinstance(model, SGDGaussianMixture))
+
+
+def test_a_header_says_what_it_predicts(tmp_path):
+    words = np.array(["a", "b */ c", "d"])[NUMBERS // 5 + 1]
+    header = compare(LVQ(2, random_state=0).fit(IRIS, words), tmp_path, IRIS)
+    assert "number of a label:\n *     0  a\n *     1  b _/ c\n" in header
+    header = compare(LVQ(2, random_state=0).fit(IRIS, 10_000 * NUMBERS), tmp_path, IRIS)
+    assert "static const int32_t oda_labels[ODA_CELLS]" in header
+    assert "Tables: 160 bytes" in header  # 6 rows of 5 numbers, 6 labels, and an origin
+    assert "math.h" not in header
+
+
+def test_what_cannot_be_written_is_said(tmp_path):
+    def refused(model, match, out="predict.h"):
+        with pytest.raises(ValueError, match=match):
+            export_c(model, tmp_path / out)
+        assert list(tmp_path.iterdir()) == []
+
+    tree = ODATreeClassifier(random_state=0).fit(IRIS, NAMES)
+    refused(tree, "estimator is of ODATreeClassifier: it must be an ODAClusterer, ODAClassifier")
+    refused(KMeans(2), "estimator is of KMeans")
+    full = SGDGaussianMixture(2, covariance_type="full", tol=1e-2, random_state=0).fit(MOONS)
+    refused(full, "covariance_type of the mixture is 'full': it must be 'diag'")
+    finite = INFEX(kernel="epanechnikov", bandwidth=0.5).fit(MOONS)
+    refused(finite, "kernel of the exemplars is 'epanechnikov': it must be 'gaussian'")
+    quantizer = StochasticVQ(2, random_state=0).fit(MOONS)
+    refused(quantizer, "which is a folder", "")
+    refused(StochasticVQ(2, random_state=0).fit(1e60 * MOONS), "single precision does not hold")
+    refused(LVQ(random_state=0).fit(MOONS, 2**40 * SIDES), "they must be within 32 bits")
+    with pytest.raises(NotFittedError):
+        export_c(LVQ(), tmp_path / "predict.h")

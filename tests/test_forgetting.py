@@ -1,0 +1,231 @@
+"""What the fitted agent does where the world is no longer the one that it remembers."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Plain
+from oracles import nearest_of_the_first
+
+from oda_rl import InvalidFileError
+from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
+from oda_rl.agents.engine.contests import Record
+from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL, Memory
+from oda_rl.agents.engine.state import Counters, with_lanes
+from oda_rl.agents.fitted.action_codevectors import TakenActions
+from oda_rl.agents.fitted.changes import Returns, _nearest, ended_in, far_below, steps_that_agree
+from oda_rl.agents.fitted.fitting import Experience
+
+
+def pushed(n, swapped_from, noise=0.0, length=10, continuous=False, seed=0):
+    """A puck on ice, pushed to and fro; from a step on pushes are swapped."""
+    rng = np.random.default_rng(seed)
+    observations, rows = [], []
+    taken = np.zeros((0, 1))
+    for step in range(n):
+        if step % length == 0:
+            place = rng.uniform(-1.0, 1.0, size=2)
+        push = rng.uniform(-1.0, 1.0) if continuous else 2.0 * rng.integers(2) - 1.0
+        observations.append(place)
+        rows.append([0.0 if continuous else (push + 1.0) / 2.0, 1.0, GOES_ON])
+        taken = np.append(taken, [[push]], axis=0)
+        sign = 1.0 if step < swapped_from else -1.0
+        speed = place[1] + 0.2 * sign * push + noise * rng.normal()
+        place = np.array([place[0] + 0.1 * speed, speed])
+        if step % length == length - 1 or step == n - 1:
+            observations.append(place)
+            rows.append([-1.0, 0.0, TERMINAL])
+            taken = np.append(taken, [[0.0]], axis=0)
+    actions = TakenActions(taken, np.array([[-1.0], [1.0]])) if continuous else None
+    return Experience(np.array(observations), np.array(rows), 2, taken=actions)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.08])
+def test_steps_from_before_a_change_are_told_and_others_are_not(noise):
+    # Ages of 100, 150, 225 and so on are tried; taken is the one before the first at which most of
+    # those nearest among older steps are from before the change, as some are earlier.
+    expected = {0.0: 337, 0.02: 337, 0.08: 757}
+    assert steps_that_agree(pushed(3000, 1600, noise), 100) == expected[noise]
+    assert steps_that_agree(pushed(2000, 1700, noise), 300) == 300
+    assert steps_that_agree(pushed(2000, 2000, noise), 300) == 0
+
+
+def test_of_continuous_actions_too():
+    assert steps_that_agree(pushed(4000, 3600, continuous=True), 400) == 400
+    assert steps_that_agree(pushed(4000, 4000, continuous=True), 400) == 0
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(2.0**60, 0.0), (2.0**-60, 0.0), (1.0, 1e3)])
+def test_units_of_observations_and_rewards_do_not_matter(scale, shift):
+    for swapped_from in (1700, 2000):
+        seen = pushed(2000, swapped_from, 0.02)
+        steps = seen.steps.copy()
+        steps[:, 1] = scale * steps[:, 1] + shift
+        other = seen._replace(observations=scale * seen.observations + shift, steps=steps)
+        assert steps_that_agree(other, 300) == steps_that_agree(seen, 300)
+
+
+def test_what_pays_otherwise_contradicts_too():
+    seen = pushed(2000, 2000)
+    late = np.arange(len(seen.steps)) > 0.85 * len(seen.steps)
+    seen.steps[:, 1] = np.where(late, -1.0, 1.0) * seen.observations[:, 0]
+    assert steps_that_agree(seen, 250) == 250
+
+
+def test_what_is_hidden_contradicts_nothing():
+    # A coin that is not seen decides where each step goes, before as after.
+    seen = pushed(2000, 0)
+    coins = np.random.default_rng(0).integers(2, size=len(seen.steps))
+    seen.observations[:, 1] += 0.5 * coins
+    assert steps_that_agree(seen, 300) == 0
+
+
+@pytest.mark.parametrize("n", [1, 5, 150])
+def test_too_few_steps_contradict_nothing(n):
+    assert steps_that_agree(pushed(n, n // 2), 1) == 0
+
+
+def test_a_world_in_which_nothing_happens_contradicts_nothing():
+    seen = pushed(2000, 1000)
+    seen.observations[:] = 7.0
+    assert steps_that_agree(seen, 300) == 0
+
+
+def test_the_nearest_of_the_first_are_those_of_the_oracle():
+    rng = np.random.default_rng(0)
+    gaps = rng.integers(20, size=(7, 30)).astype(float)
+    gaps[2, :25] = np.inf
+    ends = [30, 21, 21, 9, 0]
+    for found, end in zip(_nearest(gaps, ends), ends, strict=True):
+        gap, which = nearest_of_the_first(gaps, end)
+        np.testing.assert_array_equal(found.gap, gap)
+        np.testing.assert_array_equal(found.which, which)
+
+
+def test_returns_are_compared_by_what_they_scatter():
+    record = Record(FittedQAgent("CartPole-v1").newest)
+    for one in (3.0, 5.0, 10.0, 20.0):
+        record.add(one)
+    before = Returns(2, 4.0)
+    now = Returns.of(record).since(before)
+    assert now == (2, 15.0)
+    assert now == Returns.latest([3.0, 5.0, 10.0, 20.0], 2)
+    assert Returns.latest([3.0, 5.0], 7) == before
+    # The difference of two means of two has a standard error of 1 spread.
+    assert far_below(before, now, 2.7)
+    assert not far_below(before, now, 2.8)
+    assert not far_below(now, before, 0.1)
+    assert not far_below(Returns.latest([], 3), now, 0.0)
+
+
+def filled(lengths, **options):
+    memory = Memory(1, "float64", None, np.random.default_rng(0), **options)
+    _, (lane,) = with_lanes(Counters, 1)
+    for k, length in enumerate(lengths):
+        steps = np.zeros((length + 1, 3))
+        steps[:length, MARK], steps[length, MARK] = GOES_ON, TERMINAL
+        memory.append(np.full((length + 1, 1), float(k)), steps, lane)
+    return memory, lane
+
+
+@pytest.mark.parametrize(("most", "kept"), [(100, 4), (12, 3), (11, 2), (7, 2), (6, 1), (1, 1)])
+def test_a_memory_forgets_its_oldest_trajectories(most, kept):
+    lengths = [6, 5, 4, 3]
+    memory, lane = filled(lengths)
+    assert memory.forget(most, lane) == (kept, sum(lengths[4 - kept :]))
+    n = memory.rows(lane)
+    assert n == sum(lengths[4 - kept :]) + kept
+    numbers = np.repeat(np.arange(4 - kept, 4), np.array(lengths[4 - kept :]) + 1)
+    np.testing.assert_array_equal(memory.observations[:n, 0], numbers)
+    ends = np.flatnonzero(memory.steps[:n, MARK] == TERMINAL)
+    np.testing.assert_array_equal(np.diff(np.append(-1, ends)) - 1, lengths[4 - kept :])
+
+
+def test_trajectories_that_ended_in_the_newest_steps_are_counted():
+    memory, lane = filled([6, 5, 4, 3])
+    steps = memory.steps[: memory.rows(lane)]
+    assert [ended_in(steps, n) for n in (1, 3, 4, 7, 8, 12, 13, 18)] == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def swapped(env):
+    """Swap the meanings of its actions."""
+    env.unwrapped.force_mag *= -1.0
+
+
+def forgetful(env, before=3_000, after=7_000, **options):
+    """An agent in whose cart-pole actions are swapped after some steps."""
+    agent = FittedQAgent(env, seed=1, **options).learn(before)
+    assert agent.evaluate(5, seed=1).mean() > 300.0
+    swapped(agent.env)
+    return agent.learn(after)
+
+
+def mean_return(agent, n=5):
+    """Of greedy episodes where actions are swapped."""
+    env, returns = gym.make("CartPole-v1"), np.zeros(n)
+    swapped(env)
+    for k in range(n):
+        (observation, _), over = env.reset(seed=100 + k), False
+        while not over:
+            step = env.step(agent.predict(observation)[0])
+            observation, over = step[0], step[2] or step[3]
+            returns[k] += step[1]
+    return returns.mean()
+
+
+def test_after_a_change_it_learns_anew_in_the_compiled_loop_as_in_the_other():
+    fused, stepwise = (forgetful(env) for env in ("CartPole-v1", Plain(gym.make("CartPole-v1"))))
+    for agent in (fused, stepwise):
+        assert mean_return(agent) > 450.0
+        assert 3_000 <= agent._engine._forgotten < 4_500
+    np.testing.assert_array_equal(fused.episodes.rows[:, :2], stepwise.episodes.rows[:, :2])
+    np.testing.assert_array_equal(fused.q_values, stepwise.q_values)
+    # All that is remembered is of the new world: action 1 pushes to the left.
+    engine = fused._engine
+    rows = np.flatnonzero(engine.seen.steps[:, MARK] == GOES_ON)
+    speed = np.diff(engine.seen.observations[:, 1])[rows]
+    assert (speed[engine.seen.steps[rows, 0] == 1.0] < 0.0).mean() > 0.99
+
+
+def test_what_is_put_to_the_proof_is_saved(tmp_path):
+    def stop(agent):
+        return agent._engine._doubted is None
+
+    env = Plain(gym.make("CartPole-v1"))
+    agent = FittedQAgent(env, seed=1).learn(3_000)
+    swapped(env)
+    agent.learn(4_000, callback=stop)
+    assert agent._engine._doubted is not None
+    agent.save(tmp_path / "proof.zip")
+    loaded = load_agent(tmp_path / "proof.zip", env)
+    assert loaded._engine._doubted == agent._engine._doubted
+    arrays = agent._engine.state_arrays()
+    for wrong in ([0.0, 1.0], [1e6, 1.0], [1.5, 1.0]):
+        with pytest.raises(InvalidFileError, match="doubted"):
+            agent._engine.restore({**arrays, "doubted": np.array(wrong)})
+    with pytest.raises(InvalidFileError, match="forgotten"):
+        agent._engine.restore({**arrays, "forgotten": np.array(10**6)})
+    loaded.learn(1_500)
+    assert loaded._engine._doubted is None
+    assert loaded._engine._forgotten >= 3_000
+    loaded.save(tmp_path / "forgotten.zip")
+    again = load_agent(tmp_path / "forgotten.zip", env)
+    assert again._engine._forgotten == loaded._engine._forgotten
+
+
+def test_in_several_environments_what_began_before_counts_for_nobody():
+    envs = gym.make_vec("CartPole-v1", 4, vectorization_mode="sync")
+    agent = FittedQAgent(envs, seed=0).learn(6_000)
+    for env in envs.envs:
+        swapped(env)
+    agent.learn(4_000)
+    assert agent._engine._forgotten >= 6_000
+    assert all(record.mean < 501.0 for record in agent._engine.records)
+    agent.learn(6_000)
+    assert mean_return(agent) > 400.0
+
+
+def test_nothing_is_forgotten_where_nothing_changes():
+    for kind, env_id in ((FittedQAgent, "CartPole-v1"), (CodevectorAgent, "Pendulum-v1")):
+        agent = kind(env_id, seed=3).learn(4_000)
+        assert agent._engine._forgotten == 0
+        assert len(agent._engine.memory.steps) > 4_000

@@ -1,0 +1,70 @@
+"""Data frames of pandas and polars: names go in and come out, and nobody is warned for nothing."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.datasets import make_moons
+
+import oda_rl
+
+POINTS, LABELS = make_moons(200, noise=0.1, random_state=0)
+POINTS += 5.0  # in the domain of every divergence
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame}
+
+KINDS = [getattr(oda_rl, name) for name in oda_rl.__all__]
+SETTINGS = {
+    "BatchDeterministicAnnealing": {"n_clusters": 4},
+    "INFEX": {"bandwidth": 0.5},
+    "KernelVectorQuantization": {"max_distortion": 0.5},
+}
+MODELS = [
+    kind(**SETTINGS.get(kind.__name__, {})) for kind in KINDS if issubclass(kind, BaseEstimator)
+]
+TRANSFORMERS = [model for model in MODELS if hasattr(model, "transform")]
+
+
+def framed(library, points=POINTS):
+    return FRAMES[library]({"east": points[:, 0], "north": points[:, 1]})
+
+
+def seeded(model):
+    return clone(model).set_params(**{"random_state": 0} if hasattr(model, "random_state") else {})
+
+
+@pytest.mark.parametrize("library", FRAMES)
+@pytest.mark.parametrize("model", MODELS)
+def test_frames_are_arrays_with_names(model, library):
+    # Warnings are errors here: also those about names that are there.
+    plain, named = seeded(model).fit(POINTS, LABELS), seeded(model).fit(framed(library), LABELS)
+    assert named.feature_names_in_.tolist() == ["east", "north"]
+    for method in ("predict", "predict_proba", "transform", "score_samples", "apply"):
+        if hasattr(plain, method):
+            found = getattr(named, method)(framed(library))
+            np.testing.assert_array_equal(found, getattr(plain, method)(POINTS))
+    if hasattr(plain, "partial_fit"):
+        named.partial_fit(framed(library), LABELS)
+        np.testing.assert_array_equal(
+            named.predict(framed(library)), plain.partial_fit(POINTS, LABELS).predict(POINTS)
+        )
+    with pytest.raises(ValueError, match="feature names"):
+        named.predict(framed(library)[["north", "east"]])
+
+
+@pytest.mark.parametrize("library", FRAMES)
+@pytest.mark.parametrize("model", TRANSFORMERS)
+def test_what_is_transformed_is_a_frame_if_asked_for(model, library):
+    own = seeded(model).set_output(transform=library).fit(POINTS, LABELS)
+    out = own.transform(POINTS)
+    assert isinstance(out, FRAMES[library])
+    names = own.get_feature_names_out().tolist()
+    assert list(out.columns) == names
+    assert names == [f"{type(model).__name__.lower()}{k}" for k in range(len(own.codevectors_))]
+    plain = own.set_output(transform="default").transform(POINTS)
+    np.testing.assert_array_equal(np.asarray(out), plain)
+
+
+def test_all_that_measure_distances_are_transformers():
+    names = {type(model).__name__ for model in TRANSFORMERS}
+    assert {"SOM", "StochasticVQ", "ODATreeClusterer", "ODATreeClassifier"} < names

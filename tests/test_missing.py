@@ -1,0 +1,560 @@
+"""Samples of which values are missing: likelihoods, steps, what is learned of them, what is not."""
+
+import numpy as np
+import oracles
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import get_tags
+
+from oda_rl import (
+    SOM,
+    DensityOutlierDetector,
+    ODAClassifier,
+    ODAClusterer,
+    ODARegressor,
+    ODATreeClusterer,
+    SGDGaussianMixture,
+    StochasticEMGaussianMixture,
+    StochasticVQ,
+)
+from oda_rl.annealing.codebook import Seen
+from oda_rl.annealing.missing import class_means, learn_known, refine_known
+from oda_rl.divergences import BregmanDivergence, Mahalanobis
+from oda_rl.mixtures import em, learning, state
+from oda_rl.mixtures.missing import Room
+from oda_rl.mixtures.state import Progress
+from oda_rl.quantization import missing, neighbourhood
+from oda_rl.samples.missing import means_of, partial_squares
+from oda_rl.samples.weights import weighted
+
+COVARIANCES = ["diag", "full", "tied_spherical"]
+MIXTURES = [SGDGaussianMixture, StochasticEMGaussianMixture]
+CENTRES = np.random.default_rng(40).normal(scale=4.0, size=(6, 5))
+TURN = np.random.default_rng(41).normal(size=(5, 5)) / np.sqrt(5.0)
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+
+def blobs(n, seed, turn=None, centres=CENTRES):
+    """Samples of a mixture, and the component of each."""
+    rng = np.random.default_rng(seed)
+    labels, d = rng.integers(len(centres), size=n), centres.shape[1]
+    noise = rng.normal(size=(n, d))
+    return centres[labels] + (noise if turn is None else noise @ turn), labels
+
+
+def with_holes(points, share, seed):
+    """Leave out values at random, but not all of a sample."""
+    rng = np.random.default_rng(seed)
+    holes = rng.random(points.shape) < share
+    holes[np.arange(len(points)), rng.integers(points.shape[1], size=len(points))] = False
+    return np.where(holes, np.nan, points)
+
+
+def imputed(points):
+    return SimpleImputer().fit_transform(points)
+
+
+def full_covariances(mixture):
+    d, found = mixture.n_features_in_, mixture.covariances_
+    if mixture.covariance_type == "full":
+        return found
+    return np.array([np.diag(np.broadcast_to(one, d)) for one in found])
+
+
+# What is known where values are missing.
+
+
+def test_partial_distances_are_expected_of_whole_ones():
+    points, codevectors = with_holes(blobs(40, 1)[0], 0.4, 2), CENTRES + 1e6
+    points += 1e6
+    found = partial_squares(points, codevectors, np.isnan(points))
+    for x, row in zip(points, found, strict=True):
+        seen = ~np.isnan(x)
+        squares = ((x - codevectors)[:, seen] ** 2).sum(axis=1)
+        np.testing.assert_allclose(row, squares * 5 / seen.sum(), rtol=1e-8)
+
+
+def test_means_leave_out_what_is_missing():
+    points, weights = with_holes(blobs(50, 3)[0], 0.3, 4), np.random.default_rng(5).random(50)
+    found = means_of(points, weights)
+    for j, column in enumerate(points.T):
+        seen = ~np.isnan(column)
+        assert found[j] == pytest.approx(np.average(column[seen], weights=weights[seen]))
+    classes = np.arange(50) % 3
+    means = class_means(points, classes, weights)
+    np.testing.assert_allclose(means[1], means_of(points[1::3], weights[1::3]))
+    points[::3, 2] = np.nan  # of a class nothing is known of a feature: what all have
+    assert class_means(points, classes, weights)[0, 2] == pytest.approx(
+        means_of(points, weights)[2]
+    )
+
+
+def test_rows_with_the_same_holes_are_one_in_any_order():
+    points = np.repeat(with_holes(blobs(30, 6)[0], 0.5, 7), 2, axis=0)
+    data = weighted(points, np.ones(60))
+    assert data.weights.tolist() == [2.0] * 30
+    order = np.random.default_rng(0).permutation(60)
+    np.testing.assert_array_equal(weighted(points[order], np.ones(60)).points, data.points)
+
+
+# Mixtures: likelihoods and steps.
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+@pytest.mark.parametrize("kind", MIXTURES)
+def test_log_likelihoods_are_those_of_what_is_observed(kind, covariance_type):
+    points = blobs(300, 8, TURN)[0] * [1.0, 10.0, 1.0, 0.1, 1.0]
+    mixture = kind(4, covariance_type=covariance_type, random_state=0).fit(points)
+    holed = with_holes(points[:60], 0.5, 9)
+    expected = np.empty((60, 4))
+    for i, x in enumerate(holed):
+        seen = ~np.isnan(x)
+        for k, covariance in enumerate(full_covariances(mixture)):
+            part = multivariate_normal(mixture.means_[k, seen], covariance[np.ix_(seen, seen)])
+            expected[i, k] = np.log(mixture.weights_[k]) + part.logpdf(x[seen])
+    total = logsumexp(expected, axis=1)
+    np.testing.assert_allclose(mixture.score_samples(holed), total, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(mixture.outlier_scores(holed), -total, rtol=1e-8, atol=1e-8)
+    shares = np.exp(expected - total[:, None])
+    np.testing.assert_allclose(mixture.predict_proba(holed), shares, atol=1e-8)
+    np.testing.assert_array_equal(mixture.predict(holed), expected.argmax(axis=1))
+    assert mixture.score(holed) == pytest.approx(total.mean())
+
+
+def released(means, covariances, covariance_type):
+    """A mixture of which the compiled functions are to take steps."""
+    mixture = learning.new_mixture(means.copy(), covariance_type, 1e6, 1.0, 1e-6)
+    Progress(mixture.progress).phase = state.RELEASED
+    values, vectors = np.linalg.eigh(covariances)
+    mixture.precisions[:] = 1.0 / values
+    if mixture.axes is None:
+        mixture.precisions[:] = 1.0 / np.diagonal(covariances, axis1=1, axis2=2)
+    else:
+        mixture.axes[:-1] = vectors.transpose(0, 2, 1)
+    mixture.half_log_dets[:] = 0.5 * np.log(mixture.precisions).sum(axis=1)
+    return mixture
+
+
+def covariances_of(mixture):
+    values, axes = learning.covariance_parts(mixture)
+    if axes is None:
+        return np.array([np.diag(1.0 / row) for row in values])
+    return np.einsum("kui,ku,kuj->kij", axes, 1.0 / values, axes)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+@pytest.mark.parametrize("n_missing", [1, 2, 3])
+def test_a_step_of_em_takes_in_what_is_expected(covariance_type, n_missing):
+    rng = np.random.default_rng(n_missing)
+    means, turns = rng.normal(size=(3, 4)), rng.normal(size=(3, 4, 4))
+    covariances = turns @ turns.transpose(0, 2, 1) + 0.5 * np.eye(4)
+    full = covariance_type == "full"
+    if not full:
+        covariances *= np.eye(4)
+    point = rng.normal(size=4)
+    point[rng.permutation(4)[:n_missing]] = np.nan
+    mixture = released(means, covariances, covariance_type)
+    weights = rng.dirichlet(np.ones(3))
+    mixture.weights[:] = weights
+    steps, ones = np.array([0.05]), np.ones(1)
+    em.follow_em(
+        point[None], np.arange(1), np.empty((1, 3)), steps, ones, 1e9, mixture, mixture, Room.of(4)
+    )
+    expected = oracles.holed_em_step(point, weights, means, covariances, 0.05, full)
+    np.testing.assert_allclose(mixture.weights, expected[0], rtol=1e-9)
+    np.testing.assert_allclose(mixture.means, expected[1], atol=1e-9)
+    np.testing.assert_allclose(covariances_of(mixture), expected[2], atol=1e-8)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+def test_gradients_are_those_of_what_is_observed(covariance_type):
+    rng = np.random.default_rng(11)
+    d, rate = 4, 1e-6
+    means, turns = rng.normal(size=(1, d)), rng.normal(size=(1, d, d))
+    covariances = turns @ turns.transpose(0, 2, 1) + 0.5 * np.eye(d)
+    point = rng.normal(size=d)
+    point[[0, 2]] = np.nan
+    mixture = released(means, covariances, covariance_type)
+    roots = np.sqrt(mixture.precisions)
+    axes = np.eye(d)[None] if mixture.axes is None else mixture.axes[:-1].copy()
+
+    def log_likelihood(mean, root):
+        covariance = axes[0].T @ np.diag(1.0 / root**2) @ axes[0]
+        return oracles.conditional_normal(point, mean, covariance)[0]
+
+    def slopes(of, at):
+        ways = 1e-5 * np.eye(d)
+        return np.array([(of(at + way) - of(at - way)) / 2e-5 for way in ways])
+
+    rules = state.Rules(rate, rate, 100, 0.05, 0.01, 1e6, 10, 0, 0.0)
+    learning.learn(mixture, rules, point[None], np.arange(1), 1, plain=True)
+    for found, slope in [
+        ((mixture.means - means)[0], slopes(lambda mean: log_likelihood(mean, roots[0]), means[0])),
+        (
+            (np.sqrt(mixture.precisions) - roots)[0],
+            slopes(lambda root: log_likelihood(means[0], root), roots[0]),
+        ),
+    ]:
+        np.testing.assert_allclose(found / rate, slope, rtol=1e-3, atol=1e-3)
+
+
+def test_an_axis_turns_where_that_makes_what_is_observed_more_likely():
+    covariance, point = np.diag([4.0, 1.0, 0.3]), np.array([2.0, 1.0, np.nan])
+    mixture = released(np.zeros((1, 3)), covariance[None], "full")
+    axes, rate = mixture.axes[0].copy(), 1e-5
+
+    def log_likelihood(turned):
+        precision = turned.T @ np.diag(mixture.precisions[0]) @ turned
+        return oracles.conditional_normal(point, np.zeros(3), np.linalg.inv(precision))[0]
+
+    before = log_likelihood(axes)
+    slope = np.empty((3, 3))
+    for place in np.ndindex(3, 3):
+        ends = [axes.copy(), axes.copy()]
+        ends[0][place] += 1e-5
+        ends[1][place] -= 1e-5
+        # The determinant is that of the eigenvalues: what is observed of it is in P_mm alone.
+        logs = [log_likelihood(end) - np.log(abs(np.linalg.det(end))) for end in ends]
+        slope[place] = (logs[0] - logs[1]) / 2e-5
+    precisions = mixture.precisions.copy()
+    rules = state.Rules(rate, rate, 100, 0.05, 0.01, 1e6, 10, 0, 0.0)
+    Progress(mixture.progress).rate = rate
+    learning.learn(mixture, rules, point[None], np.arange(1), 1, plain=True)
+    expected = axes + rate * slope
+    expected = np.linalg.qr(expected.T)[0].T  # Gram and Schmidt, up to signs
+    expected *= np.sign((expected * axes).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(mixture.axes[0], expected, atol=1e-3 * rate)
+    mixture.precisions[:] = precisions
+    assert log_likelihood(mixture.axes[0]) > before
+
+
+def test_stochastic_em_comes_to_where_em_comes_to():
+    centres = np.array([[0.0, 0.0, 0.0], [4.0, 3.0, 0.0]])
+    turn = np.array([[1.0, 0.8, 0.0], [0.0, 0.6, -0.5], [0.0, 0.0, 0.7]])
+    points = with_holes(blobs(600, 12, turn, centres)[0], 0.3, 13)
+    mixture = StochasticEMGaussianMixture(
+        2, covariance_type="full", max_iter=60, last_step=1e-5, step_decay=0.0, random_state=0
+    ).fit(points)
+    start = mixture.weights_, mixture.means_, mixture.covariances_
+    _, means, covariances = oracles.holed_em(points, *start, 8)
+    np.testing.assert_allclose(mixture.means_, means, atol=0.03)
+    np.testing.assert_allclose(mixture.covariances_, covariances, atol=0.05)
+
+
+# Mixtures: what is learned.
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+@pytest.mark.parametrize(
+    "model",
+    [
+        SGDGaussianMixture(6, batch_size=4),
+        SGDGaussianMixture(6),
+        StochasticEMGaussianMixture(6),
+        SGDGaussianMixture(6, forgetting=0.02),
+    ],
+    ids=["sgd in batches", "sgd", "em", "forgetting"],
+)
+def test_a_mixture_loses_little_by_holes_and_much_by_means_in_them(model, covariance_type):
+    points, _ = blobs(1500, 14, TURN)
+    fresh, _ = blobs(1500, 15, TURN)
+    holed = with_holes(points, 0.25, 16)
+    model = clone(model).set_params(covariance_type=covariance_type, random_state=0)
+    whole, known, filled = (
+        clone(model).fit(one).score(fresh) for one in (points, holed, imputed(holed))
+    )
+    assert known > whole - 0.15
+    assert filled < known - 0.5
+
+
+def test_plain_gradients_learn_means_in_spite_of_holes():
+    centres = np.array([[-4.0, 0.0], [4.0, 2.0]])
+    points, _ = blobs(1500, 17, centres=centres)
+    model = SGDGaussianMixture(2, update="sgd", learning_rate=0.005, random_state=0, max_iter=20)
+    means = model.fit(with_holes(points, 0.3, 18)).means_
+    np.testing.assert_allclose(means[np.argsort(means[:, 0])], centres, atol=0.4)
+
+
+def test_the_lower_bound_is_the_mean_log_likelihood_of_what_is_observed():
+    points = with_holes(blobs(1000, 19)[0] * 100.0, 0.3, 20)
+    for changed in ({}, {"update": "sgd", "max_iter": 30, "learning_rate": 0.01}):
+        model = SGDGaussianMixture(6, random_state=0, **changed).fit(points)
+        assert model.lower_bound_ == pytest.approx(model.score(points), abs=0.2)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7])
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_a_stream_with_holes_is_the_same_in_blocks(covariance_type, batch_size):
+    points = blobs(2500, 21)[0]
+    points[::2] = with_holes(points[::2], 0.3, 22)  # some are whole, some are not
+    points[0] = CENTRES[0]
+    once = SGDGaussianMixture(3, covariance_type=covariance_type, batch_size=batch_size)
+    once.set_params(random_state=0)
+    parts = clone(once)
+    once.partial_fit(points)
+    for begin in (0, 1, 50, 333, 1500):
+        end = {0: 1, 1: 50, 50: 333, 333: 1500}.get(begin, 2500)
+        parts.partial_fit(points[begin:end])
+    np.testing.assert_array_equal(parts.means_, once.means_)
+    np.testing.assert_array_equal(parts.covariances_, once.covariances_)
+
+
+# Annealing and maps: steps.
+
+
+def test_annealing_is_by_what_is_observed_and_keeps_its_mean():
+    rng = np.random.default_rng(23)
+    points = with_holes(rng.normal(size=(400, 4)), 0.35, 24)
+    start, n = rng.normal(size=(5, 4)), 5
+    columns, masses, scales = np.ascontiguousarray(start.T), np.full(n, 1.0 / n), np.ones(1)
+    raw = np.zeros(Seen.size, np.uint8)
+    learn_known(
+        4, points, np.zeros(400, np.int64), np.ones(400), columns, masses,
+        np.tile(masses, (4, 1)), np.array([0, n], np.uint64), np.array([0, 1], np.uint64),
+        0.7, 0.0, scales, np.zeros(1), raw, np.empty(n),
+    )  # fmt: skip
+    expected = oracles.partial_anneal(points, start, 0.7)
+    np.testing.assert_allclose(masses * scales[0], expected[0], rtol=1e-4)
+    np.testing.assert_allclose(columns.T, expected[1], atol=1e-4)
+    assert Seen(raw).distortion / Seen(raw).weight == pytest.approx(expected[2], rel=1e-4)
+
+
+def test_lloyds_iteration_lowers_what_it_should():
+    points = with_holes(blobs(300, 27)[0], 0.3, 28)
+    start = imputed(points)[:6]
+    found = missing.lloyd(points, np.ones(300), start)
+
+    def error(codevectors):
+        gaps = points[:, None] - codevectors
+        return np.nansum(gaps**2, axis=2).min(axis=1).sum()
+
+    assert error(found) < error(start)
+    labels = np.nansum((points[:, None] - found) ** 2, axis=2).argmin(axis=1)
+    for k, codevector in enumerate(found):
+        np.testing.assert_allclose(codevector, np.nanmean(points[labels == k], axis=0))
+
+
+def test_refinement_goes_on_from_where_lloyds_iteration_ends():
+    points, weights = with_holes(blobs(300, 63)[0], 0.3, 64), np.ones(300)
+    start = imputed(points)[:6]
+    plain = missing.lloyd(points, weights, start)
+    refined = refine_known(points, weights, start, np.random.default_rng(0))
+    before, after = (
+        np.nansum((points[:, None] - one) ** 2, axis=2).min(axis=1).sum()
+        for one in (plain, refined)
+    )
+    assert after < 0.9 * before
+    np.testing.assert_allclose(missing.lloyd(points, weights, refined), refined)
+
+
+def test_a_map_is_pulled_in_what_is_observed():
+    rng = np.random.default_rng(29)
+    points, start = with_holes(rng.normal(size=(60, 3)), 0.4, 30), rng.normal(size=(6, 3))
+    rates, widths = np.linspace(0.5, 0.1, 60), np.linspace(2.0, 0.5, 60)
+    cells = np.column_stack([np.zeros(6), start])
+    grid = neighbourhood.Grid(2, 3, False)
+    missing.learn(cells, points, np.arange(60), grid, rates, widths, np.empty(6))
+    expected, winners = oracles.partial_som(points, start, (2, 3), rates, widths)
+    np.testing.assert_allclose(cells[:, 1:], expected, atol=1e-6)
+    np.testing.assert_array_equal(cells[:, 0], np.bincount(winners, minlength=6))
+
+
+# Annealing and maps: what is learned.
+
+
+@pytest.mark.parametrize(
+    "model",
+    [ODAClusterer(6), ODAClusterer(6, refine=False), SOM((2, 3))],
+    ids=["annealing", "not refined", "map"],
+)
+def test_codevectors_lose_little_by_holes_and_much_by_means_in_them(model):
+    points, _ = blobs(900, 31)
+    fresh, labels = blobs(900, 32)
+    holed = with_holes(points, 0.25, 33)
+    models = [
+        clone(model).set_params(random_state=0).fit(one) for one in (points, holed, imputed(holed))
+    ]
+    whole, known, filled = (one.score(fresh) for one in models)
+    assert known > 1.2 * whole
+    assert filled < 1.2 * known
+    seen = with_holes(fresh, 0.25, 34)
+    found = [adjusted_rand_score(labels, one.predict(seen)) for one in models]
+    assert found[1] > found[0] - 0.1
+    # What distances are expected to be is what they are, on average.
+    assert models[1].score(seen) == pytest.approx(known, rel=0.2)
+
+
+@pytest.mark.parametrize("fine_tuning", ["rslvq", "glvq", "lvq1", None])
+def test_classes_are_told_apart_in_spite_of_holes(fine_tuning):
+    points, labels = blobs(900, 35)
+    fresh, wanted = blobs(900, 36)
+    holed = with_holes(points, 0.3, 37)
+    scores = []
+    for one in (points, holed, imputed(holed)):
+        model = ODAClassifier(12, fine_tuning=fine_tuning, random_state=0).fit(one, labels % 2)
+        scores.append(model.score(fresh, wanted % 2))
+    assert scores[1] > scores[0] - 0.02
+    assert scores[1] >= scores[2]
+    hidden = with_holes(fresh, 0.3, 38)
+    assert model.score(hidden, wanted % 2) > 0.75
+    np.testing.assert_allclose(model.predict_proba(hidden).sum(axis=1), 1.0)
+
+
+def test_regression_takes_a_cells_mean_for_what_is_missing():
+    points, labels = blobs(900, 39)
+    fresh, wanted = blobs(900, 42)
+    targets, truth = np.sin(labels) + 0.05 * points[:, 0], np.sin(wanted) + 0.05 * fresh[:, 0]
+    model = ODARegressor(12, random_state=0).fit(with_holes(points, 0.25, 43), targets)
+    assert model.score(fresh, truth) > 0.9
+    filled = ODARegressor(12, random_state=0).fit(imputed(with_holes(points, 0.25, 43)), targets)
+    assert model.score(fresh, truth) > filled.score(fresh, truth)
+
+
+@pytest.mark.parametrize("kind", [ODAClusterer, ODAClassifier, ODARegressor])
+def test_annealing_a_stream_with_holes_is_the_same_in_blocks(kind, tmp_path):
+    points, labels = blobs(700, 44)
+    points[50:] = with_holes(points[50:], 0.3, 45)
+    labels[:300] = np.minimum(labels[:300], 4)  # a class appears later
+    once = kind(8, random_state=0).partial_fit(points, labels)
+    parts = kind(8, random_state=0)
+    for begin in range(0, 700, 70):
+        parts.partial_fit(points[begin : begin + 70], labels[begin : begin + 70])
+        path = tmp_path / "model.zip"
+        parts.save(path)  # also in the middle of a level
+        parts = kind.load(path)
+    np.testing.assert_array_equal(parts.codevectors_, once.codevectors_)
+    np.testing.assert_array_equal(parts.predict(points), once.predict(points))
+
+
+def test_temperatures_of_associations_are_those_of_what_is_observed():
+    model = ODAClusterer(3, refine=False, random_state=0).fit(blobs(300, 46)[0])
+    x = np.array([[1.0, np.nan, 2.0, np.nan, np.nan]])
+    squares = ((x - model.codevectors_)[:, [0, 2]] ** 2).sum(axis=1)
+    np.testing.assert_allclose(model.transform(x)[0], squares * 5 / 2)
+    shares = model.weights_ * np.exp(-(squares - squares.min()) / model.temperature_)
+    np.testing.assert_allclose(model.predict_proba(x)[0], shares / shares.sum(), atol=1e-12)
+
+
+# All of them.
+
+LEARNERS = [
+    SGDGaussianMixture(3, batch_size=5),
+    SGDGaussianMixture(3, covariance_type="full"),
+    StochasticEMGaussianMixture(3, batch_size=5),
+    StochasticEMGaussianMixture(3, init="random", covariance_type="full"),
+    SOM((2, 3)),
+    SOM((2, 3), init="random"),
+    ODAClusterer(3),
+    ODAClassifier(4),
+    ODARegressor(4),
+]
+
+
+@pytest.mark.parametrize("model", LEARNERS, ids=str)
+def test_weights_are_repetitions_of_rows_with_holes(model):
+    points, labels = blobs(80, 47)
+    points, weights = with_holes(points, 0.3, 48), np.random.default_rng(49).integers(0, 4, 80)
+    labels = labels % 2
+    model = clone(model).set_params(random_state=0)
+    first = clone(model).fit(points, labels, sample_weight=weights)
+    order = np.random.default_rng(50).permutation(int(weights.sum()))
+    again = np.repeat(np.arange(80), weights)[order]
+    second = clone(model).fit(points[again], labels[again])
+    name = "means_" if hasattr(first, "means_") else "codevectors_"
+    np.testing.assert_allclose(getattr(first, name), getattr(second, name), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", LEARNERS, ids=str)
+def test_files_hold_what_was_learned_from_holes(model, tmp_path):
+    points, labels = blobs(120, 51)
+    points = with_holes(points, 0.3, 52)
+    model = clone(model).set_params(random_state=0)
+    model.partial_fit(points[:63], labels[:63] % 2)
+    model.save(tmp_path / "model.zip")
+    read = type(model).load(tmp_path / "model.zip")
+    for one in (model, read):
+        one.partial_fit(points[63:], labels[63:] % 2)
+    np.testing.assert_array_equal(read.predict(points), model.predict(points))
+
+
+@pytest.mark.parametrize("model", LEARNERS, ids=str)
+def test_what_says_nothing_is_refused_by_name(model):
+    points, labels = blobs(100, 53)
+    labels = labels % 2
+    assert get_tags(model).input_tags.allow_nan
+    empty = points.copy()
+    empty[[7, 9]] = np.nan
+    model = clone(model).set_params(random_state=0)
+    for learn in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match="X has no value in rows 7, 9"):
+            learn(empty, labels)
+    column = points.copy()
+    column[:, 3] = np.nan
+    for learn in (clone(model).fit, clone(model).partial_fit):
+        with pytest.raises(ValueError, match="X has no value of feature 3"):
+            learn(column, labels)
+    with pytest.raises(ValueError, match="infinity"):
+        model.fit(np.where(np.arange(5) == 2, np.inf, points), labels)
+    with pytest.raises(ValueError, match=r"X holds 1e\+200"):
+        model.fit(np.where(points == points[0, 0], 1e200, with_holes(points, 0.2, 54)), labels)
+    model.fit(points, labels)
+    with pytest.raises(ValueError, match="X has no value in row 7"):
+        model.predict(empty[:9])
+    assert np.isfinite(model.predict(column)).all()
+
+
+def test_features_without_a_value_are_named():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(blobs(50, 55)[0], columns=["a", "b", "c", "d", "e"])
+    frame["d"] = np.nan
+    with pytest.raises(ValueError, match=r"X has no value of feature 3 \(d\)"):
+        ODAClusterer(2).fit(frame)
+    frame.loc[4, "d"] = 1.0
+    with pytest.raises(ValueError, match="feature 3"):  # what weighs nothing says nothing
+        ODAClusterer(2).fit(frame, sample_weight=np.arange(50) != 4)
+    ODAClusterer(2, random_state=0).fit(frame)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ODAClusterer(2, divergence="i_divergence"),
+        ODAClusterer(2, divergence=Mahalanobis(np.eye(5))),
+        ODAClusterer(2, divergence=BregmanDivergence(lambda x: (x**2).sum(1), lambda x: 2 * x)),
+        ODATreeClusterer(),
+        StochasticVQ(2),
+        DensityOutlierDetector(SGDGaussianMixture(2)),
+    ],
+    ids=["i-divergence", "mahalanobis", "own", "tree", "vq", "outliers"],
+)
+def test_others_refuse_holes(model):
+    points = np.abs(blobs(50, 56)[0]) + 1.0
+    assert not get_tags(model).input_tags.allow_nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(with_holes(points, 0.2, 57))
+
+
+def test_targets_and_histograms_have_no_holes():
+    points, labels = blobs(60, 58)
+    with pytest.raises(ValueError, match="NaN"):
+        ODARegressor(2).fit(points, np.where(labels == 1, np.nan, 0.0))
+    model = ODAClusterer(2, random_state=0).fit(with_holes(points, 0.2, 59))
+    assert np.isfinite(model.score_samples(points)).any()
+    with pytest.raises(ValueError, match="X has missing values"):
+        model.score_samples(with_holes(points, 0.2, 60))
+
+
+@pytest.mark.slow
+def test_single_precision_has_holes_too():
+    points = with_holes(blobs(400, 61)[0], 0.3, 62)
+    model = SGDGaussianMixture(3, covariance_type="full", random_state=0)
+    single = clone(model).fit(points.astype(np.float32))
+    assert single.means_.dtype == np.float32
+    assert single.score(points) == pytest.approx(model.fit(points).score(points), abs=0.2)

@@ -1,0 +1,269 @@
+"""Estimators in ONNX predict what they predict in Python."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from skl2onnx import to_onnx
+from sklearn.datasets import load_digits, load_iris, make_moons
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import oda_rl
+import oda_rl.onnx
+from oda_rl import (
+    INFEX,
+    LVQ,
+    SOM,
+    BatchDeterministicAnnealing,
+    ConvexClustering,
+    DensityClassifier,
+    DensityOutlierDetector,
+    DistributedODAClassifier,
+    DistributedODAClusterer,
+    KernelVectorQuantization,
+    ODAClassifier,
+    ODAClusterer,
+    ODARegressor,
+    ODATreeClassifier,
+    ODATreeClusterer,
+    ODATreeRegressor,
+    SGDGaussianMixture,
+    StochasticEMGaussianMixture,
+    StochasticVQ,
+)
+from oda_rl.divergences import BregmanDivergence, Mahalanobis
+from oda_rl.exporting.labels import whole_numbers
+from oda_rl.exporting.onnx_registry import _CONVERTERS
+
+IRIS = load_iris().data
+NAMES = np.array(["setosa", "versicolor", "virginica"])[load_iris().target]
+NUMBERS = 5 * load_iris().target - 3
+MOONS, SIDES = make_moons(300, noise=0.15, random_state=0)
+DIGITS, VALUES = (part[:300] for part in load_digits(return_X_y=True))
+CUBES = BregmanDivergence(lambda x: (x**3).sum(axis=1), lambda x: 3.0 * x**2)
+
+CASES = {
+    "annealing": (BatchDeterministicAnnealing(5, random_state=0), IRIS, None),
+    "map": (SOM((3, 3), random_state=0), IRIS, None),
+    "quantizer": (StochasticVQ(6, random_state=0), DIGITS, None),
+    "LVQ": (LVQ(3, random_state=0), IRIS, NAMES),
+    "clusters": (ODAClusterer(6, random_state=0), IRIS, None),
+    "clusters, by sums": (DistributedODAClusterer(6, random_state=0), IRIS, None),
+    "clusters, I": (ODAClusterer(6, divergence="i_divergence", random_state=0), DIGITS, None),
+    "clusters, Itakura and Saito": (
+        ODAClusterer(6, divergence="itakura_saito", random_state=0), IRIS, None),
+    "classes": (ODAClassifier(12, random_state=0), MOONS, SIDES),
+    "classes, by sums": (DistributedODAClassifier(9, random_state=0), IRIS, NAMES),
+    "classes, numbers": (ODAClassifier(9, prediction="nearest", random_state=0), IRIS, NUMBERS),
+    "classes, objects": (ODAClassifier(9, random_state=0), IRIS, NAMES.astype(object)),
+    "classes, truths": (ODAClassifier(9, random_state=0), MOONS, SIDES > 0),
+    "classes, Mahalanobis": (
+        ODAClassifier(9, divergence=Mahalanobis(np.linalg.inv(np.cov(IRIS.T))), random_state=0),
+        IRIS, NAMES),
+    "classes, cubes": (
+        ODAClassifier(9, divergence=CUBES, fine_tuning=None, random_state=0), IRIS, NAMES),
+    "classes, digits": (ODAClassifier(20, random_state=0), DIGITS, VALUES),
+    "regression": (ODARegressor(8, random_state=0), IRIS[:, 1:], IRIS[:, 0]),
+    "regression, constants": (ODARegressor(8, local_model="constant"), IRIS[:, 1:], IRIS[:, 0]),
+    "tree": (ODATreeClusterer(random_state=0), IRIS, None),
+    "tree, a root": (ODATreeClusterer(min_samples_split=1000), IRIS, None),
+    "tree, classes": (ODATreeClassifier(random_state=0), IRIS, NAMES),
+    "tree, regression": (ODATreeRegressor(random_state=0), IRIS[:, 1:], IRIS[:, 0]),
+    "tree, levels": (
+        ODATreeClassifier(resolutions=[[2], [3, 0], range(4)], random_state=0), IRIS, NUMBERS),
+    "tree, Itakura and Saito": (
+        ODATreeClusterer(divergence="itakura_saito", random_state=0), IRIS, None),
+    "mixture": (SGDGaussianMixture(4, tol=1e-2, random_state=0), MOONS, None),
+    "mixture, full": (
+        SGDGaussianMixture(4, covariance_type="full", tol=1e-2, random_state=0), MOONS, None),
+    "mixture, spherical": (
+        SGDGaussianMixture(4, covariance_type="tied_spherical", tol=1e-2, random_state=0),
+        MOONS, None),
+    "mixture, single": (
+        SGDGaussianMixture(4, tol=1e-2, random_state=0), MOONS.astype(np.float32), None),
+    "mixture, EM": (StochasticEMGaussianMixture(4, random_state=0), MOONS, None),
+    "exemplars": (INFEX(bandwidth=0.5), MOONS, None),
+    "exemplars, finite": (INFEX(kernel="epanechnikov", bandwidth=0.5), MOONS, None),
+    "exemplars, convex": (ConvexClustering(bandwidth=1.0), IRIS, None),
+    "exemplars, balls": (KernelVectorQuantization(0.5), MOONS, None),
+    "densities": (
+        DensityClassifier(SGDGaussianMixture(4, tol=1e-2), random_state=0), MOONS, SIDES),
+    "densities, cells": (DensityClassifier(ODAClusterer(4), random_state=0), MOONS, SIDES),
+    "densities, tree": (DensityClassifier(ODATreeClusterer(), random_state=0), MOONS, SIDES),
+    "densities, exemplars": (
+        DensityClassifier(INFEX(kernel="epanechnikov", bandwidth=0.5)), MOONS, SIDES),
+    "outliers": (
+        DensityOutlierDetector(SGDGaussianMixture(4, tol=1e-2), random_state=0), MOONS, None),
+    "outliers, cells": (DensityOutlierDetector(ODAClusterer(4, random_state=0)), MOONS, None),
+    "outliers, balls": (DensityOutlierDetector(KernelVectorQuantization(0.5)), MOONS, None),
+}  # fmt: skip
+
+
+def converted(model, points, **settings):
+    last = model[-1] if hasattr(model, "steps") else model
+    if hasattr(last, "classes_") and hasattr(last, "predict_proba"):
+        settings.setdefault("options", {id(last): {"zipmap": False}})
+    return to_onnx(model, points[:1], **settings)
+
+
+def run(graph, points):
+    session = onnxruntime.InferenceSession(
+        graph.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, {"X": points})
+
+
+def around(X, n=1500):
+    """Points of the data, and others between and around them, where the divergences are defined."""
+    rng = np.random.default_rng(0)
+    low, high = X.min(axis=0), X.max(axis=0)
+    wide = rng.uniform(np.where(low < 0.0, 1.2 * low, low), 1.2 * high, (n, X.shape[1]))
+    return np.vstack([X, wide])
+
+
+def compare(model, points, tolerance, ties, **settings):
+    """Check all outputs; labels but where two are equal, which is a share of ``ties``."""
+    graph = converted(model, points, **settings)
+    label, *others = run(graph, points)
+    expected = model.predict(points)
+    if expected.dtype.kind == "f":
+        assert label.shape == (len(points), 1)
+        np.testing.assert_allclose(label[:, 0], expected, rtol=tolerance, atol=tolerance)
+        return
+    same = label == expected
+    assert same.shape == expected.shape
+    assert same.mean() >= 1.0 - ties
+    if hasattr(model, "predict_proba") and others:
+        np.testing.assert_allclose(
+            others[0][same], model.predict_proba(points)[same], atol=tolerance
+        )
+    if hasattr(model, "decision_function"):
+        decisions = model.decision_function(points)[:, None]
+        seen = same & (decisions[:, 0] > -1e30)
+        np.testing.assert_allclose(others[0][seen], decisions[seen], rtol=tolerance, atol=tolerance)
+        assert (others[0][decisions < -1e30] <= -1e37).all()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Fitted models by the names of cases; each is fitted once."""
+    known = {}
+
+    def get(name):
+        model, X, y = CASES[name]
+        if name not in known:
+            known[name] = model.fit(X) if y is None else model.fit(X, y)
+        return known[name], around(X)
+
+    return get
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_single_precision(name, fitted):
+    model, points = fitted(name)
+    compare(model, points.astype(np.float32), tolerance=1e-4, ties=2e-3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_double_precision(name, fitted):
+    model, points = fitted(name)
+    tolerance, ties = (1e-4, 2e-3) if name == "mixture, single" else (1e-9, 0.0)
+    compare(model, points, tolerance, ties)
+
+
+def test_every_estimator_that_predicts_has_a_converter():
+    kinds = {getattr(oda_rl, name) for name in oda_rl.__all__}
+    assert {kind for kind in kinds if hasattr(kind, "predict")} == set(_CONVERTERS)
+    assert {type(model) for model, _, _ in CASES.values()} == set(_CONVERTERS)
+
+
+@pytest.mark.parametrize("opset", [13, 17])
+@pytest.mark.parametrize("name", ["classes, numbers", "tree, classes", "exemplars, finite"])
+def test_older_opsets(name, opset, fitted):
+    model, points = fitted(name)
+    compare(model, points.astype(np.float32), 1e-4, 2e-3, target_opset=opset)
+
+
+def test_in_a_pipeline_with_names_of_classes():
+    model = make_pipeline(StandardScaler(), ODAClassifier(9, random_state=0)).fit(IRIS, NAMES)
+    for dtype, tolerance in ((np.float32, 1e-4), (np.float64, 1e-9)):
+        compare(model, IRIS.astype(dtype), tolerance, ties=0.0)
+    points = IRIS.astype(np.float32)
+    label, shares = run(to_onnx(model, points[:1]), points)  # as skl2onnx does it by default
+    assert label.tolist() == model.predict(points).tolist()
+    assert shares[0].keys() == set(NAMES)
+    numbered = {ODAClassifier: {"zipmap": False, "nocl": True}}
+    label, _ = run(to_onnx(model, points[:1], options=numbered), points)
+    np.testing.assert_array_equal(model.classes_[label], model.predict(points))
+
+
+@pytest.mark.parametrize(("size", "offset"), [(1e-30, 0.0), (1e30, 0.0), (1.0, 1e4), (1e-3, -30.0)])
+@pytest.mark.parametrize("name", ["clusters", "classes", "tree", "mixture", "exemplars"])
+def test_units_and_places_do_not_matter(name, size, offset):
+    kind, X, y = CASES[name]
+    model, X = type(kind)(**kind.get_params()), (MOONS * size + offset)
+    if name == "exemplars":
+        model.set_params(bandwidth=0.5 * size)
+    y = None if y is None else SIDES
+    model.fit(X) if y is None else model.fit(X, y)
+    points = X.astype(np.float32)
+    label, shares, *_ = [*run(converted(model, points), points), None]
+    assert (label == model.predict(points)).mean() > 0.99
+    if shares is not None:
+        assert np.isfinite(shares).all()
+
+
+def test_whole_numbers_are_taken():
+    model = ODAClusterer(6, random_state=0).fit(DIGITS)
+    points = DIGITS.astype(np.int64)
+    np.testing.assert_array_equal(run(to_onnx(model, points[:1]), points)[0], model.predict(points))
+
+
+def test_an_annealing_that_has_reached_zero_has_no_doubts():
+    model = ODAClusterer(4, random_state=0).fit(MOONS)
+    model.temperature_ = 0.0
+    compare(model, MOONS, 0.0, 0.0)
+
+
+def test_streams_that_are_still_annealing():
+    mixture = SGDGaussianMixture(4, random_state=0).partial_fit(MOONS)
+    compare(mixture, MOONS, 1e-9, 0.0)
+    tree = ODATreeClassifier(random_state=0)
+    for rows in np.split(np.arange(300), 3):
+        tree.partial_fit(MOONS[rows], SIDES[rows])
+    compare(tree, MOONS, 1e-9, 0.0)
+    classes = ODAClassifier(8, random_state=0)
+    for label in (1, 0):  # the order in which they are seen is not that of their labels
+        classes.partial_fit(MOONS[label == SIDES], SIDES[label == SIDES])
+    compare(classes, MOONS, 1e-9, 0.0)
+
+
+def test_far_outside_mixtures_say_something():
+    model = SGDGaussianMixture(4, tol=1e-2, random_state=0).fit(MOONS)
+    far = np.array([[1e30, 0.0], [-3e38, 3e38]], dtype=np.float32)
+    _, shares = run(to_onnx(model, far), far)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-6)
+
+
+def test_what_cannot_be_written_is_said():
+    def refused(model, match, points=MOONS, **settings):
+        with pytest.raises(ValueError, match=match):
+            to_onnx(model, points[:1], **settings)
+
+    tree = ODATreeClusterer(resolutions=[lambda x: x[:, :1]], random_state=0).fit(MOONS)
+    refused(tree, r"resolutions\[0\] is a function: it must be a sequence of features")
+    foreign = DensityOutlierDetector(GaussianMixture(2)).fit(MOONS)
+    refused(foreign, "a density is of GaussianMixture: it must be")
+    clusters = ODAClusterer(3, random_state=0).fit(MOONS)
+    refused(clusters, "target_opset is 12: it must be at least 13", target_opset=12)
+    refused(clusters, "the input of ODAClusterer has 4 columns: it must have 2", IRIS)
+    huge = ODAClusterer(3, random_state=0).fit(1e100 * MOONS)
+    refused(huge, "which single precision does not hold", MOONS.astype(np.float32))
+    with pytest.raises(ValueError, match="they must be texts or whole numbers"):
+        whole_numbers(np.array([0.5, 1.0]))
+
+
+def test_where_no_density_reaches_probabilities_still_sum_to_one(fitted):
+    model, _ = fitted("densities, cells")
+    np.testing.assert_allclose(model.predict_proba([[90.0, 90.0]]), [[0.5, 0.5]])

@@ -1,0 +1,233 @@
+"""Reports as files: what they say follows from the policy in them, and is verified."""
+
+import json
+import re
+import shlex
+from html import unescape
+
+import numpy as np
+import pytest
+
+from oda_rl import InvalidFileError, persistence
+from oda_rl.agents import TwoTimescaleAgent, load_agent
+from oda_rl.command.cli import main, parse
+from oda_rl.command.reporting import command_of, made_by
+from oda_rl.reporting.content import report_of
+from oda_rl.reporting.figures import as_html
+from oda_rl.reporting.verifying import verify
+
+TRAINING = [
+    *("train", "--algo", "two-timescale", "--partition", "som", "--map-shape", "3", "2"),
+    *("--env-id", "CartPole-v1", "--env-kwargs", '{"max_episode_steps": 400}'),
+    *("--seed", "3", "--total-timesteps", "1500", "--eval-episodes", "1"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run folder with a report."""
+    folder = tmp_path_factory.mktemp("run")
+    assert main([*TRAINING, "--out", str(folder)]) == 0
+    assert main(["report", str(folder), "--episodes", "5"]) == 0
+    return folder
+
+
+@pytest.fixture
+def text(run):
+    return (run / "report.html").read_text(encoding="utf-8")
+
+
+def shown(text, name):
+    return unescape(re.search(f" id={name}>(.*?)</dd>", text)[1])
+
+
+def numbers(text):
+    """What the page has as JSON, and the text before and after."""
+    before, rest = text.split('id="report">')
+    inside, after = rest.split("</script>", 1)
+    return before + 'id="report">', json.loads(inside), "</script>" + after
+
+
+def changed(text, **fields):
+    before, told, after = numbers(text)
+    return before + json.dumps({**told, **fields}) + after
+
+
+def test_a_report_is_one_small_file_that_asks_nobody(text):
+    assert len(text.encode()) < 1_000_000
+    assert "default-src 'none'" in text
+    assert not re.search(r'(?:src|href)="(?!data:|#)', text)
+
+
+def test_its_policy_is_the_json_export(run, text):
+    assert main(["export", str(run), "--format", "json"]) == 0
+    assert numbers(text)[1]["policy"] == (run / "policy.json").read_text(encoding="utf-8")
+
+
+def test_its_returns_are_the_agents(run, text):
+    agent = load_agent(run)
+    told = numbers(text)[1]
+    np.testing.assert_array_equal(told["returns"], agent.evaluate(5, seed=0))
+    assert f"of {len(told['returns'])} fresh episodes" in shown(text, "score")
+
+
+def test_the_command_on_the_card_makes_it_again(run, text, tmp_path):
+    command = shlex.split(shown(text, "command"))
+    assert command[:2] == ["oda-rl", "train"]
+    assert command_of(parse(command[1:])) == shlex.join(command)
+    assert main([*command[1:], "--eval-episodes", "1", "--out", str(tmp_path)]) == 0
+    again = report_of(load_agent(tmp_path), episodes=1)
+    assert again.digest == shown(text, "digest")
+
+
+def test_another_training_in_the_folder_takes_the_report_away(run, tmp_path):
+    load_agent(run).save(tmp_path)
+    (tmp_path / "report.html").write_text("old")
+    load_agent(run).save(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_where_no_command_makes_it_none_is_said(tmp_path):
+    TwoTimescaleAgent("CartPole-v1").learn(1_500).save(tmp_path)  # without a seed
+    assert made_by(tmp_path) is None
+    assert main(["report", str(tmp_path), "--episodes", "1"]) == 0
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "id=command" not in text
+    assert "1,500 steps<" in text
+
+
+def test_a_true_report_is_verified(run, text, capsys):
+    assert main(["report", "--verify", str(run / "report.html")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"the card says: {shown(text, 'score')}", "the score on the card is true"
+    ]  # fmt: skip
+
+
+def lying(text):
+    """Reports that are not true, and what is said of them."""
+    told = numbers(text)[1]
+    policy = json.loads(told["policy"])
+    policy["values"] = [row[::-1] for row in policy["values"]]
+    reversed_actions = json.dumps(policy)
+    return [
+        (text.replace(shown(text, "score"), "mean 401"), "the returns in the file say: mean"),
+        (changed(text, returns=[401.0] * 5), "played again, "),
+        (changed(text, policy=reversed_actions), "has the digest "),
+        (changed(text, policy=reversed_actions), "episodes return something else: mean "),
+        (changed(text, versions={"numpy": "1.0"}, seed=7), "it was made with numpy 1.0"),
+    ]
+
+
+@pytest.mark.parametrize("i", range(5))
+def test_what_is_not_true_is_found(i, text, tmp_path, capsys):
+    lie, said = lying(text)[i]
+    (tmp_path / "report.html").write_text(lie, encoding="utf-8")
+    assert main(["report", "--verify", str(tmp_path / "report.html")]) == 1
+    out = capsys.readouterr().out
+    assert said in out
+    assert out.splitlines()[-1] == "the score on the card is not true"
+
+
+def test_other_versions_are_said_of_a_true_report(text, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(changed(text, versions={"numpy": "1.0"}), encoding="utf-8")
+    found = verify(path)
+    assert found.true
+    assert found.remarks == ("it was made with numpy 1.0: here are others",)
+
+
+def without(text, name):
+    before, told, after = numbers(text)
+    del told[name]
+    return before + json.dumps(told) + after
+
+
+DAMAGED = {
+    "no report": (lambda text: "<html>hello</html>", "it is no report of oda-rl report"),
+    "nothing": (lambda text: "", "it is no report"),
+    "no text": (lambda text: b"\xff\xfe\x00", "it is no text"),
+    "cut": (lambda text: text[: text.index('"returns"')], "is damaged"),
+    "twice": (lambda text: text.replace("<main>", '<main><p id="report">'), "stands in it twice"),
+    "another kind": (lambda text: changed(text, format="x"), "it is no oda_rl report"),
+    "a later version": (lambda text: changed(text, version=2), "version is 2: not 1"),
+    "no returns": (lambda text: changed(text, returns=[]), "returns has 0 numbers"),
+    "no numbers": (lambda text: changed(text, returns=["x"]), "returns"),
+    "no seed": (lambda text: changed(text, seed=-1), "seed is -1"),
+    "no field": (lambda text: without(text, "interface"), "'interface' is missing"),
+    "no policy": (lambda text: changed(text, policy="[]"), "the policy is no JSON object"),
+    "of another kind": (lambda text: changed(text, policy="{}"), "not of the format"),
+    "deep": (lambda text: changed(text, policy="[" * 200 + "]" * 200), "nested deeper"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_is_no_report_is_refused_in_a_sentence(name, text, tmp_path, capsys):
+    damage, said = DAMAGED[name]
+    path, content = tmp_path / "report.html", damage(text)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InvalidFileError):
+        verify(path)
+    assert main(["report", "--verify", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_policy_of_other_spaces_is_refused(text, tmp_path):
+    interface = numbers(text)[1]["interface"]
+    path = tmp_path / "report.html"
+    path.write_text(changed(text, interface={**interface, "n_actions": 3}), encoding="utf-8")
+    with pytest.raises(InvalidFileError, match="of 4 components and 2 actions"):
+        verify(path)
+
+
+def test_no_module_is_imported_for_a_report(text, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(changed(text, env_id="evil:Env-v0", env_spec=None), encoding="utf-8")
+    with pytest.raises(ValueError, match="the module 'evil' would be imported.*--trust-env"):
+        verify(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{empty}/none"], "it must be a run folder"),
+        (["{empty}"], "agent.zip"),
+        (["{run}/agent.zip"], "it must be a run folder"),
+        (["{run}", "--out", "{empty}"], "which is a folder: it must be a file"),
+        (["{run}", "--episodes", "0"], "n_episodes is 0"),
+        (["{run}", "--verify"], "which is a folder: --verify takes a report"),
+        (["{empty}/none.html", "--verify"], "none.html"),
+    ],
+)
+def test_bad_input_is_said_in_a_sentence(arguments, said, run, tmp_path, capsys):
+    given = [one.format(run=run, empty=tmp_path) for one in arguments]
+    assert main(["report", *given]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+def test_what_has_learned_nothing_has_no_report(tmp_path, capsys):
+    TwoTimescaleAgent("CartPole-v1", seed=0).save(tmp_path)
+    assert main(["report", str(tmp_path)]) == 2
+    assert "has learned nothing yet" in capsys.readouterr().err
+
+
+def test_figures_of_very_many_points_become_pictures():
+    from oda_rl.plotting import new_axes
+
+    few, many = new_axes()[0], new_axes()[0]
+    few.plot(np.arange(5.0), ".")
+    for i in range(10):
+        many.plot(np.sin(np.arange(2000.0) + i), ".")
+    assert as_html(few.figure, "<few>").startswith('<svg role="img" aria-label="&lt;few&gt;"')
+    found = as_html(many.figure, "many")
+    assert found.startswith('<img alt="many" src="data:image/png;base64,')
+    assert len(found) < 300_000
+
+
+def test_json_of_a_report_ends_no_script(text):
+    inside = text.split('id="report">')[1].split("</script>")[0]
+    assert not set("<>&\u2028\u2029") & set(inside)
+    assert persistence.parsed(inside, persistence.MOST_JSON)["format"] == "oda_rl report"

@@ -1,0 +1,92 @@
+"""Estimators as River has them: River's own checks, and the same bits as ``partial_fit``."""
+
+import numpy as np
+import pytest
+from river import checks, stream
+from sklearn.cluster import DBSCAN
+
+from oda_rl import (
+    SOM,
+    ODAClassifier,
+    ODAClusterer,
+    ODARegressor,
+    ODATreeClassifier,
+    SGDGaussianMixture,
+)
+from oda_rl.river import RiverClassifier, RiverClusterer, RiverRegressor, to_river
+
+STREAMED = [
+    (ODAClusterer(4, random_state=0), RiverClusterer),
+    (ODAClassifier(8, random_state=0), RiverClassifier),
+    (ODARegressor(8, random_state=0), RiverRegressor),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("estimator", "kind"), STREAMED)
+def test_rivers_checks_pass(estimator, kind):
+    model = to_river(estimator)
+    long = checks.common.check_bounded_memory_growth.__name__  # of streams ten times as long
+    for check in checks.yield_checks(model):
+        if kind is RiverClusterer or check.__name__ != long:
+            check(model.clone())
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=300)
+    return rng.normal(size=(300, 3)) + 4.0 * y[:, None], y
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kind"),
+    [
+        *STREAMED,
+        (ODATreeClassifier(random_state=0), RiverClassifier),
+        (SGDGaussianMixture(4, random_state=0), RiverClusterer),
+        (SOM((2, 3), random_state=0), RiverClusterer),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_it_learns_what_partial_fit_learns(estimator, kind, data):
+    X, y = data
+    model = to_river(estimator)
+    assert type(model) is kind
+    supervised = kind is not RiverClusterer
+    for row, label in zip(X, y.tolist(), strict=True):
+        x = {"b": row[0], "c": row[1], "d": row[2]}
+        if supervised:
+            model.learn_one(x, label)
+            estimator.partial_fit(row[None], np.array([label]))
+        else:
+            model.learn_one(x)
+            estimator.partial_fit(row[None])
+    said = [model.predict_one({"d": row[2], "b": row[0], "c": row[1]}) for row in X[:20]]
+    assert said == estimator.predict(X[:20]).tolist()
+    assert not hasattr(model.estimator, "n_features_in_") or model.estimator is estimator
+
+
+def test_features_are_those_of_the_first_sample(data):
+    X, _ = data
+    model = to_river(ODAClusterer(2, random_state=0))
+    assert model.predict_one({"a": 1.0, "b": 2.0}) == 0
+    for row in X:
+        model.learn_one({"a": row[0], "b": row[1]})
+    assert model.predict_one({"b": 0.0}) == model.predict_one({"a": 0.0, "b": 0.0, "c": 9.0})
+
+
+def test_classes_may_come_late():
+    model = to_river(ODAClassifier(8, random_state=0))
+    assert model.predict_one({"x": 0.0}) is None
+    for x, y in stream.iter_array(np.array([[0.0], [1.0], [5.0]] * 40), ["a", "b", "late"] * 40):
+        model.learn_one(x, y)
+    shares = model.predict_proba_one({0: 5.0})
+    assert set(shares) == {"a", "b", "late"}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert model.predict_one({0: 5.0}) == "late"
+
+
+def test_what_learns_from_no_stream_is_refused():
+    with pytest.raises(TypeError, match="it must have partial_fit"):
+        to_river(DBSCAN())

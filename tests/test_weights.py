@@ -1,0 +1,213 @@
+"""Weights of samples: the same as rows that stand there so often."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from oda_rl import (
+    INFEX,
+    LVQ,
+    SOM,
+    BatchDeterministicAnnealing,
+    ConvexClustering,
+    KernelVectorQuantization,
+    ODAClusterer,
+    SGDGaussianMixture,
+    StochasticEMGaussianMixture,
+    StochasticVQ,
+)
+from oda_rl.annealing.local_models import fit_local_models
+from oda_rl.exemplars.weights import best_proportions
+from oda_rl.samples.weights import repeated, weighted
+
+POINTS, LABELS = make_blobs(150, centers=4, cluster_std=1.5, random_state=5)
+LABELS = LABELS % 2
+WEIGHTS = np.random.default_rng(0).integers(0, 4, 150)
+
+LEARNERS = [
+    BatchDeterministicAnnealing(4, random_state=0),
+    LVQ(2, random_state=0),
+    LVQ(2, algorithm="rslvq", random_state=0),
+    SOM((2, 3), random_state=0),
+    SOM((2, 3), init="random", random_state=0),
+    SGDGaussianMixture(4, random_state=0),
+    SGDGaussianMixture(3, batch_size=8, covariance_type="full", random_state=0),
+    StochasticEMGaussianMixture(4, random_state=0),
+    StochasticVQ(4, random_state=0),
+    INFEX(random_state=0),
+    INFEX("mean_variance", bandwidth=2.0, kernel="epanechnikov", C=0.3, random_state=0),
+    INFEX("margin_variance", bandwidth=3.0, C=3.0, random_state=0),
+    INFEX(bandwidth=1.0, max_exemplars=5, random_state=0),
+    INFEX(bandwidth="cv", random_state=0),
+    ConvexClustering(),
+    KernelVectorQuantization(4.0),
+]
+STREAMS = [one for one in LEARNERS if hasattr(one, "partial_fit")]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+
+def places(model):
+    for name in ("codevectors_", "means_", "exemplars_"):
+        if hasattr(model, name):
+            return getattr(model, name)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_weights_are_repetitions_in_any_order(learner):
+    plain = clone(learner).fit(POINTS.repeat(WEIGHTS, axis=0), LABELS.repeat(WEIGHTS))
+    order = np.random.default_rng(1).permutation(150)
+    weighed = clone(learner).fit(POINTS[order], LABELS[order], sample_weight=WEIGHTS[order])
+    np.testing.assert_allclose(places(weighed), places(plain), rtol=1e-9)
+    np.testing.assert_array_equal(weighed.predict(POINTS), plain.predict(POINTS))
+    other, found = places(clone(learner).fit(POINTS, LABELS)), places(plain)
+    assert other.shape != found.shape or not np.allclose(other, found)  # they matter
+
+
+def test_weights_of_a_regressor_are_repetitions_too():
+    # A codebook of the same cells, for the models in these: annealing draws its own order.
+    places = POINTS[:6]
+    cells = ((POINTS[:, None] - places) ** 2).sum(axis=2).argmin(axis=1)
+    for d in (1, 2):
+        rest = POINTS[:, :d], POINTS.sum(axis=1)
+        found = fit_local_models(*rest, WEIGHTS, cells, np.zeros(6), linear=True)
+        rows = np.arange(150).repeat(WEIGHTS)
+        rest = POINTS[rows, :d], POINTS[rows].sum(axis=1)
+        again = fit_local_models(*rest, np.ones(len(rows)), cells[rows], np.zeros(6), linear=True)
+        for one, other in zip(found, again, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+OBJECTIVES = ("log_likelihood", "mean_variance", "margin", "margin_variance")
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_masses_are_repetitions_in_the_best_proportions(objective):
+    rng = np.random.default_rng(2)
+    responses, times = rng.uniform(0.01, 1.0, (30, 8)), rng.integers(1, 5, 30)
+    repeated = best_proportions(responses.repeat(times, axis=0), objective, penalty=2.0)
+    found = best_proportions(responses, objective, penalty=2.0, masses=times / times.sum())
+    assert found.value == pytest.approx(repeated.value, abs=1e-9)
+    assert found.bound == pytest.approx(repeated.bound, abs=1e-6)
+    np.testing.assert_allclose(found.weights, repeated.weights, atol=1e-4)
+    if objective != "margin":  # where only their sum over equal rows is known
+        each = found.prices.repeat(times) / times.repeat(times)
+        np.testing.assert_allclose(repeated.prices, each, atol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+def test_exemplars_of_weighted_samples_have_a_certificate(limit):
+    # Columns are made of rows that stand there once: the sum over repeated ones is not made here.
+    rows, weights = POINTS[:40], np.random.default_rng(3).exponential(size=40)
+    model = INFEX(bandwidth=1.5, max_exemplars=limit, random_state=0)
+    model.fit(rows, sample_weight=weights)
+    masses = weights / weights.sum()
+
+    def value(positions, shares):
+        squares = ((rows[:, None] - positions) ** 2).sum(axis=2) / 1.5**2
+        return masses @ np.log(np.exp(-0.5 * squares) @ shares)
+
+    found = value(model.exemplars_, model.weights_)
+    assert found == pytest.approx(model.objective_value_, abs=1e-9)
+    plain = clone(model).fit(rows)
+    assert value(plain.exemplars_, plain.weights_) < found  # which has another aim
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        moved = model.exemplars_ + rng.normal(scale=0.3, size=model.exemplars_.shape)
+        assert value(moved, model.weights_) <= found + model.duality_gap_
+    everywhere = ConvexClustering(bandwidth=1.5).fit(rows, sample_weight=weights)
+    assert everywhere.objective_value_ <= found + model.duality_gap_
+
+
+@pytest.mark.parametrize("learner", STREAMS)
+def test_in_a_stream_they_are_repetitions_too(learner):
+    plain, weighed = clone(learner), clone(learner)
+    for rows in (slice(0, 60), slice(60, 150)):
+        plain.partial_fit(POINTS[rows].repeat(WEIGHTS[rows], axis=0))
+        weighed.partial_fit(POINTS[rows], sample_weight=WEIGHTS[rows])
+    np.testing.assert_array_equal(places(weighed), places(plain))
+
+
+@pytest.mark.parametrize("learner", STREAMS)
+def test_fractions_of_weights_add_up_over_calls(learner):
+    start = clone(learner).partial_fit(POINTS)
+    halves = clone(learner).partial_fit(POINTS)
+    start.partial_fit(POINTS[1:150:2])
+    for begin in range(0, 150, 25):
+        rows = slice(begin, begin + 25)
+        halves.partial_fit(POINTS[rows], sample_weight=np.full(25, 0.5))
+    np.testing.assert_array_equal(places(halves), places(start))
+
+
+def test_rows_are_shown_as_often_as_they_weigh():
+    weights = np.random.default_rng(0).exponential(2.0, 50)
+    data = weighted(np.arange(50.0)[:, None], weights)
+    rng = np.random.RandomState(0)
+    for _ in range(20):
+        order = data.shown(rng)
+        assert len(order) == data.size == round(weights.sum())
+        times = np.bincount(order, minlength=50)
+        assert abs(times - weights * data.size / weights.sum()).max() < 1.0
+    few = weighted(np.arange(5.0)[:, None], np.full(5, 0.2))
+    assert sorted(few.shown(rng)) == [0, 1, 2, 3, 4]  # shares of 1: a pass shows all
+
+
+def test_rows_are_drawn_by_their_weights():
+    data = weighted(np.arange(4.0)[:, None], np.array([1e-300, 1.0, 3.0, 1e15]))
+    rng = np.random.RandomState(0)
+    seconds = [data.draw(2, rng)[1] for _ in range(4000)]
+    # Of a standard deviation of .007; the first row is never the second that is drawn.
+    assert np.mean(np.array(seconds) == 2) == pytest.approx(0.75, abs=0.03)
+    assert sorted(data.draw(4, rng)) == [0, 1, 2, 3]
+    assert len(data.draw(9, rng)) == 9
+
+
+def test_what_weighs_nothing_is_not_scored():
+    far = np.array([[0.0, 0.0], [1.0, 1.0], [1e3, 1e3]])
+    density = INFEX("mean_variance", kernel="epanechnikov", bandwidth=3.0).fit(far[:2])
+    assert density.score(far, sample_weight=[1, 2, 0]) == pytest.approx(
+        np.average(density.score_samples(far[:2]), weights=[1, 2]), rel=1e-12
+    )
+    assert density.score(far) == -np.inf
+
+
+def test_a_stream_does_not_show_a_sample_without_end():
+    with pytest.raises(ValueError, match=r"sample_weight adds up to 1e\+12: a stream shows"):
+        StochasticVQ(1, random_state=0).partial_fit(POINTS[:1], sample_weight=[1e12])
+    rows, owed = repeated(np.array([0.3, 0.3]), 0.5)
+    assert rows.tolist() == [1]
+    assert owed == pytest.approx(0.1)
+
+
+def searched(learner):
+    """Two settings of what decides how fine a learner is; kernels reach all samples."""
+    settings = learner.get_params()
+    counts = ("n_clusters", "n_prototypes", "n_components", "shape")
+    widths = ("bandwidth", "max_distortion")
+    grids = {one: [2, 3] for one in counts} | {one: [30.0, 40.0] for one in widths}
+    return {name: grid for name, grid in grids.items() if name in settings}
+
+
+@pytest.mark.parametrize("learner", [*LEARNERS, ODAClusterer(4, random_state=0)])
+def test_they_are_routed_through_pipelines_and_searches(learner):
+    with sklearn.config_context(enable_metadata_routing=True):
+        scaler = StandardScaler().set_fit_request(sample_weight=True)
+        own = clone(learner).set_fit_request(sample_weight=True)
+        own = own.set_score_request(sample_weight=True)
+        line = make_pipeline(scaler, own).fit(POINTS, LABELS, sample_weight=WEIGHTS)
+        scaled = line[0].transform(POINTS)
+        alone = clone(learner).fit(scaled, LABELS, sample_weight=WEIGHTS)
+        np.testing.assert_array_equal(line.predict(POINTS), alone.predict(scaled))
+        search = GridSearchCV(own, searched(learner), cv=2)
+        search.fit(POINTS, LABELS, sample_weight=WEIGHTS)
+        repeats = POINTS.repeat(WEIGHTS, axis=0), LABELS.repeat(WEIGHTS)
+        score = search.best_estimator_.score(POINTS, LABELS, sample_weight=WEIGHTS)
+        assert score == pytest.approx(search.best_estimator_.score(*repeats))
