@@ -231,7 +231,8 @@ def search(
             pair = where.means(np.array([before, climber.mean]), _PAIRED * effort.starts, explore)
             before = climber.mean
             settled = pair[1] - pair[0] < _PROGRESS * abs(pair[0])
-            if settled and generation >= effort.generations:
+            at_most = pair[0] == pair[1] >= found.max()  # a horizon's, and no rule has more
+            if settled and (at_most or generation >= effort.generations):
                 break
     finalists = np.concatenate([[climber.mean], old])
     final = where.means(finalists, 3 * effort.starts, explore)
