@@ -339,19 +339,19 @@ def kill_when(scheduler, transitions, pid):
 
 @pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits():
-    points = mixture(30_000, 12, d=2)
-    wanted = DistributedODAClusterer(12, random_state=0).fit(lazy(points, n_blocks=6))
+    points = mixture(4_000, 4, d=2)
+    wanted = DistributedODAClusterer(4, random_state=0).fit(lazy(points, n_blocks=4))
     with (
         dask.config.set(scheduler=None),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        array = client.persist(lazy(points, n_blocks=6))
+        array = client.persist(lazy(points, n_blocks=4))
         pids = list(client.run(os.getpid).values())
-        arguments = cluster.scheduler, cluster.scheduler.transition_counter + 1000, pids[0]
+        arguments = cluster.scheduler, cluster.scheduler.transition_counter + 300, pids[0]
         killer = threading.Thread(target=kill_when, args=arguments)
         killer.start()
-        found = DistributedODAClusterer(12, random_state=0).fit(array)
+        found = DistributedODAClusterer(4, random_state=0).fit(array)
         killer.join()
         assert pids[0] not in client.run(os.getpid).values()
         labels = found.predict(array).compute()

@@ -49,6 +49,8 @@ SAME = {
     QuickSearch: test_model_agent.same,
 }
 
+forked = partial(SubprocVecEnv, start_method="fork")  # the default imports torch in each process
+
 algorithms = pytest.mark.parametrize("algorithm", PAIRS, ids=lambda kind: kind.__name__)
 
 
@@ -114,7 +116,7 @@ def test_it_learns_what_the_agent_learns_of_cartpole(algorithm):
 @pytest.mark.slow
 def test_the_threshold_is_known_of_environments_in_other_processes():
     for make, expected in ((lambdas, 475), (lambda: Toy(), None)):
-        env = SubprocVecEnv([make])
+        env = forked([make])
         model = TwoTimescale(env, seed=0).learn(20)
         assert model.agent.solved_return == expected
         assert model.agent.env is None
@@ -371,9 +373,9 @@ def test_evaluate_policy_in_several_environments(algorithm):
     ("algorithm", "kind"),
     [
         *((algorithm, DummyVecEnv) for algorithm in PAIRS),
-        pytest.param(TwoTimescale, SubprocVecEnv, marks=pytest.mark.slow),
+        pytest.param(TwoTimescale, forked, id="TwoTimescale-SubprocVecEnv"),
     ],
-    ids=lambda kind: kind.__name__,
+    ids=lambda kind: getattr(kind, "__name__", "SubprocVecEnv"),
 )
 def test_several_environments_teach_what_gymnasiums_do(algorithm, kind):
     env = kind([short] * 4)

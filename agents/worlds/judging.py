@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.worlds.learning import Chosen, CodedSteps, Learned, learn_world, predict
+from oda_rl.agents.worlds.learning import CodedSteps, Learned, learn_world, predict
 from oda_rl.agents.worlds.logs import stretches, trajectories
 from oda_rl.agents.worlds.trajectories import replay
 
@@ -107,8 +107,8 @@ def refitted(
     worst = float(learned.arrays.bounds[2])
     chosen = learned.chosen
     d = seen.before.shape[1]
-    known = Chosen(chosen.form, len(rows), chosen.errors, np.zeros((0, 2), dtype=np.int64),
-                   np.zeros((0, d)))  # fmt: skip
+    terms, nothing = np.zeros((0, 2), dtype=np.int64), np.zeros((0, d))
+    known = chosen._replace(n=len(rows), terms=terms, residuals=nothing)
     some = CodedSteps(
         seen.before[rows], seen.codes[rows], seen.rewards[rows], seen.after[rows], seen.ended[rows]
     )

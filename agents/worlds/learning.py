@@ -55,6 +55,8 @@ class Chosen(NamedTuple):
     """Of the ends."""
     residuals: FloatArray
     """What the form left unexplained there, shape (m, d)."""
+    least: float
+    """Least error that the form of the time has had, so far."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ def learn_world(
     fit = _Fit.of(seen, worst, boxed, n_laws, None if before is None else before.terms, rng)
     if before is None or len(seen.before) > _ANEW * before.n:
         chosen = fit.choose_form()
+        if before is not None:
+            chosen = chosen._replace(least=min(chosen.least, before.least))
     else:
         chosen = before._replace(terms=fit.ends.terms)
     laws = []
@@ -184,7 +188,8 @@ class _Fit:
         good = min(errors.values()) + _AS_GOOD
         form = next(form for form in FORMS if errors[form.name] <= good)
         noise = _noise(left[form.name], self.rng)
-        return Chosen(form, len(self.seen.before), errors, self.ends.terms, noise)
+        n, least = len(self.seen.before), errors[form.name]
+        return Chosen(form, n, errors, self.ends.terms, noise, least)
 
     def _left(self, form: Form, held: BoolArray) -> FloatArray:
         """Return what a law that is fitted to the others does not explain of some usable steps."""
