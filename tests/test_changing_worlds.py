@@ -34,6 +34,36 @@ def test_steps_from_before_a_change_are_told_and_others_are_not():
         assert wrong[0] <= outdated(learned, seen, np.random.default_rng(1)) <= wrong[1]
 
 
+def with_a_calm_south(n, south_from, seed=0):
+    """In the north it blows and things turn round; from a step on it is the south that is seen."""
+    rng = np.random.default_rng(seed)
+    south = np.arange(n) >= south_from
+    place = np.where(south, rng.uniform(-1.0, 0.0, n), rng.uniform(0.0, 1.0, n))
+    speed, actions = rng.uniform(-1.0, 1.0, n), rng.integers(2, size=n)
+    pushes = 2 * actions - 1
+    turned = -speed + 0.2 * pushes + 0.2 * rng.normal(size=n)
+    after = np.where(south, speed + 0.02 * pushes, turned)
+    before = np.column_stack([place, speed])
+    moved = np.column_stack([place + 0.1 * after, after])
+    return CodedSteps(before, np.eye(2)[actions], np.ones(n), moved, np.zeros(n, dtype=bool))
+
+
+def test_where_nobody_was_before_the_world_has_not_changed():
+    for seed in range(3):
+        seen = with_a_calm_south(1300, 1150, seed)
+        rng = np.random.default_rng(seed)
+        learned = learn_world(first_of(seen, 1000), -np.inf, False, 2, None, rng)
+        assert outdated(learned, seen, np.random.default_rng(1)) == 0
+
+
+def test_a_change_is_still_looked_for_when_it_was_not_found_at_once():
+    rng, seen = np.random.default_rng(0), pushed(1300, 1000)
+    good = learn_world(first_of(seen, 1000), -np.inf, False, 2, None, rng)
+    mixed = learn_world(seen, -np.inf, False, 2, good.chosen._replace(n=0), rng)
+    assert mixed.chosen.least == good.chosen.least < mixed.chosen.errors[mixed.chosen.form.name]
+    assert outdated(mixed, pushed(1500, 1000), np.random.default_rng(1)) >= 1000
+
+
 def with_noise(seen, n, seed=0):
     rng = np.random.default_rng(seed)
     noise = rng.normal(size=(len(seen.before) + 1, n))
