@@ -6,7 +6,7 @@ are enough new ones to see why. Then laws of the newest half, quarter, eighth of
 compared with one of all, on what is held out of the newest ones. Laws of fewer states fit these
 better in any world; so the newest steps are looked at that are most like old ones: only where the
 law of all is far worse there, and the better one is as wrong about those old ones, and where steps
-from states so near to each other never led so far apart before, the world has changed.
+from states so near to each other did not lead so far apart before, the world has changed.
 """
 
 import numpy as np
@@ -23,7 +23,6 @@ _FAR_WORSE = 1.0  # difference of mean logarithms of squared errors
 _HARMLESS = float(np.log(1e-3))  # such errors matter to no rule
 _ENOUGH = 0.5  # of what is gained: with more steps, though some are older, more is known
 _COMPARED, _ALIKE = 20_000, 0.25  # old steps to compare with; share of pairs that are most alike
-_STEEPER = 3.0  # difference of mean logarithms of squared differences of changes by those of states
 _TINY = 1e-12  # squared, of standardised observations
 
 
@@ -68,7 +67,7 @@ def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> in
     some = compared[:: max(len(compared) // len(held), 1)]
     changes = learned.at.standardised(seen.after) - learned.at.standardised(seen.before)
     before = _steepness(places, changes, *_alike(places, compared, some))
-    return first if _steepness(places, changes, old, new) >= before + _STEEPER else 0
+    return first if _steepness(places, changes, old, new) > before else 0
 
 
 def _error(learned: Learned, law: Learned, seen: CodedSteps, rows: IntArray) -> float:
