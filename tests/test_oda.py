@@ -182,6 +182,17 @@ def test_annealing_goes_on_from_an_earlier_level():
     assert len(model.history_) > 4
 
 
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_stream_after_a_fit_goes_on_from_its_samples(kind):
+    labels = target(kind)
+    model = kind(8, random_state=0).fit(MOONS, labels)
+    before, n = model.codevectors_.copy(), len(MOONS)
+    model.partial_fit(MOONS[:1] + 10.0, labels[:1])
+    # One sample among so many, of its class at least an eighth of them: α = 1 / (1 + .9 (n + K)).
+    assert 0.0 < np.abs(model.codevectors_ - before).max() < 10.0 * 16.0 / (0.9 * n)
+    assert (model.codevectors_ != before).any(axis=1).sum() <= 2
+
+
 def test_annealing_ends_where_it_is_told_to():
     full = ODAClusterer(30, refine=False, random_state=0).fit(MOONS)
     scale = full.history_[0].distortion

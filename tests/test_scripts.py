@@ -521,6 +521,19 @@ def test_chip_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
+def test_adapting_script(run_script, tmp_path):
+    options = ("--seeds", "1", "--samples", "2000")
+    printed = run_script("benchmark.py", "adapting", *options)
+    rows = read_rows(tmp_path / "results" / "benchmark_adapting.csv")
+    assert [row["data"] for row in rows] == ["as before", "wandering"]
+    for row in rows:
+        assert 0 < int(row["bytes"]) <= 480
+        assert int(row["same"]) >= 0.999 * int(row["observations"])
+        assert 0.5 < float(row["accuracy"]) <= 1.0
+    assert "decisions that" in printed
+
+
+@pytest.mark.slow
 def test_script_of_pictures(run_script, tmp_path):
     run_script("draw_policy.py")
     for name in ("partition", "metric"):

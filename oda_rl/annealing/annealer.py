@@ -19,7 +19,7 @@ from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.codebook import Balls, Layout, Seen, Stage, check_layout, segments
 from oda_rl.annealing.laying_out import laid_out
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule, check_labels
-from oda_rl.annealing.merging import ward_merge
+from oda_rl.annealing.merging import cheapest_merges, heavy
 from oda_rl.annealing.missing import class_means
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.showing import Shown, show
@@ -287,6 +287,11 @@ class Annealer:
         self._scales = np.ones(len(self.class_weights))
         self._open()
 
+    def settle(self, distortion: float) -> None:
+        """Go on as after all samples, of which the mean divergence was that: by steps as short."""
+        self._clocks, seen = self.class_weights.copy(), Seen(self._seen)
+        seen.distortion, seen.weight = distortion * self._clocks.sum(), self._clocks.sum()
+
     def return_to(self, i: int) -> None:
         """Go back to where the codebook stood when level ``i`` of its history ended.
 
@@ -321,7 +326,8 @@ class Annealer:
         if limit is None or len(self.labels) <= limit:
             return Codebook(self.codevectors, self.weights(), self.labels)
         if self._viewed is None:  # which ones merge was decided when the level began
-            self._viewed = self._cheapest_merges(limit, *self._opened) > 0.0
+            flat = self.divergence.flat(self._opened[0][:, : self.n_features])
+            self._viewed = cheapest_merges(flat, self._opened[1], self.labels, limit) > 0.0
         weights = self._viewed * self.weights()
         totals = weights.sum(axis=1)
         labels = self.labels[self._viewed.argmax(axis=1)]
@@ -400,10 +406,7 @@ class Annealer:
         )
 
     def _merge_close(self) -> None:
-        alive = self.masses >= _MIN_MASS
-        for c in range(len(self.class_weights)):
-            members = np.flatnonzero(self.labels == c)
-            alive[members[self.masses[members].argmax()]] = True
+        alive = heavy(self.masses, self.labels, _MIN_MASS)
         own = self.codevectors[:, : self.n_features]
         close = self.divergence.between(own, own)
         near = np.minimum(close, close.T) < _MERGE * self.temperature
@@ -411,17 +414,10 @@ class Annealer:
         cells = np.column_stack([self.masses, self.codevectors])
         self._follow(annealing.merge(cells, len(cells), alive, near), cells)
 
-    def _cheapest_merges(
-        self, n_codevectors: int, codevectors: FloatArray, weights: FloatArray
-    ) -> FloatArray:
-        """Lineage of the merges that leave ``n_codevectors``, or one for each class."""
-        n_codevectors = max(n_codevectors, len(self.class_weights))
-        flat = self.divergence.flat(codevectors[:, : self.n_features])
-        return ward_merge(flat, np.maximum(weights, TINY), self.labels, n_codevectors)
-
     def _merge_down(self, n_codevectors: int) -> float:
         """Merge; return by how much that raises the distortion."""
-        lineage = self._cheapest_merges(n_codevectors, self.codevectors, self.weights())
+        flat = self.divergence.flat(self.codevectors[:, : self.n_features])
+        lineage = cheapest_merges(flat, self.weights(), self.labels, n_codevectors)
         shares = lineage / lineage.sum(axis=1, keepdims=True)
         masses = (lineage > 0.0) @ self.masses
         before, merged = self.codevectors, shares @ self.codevectors

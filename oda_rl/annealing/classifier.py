@@ -86,7 +86,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         Share of each class in the data.
     prediction_temperature_ : float
         Temperature of the densities that ``predict_proba`` compares: the one with the lowest log
-        loss on the training data; for a stream, from the distortion of the current level.
+        loss on the training data; for a stream, from the distortion of the current level, which
+        after ``fit`` begins at that temperature.
     best_params_ : dict
         What ``n_clusters="auto"`` chose.
 
@@ -182,8 +183,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     ) -> Self:
         """Learn from one sample or many, each once, in their order; new classes are welcome.
 
-        Sample by sample or in blocks is the same. Nothing is fine-tuned, and ``n_clusters="auto"``
-        counts as 40.
+        Sample by sample or in blocks is the same. After ``fit`` steps are as short as after all of
+        its samples. Nothing is fine-tuned, and ``n_clusters="auto"`` counts as 40.
 
         Parameters
         ----------
@@ -341,3 +342,4 @@ class ODAClassifier(ClassifierMixin, BaseODA):
                 str(self.fine_tuning), self._own(), weights, labels, temperature, rate, data
             )
             current.replace(moved, current.masses)
+        current.settle(0.5 * points.shape[1] * self.prediction_temperature_)

@@ -146,6 +146,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         self.labels_ = self._nearest(embedded, self._own())
         own = self._annealer.divergence.rowwise(embedded, self._own()[self.labels_])
         self.inertia_ = float(own @ weights)
+        self._annealer.settle(self.inertia_ / float(weights.sum()))
         self._warn_of_few(len(data.points))
         return self
 
@@ -153,7 +154,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order.
 
-        Sample by sample or in blocks is the same. The first 100 samples give the scale.
+        Sample by sample or in blocks is the same. The first 100 samples give the scale. After
+        ``fit`` steps are as short as after all of its samples.
 
         Parameters
         ----------
