@@ -33,6 +33,7 @@ _SHIFT = 0.1  # of a split, in square roots of the temperature
 _MERGE = 0.3  # pairs closer than this many temperatures are one
 _MIN_MASS = 1e-5
 _FROZEN_COOLING = 0.5
+_BLOCK = 4096  # samples that are brought to double precision at once
 _LEVELS_FOR_A_CLASS = 5  # that appears when annealing has ended
 
 
@@ -215,7 +216,7 @@ class Annealer:
         self.class_weights += np.bincount(classes, weights, minlength=len(self.class_weights))
         at = 0
         while at < len(points):
-            taken = self.room if self.active else len(points)
+            taken = self.room if self.active else _BLOCK
             block = slice(at, at + taken)
             self._remember(points[block], classes[block])
             self._learn(points[block], classes[block], weights[block])
@@ -346,6 +347,7 @@ class Annealer:
             self._open()
 
     def _learn(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
+        points = np.asarray(points, dtype=np.float64)  # which may be drawn from single precision
         shown = Shown(self.divergence, self.n_features, points, classes, weights)
         heat = self.temperature, self.schedule.forgetting
         stage = Stage(*heat, self._scales, self._clocks, self._seen)

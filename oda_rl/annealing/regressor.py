@@ -154,6 +154,9 @@ class ODARegressor(RegressorMixin, BaseODA):
             parts.append(models.predict(known, cells))
         return np.concatenate(parts)
 
+    def _takes_single(self) -> bool:
+        return False  # targets lie beside the features
+
     def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
         """Return points and targets as one array, shape (n, d + 1)."""
         return np.column_stack(checked_targets(self, X, y, reset=reset))
