@@ -15,6 +15,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,8 @@ def measure(kind: str, n: int, d: int, seed: int) -> list[Row]:
             times.append(time.process_time() - begun)
         rows.append({
             "precision": dtype, "seconds": min(times),
-            "fit": peak(lambda m=model, X=X: m.fit(X, y)) / samples.nbytes,  # type: ignore[misc]
-            "transform": peak(lambda m=model, X=X: m.transform(X)) / samples.nbytes,  # type: ignore[misc]
+            "fit": peak(partial(model.fit, X, y)) / samples.nbytes,
+            "transform": peak(partial(model.transform, X)) / samples.nbytes,
             "same": bool(X.dtype == model.codevectors_.dtype == model.transform(X[:9]).dtype),
         })  # fmt: skip
     return rows
