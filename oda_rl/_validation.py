@@ -43,6 +43,28 @@ class TakesMissing(BaseEstimator):
         return tags
 
 
+class TakesSingle(BaseEstimator):
+    """An estimator that takes samples of single precision as they are."""
+
+    def _takes_single(self) -> bool:
+        """Whether it does with the parameters that it has."""
+        return True
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say so to scikit-learn."""
+        tags = super().__sklearn_tags__()
+        if tags.transformer_tags is not None:
+            kinds = precisions(self)
+            tags.transformer_tags.preserves_dtype = [np.dtype(kind).name for kind in kinds]
+        return tags
+
+
+def precisions(estimator: BaseEstimator) -> list[type]:
+    """Return the types that samples may have; others become the first."""
+    single = isinstance(estimator, TakesSingle) and estimator._takes_single()
+    return [np.float64, np.float32] if single else [np.float64]
+
+
 def finite(estimator: BaseEstimator) -> bool | str:
     """Return what scikit-learn calls ``ensure_all_finite``."""
     missing = isinstance(estimator, TakesMissing) and estimator._takes_missing()
@@ -90,11 +112,11 @@ def _some(what: str, names: list[str]) -> str:
 def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """Return X as float64, shape (n, d), or raise scikit-learn's exceptions.
 
-    Where values are missing it is NaN, if the estimator takes that.
+    It stays float32, and where values are missing it is NaN, if the estimator takes that.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is refused here
         points = validate_data(
-            estimator, X, reset=reset, dtype=np.float64, order="C",
+            estimator, X, reset=reset, dtype=precisions(estimator), order="C",
             ensure_all_finite=finite(estimator),
         )  # fmt: skip
     return observed(bounded(np.asarray(points), "X"))
@@ -108,7 +130,7 @@ def bounded(values: Array, name: str, largest: float = LARGEST_DATA) -> Array:
     ValueError: y holds -1e+300: its values must be from -1e+140 to 1e+140
     """
     for extreme in (of.reduce(values, axis=None, initial=0.0) for of in _EXTREMES):
-        if abs(extreme) > largest:
+        if abs(float(extreme)) > largest:
             raise ValueError(
                 f"{name} holds {extreme:g}: its values must be from {-largest:g} to {largest:g}"
             )
@@ -125,7 +147,7 @@ def checked_labels(
     """Return X likewise, and y as the labels of classes, shape (n,)."""
     with np.errstate(over="ignore", invalid="ignore"):
         points, labels = validate_data(
-            estimator, X, y, reset=reset, dtype=np.float64, order="C",
+            estimator, X, y, reset=reset, dtype=precisions(estimator), order="C",
             ensure_all_finite=finite(estimator),
         )  # fmt: skip
     check_classification_targets(labels)

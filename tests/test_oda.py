@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -180,6 +181,60 @@ def test_annealing_goes_on_from_an_earlier_level():
     assert early.temperature_ < model.history_[3].temperature
     assert early.score(MOONS, MOON_LABELS) > 0.9
     assert len(model.history_) > 4
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_stream_after_a_fit_goes_on_from_its_samples(kind):
+    labels = target(kind)
+    model = kind(8, random_state=0).fit(MOONS, labels)
+    before, n = model.codevectors_.copy(), len(MOONS)
+    model.partial_fit(MOONS[:1] + 10.0, labels[:1])
+    # One sample among so many, of its class at least an eighth of them: α = 1 / (1 + .9 (n + K)).
+    assert 0.0 < np.abs(model.codevectors_ - before).max() < 10.0 * 16.0 / (0.9 * n)
+    assert (model.codevectors_ != before).any(axis=1).sum() <= 2
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("kind", [ODAClusterer, ODAClassifier])
+@pytest.mark.parametrize("missing", [False, True])
+def test_single_precision_stays_and_is_computed_in_double(kind, streamed, missing, tmp_path):
+    points, labels = MOONS.astype(np.float32), target(kind)
+    if missing:
+        points[::7, 0] = np.nan
+    double, single = (
+        stream(kind(6, random_state=0), data, labels, 150) if streamed
+        else kind(6, random_state=0).fit(data, labels)
+        for data in (points.astype(np.float64), points)
+    )  # fmt: skip
+    assert single.cluster_centers_.dtype == np.float32
+    np.testing.assert_array_equal(single.codevectors_, double.codevectors_.astype(np.float32))
+    single.save(tmp_path / "model")
+    single = kind.load(tmp_path / "model")
+    np.testing.assert_array_equal(single.predict(points), double.predict(points))
+    for method in ("transform", "predict_proba"):
+        found = getattr(single, method)(points)
+        assert found.dtype == np.float32
+        expected = getattr(double, method)(points.astype(np.float64))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-30)
+    assert single.codevectors_.dtype == np.float32
+    assert single.transform(points.astype(np.float64)).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "model", [ODAClusterer(8, random_state=0), ODAClassifier(8, random_state=0)]
+)
+def test_single_precision_takes_half_the_memory(kind):
+    X = np.random.default_rng(0).normal(size=(20_000, 40))
+    y = (X[:, 0] > 0.0).astype(int)
+    model, peaks = kind(8, random_state=0), []
+    for points in (X, X.astype(np.float32)):
+        model.fit(points[:500], y[:500])  # which compiles
+        tracemalloc.start()
+        model.fit(points, y)
+        model.transform(points)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 0.65 * peaks[0]  # that of labels and weights is the same
 
 
 def test_annealing_ends_where_it_is_told_to():

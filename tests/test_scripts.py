@@ -521,6 +521,30 @@ def test_chip_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
+def test_adapting_script(run_script, tmp_path):
+    options = ("--seeds", "1", "--samples", "2000")
+    printed = run_script("benchmark.py", "adapting", *options)
+    rows = read_rows(tmp_path / "results" / "benchmark_adapting.csv")
+    assert [row["data"] for row in rows] == ["as before", "wandering"]
+    for row in rows:
+        assert 0 < int(row["bytes"]) <= 480
+        assert int(row["same"]) >= 0.999 * int(row["observations"])
+        assert 0.5 < float(row["accuracy"]) <= 1.0
+    assert "decisions that" in printed
+
+
+@pytest.mark.slow
+def test_precision_script(run_script, tmp_path):
+    printed = run_script("benchmark.py", "precision", "--seeds", "1", "--largest", "20000")
+    rows = read_rows(tmp_path / "results" / "benchmark_precision.csv")
+    assert [row["precision"] for row in rows] == 2 * ["float64", "float32"]
+    for double, single in zip(rows[::2], rows[1::2], strict=True):
+        assert float(single["fit"]) < 0.7 * float(double["fit"])
+        assert double["same"] == single["same"] == "True"
+    assert "memory of fit" in printed
+
+
+@pytest.mark.slow
 def test_script_of_pictures(run_script, tmp_path):
     run_script("draw_policy.py")
     for name in ("partition", "metric"):

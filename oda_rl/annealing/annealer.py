@@ -19,7 +19,7 @@ from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.codebook import Balls, Layout, Seen, Stage, check_layout, segments
 from oda_rl.annealing.laying_out import laid_out
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule, check_labels
-from oda_rl.annealing.merging import ward_merge
+from oda_rl.annealing.merging import cheapest_merges, heavy
 from oda_rl.annealing.missing import class_means
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.showing import Shown, show
@@ -33,6 +33,7 @@ _SHIFT = 0.1  # of a split, in square roots of the temperature
 _MERGE = 0.3  # pairs closer than this many temperatures are one
 _MIN_MASS = 1e-5
 _FROZEN_COOLING = 0.5
+_BLOCK = 4096  # samples that are brought to double precision at once
 _LEVELS_FOR_A_CLASS = 5  # that appears when annealing has ended
 
 
@@ -215,7 +216,7 @@ class Annealer:
         self.class_weights += np.bincount(classes, weights, minlength=len(self.class_weights))
         at = 0
         while at < len(points):
-            taken = self.room if self.active else len(points)
+            taken = self.room if self.active else _BLOCK
             block = slice(at, at + taken)
             self._remember(points[block], classes[block])
             self._learn(points[block], classes[block], weights[block])
@@ -287,6 +288,11 @@ class Annealer:
         self._scales = np.ones(len(self.class_weights))
         self._open()
 
+    def settle(self, distortion: float) -> None:
+        """Go on as after all samples, of which the mean divergence was that: by steps as short."""
+        self._clocks, seen = self.class_weights.copy(), Seen(self._seen)
+        seen.distortion, seen.weight = distortion * self._clocks.sum(), self._clocks.sum()
+
     def return_to(self, i: int) -> None:
         """Go back to where the codebook stood when level ``i`` of its history ended.
 
@@ -321,7 +327,8 @@ class Annealer:
         if limit is None or len(self.labels) <= limit:
             return Codebook(self.codevectors, self.weights(), self.labels)
         if self._viewed is None:  # which ones merge was decided when the level began
-            self._viewed = self._cheapest_merges(limit, *self._opened) > 0.0
+            flat = self.divergence.flat(self._opened[0][:, : self.n_features])
+            self._viewed = cheapest_merges(flat, self._opened[1], self.labels, limit) > 0.0
         weights = self._viewed * self.weights()
         totals = weights.sum(axis=1)
         labels = self.labels[self._viewed.argmax(axis=1)]
@@ -340,6 +347,7 @@ class Annealer:
             self._open()
 
     def _learn(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
+        points = np.asarray(points, dtype=np.float64)  # which may be drawn from single precision
         shown = Shown(self.divergence, self.n_features, points, classes, weights)
         heat = self.temperature, self.schedule.forgetting
         stage = Stage(*heat, self._scales, self._clocks, self._seen)
@@ -400,10 +408,7 @@ class Annealer:
         )
 
     def _merge_close(self) -> None:
-        alive = self.masses >= _MIN_MASS
-        for c in range(len(self.class_weights)):
-            members = np.flatnonzero(self.labels == c)
-            alive[members[self.masses[members].argmax()]] = True
+        alive = heavy(self.masses, self.labels, _MIN_MASS)
         own = self.codevectors[:, : self.n_features]
         close = self.divergence.between(own, own)
         near = np.minimum(close, close.T) < _MERGE * self.temperature
@@ -411,17 +416,10 @@ class Annealer:
         cells = np.column_stack([self.masses, self.codevectors])
         self._follow(annealing.merge(cells, len(cells), alive, near), cells)
 
-    def _cheapest_merges(
-        self, n_codevectors: int, codevectors: FloatArray, weights: FloatArray
-    ) -> FloatArray:
-        """Lineage of the merges that leave ``n_codevectors``, or one for each class."""
-        n_codevectors = max(n_codevectors, len(self.class_weights))
-        flat = self.divergence.flat(codevectors[:, : self.n_features])
-        return ward_merge(flat, np.maximum(weights, TINY), self.labels, n_codevectors)
-
     def _merge_down(self, n_codevectors: int) -> float:
         """Merge; return by how much that raises the distortion."""
-        lineage = self._cheapest_merges(n_codevectors, self.codevectors, self.weights())
+        flat = self.divergence.flat(self.codevectors[:, : self.n_features])
+        lineage = cheapest_merges(flat, self.weights(), self.labels, n_codevectors)
         shares = lineage / lineage.sum(axis=1, keepdims=True)
         masses = (lineage > 0.0) @ self.masses
         before, merged = self.codevectors, shares @ self.codevectors

@@ -1,6 +1,7 @@
 """What the annealing estimators share: validation, streams, earlier levels, files."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import KW_ONLY, field
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -13,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
 from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, within
-from oda_rl._schema import Sizes, real, require, whole
+from oda_rl._schema import Sizes, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
     TakesMissing,
+    TakesSingle,
     bounded,
     check_columns,
     checked_points,
@@ -29,9 +31,10 @@ from oda_rl.annealing.density import log_density
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
-from oda_rl.filing.contents import ANYTHING, MISSING, Each, Maybe, Optional, Several
+from oda_rl.filing.contents import ANYTHING, MISSING, Each, Floats, Maybe, Optional, Several
 from oda_rl.filing.files import Filed
 from oda_rl.samples.missing import holes
+from oda_rl.samples.weights import counted
 
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
 
@@ -61,7 +64,7 @@ SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
 
 
 @estimator
-class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
+class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
     """Common part of the estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
 
     n_clusters: Annotated[Any, COUNT] = 40
@@ -78,6 +81,7 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
     random_state: Seed = None
 
     _stored = _STORED
+    _single = False  # whether samples came in single precision
     _annealer: Annealer = field(init=False)
     _codebook: Codebook = field(init=False)
     _low: FloatArray = field(init=False)
@@ -92,8 +96,9 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
         "_waiting": Optional(
             Maybe(Each(Several(real("n, D", MISSING), whole("n"), real("n", "[0, inf)"))))
         ),
+        "_single": Optional(flags()),
         "_stream_seed": Optional(whole("", "[0, 2147483647]")),
-        "codevectors_": Optional(real("M, d")),
+        "codevectors_": Optional(Floats("M, d")),
         "weights_": Optional(real("M", "[0, inf)")),
         "temperature_": Optional(real("", "[0, inf)")),
         "history_": Optional(Each(Level)),
@@ -126,8 +131,7 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
         -------
         ndarray, shape (n, K)
         """
-        points = self._embedded(X)
-        return self._annealer.divergence.between(points, self._own())
+        return self._of_each(self._embedded(X), lambda points, divergences: divergences)
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the cells: each one's mass by its volume.
@@ -202,6 +206,13 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
 
     def _takes_missing(self) -> bool:
         """Whether distances are sums over features, of which some may be left out."""
+        return self._is_squared()
+
+    def _takes_single(self) -> bool:
+        return self._is_squared()
+
+    def _is_squared(self) -> bool:
+        """Whether the divergence is the squared Euclidean one."""
         chosen = self.divergence
         return chosen == "squared_euclidean" or type(chosen) is divergences.SquaredEuclidean
 
@@ -225,6 +236,8 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
         current = self._annealer
         self._codebook = current.view(limit)
         self.codevectors_ = current.divergence.restore(self._own())
+        if self._single:
+            self.codevectors_ = self.codevectors_.astype(np.float32)
         self.weights_ = self._codebook.weights
         self.temperature_ = current.temperature
         self.history_ = list(current.history)
@@ -289,6 +302,24 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
         ]
         return np.concatenate(nearest)
 
+    def _of_each(
+        self, points: FloatArray, of: Callable[[FloatArray, FloatArray], FloatArray]
+    ) -> FloatArray:
+        """Return what is made of embedded points and their divergences, shape (n, K).
+
+        Of points in single precision so is that, in blocks: in double precision it would take as
+        much memory as twice what is returned.
+        """
+        between, own = self._annealer.divergence.between, self._own()
+        if points.dtype == np.float64:
+            return of(points, between(points, own))
+        found = np.empty((len(points), len(own)), dtype=points.dtype)
+        largest = np.finfo(points.dtype).max
+        for rows in chunks(len(points)):
+            block = of(points[rows], between(points[rows], own))
+            found[rows] = np.minimum(block, largest)
+        return found
+
     # Learning.
 
     def _new_annealer(self, n_classes: int, seed: int, refined: bool = False) -> Annealer:
@@ -312,6 +343,8 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
         """Embed the features of points that may have more than those."""
         d = self.n_features_in_
         divergence.check(points[:, :d])
+        if points.shape[1] == d:
+            return divergence.embed(points)
         return np.concatenate([divergence.embed(points[:, :d]), points[:, d:]], axis=1)
 
     def _anneal(
@@ -319,8 +352,8 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
     ) -> Distribution:
         """Anneal a new codebook on points, shape (n, d + q), drawn again and again."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        shown = weights > 0.0
-        points, classes, weights = points[shown], classes[shown], weights[shown]
+        self._single = bool(points.dtype == np.float32)
+        points, classes, weights = counted(points, classes, weights)
         check_columns(self, points)
         n_classes = int(classes.max()) + 1
         current = self._new_annealer(n_classes, seed, refined)
@@ -331,7 +364,7 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
         rows = np.concatenate([data.draw(c, n) for c, n in enumerate(room)])
         if n_classes > 1:
             probe = data.spread(PROBE)
-            current.probe = data.points[probe], data.classes[probe]
+            current.probe = data.points[probe].astype(np.float64), data.classes[probe]
         current.begin(
             data.points[rows],
             data.classes[rows],
@@ -349,7 +382,9 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
     def _see(self, points: FloatArray) -> None:
         """Remember the box of the data."""
         d = self.n_features_in_
-        low, high = (of.reduce(points[:, :d], axis=0) for of in (np.fmin, np.fmax))  # not of NaN
+        low, high = (  # not of NaN
+            of.reduce(points[:, :d], axis=0).astype(np.float64) for of in (np.fmin, np.fmax)
+        )
         if hasattr(self, "_low"):
             low, high = np.fmin(low, self._low), np.fmax(high, self._high)
         self._low, self._high = low, high
@@ -364,8 +399,8 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
         if not hasattr(self, "_annealer"):
             self._stream_seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._waiting = []
-        shown = weights > 0.0
-        points, classes, weights = points[shown], classes[shown], weights[shown]
+            self._single = bool(points.dtype == np.float32)
+        points, classes, weights = counted(points, classes, weights)
         if len(points) == 0 and hasattr(self, "_annealer"):
             return
         if not hasattr(self, "_annealer"):
@@ -374,7 +409,8 @@ class BaseODA(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMis
         if self._waiting is not None:
             waiting = sum(len(block[0]) for block in self._waiting)
             first, rest = slice(LEVEL_SAMPLES - waiting), slice(LEVEL_SAMPLES - waiting, None)
-            self._waiting.append((points[first], classes[first], weights[first]))
+            begun = points[first].astype(np.float64), classes[first], weights[first]
+            self._waiting.append(begun)
             self._begin_stream(labelled)
             if waiting + len(points) >= LEVEL_SAMPLES:
                 self._waiting = None

@@ -31,6 +31,7 @@ from oda_rl.annealing.selection import Candidate, candidates, doubts, select
 from oda_rl.divergences import QUADRATIC, resolve
 from oda_rl.filing.contents import ANYTHING, Optional, check_classes
 from oda_rl.samples.missing import observed_shares
+from oda_rl.samples.weights import counted
 
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
@@ -86,7 +87,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         Share of each class in the data.
     prediction_temperature_ : float
         Temperature of the densities that ``predict_proba`` compares: the one with the lowest log
-        loss on the training data; for a stream, from the distortion of the current level.
+        loss on the training data; for a stream, from the distortion of the current level, which
+        after ``fit`` begins at that temperature.
     best_params_ : dict
         What ``n_clusters="auto"`` chose.
 
@@ -153,8 +155,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         points, labels = checked_labels(self, X, y, reset=True)
         self._labels_are_objects = labels.dtype == object
         weights = checked_weights(sample_weight, points)
-        shown = weights > 0.0
-        points, labels, weights = points[shown], labels[shown], weights[shown]
+        points, labels, weights = counted(points, labels, weights)
         self.classes_, classes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -182,8 +183,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     ) -> Self:
         """Learn from one sample or many, each once, in their order; new classes are welcome.
 
-        Sample by sample or in blocks is the same. Nothing is fine-tuned, and ``n_clusters="auto"``
-        counts as 40.
+        Sample by sample or in blocks is the same. After ``fit`` steps are as short as after all of
+        its samples. Nothing is fine-tuned, and ``n_clusters="auto"`` counts as 40.
 
         Parameters
         ----------
@@ -226,7 +227,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         -------
         ndarray, shape (n,)
         """
-        best = self._log_scores(X).argmax(axis=1)
+        best = self._log_scores(self._embedded(X)).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
@@ -245,13 +246,14 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         ndarray, shape (n, C)
             Rows sum to 1.
         """
-        scores = self._log_scores(X)
+        points = self._embedded(X)
+        scores = self._log_scores(points)
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True), dtype=points.dtype)
 
-    def _log_scores(self, X: npt.ArrayLike) -> FloatArray:
-        """Unnormalised log-probabilities, shape (n, C)."""
-        points, own = self._embedded(X), self._own()
+    def _log_scores(self, points: FloatArray) -> FloatArray:
+        """Unnormalised log-probabilities of embedded points, shape (n, C)."""
+        own = self._own()
         scores = [self._block_scores(points[rows], own) for rows in chunks(len(points))]
         return np.concatenate(scores)[:, np.argsort(np.array(self._seen))]
 
@@ -310,7 +312,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
                 model._annealer = copy.deepcopy(grown)
                 model._conclude(data, *option)
                 model.weights_ = model._codebook.weights
-                scores = model._log_scores(points[test])
+                scores = model._log_scores(model._annealer.divergence.embed(points[test]))
                 found.append(float(doubts(scores, classes[test]) @ weights[test]))
             return np.array(found)
 
@@ -341,3 +343,4 @@ class ODAClassifier(ClassifierMixin, BaseODA):
                 str(self.fine_tuning), self._own(), weights, labels, temperature, rate, data
             )
             current.replace(moved, current.masses)
+        current.settle(0.5 * points.shape[1] * self.prediction_temperature_)

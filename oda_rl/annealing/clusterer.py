@@ -144,8 +144,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         self._publish()
         embedded = self._annealer.divergence.embed(points)
         self.labels_ = self._nearest(embedded, self._own())
-        own = self._annealer.divergence.rowwise(embedded, self._own()[self.labels_])
-        self.inertia_ = float(own @ weights)
+        self.inertia_ = float(self._distances(embedded, self.labels_) @ weights)
+        self._annealer.settle(self.inertia_ / float(weights.sum()))
         self._warn_of_few(len(data.points))
         return self
 
@@ -153,7 +153,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order.
 
-        Sample by sample or in blocks is the same. The first 100 samples give the scale.
+        Sample by sample or in blocks is the same. The first 100 samples give the scale. After
+        ``fit`` steps are as short as after all of its samples.
 
         Parameters
         ----------
@@ -194,8 +195,10 @@ class ODAClusterer(ClusterMixin, BaseODA):
         ndarray, shape (n, K)
             Rows sum to 1. [ODA-TNNLS] eq. 9.
         """
-        scores = self.transform(X)
-        scores *= observed_shares(self._embedded(X))  # what is missing says nothing
+        return self._of_each(self._embedded(X), self._associations)
+
+    def _associations(self, points: FloatArray, divergences: FloatArray) -> FloatArray:
+        scores = divergences * observed_shares(points)  # what is missing says nothing
         scores -= scores.min(axis=1, keepdims=True)
         temperature = self.temperature_
         shares = (scores == 0.0) * 1.0 if temperature == 0.0 else np.exp(-scores / temperature)
@@ -206,14 +209,14 @@ class ODAClusterer(ClusterMixin, BaseODA):
         """Opposite of the mean divergence from the nearest codevector."""
         points = self._embedded(X)
         weights = checked_weights(sample_weight, points)
-        own, rowwise = self._own(), self._annealer.divergence.rowwise
-        distances = np.concatenate(
-            [
-                rowwise(points[rows], own[self._nearest(points[rows], own)])
-                for rows in chunks(len(points))
-            ]
-        )
+        distances = self._distances(points, self._nearest(points, self._own()))
         return -float(np.average(distances, weights=weights))
+
+    def _distances(self, points: FloatArray, cells: IntArray) -> FloatArray:
+        """Divergence of each embedded point from the codevector of its cell, shape (n,)."""
+        own, rowwise = self._own(), self._annealer.divergence.rowwise
+        parts = [rowwise(points[rows], own[cells[rows]]) for rows in chunks(len(points))]
+        return np.concatenate(parts)
 
     def _warn_of_few(self, distinct: int) -> None:
         """Warn if there were too few distinct points."""

@@ -26,7 +26,7 @@ from oda_rl.divergences import LOGARITHMIC, TINY, Divergence
 LEAST_SHARE = 1e-6
 FARTHEST = -math.log(LEAST_SHARE)  # in temperatures
 SMALLEST_SCALE = 1e-60
-_LEAST_DECAY = 1e-3
+LEAST_DECAY = 1e-3
 
 GROUPED = 256  # codevectors from which on segments pay
 _LLOYD = 5
@@ -330,8 +330,8 @@ def step_of(stage: Stage, c: int, size: int, weight: float) -> float:
         step = 1.0
     stage.clocks[c] += weight
     decay = 1.0 - step
-    if decay < _LEAST_DECAY:
-        decay = _LEAST_DECAY
+    if decay < LEAST_DECAY:
+        decay = LEAST_DECAY
     stage.scales[c] *= decay
     return step
 
@@ -469,7 +469,7 @@ def learn_called(divergence: Divergence, samples: Block, layout: Layout, stage: 
         step = max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), stage.forgetting / size)
         step = min(weight * step, 1.0)
         clocks[c] += weight
-        scales[c] *= max(1.0 - step, _LEAST_DECAY)
+        scales[c] *= max(1.0 - step, LEAST_DECAY)
         masses[own] += step * shares / scales[c]
         pulled = own.start + np.flatnonzero(shares)
         pull = step * shares[shares > 0.0] / (masses[pulled] * scales[c])

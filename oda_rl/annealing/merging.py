@@ -9,7 +9,8 @@ Statistical Association 58, 1963.
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.divergences import TINY
 
 
 def _merge(
@@ -94,3 +95,43 @@ def ward_merge(
     least, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
     _merge(masses.copy(), m - n_clusters, costs, least, partners, owners)
     return np.where(owners == np.unique(owners)[:, None], masses, 0.0)
+
+
+def cheapest_merges(
+    codevectors: FloatArray, weights: FloatArray, labels: IntArray, n_codevectors: int
+) -> FloatArray:
+    """Lineage of the merges within classes that leave so many, or one for each class.
+
+    Parameters
+    ----------
+    codevectors : ndarray, shape (K, d)
+        In coordinates in which squared distances are about the divergences.
+    weights : ndarray, shape (K,)
+        At least 0.
+    labels : ndarray, shape (K,)
+        Class of each, rising from 0.
+    n_codevectors : int
+
+    Examples
+    --------
+    >>> cheapest_merges(np.array([[0.0], [1.0], [1.5]]), np.ones(3), np.array([0, 0, 1]), 1)
+    array([[1., 1., 0.],
+           [0., 0., 1.]])
+    """
+    left = max(n_codevectors, int(labels[-1]) + 1)
+    return ward_merge(codevectors, np.maximum(weights, TINY), labels, left)
+
+
+def heavy(masses: FloatArray, labels: IntArray, least: float) -> BoolArray:
+    """Which codevectors have at least this mass, shape (K,), or the most of their class.
+
+    Examples
+    --------
+    >>> heavy(np.array([0.9, 0.1, 0.3, 0.2]), np.array([0, 0, 1, 1]), 0.5)
+    array([ True, False,  True, False])
+    """
+    found = masses >= least
+    for c in range(int(labels[-1]) + 1):
+        members = np.flatnonzero(labels == c)
+        found[members[masses[members].argmax()]] = True
+    return found

@@ -41,7 +41,7 @@ _REST = 1e-9  # what is left of a cell's mass after its last point has been take
 class _Cells(NamedTuple):
     """Points and the cells they are in; n points of dimension d, m cells. A mass of 0: no cell."""
 
-    points: FloatArray  # (n, d)
+    points: Array  # (n, d), in the precision that they came in
     weights: FloatArray  # (n,), positive
     labels: IntArray  # (n,), cell of each point
     errors: FloatArray  # (n,), squared distance from its codevector, unless its cell is restless
@@ -286,7 +286,7 @@ def _open(points: FloatArray, weights: FloatArray, codevectors: FloatArray, spar
     m = len(codevectors) + spare
     n, d = points.shape
     return _Cells(
-        points=np.ascontiguousarray(points, dtype=np.float64),
+        points=np.ascontiguousarray(points),
         weights=np.ascontiguousarray(weights, dtype=np.float64),
         labels=np.zeros(n, np.int64),
         errors=np.zeros(n),
@@ -397,7 +397,8 @@ def refine(
         points, weights = points[used], weights[used]
     n, n_cells = len(points), len(codevectors)
     if n <= n_cells:
-        return np.resize(points, codevectors.shape) if n else codevectors.copy()
+        alone = np.resize(points, codevectors.shape) if n else codevectors
+        return alone.astype(np.float64)
     # Bounds in single precision must not overflow. A power of 2 changes no bit but the exponent.
     power = int(np.frexp(np.abs(points).max())[1])
     points, codevectors = np.ldexp(points, -power), np.ldexp(codevectors, -power)

@@ -96,6 +96,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         pairs = self._checked_pairs(X, y, reset=True)
         weights = checked_weights(sample_weight, pairs)
         self._anneal(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
+        self._annealer.settle(self._annealer.history[-1].distortion)
         self._recent = pairs, weights
         self._publish()
         self._recent = pairs[-_RECENT:], weights[-_RECENT:]
@@ -105,7 +106,8 @@ class ODARegressor(RegressorMixin, BaseODA):
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order.
 
-        The local models are fitted to the last 5000 samples.
+        The local models are fitted to the last 5000 samples. After ``fit`` steps are as short as
+        after all of its samples.
 
         Parameters
         ----------
@@ -151,6 +153,9 @@ class ODARegressor(RegressorMixin, BaseODA):
             known = filled(points[rows], self._centres[cells])
             parts.append(models.predict(known, cells))
         return np.concatenate(parts)
+
+    def _takes_single(self) -> bool:
+        return False  # targets lie beside the features
 
     def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
         """Return points and targets as one array, shape (n, d + 1)."""

@@ -127,6 +127,7 @@ def _clusterers() -> None:
         model.partial_fit(points).score_samples(points)
         DistributedODAClusterer(6, divergence=divergence, random_state=0).fit(points)
         ODATreeClusterer(2, divergence=divergence, random_state=0).fit(points).predict(points)
+    ODAClusterer(6, random_state=0).fit(points.astype(np.float32))
     for kind in (ODAClusterer, DistributedODAClusterer):
         kind(200, random_state=0).fit(_samples(n=4_000))  # so many are kept in segments
 
@@ -138,9 +139,9 @@ def _classifiers() -> None:
     points = _samples()
     y = (points[:, 0] > points[:, 1]).astype(np.int64)
     for fine_tuning in (None, "lvq1", "glvq", "rslvq"):
-        ODAClassifier(6, fine_tuning=fine_tuning, random_state=0).fit(points, y).predict_proba(
-            points
-        )
+        for data in (points, points.astype(np.float32)):
+            model = ODAClassifier(6, fine_tuning=fine_tuning, random_state=0)
+            model.fit(data, y).predict_proba(data)
     ODAClassifier(6, random_state=0).partial_fit(points, y, classes=[0, 1])
     ODATreeClassifier(2, random_state=0).fit(points, y).predict(points)
 

@@ -76,6 +76,9 @@ class Distributed(BaseODA):
     def _takes_missing(self) -> bool:
         return False
 
+    def _takes_single(self) -> bool:
+        return False
+
     def _refuse_lazy(self, X: Any) -> None:
         if is_lazy(X):
             raise ValueError(

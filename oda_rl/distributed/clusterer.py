@@ -111,6 +111,7 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         self._grow(course, refined=refines)
         sums = course.refine(self._annealer) if refines else course.ask(self._annealer, 0.0)
         self.inertia_ = float(sums.distortions.sum())
+        self._annealer.settle(self.inertia_ / float(self._annealer.class_weights.sum()))
         self._publish()
         if not is_lazy(X):
             self.labels_ = self.predict(X)

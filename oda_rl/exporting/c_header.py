@@ -17,16 +17,18 @@ from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
+from oda_rl.exporting.c_learning import learning_header
 from oda_rl.exporting.c_text import (
     AS_IT_IS,
     FLOAT_SCORE,
     LESS_ORIGIN,
     NEAREST,
     as_comment,
+    features,
     table,
 )
 from oda_rl.exporting.diagrams import Diagram, fitting
-from oda_rl.exporting.labels import is_text, whole_numbers
+from oda_rl.exporting.labels import narrowest, numbered
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.quantization.estimators import LVQ, VectorQuantizer
@@ -76,8 +78,6 @@ _DIAGRAM = [
 ]
 _LEAST = "The cell of least score, the first of equals, is the nearest"
 _NEAR = 4.0  # times as large may scores at 0 be as about the centre: two bits of 24
-_MOST_INT = 2**31 - 1
-_WHOLE = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class _Header:
     """Type of what is returned."""
 
 
-def export_c(estimator: Any, out: str | Path) -> Path:
+def export_c(estimator: Any, out: str | Path, *, learn: bool = False) -> Path:
     """Write a fitted estimator to a C99 header with ``oda_predict(const float obs[])``.
 
     The header allocates nothing and needs no library, but ``expf`` of ``math.h`` for an
@@ -103,6 +103,11 @@ def export_c(estimator: Any, out: str | Path) -> Path:
     cluster, classifiers the label, or where labels are texts its number in ``classes_``, and
     regressors a float. Predictions are those of ``estimator.predict``, but where two are equal up
     to rounding to single precision.
+
+    With ``learn=True`` an ``ODAClassifier`` goes on learning on the chip, from where it stands: all
+    that changes is in a struct ``oda_learner``, which ``oda_init(&learner)`` fills,
+    ``oda_partial_fit(&learner, obs, label)`` does what ``partial_fit`` does with one sample, in
+    single precision, and ``oda_predict(&learner, obs)`` predicts. No library is needed.
 
     Parameters
     ----------
@@ -112,6 +117,9 @@ def export_c(estimator: Any, out: str | Path) -> Path:
         Gaussian kernel.
     out : str or Path
         File to write, as a whole or not at all.
+    learn : bool, default=False
+        Whether the header learns, too; for an ODAClassifier with the squared Euclidean divergence
+        whose annealing has ended, as it has after ``fit``.
 
     Returns
     -------
@@ -122,7 +130,8 @@ def export_c(estimator: Any, out: str | Path) -> Path:
     ------
     ValueError
         If the estimator is none of these, its labels are neither texts nor whole numbers of 32
-        bits, single precision does not hold its numbers, or ``out`` is a folder.
+        bits, single precision does not hold its numbers, ``out`` is a folder, or ``learn`` is True
+        for another estimator.
     NotFittedError
         If it has not been fitted.
 
@@ -139,7 +148,7 @@ def export_c(estimator: Any, out: str | Path) -> Path:
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    content = _text(estimator).encode("utf-8")
+    content = (learning_header if learn else _text)(estimator).encode("utf-8")
     with persistence.replacing(path) as file:
         file.write(content)
     return path
@@ -148,7 +157,6 @@ def export_c(estimator: Any, out: str | Path) -> Path:
 def _text(estimator: Any) -> str:
     header, name = _header(estimator), type(estimator).__name__
     signature = f"{header.kind} oda_predict(const float obs[ODA_FEATURES])"
-    names = getattr(estimator, "feature_names_in_", None)
     d = int(estimator.n_features_in_)
     scores = next(iter(header.tables.values()))[1]
     constants = {"FEATURES": d, "CELLS": len(scores), "CLASSES": header.n_classes}
@@ -158,7 +166,7 @@ def _text(estimator: Any) -> str:
         f"Tables: {sum(array.nbytes for _, array in header.tables.values())} bytes",
         "",
         f"{signature} takes a sample:",
-        *(f"    obs[{j}]  {'' if names is None else names[j]}".rstrip() for j in range(d)),
+        *features(estimator),
         *header.returns,
         "",
         *header.about,
@@ -229,8 +237,8 @@ def _lvq(model: LVQ) -> _Header:
 
 def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Header:
     """Return the label of the class of the nearest cell."""
-    numbers, header.returns = _numbers(labels)
-    header.tables["oda_labels"] = "[ODA_CELLS]", _small(numbers[classes])
+    numbers, header.returns = numbered(labels)
+    header.tables["oda_labels"] = "[ODA_CELLS]", narrowest(numbers[classes])
     header.body = NEAREST + _LABEL
     header.about[-1] = f"{_LEAST};\nits label is in oda_labels."
     return header
@@ -247,13 +255,13 @@ def _classifier(model: ODAClassifier) -> _Header:
         weights = np.maximum(np.log(model.weights_), -1e4)  # of what weighs nothing
     offsets, slopes = factor * diagram.offsets - weights, factor * diagram.slopes
     header = _of_diagram(Diagram(diagram.centre, offsets - offsets.min(), slopes, 1.0))
-    numbers, header.returns = _numbers(model.classes_)
-    header.tables["oda_classes"] = "[ODA_CELLS]", _small(classes)
-    numbered = (numbers == np.arange(len(numbers))).all()
-    if not numbered:
-        header.tables["oda_labels"] = "[ODA_CLASSES]", _small(numbers)
+    numbers, header.returns = numbered(model.classes_)
+    header.tables["oda_classes"] = "[ODA_CELLS]", narrowest(classes)
+    from_zero = (numbers == np.arange(len(numbers))).all()
+    if not from_zero:
+        header.tables["oda_labels"] = "[ODA_CLASSES]", narrowest(numbers)
     header.n_classes = len(numbers)
-    end = _NUMBER if numbered else _LABEL
+    end = _NUMBER if from_zero else _LABEL
     header.body = _DENSEST + end.replace("nearest", "best")
     header.about[-1] = (
         "The class of the greatest sum of exp(-score) over its cells, of which oda_classes says"
@@ -324,23 +332,6 @@ def _of_powers(places: FloatArray, precisions: FloatArray, offsets: FloatArray) 
     gaps = places - centre
     rows = offsets - offsets.min() + (precisions * gaps**2).sum(axis=1)
     return _of_diagram(Diagram.scaled(centre, rows, -2.0 * precisions * gaps))
-
-
-def _numbers(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return the number of each label, and what to say of it."""
-    if is_text(labels):
-        names = (f"    {i}  {label}" for i, label in enumerate(labels.tolist()))
-        return np.arange(len(labels)), ["and returns the number of a label:", *names]
-    numbers = whole_numbers(labels)
-    if np.abs(numbers).max() > _MOST_INT:
-        raise ValueError(f"labels go to {np.abs(numbers).max()}: they must be within 32 bits")
-    return numbers, ["and returns a label."]
-
-
-def _small(numbers: Any) -> npt.NDArray[Any]:
-    """Return numbers in the smallest type that holds them."""
-    array = np.asarray(numbers)
-    return next(array.astype(kind) for kind in _WHOLE if (array.astype(kind) == array).all())
 
 
 _KINDS: dict[type, Callable[[Any], _Header]] = {

@@ -57,16 +57,29 @@ def table(name: str, size: str, array: npt.NDArray[Any]) -> str:
     <BLANKLINE>
     """
     head = f"static const {_TYPES[array.dtype]} {name}{size} = {{\n"
+    return head + numbers(array, "    ") + "};\n\n"
+
+
+def numbers(array: npt.NDArray[Any], indent: str) -> str:
+    """Return lines of what stands in the braces of an array.
+
+    Examples
+    --------
+    >>> print(numbers(np.array([[0.5, 2.0], [1.0, 3.0]], dtype=np.float32), "  "))
+      {0.5f, 2.0f},
+      {1.0f, 3.0f},
+    <BLANKLINE>
+    """
     write = number if array.dtype == np.float32 else str
     if array.ndim == 1:
-        lines = _filled([write(value) for value in array.tolist()], "    ")
+        lines = _filled([write(value) for value in array.tolist()], indent)
     else:
         lines = []
         for row in array.tolist():
-            inner = _filled([_item(value, write) for value in row], "     ")
-            lines += [f"    {{{inner[0].lstrip()}", *inner[1:]]
+            inner = _filled([_item(value, write) for value in row], f"{indent} ")
+            lines += [f"{indent}{{{inner[0].lstrip()}", *inner[1:]]
             lines[-1] = f"{lines[-1].rstrip(',')}}},"
-    return head + "".join(f"{line}\n" for line in lines) + "};\n\n"
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _item(value: Any, write: Callable[[Any], str]) -> str:
@@ -89,6 +102,20 @@ def number(value: float) -> str:
     """Return a constant of type float; nine digits are exact."""
     text = f"{value:.9g}"
     return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"
+
+
+def features(estimator: Any) -> list[str]:
+    """Return a line for each component of ``obs``, with the feature's name if it has one.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> features(SimpleNamespace(n_features_in_=2, feature_names_in_=["width", "height"]))
+    ['    obs[0]  width', '    obs[1]  height']
+    """
+    d = int(estimator.n_features_in_)
+    names = getattr(estimator, "feature_names_in_", [""] * d)
+    return [f"    obs[{j}]  {name}".rstrip() for j, name in enumerate(names)]
 
 
 def as_comment(lines: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.samples.missing import holes
 
 _CHUNK = 4096
@@ -35,9 +35,20 @@ def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> I
         keys[begin : begin + _CHUNK] = (points[begin : begin + _CHUNK] * direction).sum(axis=1)
     order = np.lexsort((keys, classes))
     same_key = (np.diff(keys[order]) == 0.0) & (np.diff(classes[order]) == 0)
-    if not (points[order[1:]][same_key] == points[order[:-1]][same_key]).all():
+    if not (points[order[1:][same_key]] == points[order[:-1][same_key]]).all():
         order = np.lexsort((*points.T[::-1], keys, classes))
     return order
+
+
+def counted(points: Array, classes: Array, weights: FloatArray) -> tuple[Array, Array, FloatArray]:
+    """Return the samples of weights above 0: what was given, if they are all.
+
+    >>> counted(np.array([[2.0], [7.0]]), np.array([0, 1]), np.array([0.0, 3.0]))
+    (array([[7.]]), array([1]), array([3.]))
+    """
+    kept = weights > 0.0
+    whole = bool(kept.all())
+    return (points, classes, weights) if whole else (points[kept], classes[kept], weights[kept])
 
 
 class Weighted(NamedTuple):
@@ -108,17 +119,17 @@ def weighted(
     >>> data.points.ravel(), data.weights, data.size
     (array([1., 2.]), array([1., 2.]), 3)
     """
-    kept = np.flatnonzero(weights > 0.0)
     owners = np.zeros(len(points), dtype=np.int64) if classes is None else classes
     width = points.shape[1] if n_features is None else n_features
-    order = kept[canonical_order(points[kept], owners[kept], width)]
+    points, owners, weights = counted(points, owners, weights)
+    order = canonical_order(points, owners, width)
     points, owners = points[order], owners[order]
     new = np.ones(len(order), dtype=bool)
     missing = holes(points)
     marked = points if missing is None else np.where(missing, np.inf, points)  # NaN is not NaN
     new[1:] = (marked[1:] != marked[:-1]).any(axis=1) | (owners[1:] != owners[:-1])
     return Weighted(
-        np.ascontiguousarray(points[new]),
+        np.ascontiguousarray(points if new.all() else points[new]),
         owners[new],
         np.add.reduceat(weights[order], np.flatnonzero(new)),
     )

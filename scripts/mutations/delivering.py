@@ -65,6 +65,21 @@ DELIVERING = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/exporting/c_learning.py",
+        (
+            "in C steps do not shorten",
+            "learner->clocks[c] += 1.0f;",
+            "learner->clocks[c] += 0.0f;",
+            "test_export_c_learning.py::test_learning_is_that_of_the_formula[0.0]",
+        ),
+        (
+            "in C all classes are as frequent",
+            "density *= learner->counts[i];",
+            "density *= 1.0f;",
+            "test_export_c_learning.py::test_decisions_are_those_of_python[names]",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/exporting/onnx_codebooks.py",
         (
             "classes are in the order in which they were seen, says ONNX",
