@@ -105,6 +105,21 @@ def test_compiled_and_stepped_episodes_are_the_same():
     assert compiled.steps == stepped.steps == first.sum()
 
 
+def test_compiled_and_stepped_episodes_of_continuous_actions_are_the_same():
+    rng = np.random.default_rng(0)
+    rule = RulePolicy(rng.normal(size=(4, 4)), rng.normal(size=(4, 1, 4)), np.zeros((4, 3)))
+    compiled, stepped = (
+        Ground(env, 4, 10_000) for env in ("Pendulum-v1", Counting(gym.make("Pendulum-v1")))
+    )
+    seen, also = np.zeros((600, 3)), np.zeros((600, 3))
+    first = compiled.play(rule, [3, 5, 7], seen)
+    np.testing.assert_allclose(first, stepped.play(rule, [3, 5, 7], also), rtol=1e-3)
+    np.testing.assert_allclose(seen, also, atol=1e-3)  # products of matrices round differently
+    assert compiled.steps == stepped.steps == 600
+    assert compiled._in_loops(rule) is not None
+    assert stepped._compiled is None
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_an_episode_is_cut_where_steps_end(wrapped):
     env = gym.make("CartPole-v1")

@@ -1,6 +1,7 @@
 """An environment that counts its steps, and never takes more than it may."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -11,15 +12,18 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.evaluating import Steps
+from oda_rl.agents.distilling.teachers import Labelling
 from oda_rl.agents.engine.loop import Played, play_from
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.policies.contract import InLoops
+from oda_rl.agents.policies.deciding import decide_in_box
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.diagram import LARGEST
-from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.envs.dynamics import Compiled, compiled_dynamics
+from oda_rl.envs.wrappers import ActionChoices
 
 _LONGEST_HOLD = 8
 _BINS = 2  # of MultiDiscrete and the like all combinations are offered, whatever the bins
@@ -71,9 +75,7 @@ class Ground:
         boxed = isinstance(made.action_space, spaces.Box)
         self.env = observed(made) if boxed else adapted(made, _BINS)
         self.interface = Interface.of(self.env, n_cells if boxed else None)
-        self._compiled = compiled_dynamics(self.env)
-        if self._compiled is not None and self._compiled.time_limit is None:
-            self._compiled = None
+        self._compiled = _compiled(self.env, self.interface)
         self._starts: dict[int, FloatArray] = {}
         self.steps, self.most, self.told = 0, steps, told
         self._until = steps
@@ -105,9 +107,10 @@ class Ground:
         if len(seeds) == 0:
             return np.empty(0)
         floor = floor if -np.inf < self._greatest <= 0.0 else -np.inf
-        if self._compiled is not None and player.in_loops is not None:
+        in_loops = self._in_loops(player)
+        if self._compiled is not None and in_loops is not None:
             starts = np.concatenate([self._start(seed) for seed in seeds])
-            played = play_from(self._compiled, player.in_loops, starts, self.left, seen, floor)
+            played = play_from(self._compiled, in_loops, starts, self.left, seen, floor)
         else:
             played = self._step_by_step(player, seeds, seen, floor)
         self.steps += played.steps
@@ -140,6 +143,18 @@ class Ground:
                 over = bool(terminated or truncated)
             self.told(self.steps)
         return Steps(*(np.array(column) for column in zip(*rows, strict=True)))
+
+    def _in_loops(self, player: Deciding) -> InLoops | None:
+        """Return how compiled loops decide as a player does; None if they cannot."""
+        rule = player.rule if isinstance(player, Labelling) else player
+        box, compiled = self.interface.box, self._compiled
+        if box is None or not isinstance(rule, RulePolicy):
+            return player.in_loops
+        if compiled is None or compiled.choices is None or rule.clauses is not None:
+            return None
+        room = compiled.choices.reshape(1, -1)
+        arrays = (rule.scores, rule.outputs, *box.bounds, room)
+        return InLoops("rule_in_box", decide_in_box, arrays)
 
     def _start(self, seed: int) -> FloatArray:
         """Return where a reset with that seed leads to, shape (1, n_state + d)."""
@@ -195,6 +210,21 @@ class Ground:
             if over:
                 returns.append(total)
         return Played(np.array(returns), taken, greatest)
+
+
+def _compiled(env: gym.Env[Any, Any], interface: Interface) -> Compiled | None:
+    """Return compiled dynamics whose episodes end.
+
+    Of continuous actions they choose among one, which whoever decides has written before.
+    """
+    box = interface.box
+    if box is None:
+        found = compiled_dynamics(env)
+    else:
+        ends = box.actions(np.outer([-1.0, 1.0], np.ones(interface.n_components)))
+        found = compiled_dynamics(ActionChoices(env, ends))
+        found = found and replace(found, choices=ends[:1].copy())
+    return None if found is None or found.time_limit is None else found
 
 
 def drawn(rng: np.random.Generator, n: int) -> list[int]:
