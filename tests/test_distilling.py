@@ -199,13 +199,12 @@ def test_a_vector_stands_for_a_rule_of_continuous_actions():
     )
 
 
-def test_a_teacher_that_is_a_small_rule_races_along():
+def test_a_teacher_that_is_a_small_rule_has_to_be_beaten():
     ground = Ground("CartPole-v1", 2, 4000)
     master = teacher_of(UPRIGHT, ground.interface)
     found = imitate(ground, master, 3, 4000, np.random.default_rng(0))
-    own = found.coding.rule(found.coding.of_rule(UPRIGHT))
-    rules = [found.coding.rule(one).act(found.states) for one in found.vectors]
-    assert any((one == own.act(found.states)).all() for one in rules)
+    own = found.coding.of_rule(UPRIGHT)
+    np.testing.assert_array_equal(found.vectors[0], own)  # others return 500, too
 
 
 def test_a_learned_world_is_climbed_in(learned_world):

@@ -185,10 +185,11 @@ def distill(
     master, world = teacher_of(policy, ground.interface, values), world_of(policy)
     rng = np.random.default_rng(seed)
     confirming = Confirming.of(master, rng)
-    tried = []
+    tried: list[Size] = []
     for i, size in enumerate(sizes):
         share = (ground.most - ground.steps) // (len(sizes) - i)
-        course = small_rule(ground, master, size, share, rng, confirming, world)
+        known = tried[-1].policy if tried else None
+        course = small_rule(ground, master, size, share, rng, confirming, world, known)
         rule, returns = exhausted(course)
         tried.append(Size(size, rule, returns))
     best = smallest(tried)

@@ -136,7 +136,8 @@ def train(task: str, teacher: str, cells: int, seed: int) -> Row:
         found = distill(master, gym.make(about.env_id), cells, steps=about.steps, seed=seed)
     distilled = time.process_time()
     ground = Ground(gym.make(about.env_id), cells, 10**9)
-    seeds = list(range(seed + 10**8, seed + 10**8 + EVALUATION_EPISODES))
+    begin = seed * EVALUATION_EPISODES  # each seed has starts of its own
+    seeds = list(range(begin, begin + EVALUATION_EPISODES))
     seen = np.full((SEEN, ground.interface.n_features), np.nan)
     ours = ground.play(found.policy, seeds, seen)
     theirs = ground.play(teacher_of(master, ground.interface), seeds)
