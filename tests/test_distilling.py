@@ -209,14 +209,14 @@ def test_a_teacher_that_is_a_small_rule_has_to_be_beaten():
 
 def test_a_learned_world_is_climbed_in(learned_world):
     agent, coding = learned_world
-    world = world_of(agent)
-    (found,) = dreamt(world, coding, [], np.random.default_rng(0))
+    world, starts = world_of(agent), np.random.default_rng(1).uniform(-0.05, 0.05, (9, 4))
+    (found,) = dreamt(world, coding, [], starts, np.random.default_rng(0))
     ground = Ground("CartPole-v1", 2, 100_000)
     assert ground.play(coding.rule(found), range(20)).mean() > 450.0
-    assert dreamt(None, coding, [], np.random.default_rng(0)) == []
+    assert dreamt(None, coding, [], starts, np.random.default_rng(0)) == []
     elsewhere = Ground("Pendulum-v1", 2, 100).interface
     other = Coding.of(np.random.default_rng(0).normal(size=(50, 3)), elsewhere, 2)
-    assert dreamt(world, other, [], np.random.default_rng(0)) == []
+    assert dreamt(world, other, [], starts, np.random.default_rng(0)) == []
 
 
 def test_only_worlds_that_are_believed_are_climbed_in(learned_world):

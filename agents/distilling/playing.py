@@ -26,6 +26,7 @@ from oda_rl.envs.dynamics import Compiled, compiled_dynamics
 from oda_rl.envs.wrappers import ActionChoices
 
 _LONGEST_HOLD = 8
+_NOTED = 1000  # starts
 _BINS = 2  # of MultiDiscrete and the like all combinations are offered, whatever the bins
 
 
@@ -77,6 +78,7 @@ class Ground:
         self.interface = Interface.of(self.env, n_cells if boxed else None)
         self._compiled = _compiled(self.env, self.interface)
         self._starts: dict[int, FloatArray] = {}
+        self._begun: dict[int, FloatArray] = {}
         self.steps, self.most, self.told = 0, steps, told
         self._until = steps
         self._greatest = -np.inf  # reward
@@ -85,6 +87,11 @@ class Ground:
     def left(self) -> int:
         """Steps that may still be taken, of those that were allowed last."""
         return self._until - self.steps
+
+    @property
+    def starts(self) -> FloatArray:
+        """Observations in which the first thousand episodes have begun, shape (m, d)."""
+        return np.array([*self._begun.values()]).reshape(-1, self.interface.n_features)
 
     def allow(self, steps: float) -> None:
         """Allow so many steps from now on, if there are as many left of all."""
@@ -111,6 +118,9 @@ class Ground:
         if self._compiled is not None and in_loops is not None:
             starts = np.concatenate([self._start(seed) for seed in seeds])
             played = play_from(self._compiled, in_loops, starts, self.left, seen, floor)
+            begun = starts[: len(played.returns) + 1, -self.interface.n_features :]
+            for seed, start in zip(seeds, begun, strict=False):
+                self._begin(seed, start)
         else:
             played = self._step_by_step(player, seeds, seen, floor)
         self.steps += played.steps
@@ -160,10 +170,15 @@ class Ground:
         """Return where a reset with that seed leads to, shape (1, n_state + d)."""
         assert self._compiled is not None
         if seed not in self._starts:
-            if len(self._starts) >= 1000:
+            if len(self._starts) >= _NOTED:
                 self._starts.clear()
             self._starts[seed] = self._compiled.starts(np.random.default_rng(seed), 1)
         return self._starts[seed]
+
+    def _begin(self, seed: int, observed: FloatArray) -> None:
+        """Note where an episode begins."""
+        if len(self._begun) < _NOTED:
+            self._begun[seed] = observed
 
     def _point(self, observation: Any) -> FloatArray:
         """Return one observation as a vector of float64, or raise ValueError."""
@@ -194,6 +209,7 @@ class Ground:
             if taken == self.left:
                 break
             observation, _ = env.reset(seed=int(seed))
+            self._begin(seed, self._point(observation))
             total, over = 0.0, False
             while not over and taken < self.left:
                 point = self._point(observation)

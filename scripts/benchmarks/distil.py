@@ -91,7 +91,7 @@ AIMS = {
                                     100_000, 93.0),
     "Acrobot-v1": Aim("Acrobot-v1", {FITTED: 100_000, "PPO": 100_000, "DQN": 50_000}, 4, 1_000_000,
                       -80.0),
-    "Pendulum-v1": Aim("Pendulum-v1", {MODEL: 5_000}, 4, 50_000, -145.0),
+    "Pendulum-v1": Aim("Pendulum-v1", {MODEL: 5_000}, 4, 300_000, -145.0),
     "LunarLander-v3": Aim("LunarLander-v3", {FITTED: 300_000, "PPO": 300_000, "DQN": 100_000}, 16,
                           500_000, 245.0, 200.0, digits=0, settings=BOLD),
 }  # fmt: skip

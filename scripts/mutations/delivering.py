@@ -310,7 +310,7 @@ DELIVERING = [
         ),
         (
             "a teacher that is a small rule is one of many",
-            "incumbent = 0 if mastered else None",
+            "incumbent = 0 if trusted else None",
             "incumbent = None",
             "test_distilling.py::test_a_teacher_that_is_a_small_rule_has_to_be_beaten",
         ),
