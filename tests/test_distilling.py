@@ -105,6 +105,21 @@ def test_compiled_and_stepped_episodes_are_the_same():
     assert compiled.steps == stepped.steps == first.sum()
 
 
+def test_compiled_and_stepped_episodes_of_continuous_actions_are_the_same():
+    rng = np.random.default_rng(0)
+    rule = RulePolicy(rng.normal(size=(4, 4)), rng.normal(size=(4, 1, 4)), np.zeros((4, 3)))
+    compiled, stepped = (
+        Ground(env, 4, 10_000) for env in ("Pendulum-v1", Counting(gym.make("Pendulum-v1")))
+    )
+    seen, also = np.zeros((600, 3)), np.zeros((600, 3))
+    first = compiled.play(rule, [3, 5, 7], seen)
+    np.testing.assert_allclose(first, stepped.play(rule, [3, 5, 7], also), rtol=1e-3)
+    np.testing.assert_allclose(seen, also, atol=1e-3)  # products of matrices round differently
+    assert compiled.steps == stepped.steps == 600
+    assert compiled._in_loops(rule) is not None
+    assert stepped._compiled is None
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_an_episode_is_cut_where_steps_end(wrapped):
     env = gym.make("CartPole-v1")
@@ -184,25 +199,24 @@ def test_a_vector_stands_for_a_rule_of_continuous_actions():
     )
 
 
-def test_a_teacher_that_is_a_small_rule_races_along():
+def test_a_teacher_that_is_a_small_rule_has_to_be_beaten():
     ground = Ground("CartPole-v1", 2, 4000)
     master = teacher_of(UPRIGHT, ground.interface)
     found = imitate(ground, master, 3, 4000, np.random.default_rng(0))
-    own = found.coding.rule(found.coding.of_rule(UPRIGHT))
-    rules = [found.coding.rule(one).act(found.states) for one in found.vectors]
-    assert any((one == own.act(found.states)).all() for one in rules)
+    own = found.coding.of_rule(UPRIGHT)
+    np.testing.assert_array_equal(found.vectors[0], own)  # others return 500, too
 
 
 def test_a_learned_world_is_climbed_in(learned_world):
     agent, coding = learned_world
-    world = world_of(agent)
-    (found,) = dreamt(world, coding, [], np.random.default_rng(0))
+    world, starts = world_of(agent), np.random.default_rng(1).uniform(-0.05, 0.05, (9, 4))
+    (found,) = dreamt(world, coding, [], starts, np.random.default_rng(0))
     ground = Ground("CartPole-v1", 2, 100_000)
     assert ground.play(coding.rule(found), range(20)).mean() > 450.0
-    assert dreamt(None, coding, [], np.random.default_rng(0)) == []
+    assert dreamt(None, coding, [], starts, np.random.default_rng(0)) == []
     elsewhere = Ground("Pendulum-v1", 2, 100).interface
     other = Coding.of(np.random.default_rng(0).normal(size=(50, 3)), elsewhere, 2)
-    assert dreamt(world, other, [], np.random.default_rng(0)) == []
+    assert dreamt(world, other, [], starts, np.random.default_rng(0)) == []
 
 
 def test_only_worlds_that_are_believed_are_climbed_in(learned_world):

@@ -16,6 +16,7 @@ from oda_rl.agents.distilling.simplifying import (
     unit_slopes,
 )
 from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.policies.deciding import decide_in_box
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import decide_by_rule, in_box
@@ -64,6 +65,16 @@ def test_it_does_what_the_oracle_does(policy):
     if policy.in_loops is not None:
         one_by_one = [decide_by_rule(policy.in_loops.arrays, point) for point in points]
         np.testing.assert_array_equal(one_by_one, acts)
+
+
+def test_loops_do_what_it_does_in_a_box():
+    policy = continuous(5, 2, 2)
+    points, low, high = points_of(policy), np.array([-2.0, 0.0]), np.array([2.0, 3.0])
+    room = np.zeros((1, 2))
+    for point, units in zip(points, policy.act(points), strict=True):
+        arrays = (policy.scores, policy.outputs, low, high, room)
+        assert decide_in_box(arrays, point) == 0
+        np.testing.assert_allclose(room[0], [2.0 * units[0], 1.5 + 1.5 * units[1]], atol=1e-12)
 
 
 @policies

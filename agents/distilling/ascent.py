@@ -11,9 +11,22 @@ from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
 from oda_rl.agents.distilling.races import Raced, compare, race
 
 _SIGMA, _GENERATIONS = 0.2, 40
-_LEAST_STARTS, _MOST_STARTS = 1, 32
+_LEAST_STARTS, _MOST_STARTS, _ENOUGH_STARTS = 1, 32, 2
 _FLAT = 2  # generations in a row in which the better half return the same, and enough
 _WIDER = 2.0  # as far, where they return the same, but not enough
+
+
+def enough_steps(coding: Coding, length: float) -> float:
+    """Return how many steps a climb may well take; with more, another is better than a longer one.
+
+    Where starts differ, more of them in each generation bring less than climbing once more, from
+    what was the best of all, with steps that are wide again.
+    """
+    return _GENERATIONS * _population(coding) * _ENOUGH_STARTS * length
+
+
+def _population(coding: Coding) -> int:
+    return 4 + int(3 * math.log(coding.n_moving))
 
 
 class Ascent:
@@ -44,7 +57,7 @@ class Ascent:
         self._ground, self._coding, self._rng, self._steps = ground, coding, rng, steps
         self._begin, self._enough = vector, enough
         moving, self._fixed = np.split(vector, [coding.n_moving])
-        self._climber = Climber(moving, _SIGMA, 4 + int(3 * math.log(len(moving))), rng)
+        self._climber = Climber(moving, _SIGMA, _population(coding), rng)
         self._n_starts, self._flat = _LEAST_STARTS, 0
         self._means: list[FloatArray] = []
 

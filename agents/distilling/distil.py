@@ -11,7 +11,7 @@ import numpy as np
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
-from oda_rl.agents.distilling.ascent import Ascent
+from oda_rl.agents.distilling.ascent import Ascent, enough_steps
 from oda_rl.agents.distilling.dreaming import world_of
 from oda_rl.agents.distilling.imitation import Imitation, imitate
 from oda_rl.agents.distilling.playing import Ground
@@ -185,10 +185,11 @@ def distill(
     master, world = teacher_of(policy, ground.interface, values), world_of(policy)
     rng = np.random.default_rng(seed)
     confirming = Confirming.of(master, rng)
-    tried = []
+    tried: list[Size] = []
     for i, size in enumerate(sizes):
         share = (ground.most - ground.steps) // (len(sizes) - i)
-        course = small_rule(ground, master, size, share, rng, confirming, world)
+        known = tried[-1].policy if tried else None
+        course = small_rule(ground, master, size, share, rng, confirming, world, known)
         rule, returns = exhausted(course)
         tried.append(Size(size, rule, returns))
     best = smallest(tried)
@@ -229,7 +230,8 @@ def small_rule(
         vector, seeds = best[raced.best], raced.seeds
     else:
         pruning = _PRUNING * steps
-        share = end - ground.steps - pruning - _CONFIRMING * steps
+        confirm = min(_CONFIRMING * steps, Confirming.most_steps(found.length))
+        share = end - ground.steps - pruning - confirm
         vector, seeds = yield from _climbed(ground, found, share, rng)
     yield
     ground.allow(pruning)
@@ -244,20 +246,29 @@ def small_rule(
 def _climbed(
     ground: Ground, found: Imitation, steps: float, rng: np.random.Generator
 ) -> Generator[None, None, tuple[FloatArray, list[int]]]:
-    """Climb, and return the best vector, and seeds of starts from which it was the best."""
+    """Climb, and again from what was found as long as steps last for that.
+
+    Returns the best vector, and seeds of starts from which it was the best.
+    """
     end = ground.steps + steps
-    until = end - _DECIDING * steps
-    ascent = Ascent(ground, found.coding, found.vectors[0], until - ground.steps, found.enough, rng)
-    each = (until - ground.steps) / _SLICES
-    going = True
-    while going and until - ground.steps >= 1.0:
-        before = ground.steps
-        going = ascent.climb(min(max(each, 1.0), until - ground.steps)) and ground.steps > before
-        yield
-    decided = ascent.decide(min(end - ground.steps, _DECIDING * steps))
-    if decided is None:
-        return found.vectors[0], found.raced.seeds
-    return decided[0], decided[1].seeds
+    vector, seeds = found.vectors[0], found.raced.seeds
+    enough = enough_steps(found.coding, found.length) / (1.0 - _DECIDING)
+    n_climbs = max(1, int(steps / enough))
+    for i in range(n_climbs):
+        share = (end - ground.steps) / (n_climbs - i)
+        until = ground.steps + (1.0 - _DECIDING) * share
+        ascent = Ascent(ground, found.coding, vector, until - ground.steps, found.enough, rng)
+        each = (until - ground.steps) * n_climbs / _SLICES
+        going = True
+        while going and until - ground.steps >= 1.0:
+            before = ground.steps
+            going = ascent.climb(min(max(each, 1.0), until - ground.steps))
+            going = going and ground.steps > before
+            yield
+        decided = ascent.decide(min(end - ground.steps, _DECIDING * share))
+        if decided is not None:
+            vector, seeds = decided[0], decided[1].seeds
+    return vector, seeds
 
 
 def exhausted(course: Generator[None, None, _Result]) -> _Result:

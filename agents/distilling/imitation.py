@@ -67,7 +67,9 @@ def imitate(
     Four rules are fitted to what the teacher does where it goes; then twice four more, also to what
     it would do where the rules before went. They race, with the best of random ones; and with the
     teacher, if that is such a rule, with one that is known, and with one that was climbed in the
-    learned world, if there are any.
+    learned world, if there are any. The first of these that there is has to be beaten: that of
+    the learned world, which has been compared over more starts than are played here, or else the
+    teacher.
 
     References
     ----------
@@ -93,13 +95,15 @@ def imitate(
     fits = _cheapest(fits, teacher, _sample(seen, n_taught, rng), coding)
     own = teacher.rule if isinstance(teacher, Labelling) else None
     rules = [coding.of_rule(one) for one in (own, known) if one is not None]
-    vectors = [one for one in rules if one is not None]
-    vectors += (_vector(one, teacher, coding) for one in fits)
-    vectors = [*dreamt(world, coding, vectors, rng), *vectors]
+    mastered = [one for one in rules if one is not None]
+    fitted = [_vector(one, teacher, coding) for one in fits]
+    trusted = [*dreamt(world, coding, mastered + fitted, ground.starts, rng), *mastered]
+    vectors = trusted + fitted
     vectors += _random(ground, coding, _RANDOM_SHARE * (end - ground.steps), rng)
     ground.allow(end - ground.steps)
     begun = ground.steps
-    raced = race(ground, [coding.rule(vector) for vector in vectors], rng)
+    incumbent = 0 if trusted else None
+    raced = race(ground, [coding.rule(vector) for vector in vectors], rng, incumbent)
     n = sum(map(len, raced.returns))
     length = max(1.0, (ground.steps - begun) / max(n, 1))
     last = raced.last

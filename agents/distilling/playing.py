@@ -1,6 +1,7 @@
 """An environment that counts its steps, and never takes more than it may."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -11,17 +12,21 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.evaluating import Steps
+from oda_rl.agents.distilling.teachers import Labelling
 from oda_rl.agents.engine.loop import Played, play_from
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.policies.contract import InLoops
+from oda_rl.agents.policies.deciding import decide_in_box
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.diagram import LARGEST
-from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.envs.dynamics import Compiled, compiled_dynamics
+from oda_rl.envs.wrappers import ActionChoices
 
 _LONGEST_HOLD = 8
+_NOTED = 1000  # starts
 _BINS = 2  # of MultiDiscrete and the like all combinations are offered, whatever the bins
 
 
@@ -71,10 +76,9 @@ class Ground:
         boxed = isinstance(made.action_space, spaces.Box)
         self.env = observed(made) if boxed else adapted(made, _BINS)
         self.interface = Interface.of(self.env, n_cells if boxed else None)
-        self._compiled = compiled_dynamics(self.env)
-        if self._compiled is not None and self._compiled.time_limit is None:
-            self._compiled = None
+        self._compiled = _compiled(self.env, self.interface)
         self._starts: dict[int, FloatArray] = {}
+        self._begun: dict[int, FloatArray] = {}
         self.steps, self.most, self.told = 0, steps, told
         self._until = steps
         self._greatest = -np.inf  # reward
@@ -83,6 +87,11 @@ class Ground:
     def left(self) -> int:
         """Steps that may still be taken, of those that were allowed last."""
         return self._until - self.steps
+
+    @property
+    def starts(self) -> FloatArray:
+        """Observations in which the first thousand episodes have begun, shape (m, d)."""
+        return np.array([*self._begun.values()]).reshape(-1, self.interface.n_features)
 
     def allow(self, steps: float) -> None:
         """Allow so many steps from now on, if there are as many left of all."""
@@ -105,9 +114,13 @@ class Ground:
         if len(seeds) == 0:
             return np.empty(0)
         floor = floor if -np.inf < self._greatest <= 0.0 else -np.inf
-        if self._compiled is not None and player.in_loops is not None:
+        in_loops = self._in_loops(player)
+        if self._compiled is not None and in_loops is not None:
             starts = np.concatenate([self._start(seed) for seed in seeds])
-            played = play_from(self._compiled, player.in_loops, starts, self.left, seen, floor)
+            played = play_from(self._compiled, in_loops, starts, self.left, seen, floor)
+            begun = starts[: len(played.returns) + 1, -self.interface.n_features :]
+            for seed, start in zip(seeds, begun, strict=False):
+                self._begin(seed, start)
         else:
             played = self._step_by_step(player, seeds, seen, floor)
         self.steps += played.steps
@@ -141,14 +154,31 @@ class Ground:
             self.told(self.steps)
         return Steps(*(np.array(column) for column in zip(*rows, strict=True)))
 
+    def _in_loops(self, player: Deciding) -> InLoops | None:
+        """Return how compiled loops decide as a player does; None if they cannot."""
+        rule = player.rule if isinstance(player, Labelling) else player
+        box, compiled = self.interface.box, self._compiled
+        if box is None or not isinstance(rule, RulePolicy):
+            return player.in_loops
+        if compiled is None or compiled.choices is None or rule.clauses is not None:
+            return None
+        room = compiled.choices.reshape(1, -1)
+        arrays = (rule.scores, rule.outputs, *box.bounds, room)
+        return InLoops("rule_in_box", decide_in_box, arrays)
+
     def _start(self, seed: int) -> FloatArray:
         """Return where a reset with that seed leads to, shape (1, n_state + d)."""
         assert self._compiled is not None
         if seed not in self._starts:
-            if len(self._starts) >= 1000:
+            if len(self._starts) >= _NOTED:
                 self._starts.clear()
             self._starts[seed] = self._compiled.starts(np.random.default_rng(seed), 1)
         return self._starts[seed]
+
+    def _begin(self, seed: int, observed: FloatArray) -> None:
+        """Note where an episode begins."""
+        if len(self._begun) < _NOTED:
+            self._begun[seed] = observed
 
     def _point(self, observation: Any) -> FloatArray:
         """Return one observation as a vector of float64, or raise ValueError."""
@@ -179,6 +209,7 @@ class Ground:
             if taken == self.left:
                 break
             observation, _ = env.reset(seed=int(seed))
+            self._begin(seed, self._point(observation))
             total, over = 0.0, False
             while not over and taken < self.left:
                 point = self._point(observation)
@@ -195,6 +226,21 @@ class Ground:
             if over:
                 returns.append(total)
         return Played(np.array(returns), taken, greatest)
+
+
+def _compiled(env: gym.Env[Any, Any], interface: Interface) -> Compiled | None:
+    """Return compiled dynamics whose episodes end.
+
+    Of continuous actions they choose among one, which whoever decides has written before.
+    """
+    box = interface.box
+    if box is None:
+        found = compiled_dynamics(env)
+    else:
+        ends = box.actions(np.outer([-1.0, 1.0], np.ones(interface.n_components)))
+        found = compiled_dynamics(ActionChoices(env, ends))
+        found = found and replace(found, choices=ends[:1].copy())
+    return None if found is None or found.time_limit is None else found
 
 
 def drawn(rng: np.random.Generator, n: int) -> list[int]:

@@ -21,6 +21,7 @@ _LEAST_STARTS, _MOST_STARTS, _STATES = 2, 48, 500
 _TRIALS = 3  # that cost as much as the rule itself, beside bisection
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # that fewer numbers may lose
 _HOPELESS = 0.1  # share lost after a third of the episodes, to which the rest is not played
+_MOST_PLAYED = 5  # times each start, by the rule, two smaller ones and the teacher; and some more
 _LEAST_CONFIRMING, _MOST_CONFIRMING = 12, 100  # episodes, of which rare failures are among
 
 
@@ -96,6 +97,11 @@ class Confirming:
     def of(cls, teacher: Deciding, rng: np.random.Generator) -> "Confirming":
         """Draw the seeds."""
         return cls(teacher, rng.integers(2**31, size=_MOST_CONFIRMING).tolist())
+
+    @staticmethod
+    def most_steps(length: float) -> float:
+        """Return how many steps are of use, where episodes are of such a length."""
+        return _MOST_PLAYED * _MOST_CONFIRMING * length
 
     def confirmed(
         self, ground: Ground, rules: list[RulePolicy], length: float

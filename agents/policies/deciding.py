@@ -18,9 +18,8 @@ def _score(scores: FloatArray, k: int, observation: FloatArray) -> float:
 
 
 @spliced
-def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Return the action in a state by (scores, actions of the cells)."""
-    scores, actions = arrays
+def _greatest(scores: FloatArray, observation: FloatArray) -> int:
+    """Return the cell whose score is greatest; of equal ones the first."""
     cell = integer(0)
     greatest = -np.inf
     for k in range(scores.shape[0]):
@@ -28,8 +27,35 @@ def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
         if score > greatest:
             greatest = score
             cell = k
-    action: int = actions[cell]
+    return cell
+
+
+@spliced
+def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Return the action in a state by (scores, actions of the cells)."""
+    scores, actions = arrays
+    action: int = actions[_greatest(scores, observation)]
     return action
+
+
+@spliced
+def decide_in_box(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Write the action in a state by (scores, outputs, low, high, room); return 0, its place.
+
+    ``room``, shape (1, p), is all that compiled loops have to choose from.
+    """
+    scores, outputs, low, high, room = arrays
+    cell = _greatest(scores, observation)
+    for c in range(outputs.shape[1]):
+        unit = outputs[cell, c, 0]
+        for j in range(outputs.shape[2] - 1):
+            unit += outputs[cell, c, 1 + j] * observation[j]
+        if unit < -1.0:
+            unit = -1.0
+        elif unit > 1.0:
+            unit = 1.0
+        room[0, c] = 0.5 * ((1.0 - unit) * low[c] + (1.0 + unit) * high[c])
+    return 0
 
 
 @spliced

@@ -298,9 +298,12 @@ class World:
         rng = np.random.default_rng(_checked_seed(seed))
         return replay_held_out(self.learned, self.seen, self.first, count, rng)
 
-    def draw_starts(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Draw states between those in which episodes have begun, shape (n, d)."""
-        return starts_between(self._starts, self.learned.at, n, rng)
+    def draw_starts(
+        self, n: int, rng: np.random.Generator, others: FloatArray | None = None
+    ) -> FloatArray:
+        """Draw states between those in which episodes have begun, and others, shape (n, d)."""
+        known = self._starts if others is None else np.concatenate([self._starts, others])
+        return starts_between(known, self.learned.at, n, rng)
 
     @cached_property
     def _starts(self) -> FloatArray:

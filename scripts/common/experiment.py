@@ -43,7 +43,7 @@ FIRST_SEEDS = {
     "benchmark_sparse": 51_300_000,
     "benchmark_mujoco": 51_400_000,
     "benchmark_offline": 51_500_000,
-    "benchmark_distil": 51_700_000,
+    "benchmark_distil": 51_800_000,
     "benchmark_threshold": 51_900_000,
     "figure5": 52_000_000,
     "benchmark_continuous": 53_000_000,

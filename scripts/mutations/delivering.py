@@ -167,6 +167,12 @@ DELIVERING = [
             "        if score >= greatest:",
             "test_rules.py::test_of_equal_scores_the_first_decides",
         ),
+        (
+            "continuous actions are not clipped in compiled loops",
+            "        if unit < -1.0:",
+            "        if unit < -9.0:",
+            "test_rules.py::test_loops_do_what_it_does_in_a_box",
+        ),
     ),
     *mistakes_in(
         "agents/policies/rules.py",
@@ -316,6 +322,12 @@ DELIVERING = [
             "if not constant(rule, states)]",
             "if rule]",
             "test_distilling.py::test_fits_that_always_do_the_same_are_refused",
+        ),
+        (
+            "a teacher that is a small rule is one of many",
+            "incumbent = 0 if trusted else None",
+            "incumbent = None",
+            "test_distilling.py::test_a_teacher_that_is_a_small_rule_has_to_be_beaten",
         ),
     ),
     *mistakes_in(
