@@ -112,7 +112,9 @@ class Member:
             numbers = all(dtype[name].kind in "iufb" and not dtype[name].shape for name in names)
             if not names or not numbers:
                 return f"is of {dtype}: it must have named numbers"
-        elif dtype != _STORED[self.kind] and (0 not in shape or dtype.kind not in "fib"):
+        elif dtype != _STORED[self.kind] and not (
+            0 in shape and self.kind in (bool, int) and dtype == np.float64  # as NumPy has nothing
+        ):
             return f"is of {dtype}: it must be of {np.dtype(_STORED[self.kind])}"
         wanted = [part for part in self.shape.split(", ") if part]
         right = len(wanted) == len(shape)

@@ -135,7 +135,8 @@ def most_bytes(file_size: int) -> int:
 class Archive(Mapping[str, Array]):
     """The arrays of a file; each is read when it is asked for first.
 
-    Before that its header is, which has to agree with the size of the member that it is in.
+    Before that its header is, which has to agree with the size of the member that it is in. Rows
+    lie one after the other, whatever the file says: others would be compiled for anew.
 
     Parameters
     ----------
@@ -213,7 +214,8 @@ class Archive(Mapping[str, Array]):
             require(size == info.file_size, said)
             if small:
                 content = np.frombuffer(bytearray(entry.read()), dtype)
-                self._read[name] = content.reshape(shape, order="F" if fortran else "C")
+                array = content.reshape(shape, order="F" if fortran else "C")
+                self._read[name] = np.asarray(array, order="C")
             while entry.read(_PART):  # to its end, where its checksum is looked at
                 pass
         return dtype, shape
@@ -243,9 +245,10 @@ class Archive(Mapping[str, Array]):
         """Return an array."""
         if name not in self._read:
             with self._zip.open(self._members[name]) as entry:
-                self._read[name] = np.lib.format.read_array(
+                array = np.lib.format.read_array(
                     entry, allow_pickle=False, max_header_size=_MOST_HEADER
                 )
+            self._read[name] = np.asarray(array, order="C")
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -57,7 +57,8 @@ BLOCK = 5000  # cases of a class in a run
 BATCH = 500  # cases in a child process
 THOROUGHLY = 16  # cases, of which one does what takes long, too
 Case = Callable[[], bytes]  # makes a file
-SECONDS = 20  # for loading and using what was loaded
+SECONDS, PATIENCE = 20, 200  # of the processor and of the clock, for loading and using a file
+TOO_LONG = signal.SIGPROF, signal.SIGALRM
 ATTACKS = Path(__file__).parent.parent / "tests" / "attacks"  # files that once escaped
 MEMORY = Path("/dev/shm")  # files that nobody waits for until they are on a disk
 LOADING = 1.0, 100.0  # most seconds of the processor, and most MB beyond the size of the file
@@ -111,7 +112,7 @@ def _of_child(subject: Subject, cases: Sequence[Case]) -> tuple[list[Outcome], t
             found = [Outcome(*json.loads(line)) for line in pipe if line.endswith("\n")]
         status = os.waitpid(child, 0)[1]
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    return found, ("hung" if number == signal.SIGALRM else "crashed", f"signal {number}")
+    return found, ("hung" if number in TOO_LONG else "crashed", f"signal {number}")
 
 
 def _in_child(subject: Subject, cases: Sequence[Case], writer: int, folder: str) -> None:
@@ -125,10 +126,11 @@ def _in_child(subject: Subject, cases: Sequence[Case], writer: int, folder: str)
         os.dup2(null, 2)
         for number, content in enumerate(cases):
             file.write_bytes(content())
-            signal.alarm(SECONDS)  # kills, whatever compiled code does
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)  # kills, whatever compiled code does
+            signal.alarm(PATIENCE)
             found = _outcome(subject, file, thoroughly=number % THOROUGHLY == 0)
             os.write(writer, f"{json.dumps(found)}\n".encode())
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     finally:
         os._exit(0)
 

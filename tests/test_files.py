@@ -506,6 +506,7 @@ def fateful(path):
 
 def test_each_case_has_its_own_outcome(monkeypatch):
     monkeypatch.setattr(fuzz_files, "SECONDS", 1)
+    monkeypatch.setattr(fuzz_files, "PATIENCE", 1)
     subject = fuzz_subjects.Subject("fate", Path(), fateful, lambda loaded, thoroughly: None)
     fates = ("", "refused", "memory", "", "memory", "crash", "refused", "wrong", "wait", "")
     cases = [fate.encode().strip for fate in fates]
