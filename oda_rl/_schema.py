@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -88,6 +89,7 @@ class Span:
         return ", ".join([self.text, *(f"{name} = {sizes[name]}" for name in names)])
 
 
+_span = cache(Span)
 FINITE, COUNT = "(-inf, inf)", f"[0, {MOST:.0f})"
 
 
@@ -110,7 +112,9 @@ class Member:
             numbers = all(dtype[name].kind in "iufb" and not dtype[name].shape for name in names)
             if not names or not numbers:
                 return f"is of {dtype}: it must have named numbers"
-        elif dtype != _STORED[self.kind] and (0 not in shape or dtype.kind not in "fib"):
+        elif dtype != _STORED[self.kind] and not (
+            0 in shape and self.kind in (bool, int) and dtype == np.float64  # as NumPy has nothing
+        ):
             return f"is of {dtype}: it must be of {np.dtype(_STORED[self.kind])}"
         wanted = [part for part in self.shape.split(", ") if part]
         right = len(wanted) == len(shape)
@@ -128,7 +132,7 @@ class Member:
             return
         if self.kind is bool or array.size == 0:
             return
-        span = Span(self.span)
+        span = _span(self.span)
         wrong = span.wrong(array, sizes)
         if self.whole:
             with np.errstate(invalid="ignore"):
@@ -288,10 +292,15 @@ def conforms(value: Any, hint: Any) -> bool:
 
 def check_fields(instance: Any) -> None:
     """Check that all fields of a dataclass are of the types that it declares."""
-    hints = get_type_hints(type(instance), include_extras=True)
+    hints = _hints(type(instance))
     for field in fields(instance):
         value = getattr(instance, field.name)
         require(conforms(value, hints[field.name]), f"{field.name} is {value!r}, of another type")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def number(value: Any, what: str, span: str = FINITE) -> float:
@@ -302,8 +311,9 @@ def number(value: Any, what: str, span: str = FINITE) -> float:
     return float(value)
 
 
-def _names(text: str) -> list[str]:
-    return re.findall(r"[A-Za-z_]+", text)
+@cache
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[A-Za-z_]+", text))
 
 
 def _bind(part: str, size: int, sizes: Sizes) -> bool:
@@ -319,12 +329,23 @@ def _bind(part: str, size: int, sizes: Sizes) -> bool:
 
 def _sum(text: str, sizes: Mapping[str, int]) -> float:
     """Value of a sum such as "1+d", "2*d+1" or "K-1"."""
-    if text in ("inf", "-inf"):
-        return float(text)
     total = 0.0
-    for term in re.findall(r"[+-]?[^+-]+", text):
-        value = 1.0
-        for factor in term.lstrip("+-").split("*"):
-            value *= sizes[factor] if factor in sizes else float(factor)
-        total += -value if term.startswith("-") else value
+    for value, names in _terms(text):
+        for name in names:
+            value *= sizes[name]
+        total += value
     return total
+
+
+@cache
+def _terms(text: str) -> tuple[tuple[float, tuple[str, ...]], ...]:
+    """Return of each term of a sum the number, and the names that it is multiplied by."""
+    if text in ("inf", "-inf"):
+        return ((float(text), ()),)
+    found = []
+    for term in re.findall(r"[+-]?[^+-]+", text):
+        factors = term.lstrip("+-").split("*")
+        numbers = [float(factor) for factor in factors if not _names(factor)]
+        value = math.prod(numbers, start=-1.0 if term.startswith("-") else 1.0)
+        found.append((value, tuple(factor for factor in factors if _names(factor))))
+    return tuple(found)

@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -25,13 +26,14 @@ _SUFFIX = ".npy"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
 _METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
 _ENCRYPTED = 1  # bit of the flags of a member
+_LOCAL_RECORD = 30  # bytes before the name of a member, where it lies
 _LAST_RECORD = 22  # bytes at a zip's end
 _LOCATOR, _LONG_RECORD = 20, 56  # bytes before it, in a zip of 64 bits
 _MOST_MEMBERS = 5_000
 _MOST_DIRECTORY = 1_000_000  # bytes that say what members there are
 _MOST_HEADER = 10_000
 _BEFORE_HEADER = 10  # bytes: magic, version, and the length of the header
-_SMALL = 1 << 16  # bytes of a member that is read as soon as its header
+_SMALL = 1 << 16  # bytes of a member that is read at once
 _PART = 1 << 20  # bytes that are read at once
 MOST_JSON = 1 << 24  # bytes
 _MOST_VALUES = 500_000  # in JSON: each takes some hundred bytes of memory
@@ -133,7 +135,8 @@ def most_bytes(file_size: int) -> int:
 class Archive(Mapping[str, Array]):
     """The arrays of a file; each is read when it is asked for first.
 
-    Before that its header is, which has to agree with the size of the member that it is in.
+    Before that its header is, which has to agree with the size of the member that it is in. Rows
+    lie one after the other, whatever the file says: others would be compiled for anew.
 
     Parameters
     ----------
@@ -159,7 +162,8 @@ class Archive(Mapping[str, Array]):
         self._read: dict[str, Array] = {}
         self._headers: dict[str, Header] = {}
         try:
-            self._zip = opened(path)
+            self._content = Path(path).read_bytes()
+            self._zip = _opened(self._content)
             self._members = self._checked_members()
             for name in self._members:
                 self._headers[name] = self._header(name)
@@ -198,7 +202,8 @@ class Archive(Mapping[str, Array]):
         Its checksum is right then: nothing in a file is believed before.
         """
         info = self._members[name]
-        with self._zip.open(info) as entry:
+        small = info.file_size <= _SMALL
+        with io.BytesIO(self._whole(info)) if small else self._zip.open(info) as entry:
             text = entry.read(_BEFORE_HEADER)
             begins = _BEFORE_HEADER + int.from_bytes(text[-2:], "little")
             shape, fortran, dtype = _array_header(text + entry.read(begins - _BEFORE_HEADER))
@@ -207,12 +212,30 @@ class Archive(Mapping[str, Array]):
             size = begins + math.prod(shape) * dtype.itemsize
             said = f"{name} has shape {shape} but {info.file_size:,} bytes"
             require(size == info.file_size, said)
-            if info.file_size <= _SMALL:  # to open a member takes longer
+            if small:
                 content = np.frombuffer(bytearray(entry.read()), dtype)
-                self._read[name] = content.reshape(shape, order="F" if fortran else "C")
+                array = content.reshape(shape, order="F" if fortran else "C")
+                self._read[name] = np.asarray(array, order="C")
             while entry.read(_PART):  # to its end, where its checksum is looked at
                 pass
         return dtype, shape
+
+    def _whole(self, info: zipfile.ZipInfo) -> bytes:
+        """Return what a small member holds, as ``ZipFile.read`` does, in a tenth of the time."""
+        local = info.header_offset
+        named = local + _LOCAL_RECORD
+        lengths = self._content[named - 4 : named]
+        begins = named + int.from_bytes(lengths[:2], "little")
+        right = self._content[local : local + 4] == b"PK\3\4"
+        right = right and self._content[named:begins] == info.filename.encode()
+        require(right, f"{info.filename!r} is not where the directory says")
+        begins += int.from_bytes(lengths[2:], "little")
+        content = self._content[begins : begins + info.compress_size]
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, info.file_size + 1)
+        right = len(content) == info.file_size and zlib.crc32(content) == info.CRC
+        require(right, f"{info.filename!r} has another size or checksum")
+        return content
 
     def header(self, name: str) -> Header:
         """Dtype and shape of an array."""
@@ -222,9 +245,10 @@ class Archive(Mapping[str, Array]):
         """Return an array."""
         if name not in self._read:
             with self._zip.open(self._members[name]) as entry:
-                self._read[name] = np.lib.format.read_array(
+                array = np.lib.format.read_array(
                     entry, allow_pickle=False, max_header_size=_MOST_HEADER
                 )
+            self._read[name] = np.asarray(array, order="C")
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -244,7 +268,10 @@ def opened(path: str | os.PathLike[str]) -> zipfile.ZipFile:
     InvalidFileError
         If its last record, by which the directory is found, says that it is longer.
     """
-    content = Path(path).read_bytes()
+    return _opened(Path(path).read_bytes())
+
+
+def _opened(content: bytes) -> zipfile.ZipFile:
     record = content[-_LAST_RECORD:]
     whole = len(record) == _LAST_RECORD and record[:4] == b"PK\5\6" and record[20:] == bytes(2)
     require(whole, "it does not end as a zip does")

@@ -4,7 +4,10 @@ import dataclasses
 import importlib
 import io
 import json
+import os
+import signal
 import sys
+import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -25,6 +28,8 @@ from oda_rl.filing.files import Filed
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 import fuzz_files
 import render_formats
+from common import fuzz_subjects
+from common.saved_files import SavedFile
 
 FACE = {"observation_shape": [4], "n_actions": 2, "first_action": 0}
 SPEC = {"id": "CartPole-v1", "name": "CartPoleEnv", "module": None, "kwargs": {},
@@ -434,6 +439,43 @@ def test_a_long_directory_is_refused_before_it_is_read(online, tmp_path, monkeyp
 # Everything at once.
 
 
+def test_changed_files_are_those_of_zipfile(online):
+    saved = SavedFile(online)
+    metadata = saved.metadata() | {"surplus": 1}
+    name, array = saved.names[0], np.arange(5.0)
+    for content in (saved.with_metadata(metadata), saved.with_array(name, array)):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            assert archive.testzip() is None
+            assert archive.namelist() == list(saved.members)
+            read = {own: archive.read(own) for own in archive.namelist()}
+        other = f"{name}.npy"
+        if json.loads(read["metadata.json"]) == metadata:
+            other = "metadata.json"
+        else:
+            np.testing.assert_array_equal(np.load(io.BytesIO(read[other])), array)
+        assert {own for own in read if read[own] != saved.members[own]} == {other}
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_small_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
+    members = SavedFile(online).members
+    path = tmp_path / "other.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with zipfile.ZipFile(path) as archive:
+        places = [own.header_offset for own in archive.infolist()]
+    own = persistence.Archive(path)
+    for name in own:
+        np.testing.assert_array_equal(own[name], np.load(io.BytesIO(members[f"{name}.npy"])))
+    whole = path.read_bytes()
+    for begin in places:
+        for at in (begin, begin + 30, begin + 80):  # in its signature, its name, its content
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises(InvalidFileError):
+                persistence.Archive(path)
+
+
 def test_there_are_attacks():
     assert len(fuzz_files.kept(ATTACKS)) >= 5
 
@@ -447,23 +489,49 @@ def test_what_once_escaped_is_refused(attack):
     tracemalloc.stop()
 
 
-def quickly(loaded):
+def fateful(path):
+    """Load nothing, and do what the file says."""
+    said = path.read_bytes()
+    if said == b"crash":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if said == b"wait":
+        time.sleep(30.0)
+    if said == b"memory":
+        np.ones(15_000_000)
+    if said == b"wrong":
+        raise KeyError(said)
+    if said == b"refused":
+        raise InvalidFileError(said)
+
+
+def test_each_case_has_its_own_outcome(monkeypatch):
+    monkeypatch.setattr(fuzz_files, "SECONDS", 1)
+    monkeypatch.setattr(fuzz_files, "PATIENCE", 1)
+    subject = fuzz_subjects.Subject("fate", Path(), fateful, lambda loaded, thoroughly: None)
+    fates = ("", "refused", "memory", "", "memory", "crash", "refused", "wrong", "wait", "")
+    cases = [fate.encode().strip for fate in fates]
+    names = [outcome.name for outcome in fuzz_files.outcomes(subject, cases)]
+    assert names == ["harmless", "refused", "costly", "harmless", "costly", "crashed", "refused",
+                     "wrong", "hung", "harmless"]  # fmt: skip
+
+
+def quickly(loaded, thoroughly):
     """Decide, act and learn on, without an environment."""
     if hasattr(loaded, "interface"):
         shape = loaded.interface.observation_shape
-        fuzz_files._try(lambda: loaded.predict(np.zeros((2, *shape))))
+        fuzz_subjects.tried(lambda: loaded.predict(np.zeros((2, *shape))))
         for _ in range(3):
-            fuzz_files._try(lambda: loaded.act(np.zeros(shape)))
+            fuzz_subjects.tried(lambda: loaded.act(np.zeros(shape)))
             step = np.zeros(shape), 0, 1.0, np.ones(shape), False, False
-            fuzz_files._try(lambda step=step: loaded.update(*step))
+            fuzz_subjects.tried(lambda step=step: loaded.update(*step))
     else:
-        fuzz_files.use_estimator(loaded)
+        fuzz_subjects.use_estimator(loaded, thoroughly)
 
 
 def test_nothing_escapes(tmp_path):
     for name in ("online-oda", "online-gmm", "fitted", "clusterer-stream", "tree-stream", "map",
                  "mixture-held"):  # fmt: skip
-        own = dataclasses.replace(fuzz_files.subject(name, tmp_path), use=quickly)
-        counts = fuzz_files.attack(own, 25, 20, tmp_path, None)
+        own = dataclasses.replace(fuzz_subjects.subject(name, tmp_path), use=quickly)
+        counts = fuzz_files.attack(own, 25, 20, None)
         assert counts["refused"] > 6
         assert counts["refused"] + counts["harmless"] == 25

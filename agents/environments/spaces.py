@@ -237,6 +237,8 @@ class Interface:
         check_fields(own)
         require(min(shape, default=1) >= 1, f"observation_shape is {shape}")
         require(own.n_actions >= 1, f"n_actions is {own.n_actions}: it must be at least 1")
+        first = own.first_action
+        require(box is None or first == 0, f"first_action is {first}: of a box it must be 0")
         require(own.n_values >= 0, f"n_values is {own.n_values}: it must be at least 0")
         require(own.dtype in _DTYPES, f"dtype is {own.dtype!r}: it must be one of {_DTYPES}")
         if native is not None:

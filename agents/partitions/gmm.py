@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -120,9 +121,14 @@ class GMMPartition:
             tempered=0,
             memory=1.0 - forgetting / _RATE,
         )
-        self._mixture = self._new_mixture()
+        vars(self).pop("_mixture", None)  # of another agent
         self._rng = rng
         return self
+
+    @cached_property
+    def _mixture(self) -> Mixture:
+        """Made when it is needed first: before, it is known whether a file has one of that size."""
+        return self._new_mixture()
 
     @property
     def active(self) -> bool:

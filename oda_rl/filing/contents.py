@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl._schema import FINITE, Member, Sizes, real, require, whole
+from oda_rl._schema import FINITE, InvalidFileError, Member, Sizes, real, require, whole
 
 MISSING = f"{FINITE} or nan"
 """Numbers of samples of which features may be missing."""
@@ -143,7 +143,8 @@ def _check_member(value: Any, kind: Member, sizes: Sizes, where: str) -> None:
         right = type(value) in (bool, int, float) and not kind.shape
         right = right and (type(value) is bool) == (kind.kind is bool)
         right = right and not (kind.kind is int and type(value) is float)
-        require(right, f"{where} is {value!r:.80}: it must be {kind.text}")
+        if not right:  # there are thousands of these: only what is wrong is worth a text
+            raise InvalidFileError(f"{where} is {value!r:.80}: it must be {kind.text}")
         value = np.asarray(value, dtype=np.float64 if kind.kind is float else None)
     fault = kind.fits(value.dtype, value.shape, sizes)
     require(fault is None, f"{where} {fault}")
