@@ -69,7 +69,7 @@ def fitted(labels=NAMES, *, offset=0.0, size=1.0, n_clusters=8, **settings):
     X, numbers = drawn(2_000, seed=1)
     settings = {"prediction": "density", **settings}
     model = ODAClassifier(n_clusters, random_state=0, **settings)
-    return model.fit((size * X + offset).astype(np.float32), labels[numbers])
+    return model.fit(size * X + offset, labels[numbers])
 
 
 def compiled(model, folder, source, compiler=("gcc", *FLAGS)):
