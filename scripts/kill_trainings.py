@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from common.experiment import CONSOLE, FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, start
 from common.summaries import Column, Row, Rows, Table
+from common.trainings import CASES, COMMAND, content
 from rich.progress import Progress
-from trainings import CASES, COMMAND, content
 
 from oda_rl import persistence
 

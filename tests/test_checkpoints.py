@@ -23,7 +23,7 @@ from oda_rl.agents.worlds.world import World
 from oda_rl.envs.dynamics import stateful
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-from trainings import CASES, COMMAND, Stopped, content, stopped_after
+from common.trainings import CASES, COMMAND, Stopped, content, stopped_after
 
 
 def assert_same(one, other):

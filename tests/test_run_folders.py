@@ -23,7 +23,7 @@ from oda_rl.command import training
 from oda_rl.command.cli import main, parse
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-from trainings import content
+from common.trainings import content
 
 ONLINE = ["train", "--algo", "two-timescale", "--eval-episodes", "2"]
 STEPS = 200_000

@@ -404,6 +404,15 @@ def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):
 
 
 @pytest.mark.slow
+def test_forests_script(run_script, tmp_path):
+    run_script("compare_forests.py", "--seeds", "1", "--only", "iris", "--workers", "1")
+    rows = read_rows(tmp_path / "results" / "compare_forests.csv")
+    assert len({row["method"] for row in rows}) == 3
+    assert len(rows) == 3 * 5
+    assert all(float(row["score"]) > 0.8 for row in rows)
+
+
+@pytest.mark.slow
 def test_fitting_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--longest", "10000", "--bound", "3000")
     printed = run_script("benchmark.py", "fitting", *arguments)

@@ -59,7 +59,7 @@ FIRST_SEEDS = {
     "fuzz_files": 64_000_000,
     "benchmark_missing": 65_000_000,
     "benchmark_distributed": 66_000_000,
-    "benchmark_forests": 67_000_000,
+    "compare_forests": 67_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)
 

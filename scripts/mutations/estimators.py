@@ -371,4 +371,37 @@ ESTIMATORS = [
             "test_som.py::test_pulls_are_those_of_the_formula",
         ),
     ),
+    *mistakes_in(
+        "oda_rl/exporting/c_header.py",
+        (
+            "in C the class of the farthest cells decides",
+            "expf(least - scores[k])",
+            "expf(scores[k] - least)",
+            "test_export_c.py::test_predictions_are_those_of_python[classes]",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/exporting/c_learning.py",
+        (
+            "in C steps do not shorten",
+            "learner->clocks[c] += 1.0f;",
+            "learner->clocks[c] += 0.0f;",
+            "test_export_c_learning.py::test_learning_is_that_of_the_formula[0.0]",
+        ),
+        (
+            "in C all classes are as frequent",
+            "density *= learner->counts[i];",
+            "density *= 1.0f;",
+            "test_export_c_learning.py::test_decisions_are_those_of_python[names]",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/exporting/onnx_codebooks.py",
+        (
+            "classes are in the order in which they were seen, says ONNX",
+            "order = np.argsort(np.array(model._seen))",
+            "order = np.arange(len(model._seen))",
+            "test_onnx.py::test_streams_that_are_still_annealing",
+        ),
+    ),
 ]

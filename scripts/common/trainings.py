@@ -1,6 +1,6 @@
 """Trainings that are stopped and resumed, and what is compared then; also a process to be killed.
 
-    python scripts/trainings.py NAME FILE [long]
+    python scripts/common/trainings.py NAME FILE [long]
 
 trains the case of that name with checkpoints in a file, or goes on with what is there.
 """

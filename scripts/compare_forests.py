@@ -10,8 +10,8 @@ covariances, where features are few enough for these.
 
 Accuracy, and for the uneven classes balanced accuracy.
 
-Run: python scripts/benchmark.py forests --seeds 4
-Runs are kept as they end in results/benchmark_forests.jsonl; writes results/benchmark_forests.csv.
+Run: python scripts/compare_forests.py --seeds 4
+Runs are kept as they end in results/compare_forests.jsonl; writes results/compare_forests.csv.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from common.datasets import Sample
-from common.experiment import Experiment, SharedOptions, chosen, say, seconds
+from common.experiment import Experiment, SharedOptions, chosen, say, seconds, start
 from common.summaries import Column, Row, Rows, Table, among, of, the
 from sklearn.base import ClassifierMixin
 from sklearn.datasets import (
@@ -41,7 +41,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import DensityClassifier, ODAClassifier, StochasticEMGaussianMixture
 
-EXPERIMENT = Experiment("benchmark_forests")
+EXPERIMENT = Experiment("compare_forests")
 N_FOLDS = 5
 N_TREES = 500
 UNEVEN = "uneven classes"
@@ -124,7 +124,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("", the("data")),
         Column("folds", lambda own: str(len(own.groups("seed", "fold")))),
         *(Column(name, among(scores, method=name)) for name in METHODS),
-        *(Column(f"{name}, s", among(times, method=name)) for name in METHODS),
+        *(Column(f"{name}, s", among(times, method=name), printed_only=True) for name in METHODS),
     ]
     return {"forests": Table("unseen sets", columns, rows.groups("data"))}
 
@@ -145,3 +145,7 @@ def main(options: Options) -> None:
         for seed in EXPERIMENT.seeds(options)
     ]
     say(*tables(EXPERIMENT.run(compare, settings, options.execution)).values())
+
+
+if __name__ == "__main__":
+    start(main, Options, __doc__)
