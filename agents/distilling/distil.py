@@ -119,12 +119,13 @@ def distill(
 ) -> Distilled:
     """Make a rule of a few cells that does what a policy does, or better.
 
-    A quarter of the steps goes into imitation: cells are fitted to what the teacher does where it
+    A third of the steps goes into imitation: cells are fitted to what the teacher does where it
     goes and where its students go, each mistake as bad as what it costs. What was fitted races with
     the best of random rules. Then CMA-ES climbs on real episodes, from the winner; four rules are
-    played against each other, of which the first is that where the climb began. A teacher that is a
-    rule of so few cells races along; and one that has learned a world, and believes it, lends it to
-    a climb that takes no real step, whose winner races, too. Last, cells,
+    played against each other, of which the first is that where the climb began. Where there are
+    many steps there are further climbs, each from the best rule so far. A teacher that is a rule of
+    so few cells has to be beaten; and one that has learned a world, and believes it, lends it to
+    climbs that take no real step, whose winner has to be beaten in its place. Last, cells,
     numbers and digits are dropped that do not matter: many fresh starts have to confirm that.
 
     Parameters
@@ -137,7 +138,8 @@ def distill(
         Where to play, with spaces as the agents take them.
     n_cells : int, optional
         Of the rule, at most; at least 2. By default 2, 3, 4, 6, 8, 12, 16 and 32 are tried, each
-        with an eighth of the steps, and it is the smallest within a standard error of the best.
+        with an eighth of the steps, and each racing with the rule of fewer cells before it. It is
+        the smallest within a standard error of the best.
     values : callable, optional
         What all actions are worth, shape (n, A), in states, shape (n, d), if it is known better.
     steps : int
