@@ -292,7 +292,8 @@ def conforms(value: Any, hint: Any) -> bool:
 
 def check_fields(instance: Any) -> None:
     """Check that all fields of a dataclass are of the types that it declares."""
-    hints = _hints(type(instance))
+    kind: Any = type(instance)
+    hints = _hints(kind)
     for field in fields(instance):
         value = getattr(instance, field.name)
         require(conforms(value, hints[field.name]), f"{field.name} is {value!r}, of another type")
