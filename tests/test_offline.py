@@ -432,7 +432,9 @@ def test_what_cannot_be_believed_is_no_world():
     seen, config = seen_of(PLANE, (place, actions, rewards, *rest))  # rewards are noise
     rng = np.random.default_rng(0)
     behaviour = Behaviour.of(seen, None, config, rng)
-    assert believed_world(seen, interface(*PLANE), behaviour, (-1.0, 1.0), 0.99, rng) is None
+    many = interface(PLANE[0], spaces.Discrete(1000))  # too many to have laws of their own
+    for known in (interface(*PLANE), many):
+        assert believed_world(seen, known, behaviour, (-1.0, 1.0), 0.99, rng) is None
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ _LAWS = 4
 _MOST_ERROR = 1.0  # of a replay, in standard deviations: policies correct their course
 _FEWEST, _MOST = 200, 20_000  # steps that a world is learned from
 _MOST_COMPONENTS = 12  # of an observation: laws have products of them
+_MOST_FEATURES = 2_000  # of a law: these products, for each action
 _COPIES = 16  # of the world that a policy is learned in
 _SHARE, _STEPS = 16, 80_000  # in them: so many for each of the log's, at most
 _EPISODE, _JUDGED = 2.0, 3.0  # horizons of the discounted return that are learned from, and judged
@@ -135,15 +136,16 @@ def believed_world(
 ) -> SupportedWorld | None:
     """Learn a world from trajectories; None unless it predicts what it has not seen.
 
-    Nor is there one of numbered states, of many components, of actions that have no numbers, or of
-    few steps.
+    Nor is there one of numbered states, of many components or actions, of actions that have no
+    numbers, or of few steps.
     """
     taken = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
-    wide = seen.observations.shape[1] > _MOST_COMPONENTS
+    codes, boxed = _codes(interface)
+    d = seen.observations.shape[1]
+    wide = d > _MOST_COMPONENTS or (1 + d) * (2 + d) // 2 * len(codes.T) > _MOST_FEATURES
     if seen.numbered or wide or seen.taken is not None or len(taken) < _FEWEST:
         return None
     begins = np.append(0, np.flatnonzero(seen.steps[:-1, MARK] != GOES_ON) + 1)
-    codes, boxed = _codes(interface)
     latest = taken[-_MOST:]
     observations = seen.observations.astype(np.float64)
     steps = CodedSteps(
