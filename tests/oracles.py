@@ -396,16 +396,18 @@ def analysis_of_covariance(y, a, targets, w, c, n_actions, optimism, optimum, wi
     return solution[:n_actions], solution[n_actions:]
 
 
-def fitted_sweep(points, cells, weights, steps, theta, offsets, old, first, decay, bounds):
+def fitted_sweep(points, cells, weights, steps, theta, offsets, barred, old, first, decay, bounds):
     """Values of all rows, λ-returns of all steps (NaN elsewhere), and the sum of changes."""
     n, d = points.shape
     n_actions = theta.shape[1] - d
-    q = np.zeros((n, n_actions))
+    q, liked = np.zeros((2, n, n_actions))
     for i in range(n):
         for k, w in zip(cells[i], weights[i], strict=True):
-            q[i] += w * (offsets[k] + theta[k, n_actions:] @ points[i] + theta[k, :n_actions])
-    greedy = np.full(n, -1) if first else q.argmax(axis=1)
-    values = old if first else np.clip(q.max(axis=1), *bounds)
+            own = offsets[k] + theta[k, n_actions:] @ points[i] + theta[k, :n_actions]
+            q[i] += w * own
+            liked[i] += w * (own - barred[k] if len(barred) else own)
+    greedy = np.full(n, -1) if first else liked.argmax(axis=1)
+    values = old if first else np.clip(q[np.arange(n), greedy], *bounds)
     values = np.where(steps[:, 2] == 2.0, 0.0, values)
     targets = [
         watkins_return(steps, values, greedy, *decay, i) if steps[i, 2] == 1.0 else np.nan

@@ -66,7 +66,7 @@ def test_three_nearest_cells_and_their_weights(n_cells, d):
     rng = np.random.default_rng(0)
     points, codevectors = rng.normal(size=(500, d)), rng.normal(size=(n_cells, d))
     cells, weights = np.empty((500, 3), np.uint16), np.empty((500, 3), np.float32)
-    columns = fitting._columns(codevectors)
+    columns = fitting.columns_of(codevectors)
     fitting.assign_three(points, columns, 0.3, np.empty(columns.shape[1]), cells, weights)
     expected_cells, expected = oracles.assign_three(points, codevectors, 0.3)
     found = min(n_cells, 3)
@@ -89,7 +89,8 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
     sums, targets = np.zeros_like(theta), np.full(len(points), np.nan, dtype=np.float32)
     values = rng.normal(size=len(points))
     fitting.sweep(
-        *rows, theta, offsets, True, 0.9, 0.5, -99.0, 99.0, values, targets, sums
+        *rows, theta, offsets, np.zeros((0, n_actions)), True, 0.9, 0.5, -99.0, 99.0, values,
+        targets, sums,
     )  # fmt: skip
     solver.solve(sums)
     goes_on = steps[:, MARK] == GOES_ON
@@ -108,18 +109,19 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
 
 
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize("first", [True, False])
-def test_one_sweep_is_values_then_watkins_returns_then_sums(first, trace_decay):
+@pytest.mark.parametrize(("first", "bars"), [(True, False), (False, False), (False, True)])
+def test_one_sweep_is_values_then_watkins_returns_then_sums(first, bars, trace_decay):
     rows, _, theta, offsets, rng = small_problem(seed=2)
     points, cells, weights, labels, steps = rows
     old, decay, bounds = rng.normal(size=len(points)), (0.9, trace_decay), (-1.0, 1.5)
     values, sums = old.copy(), np.zeros_like(theta)
     targets = np.full(len(points), np.nan, dtype=np.float32)
+    barred = rng.uniform(0.0, 3.0, size=(len(theta) if bars else 0, theta.shape[1] - 3))
     change = fitting.sweep(
-        *rows, theta, offsets, first, *decay, *bounds, values, targets, sums
+        *rows, theta, offsets, barred, first, *decay, *bounds, values, targets, sums
     )  # fmt: skip
     expected, returns, changes = oracles.fitted_sweep(
-        points, cells, weights, steps, theta, offsets, old, first, decay, bounds
+        points, cells, weights, steps, theta, offsets, barred, old, first, decay, bounds
     )
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(targets, returns, rtol=1e-5, atol=1e-5)

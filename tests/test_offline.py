@@ -13,6 +13,9 @@ from oda_rl.agents import CodevectorAgent, FittedQAgent, Transitions
 from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.agents.environments.spaces import Described, Interface
+from oda_rl.agents.fitted.behaviour import Behaviour, metric_of_actions, shares_of
+from oda_rl.agents.fitted.fitting import assign, place_cells
+from oda_rl.agents.fitted.imagined import believed_world
 from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
 from oda_rl.agents.offline.transitions import FIELDS
 
@@ -301,17 +304,17 @@ def test_learning_goes_on_from_a_log():
     assert agent.policy is before
     assert agent.visits.sum() == 600
     assert agent.fit().policy is not before
-    agent.learn(400)
-    assert agent.num_timesteps == 1000
+    agent.learn(1000)
+    assert agent.num_timesteps == 1600
     assert len(agent.history) > 2
 
 
 def test_codevectors_of_actions_are_fitted_to_logs():
     rng = np.random.default_rng(0)
-    place, push = rng.uniform(-1.0, 1.0, size=(2, 400, 1))
+    place, push = rng.uniform(-1.0, 1.0, size=(2, 1500, 1))
     after = np.clip(place + 0.3 * push, -1.0, 1.0)
     box = spaces.Box(-1.0, 1.0, (1,), np.float64), spaces.Box(-1.0, 1.0, (1,), np.float64)
-    none = np.zeros(400, dtype=bool)
+    none = np.zeros(1500, dtype=bool)
     log = (place, push, -(after[:, 0] ** 2), after, none, ~none)
     agent = CodevectorAgent(box, seed=0).fit(log)
     left, right = agent.predict(np.array([[-0.9], [0.9]]))[0][:, 0]
@@ -329,3 +332,121 @@ def test_there_has_to_be_something_to_fit():
     with pytest.raises(ValueError, match=r"actions\[0\] is 2"):
         agent.remember([[0.5]], [2], [0.0], [[0.6]], [False])
     assert agent.num_timesteps == 0
+
+
+PLANE = spaces.Box(-2.0, 2.0, (3,), np.float64), spaces.Discrete(2)
+
+
+def ruled(n, seed):
+    """Return steps on a plane, and beside it, by a rule: 1 where the first two sum to above 0."""
+    rng = np.random.default_rng(seed)
+    place = rng.uniform(-1.0, 1.0, size=(n, 3))
+    actions = (place[:, 0] + place[:, 1] > 0.0).astype(int)
+    after = np.clip(place + 0.1 * rng.normal(size=(n, 3)), -1.0, 1.0)
+    no = np.zeros(n, dtype=bool)
+    return place, actions, rng.normal(size=n), after, no, ~no
+
+
+def seen_of(space, log, **config):
+    agent = FittedQAgent(space, seed=0, **config).remember(*log)
+    return agent._engine.seen, agent.config
+
+
+def test_the_metric_of_actions_is_that_of_the_rule_behind_them():
+    seen, config = seen_of(PLANE, ruled(2000, 0))
+    learned = metric_of_actions(seen, config, np.random.default_rng(0))
+    values, vectors = np.linalg.eigh(learned)
+    assert values[-1] > 0.9 * values.sum()
+    assert abs(vectors[:, -1] @ [0.5**0.5, 0.5**0.5, 0.0]) > 0.98
+
+
+def test_shares_are_counts_beside_the_greatest():
+    seen, config = seen_of(PLANE, ruled(300, 0))
+    at = place_cells(seen, None, config, np.random.default_rng(0))
+    rows, _ = assign(seen, at)
+    counts = np.zeros((len(at.codevectors), 2))
+    for i, (near, weights) in enumerate(zip(rows.cells, rows.weights, strict=True)):
+        for k, weight in zip(near, weights, strict=True):
+            if seen.steps[i, MARK] == GOES_ON:
+                counts[k, int(seen.steps[i, ACTION])] += weight
+    wanted = counts / counts.max(axis=1)[:, None]
+    np.testing.assert_allclose(shares_of(rows, len(counts), 2), wanted, rtol=1e-5)
+
+
+def test_what_was_never_done_near_a_state_is_not_allowed():
+    seen, config = seen_of(PLANE, ruled(2000, 1))
+    rng = np.random.default_rng(0)
+    found = Behaviour.of(seen, metric_of_actions(seen, config, rng), config, rng)
+    place, actions, *_ = ruled(500, 2)
+    assert found.allows(place, actions).mean() > 0.98
+    far = np.abs(place[:, 0] + place[:, 1]) > 0.5
+    assert not found.allows(place, 1 - actions)[far].any()
+
+
+def test_without_rewards_that_differ_it_does_what_was_done():
+    place, actions, rewards, *rest = ruled(2000, 3)
+    agent = FittedQAgent(PLANE, seed=0).fit((place, actions, 0.0 * rewards, *rest))
+    others, wanted, *_ = ruled(500, 4)
+    assert (agent.predict(others)[0] == wanted).mean() > 0.95
+
+
+def pushed(n, seed, rule):
+    """Return one walk on a line: pushes to either side, and a reward that is greatest at 0."""
+    rng, rows, place = np.random.default_rng(seed), [], 0.0
+    for k in range(n):
+        action = rule(place, rng)
+        after = np.clip(place + 0.2 * action - 0.2 + rng.normal(scale=0.01), -1.0, 1.0)
+        over = k % 50 == 49
+        rows.append(([place], action, -abs(after), [after], False, over))
+        place = rng.uniform(-1.0, 1.0) if over else after
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+ROAD = spaces.Box(-1.0, 1.0, (1,), np.float64), spaces.Discrete(3)
+
+
+def test_a_world_of_the_log_makes_better_of_it_than_who_logged():
+    log = pushed(1000, 0, lambda place, rng: int(rng.integers(3)))
+    agent = FittedQAgent(ROAD, seed=0).fit(log)
+    assert agent.predict(np.array([[-0.7], [0.0], [0.7]]))[0].tolist() == [2, 1, 0]
+
+
+def test_steps_without_support_cost_as_much_as_rewards_differ():
+    log = pushed(1000, 0, lambda place, rng: 2 if place < 0.0 else 0)
+    seen, config = seen_of(ROAD, log)
+    rng = np.random.default_rng(0)
+    behaviour = Behaviour.of(seen, metric_of_actions(seen, config, rng), config, rng)
+    known = interface(*ROAD)
+    world = believed_world(seen, known, behaviour, (-100.0, 0.0), 0.99, rng)
+    points = np.array([[-0.5], [-0.5], [0.5], [40.0]])
+    after, rewards, over = world.step(points, np.array([2, 0, 0, 0]))
+    np.testing.assert_allclose(after[[0, 2], 0], [-0.3, 0.3], atol=0.05)
+    np.testing.assert_allclose(rewards[[0, 2]], -0.3, atol=0.1)
+    assert rewards[1] < -1.0  # nobody went left there
+    assert (over[3], rewards[3]) == (True, -100.0)  # nobody has been there
+    assert not over[:3].any()
+
+
+def test_what_cannot_be_believed_is_no_world():
+    place, actions, rewards, *rest = ruled(1000, 3)
+    seen, config = seen_of(PLANE, (place, actions, rewards, *rest))  # rewards are noise
+    rng = np.random.default_rng(0)
+    behaviour = Behaviour.of(seen, None, config, rng)
+    many = interface(PLANE[0], spaces.Discrete(1000))  # too many to have laws of their own
+    for known in (interface(*PLANE), many):
+        assert believed_world(seen, known, behaviour, (-1.0, 1.0), 0.99, rng) is None
+
+
+@pytest.mark.slow
+def test_an_experts_log_is_worth_about_what_the_expert_is():
+    env, rows = gym.make("CartPole-v1"), []
+    observation, _ = env.reset(seed=0)
+    for _ in range(2000):
+        action = int(0.1 * observation[0] + 0.3 * observation[1] + 5.0 * observation[2]
+                     + observation[3] > 0.0)  # fmt: skip
+        after, reward, terminated, truncated, _ = env.step(action)
+        rows.append((observation, action, reward, after, terminated, truncated))
+        observation = env.reset()[0] if terminated or truncated else after
+    agent = FittedQAgent("CartPole-v1", seed=0)
+    agent.fit([np.array(column) for column in zip(*rows, strict=True)])
+    assert agent.evaluate(20, seed=1).mean() > 475.0

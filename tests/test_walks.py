@@ -35,8 +35,8 @@ CHECKS = {
         labels = np.repeat(steps[:, :1].astype(np.int16), 3, axis=1)
         theta, targets = np.array([[5.0, 0.0, 0.0]]), np.zeros(n, np.float32)
         fitting.sweep(np.zeros((n, 1), np.float32), cells, weights, labels, steps, theta,
-                      np.zeros(1), False, 1.0, 1.0, -9.0, 99.0, np.zeros(n), targets,
-                      np.zeros((1, 3)))
+                      np.zeros(1), np.zeros((0, 2)), False, 1.0, 1.0, -9.0, 99.0, np.zeros(n),
+                      targets, np.zeros((1, 3)))
         assert targets[0] == 1.0 + 1.0 + 5.0, targets  # Watkins: 1 + 5
     """,
     "oda_rl/divergences.py": """

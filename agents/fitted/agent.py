@@ -108,9 +108,13 @@ class FittedQAgent(Simplifiable, Agent):
         """Fit to logged transitions alone; nobody plays.
 
         Of what they cannot say the worst is believed: of actions that were never taken in a cell,
-        and of states that are far from all. A few fits that are cautious in other ways compete; the
-        same transitions estimate what each would return, and the one with the greatest lower bound
-        is delivered. ``agent.learn`` goes on from there in the environment, and hopes again.
+        and of states that are far from all. Delivered is a clone of who has taken them, which does
+        what was done most often, unless the transitions say of another policy that it is surely
+        better. Where a world that is learned from them (:class:`oda_rl.agents.World`) predicts what
+        it has not seen, that is what an agent learns there, in steps that are only imagined and no
+        farther than the transitions support; elsewhere it is a fit that is less cautious, and
+        :meth:`estimate_return` judges. ``agent.learn`` goes on from there in the environment, and
+        hopes again.
 
         Parameters
         ----------
@@ -138,7 +142,8 @@ class FittedQAgent(Simplifiable, Agent):
         ----------
         D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6
         (2005). S. Fujimoto, D. Meger, D. Precup, "Off-policy deep reinforcement learning without
-        exploration", ICML 2019.
+        exploration", ICML 2019. R. Kidambi et al., "MOReL: model-based offline reinforcement
+        learning", NeurIPS 2020.
 
         Examples
         --------

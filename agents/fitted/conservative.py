@@ -3,8 +3,13 @@
 While an agent plays, an action that it has not tried is worth the best return seen, so that it
 will be tried. From a log nothing more can be tried. Here such an action is worth the least that
 rewards allow, and one that was taken much more seldom in a cell than another is barred there, as
-by Fujimoto et al. How much caution is right differs from log to log, so a few fits compete. The
-one with the greatest lower bound of its return is delivered, by :func:`estimate`: nobody plays.
+by Fujimoto et al. The most cautious fit, the clone, does what was done most often; its cells lie in
+a metric that is learned for the actions. It is what is delivered unless another is surely better:
+
+- where a world that is learned from the log is believed, also what an agent learns in that world
+  may be delivered (:mod:`oda_rl.agents.fitted.imagined`), and all are judged there;
+- elsewhere fits that are less cautious compete, and are judged by the lower bounds of
+  :func:`estimate`.
 
 :func:`estimate` fits the values of one policy. In a cell there are two actions then, the policy's
 and all others, and only the first is believed to go on. Fits to episodes drawn again, with
@@ -17,10 +22,13 @@ S. Fujimoto, D. Meger, D. Precup, "Off-policy deep reinforcement learning withou
 ICML 2019.
 P. Rashidinejad, B. Zhu, C. Ma, J. Jiao, S. Russell, "Bridging offline reinforcement learning and
 imitation learning: a tale of pessimism", NeurIPS 2021.
+R. Laroche, P. Trichelair, R. Tachet des Combes, "Safe policy improvement with baseline
+bootstrapping", ICML 2019.
 B. Hao, X. Ji, Y. Duan, H. Lu, C. Szepesvári, M. Wang, "Bootstrapping fitted Q-evaluation for
 off-policy inference", ICML 2021.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +36,9 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.action_codevectors import label
+from oda_rl.agents.fitted.behaviour import Behaviour, metric_of_actions, shares_of
 from oda_rl.agents.fitted.fitting import (
     Assigned,
     Belief,
@@ -40,6 +50,7 @@ from oda_rl.agents.fitted.fitting import (
     iterate,
     place_cells,
 )
+from oda_rl.agents.fitted.imagined import Imagining, believed_world
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
@@ -61,9 +72,12 @@ class Caution(NamedTuple):
     """An action is barred where it was taken less often than this share of the most frequent."""
     weight: float
     """Of the belief that an action is worth the least, in transitions."""
+    of_actions: float
+    """Share of the metric of the actions that were taken in that of the cells, beside values'."""
 
 
-CAUTIONS = (Caution(4.0, 0.6, 0.3), Caution(4.0, 0.1, 3.0), Caution(1.0, 0.0, 3.0))
+CLONES = (Caution(4.0, 1.0, 0.3, 1.0), Caution(4.0, 1.0, 0.3, 0.5))
+BOLDER = (Caution(4.0, 0.6, 0.3, 0.0), Caution(4.0, 0.1, 3.0, 0.0))
 
 
 class Estimate(NamedTuple):
@@ -79,28 +93,62 @@ class Estimate(NamedTuple):
     """Discount factor of the return, which goes on beyond limits of time."""
 
 
-def fit_logged(seen: Experience, config: FittedQConfig, rng: np.random.Generator) -> Fit:
-    """Return the fit whose lower bound, as the same transitions tell, is greatest."""
-    fits = [fit_cautiously(seen, caution, config, rng) for caution in CAUTIONS]
+def fit_logged(
+    seen: Experience,
+    interface: Interface,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+    begin: Callable[..., Imagining],
+) -> Fit:
+    """Fit to trajectories: the clone of who has taken them, or what is surely better.
+
+    ``begin`` makes the engine that learns in a world: of interface, settings and three generators.
+    """
+    of_actions = metric_of_actions(seen, config, rng)
+    fits = [fit_cautiously(seen, caution, of_actions, config, rng) for caution in CLONES]
+    bounds = bounds_of(seen.steps, config.discount)
+    behaviour = Behaviour.of(seen, of_actions, config, rng)
+    world = believed_world(seen, interface, behaviour, bounds, config.discount, rng)
     seed = rng.bit_generator.random_raw() >> 1
-    bounds = [
-        estimate(seen, one.policy, one.metric, config, np.random.default_rng(seed), True).low
-        for one in fits
-    ]
-    return fits[int(np.argmax(bounds))]
+    if world is None:
+        fits += [fit_cautiously(seen, caution, of_actions, config, rng) for caution in BOLDER]
+        found = [
+            estimate(seen, one.policy, fits[0].metric, config, np.random.default_rng(seed), True)
+            for one in fits
+        ]
+        gains = [one.low - found[0].low for one in found]
+    else:
+        engine = begin(interface, config, *np.random.default_rng(seed).spawn(3))
+        world.learn(engine, rng)
+        assert engine.scale is not None  # it has been fitted there
+        fits.append(Fit(engine.policy, np.empty(0), engine.metric, engine.scale))
+        returns = [world.returns(one.policy, np.random.default_rng(seed)) for one in fits]
+        gains = [_surely(one - returns[0]) for one in returns]  # of the first 0
+    return fits[int(np.argmax(gains))]  # the first where none is greater than 0
+
+
+def _surely(gains: FloatArray) -> float:
+    """Return a lower bound of a mean."""
+    return float(gains.mean() - _ERRORS * gains.std() / np.sqrt(len(gains)))
 
 
 def fit_cautiously(
-    seen: Experience, caution: Caution, config: FittedQConfig, rng: np.random.Generator
+    seen: Experience,
+    caution: Caution,
+    of_actions: FloatArray | None,
+    config: FittedQConfig,
+    rng: np.random.Generator,
 ) -> Fit:
     """Fit cells and models to trajectories, and believe no more than ``caution`` allows."""
     own = replace(config, cells_per_root=caution.cells_per_root)
+    low, high = bounds_of(seen.steps, config.discount)
     learned, found = None, None
-    for _ in range(_FITS):
-        at = place_cells(seen, learned, own, rng)
+    for _ in range(1 if caution.of_actions == 1.0 else _FITS):
+        at = place_cells(seen, _mixed(learned, of_actions, caution.of_actions), own, rng)
         rows, parts = assign(seen, at)
-        low, high = bounds_of(seen.steps, config.discount)
-        barred = (high - low) * _seldom(rows, at, seen.n_actions, caution.share)
+        shares = shares_of(rows, len(at.codevectors), seen.n_actions)
+        missing = 1.0 - shares / caution.share if caution.share > 0.0 else 0.0 * shares
+        barred = ((high - low) or 1.0) * np.maximum(missing, 0.0)
         belief = Belief(low, high, low, caution.weight, barred)
         done = iterate(rows, at, None, belief, seen.n_actions, config.first_sweeps, own)
         found = delivered(seen, rows, at, parts, done, learned, rng)
@@ -109,19 +157,20 @@ def fit_cautiously(
     return found
 
 
+def _mixed(
+    learned: FloatArray | None, of_actions: FloatArray | None, share: float
+) -> FloatArray | None:
+    """Return a metric of values and of actions, of which the latter has a share."""
+    if of_actions is None or share == 0.0:
+        return learned
+    return of_actions if learned is None else share * of_actions + (1.0 - share) * learned
+
+
 def bounds_of(steps: FloatArray, discount: float) -> tuple[float, float]:
     """Least and greatest discounted return that the rewards of steps allow."""
     rewards = steps[steps[:, MARK] == GOES_ON, REWARD]
     low, high = min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))
     return low / (1.0 - discount), high / (1.0 - discount)
-
-
-def _seldom(rows: Assigned, at: Cells, n_actions: int, share: float) -> FloatArray:
-    """Return 1 for each action that was taken seldom in a cell, else 0; shape (K, A)."""
-    counts = np.zeros((len(at.codevectors), n_actions))
-    taken = rows.steps[:, MARK] == GOES_ON
-    np.add.at(counts, (rows.cells[taken], rows.labels[taken]), rows.weights[taken])
-    return np.asarray(counts < share * counts.max(axis=1, keepdims=True), dtype=np.float64)
 
 
 def estimate(

@@ -353,7 +353,7 @@ class FittedEngine(Engine):
         """Fit to what is remembered, and believe nothing else; that policy is delivered."""
         self.memory.thin_out(self.lane)
         self.records, self._confirming, self._doubted = [], None, None
-        self._install(fit_logged(self.seen, self.config, self._fitting))
+        self._install(fit_logged(self.seen, self.interface, self.config, self._fitting, type(self)))
         self._values = None  # learning begins with hopes again
 
     def _install(self, found: Fit) -> None:

@@ -131,6 +131,7 @@ def sweep(
     steps: FloatArray,
     theta: FloatArray,
     offsets: FloatArray,
+    barred: FloatArray,
     first: bool,
     discount: float,
     trace_decay: float,
@@ -145,8 +146,9 @@ def sweep(
     ``labels`` are those of :func:`add_moments`; an action is greedy if that of the nearest cell is.
     Backwards through the trajectories: the value of a row by the models ``theta``, shape (K,
     A + d), and ``offsets``, shape (K,), within [low, high]; then the λ-return of its step, which is
-    written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). In the ``first`` sweep
-    values stay as they are, and returns are of one step.
+    written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). What is ``barred``, (K,
+    A), or (0, A) for nothing, counts when the best action is chosen, and not in its value. In the
+    ``first`` sweep values stay as they are, and returns are of one step.
 
     Returns
     -------
@@ -167,15 +169,19 @@ def sweep(
         u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
         value, best = values[i], integer(-1)
         if not first:
-            common = u * offsets[one] + v * offsets[two] + w * offsets[three]
-            largest = -np.inf
+            value = u * offsets[one] + v * offsets[two] + w * offsets[three]
+            largest, of_best = -np.inf, 0.0
             for j in range(n_actions + d):
                 blended = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
                 if j >= n_actions:
-                    common += blended * points[i, j - n_actions]
-                elif blended > largest:
-                    largest, best = blended, j
-            value = common + largest
+                    value += blended * points[i, j - n_actions]
+                    continue
+                liked = blended
+                if barred.shape[0] > 0:
+                    liked -= u * barred[one, j] + v * barred[two, j] + w * barred[three, j]
+                if liked > largest:
+                    largest, of_best, best = liked, blended, j
+            value += of_best
             if value < low:
                 value = low
             elif value > high:
@@ -214,7 +220,7 @@ class Belief(NamedTuple):
     weight: float
     """Of that belief, in transitions."""
     barred: FloatArray | None = None
-    """Subtracted from the value of each action in each cell before the best is taken, (K, A)."""
+    """Subtracted from the value of each action in each cell when the best is chosen, (K, A)."""
 
 
 class Experience(NamedTuple):
@@ -364,7 +370,7 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     n, d = seen.observations.shape
     points = np.empty((n, d), dtype=np.float32)
     cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
-    columns = _columns(at.codevectors)
+    columns = columns_of(at.codevectors)
     scratch = np.empty(columns.shape[1])
     for begin in range(0, n, _CHUNK):
         rows = slice(begin, begin + _CHUNK)
@@ -405,15 +411,16 @@ def iterate(
     targets = np.zeros(n, dtype=np.float32 if single else np.float64)
     tolerance = config.tolerance * (high - low) * (1.0 - config.discount) * n
     decay = config.discount, config.trace_decay
+    barred = np.zeros((0, n_actions)) if belief.barred is None else belief.barred
     for i in range(rounds):
         sums = np.zeros_like(solver.theta)
-        models = solver.theta, solver.offsets
+        models = solver.theta, solver.offsets, barred
         change = sweep(*rows, *models, i == 0, *decay, low, high, values, targets, sums)
         solver.solve(sums)
-        if belief.barred is not None:
-            solver.theta[:, :n_actions] -= belief.barred
         if i > 0 and change <= tolerance:
             break
+    if belief.barred is not None:
+        solver.theta[:, :n_actions] -= belief.barred
     return Iterated(values, targets, solver)
 
 
@@ -446,7 +453,7 @@ def n_cells(n_rows: int, config: FittedQConfig) -> int:
     return min(max(int(config.cells_per_root * math.sqrt(n_rows)), _LEAST_CELLS), config.max_cells)
 
 
-def _columns(codevectors: FloatArray) -> FloatArray:
+def columns_of(codevectors: FloatArray) -> FloatArray:
     """Codevectors as columns, at least three of them; the added ones are infinitely far."""
     columns = np.full((codevectors.shape[1], max(len(codevectors), 3)), np.inf)
     columns[:, : len(codevectors)] = codevectors.T

@@ -185,7 +185,14 @@ def held_out(
     return expected
 
 
-def judged(error: float, steps: int, precision: float, recall: float, reward_r2: float) -> Trust:
+def judged(
+    error: float,
+    steps: int,
+    precision: float,
+    recall: float,
+    reward_r2: float,
+    most_error: float = _MOST_ERROR,
+) -> Trust:
     """Say whether a model with such errors is to be believed.
 
     >>> print(judged(0.1, 50, precision=0.35, recall=0.54, reward_r2=0.9))
@@ -196,7 +203,7 @@ def judged(error: float, steps: int, precision: float, recall: float, reward_r2:
         ends += f", and {precision:.2f} of those it foresees are real"
     f1 = 2.0 * precision * recall / (precision + recall) if precision * recall > 0.0 else 0.0
     checks = [
-        (error <= _MOST_ERROR, f"{steps} steps ahead it is off by {error:.2g} standard deviations"),
+        (error <= most_error, f"{steps} steps ahead it is off by {error:.2g} standard deviations"),
         (np.isnan(recall) or f1 >= _LEAST_F1, ends),
         (reward_r2 >= _LEAST_REWARD_R2, f"R² of rewards is {reward_r2:.2g}"),
     ]
