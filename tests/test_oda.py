@@ -220,10 +220,8 @@ def test_single_precision_stays_and_is_computed_in_double(kind, streamed, missin
     assert single.transform(points.astype(np.float64)).dtype == np.float64
 
 
-@pytest.mark.parametrize(
-    "model", [ODAClusterer(8, random_state=0), ODAClassifier(8, random_state=0)]
-)
-def test_single_precision_takes_half_the_memory(kind):
+@pytest.mark.parametrize("kind", [ODAClusterer, ODAClassifier])
+def test_single_precision_takes_less_memory(kind):
     X = np.random.default_rng(0).normal(size=(20_000, 40))
     y = (X[:, 0] > 0.0).astype(int)
     model, peaks = kind(8, random_state=0), []

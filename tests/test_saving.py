@@ -176,9 +176,9 @@ def test_a_damaged_size_is_not_believed(tmp_path):
     ("kind", "env_id", "optional"),
     [
         (FittedQAgent, BARTO, ("metric", "scale", "_values", "history_lineage")),
-        (quick_rule, BARTO, ("history_lineage", "memory_since")),
-        (quick_rule, "Pendulum-v1", ("history_lineage", "memory_since")),
-        (quick_rule, "FrozenLake-v1", ("history_lineage", "memory_since")),
+        (quick_rule, BARTO, ("history_lineage", "memory_since", "planner_least_error")),
+        (quick_rule, "Pendulum-v1", ("history_lineage", "memory_since", "planner_least_error")),
+        (quick_rule, "FrozenLake-v1", ("history_lineage", "memory_since", "planner_least_error")),
     ],
 )
 def test_damaged_files_of_others(kind, env_id, optional, tmp_path):

@@ -114,7 +114,9 @@ def test_a_benchmark_that_there_is_not_is_refused(load_script, capsys):
     with pytest.raises(SystemExit, match="^2$"):
         load_script("benchmark").main(["nothing", "--seeds", "1"])
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("there is no benchmark 'nothing': there are chip, clustering, ")
+    assert line.startswith(
+        "there is no benchmark 'nothing': there are adapting, chip, clustering, "
+    )
 
 
 def test_infex_script_names_a_part_that_there_is_not(load_script):
@@ -516,7 +518,7 @@ def test_export_script(run_script, tmp_path):
     for row in rows:
         assert int(row["same"]) >= 0.999 * int(row["observations"])
         assert float(row["mean_in_c"]) == pytest.approx(float(row["mean"]), rel=0.3)
-    assert "decisions that" in printed
+    assert "A classifier that learns in C" in printed
 
 
 @pytest.mark.slow
@@ -539,7 +541,7 @@ def test_adapting_script(run_script, tmp_path):
         assert 0 < int(row["bytes"]) <= 480
         assert int(row["same"]) >= 0.999 * int(row["observations"])
         assert 0.5 < float(row["accuracy"]) <= 1.0
-    assert "decisions that" in printed
+    assert "A classifier that learns in C" in printed
 
 
 @pytest.mark.slow
