@@ -199,12 +199,20 @@ def test_a_vector_stands_for_a_rule_of_continuous_actions():
     )
 
 
-def test_a_teacher_that_is_a_small_rule_has_to_be_beaten():
+def test_a_teacher_that_is_a_small_rule_has_to_be_beaten(monkeypatch):
+    incumbents = []
+
+    def observed(ground, rules, rng, incumbent=None):
+        incumbents.append(incumbent)
+        return race(ground, rules, rng, incumbent)
+
+    monkeypatch.setattr(imitation, "race", observed)
     ground = Ground("CartPole-v1", 2, 4000)
     master = teacher_of(UPRIGHT, ground.interface)
     found = imitate(ground, master, 3, 4000, np.random.default_rng(0))
     own = found.coding.of_rule(UPRIGHT)
     np.testing.assert_array_equal(found.vectors[0], own)  # others return 500, too
+    assert incumbents == [None, 0]  # of random rules, and of all
 
 
 def test_a_learned_world_is_climbed_in(learned_world):
