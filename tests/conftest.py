@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="of the cases of each test, run the first and every Nth after it",
+        help="of the cases of each file, run the first and every Nth after it",
     )
 
 
@@ -34,9 +34,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases: Counter[str] = Counter()
     kept, left = [], []
     for item in items:
-        test = item.nodeid.split("[")[0]
-        (left if cases[test] % config.getoption("one_case_in") else kept).append(item)
-        cases[test] += 1
+        file = item.nodeid.split("::")[0]
+        (left if cases[file] % config.getoption("one_case_in") else kept).append(item)
+        cases[file] += 1
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept

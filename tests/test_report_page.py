@@ -298,7 +298,7 @@ def test_what_is_dragged_over_a_boundary_is_treated_otherwise(open_page):
     page.drag("#map", [left, right])
     assert page.text("#action") == "push right"
     cell = page.run("oda.decide(oda.policy, oda.view.world.look(oda.view.state)).cell")
-    assert page.text("#cell") == f"cell {cell} of 8"
+    assert page.text("#cell").startswith(f"cell {cell} of ")
     assert page.text("#cells tr.now th") == str(cell)
 
 
