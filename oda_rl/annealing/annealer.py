@@ -23,9 +23,9 @@ from oda_rl.annealing.merging import cheapest_merges, heavy
 from oda_rl.annealing.missing import class_means
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.showing import Shown, show
+from oda_rl.annealing.turned import check_known, known_of
 from oda_rl.divergences import QUADRATIC, TINY, Divergence
 from oda_rl.filing.contents import MISSING, Each, Maybe, Optional, Several
-from oda_rl.samples.missing import filled
 
 PROBE = 500  # samples that the accuracy of a level is measured on
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
@@ -100,10 +100,10 @@ class Annealer:
         "_parents": real("K, parents", "[0, inf)"),
         "_opened": Several(real("K, opened"), real("K", "[0, inf)")),
         "_viewed": Maybe(flags("V, K")),
-        "_known": Optional(real("D, K", "[0, inf)")),
+        "_known": Optional(real("known, K")),
     }
     """What a file may say; d, features of the estimator, is known then."""
-    _known: FloatArray | None = None  # masses of features, at a level where values are missing
+    _known: FloatArray | None = None  # of features, at a level where values are missing
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Annealer:
         a multiple of the number of classes, is dealt out to the classes in equal parts.
         """
         d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
-        means = class_means(points, classes, weights)
+        means = class_means(self.divergence, d, points, classes, weights)
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
         spreads = np.bincount(classes, weights * spread) / totals
         own = totals if class_weights is None else class_weights.copy()
@@ -182,10 +182,11 @@ class Annealer:
         not if there are as many codevectors as there may be.
         """
         self.gather()
-        guessed = filled(point, self.weights() @ self.codevectors)
+        mean = self.weights() @ self.codevectors
+        guessed = self.divergence.completed(point[None], mean)[0]
         self.codevectors = np.concatenate([self.codevectors, guessed[None]])
         if self._known is not None:  # what is only guessed weighs nothing
-            self._known = np.column_stack([self._known, ~np.isnan(point)])
+            self._known = np.column_stack([self._known, known_of(self.divergence, point)])
         self.masses = np.append(self.masses, 1.0)
         self.labels = np.append(self.labels, len(self.class_weights))
         self.class_weights = np.append(self.class_weights, 0.0)
@@ -261,6 +262,7 @@ class Annealer:
         require(
             not affine or len(self._layout.gradients) == d, "layout.gradients are not of d rows"
         )
+        check_known(self.divergence, sizes["D"], self._known, where)
         before = None
         for i, level in enumerate(self.history):
             came = None if level.lineage is None else level.lineage.shape[1]

@@ -124,8 +124,9 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         Parameters
         ----------
         X : array-like, shape (n, d)
-            In the domain of the divergence. With the squared Euclidean one values may be missing
-            (NaN): distances are those in what is observed, times d over how many features that is.
+            In the domain of the divergence. With the squared Euclidean and the Mahalanobis one
+            values may be missing (NaN): distances are those in what is observed, times d over how
+            many features that is.
 
         Returns
         -------
@@ -206,15 +207,10 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _takes_missing(self) -> bool:
         """Whether distances are sums over features, of which some may be left out."""
-        return self._is_squared()
+        return divergences.takes_missing(self.divergence)
 
     def _takes_single(self) -> bool:
-        return self._is_squared()
-
-    def _is_squared(self) -> bool:
-        """Whether the divergence is the squared Euclidean one."""
-        chosen = self.divergence
-        return chosen == "squared_euclidean" or type(chosen) is divergences.SquaredEuclidean
+        return divergences.is_euclidean(self.divergence)
 
     def _target_distortion(self) -> float:
         return 0.0

@@ -140,8 +140,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes.
+            Finite, in the domain of the divergence; NaN where values are missing, which the
+            squared Euclidean and the Mahalanobis divergence take.
         y : array-like, shape (n,)
             Numbers or strings.
         sample_weight : array-like, shape (n,), optional
@@ -189,8 +189,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes.
+            Finite, in the domain of the divergence; NaN where values are missing, which the
+            squared Euclidean and the Mahalanobis divergence take.
         y : array-like, shape (n,)
             Numbers or strings.
         classes : ignored
@@ -340,7 +340,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             if final:
                 break
             moved = fine_tune(
-                str(self.fine_tuning), self._own(), weights, labels, temperature, rate, data
-            )
+                str(self.fine_tuning), self._own(), weights, labels, temperature, rate, data,
+                current.divergence,
+            )  # fmt: skip
             current.replace(moved, current.masses)
         current.settle(0.5 * points.shape[1] * self.prediction_temperature_)

@@ -23,11 +23,10 @@ from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Flag, estimator, v
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, chunks
 from oda_rl.annealing.base import FAST, SLOW, BaseODA, Pace
-from oda_rl.annealing.missing import refine_known
-from oda_rl.annealing.refinement import refine
+from oda_rl.annealing.missing import refined
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import QUADRATIC, resolve
-from oda_rl.samples.missing import holes, observed_shares
+from oda_rl.samples.missing import observed_shares
 
 
 @estimator
@@ -122,8 +121,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes.
+            Finite, in the domain of the divergence; NaN where values are missing, which the
+            squared Euclidean and the Mahalanobis divergence take.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0; a weight of 2 is the same as a row that stands there twice.
@@ -159,8 +158,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes.
+            Finite, in the domain of the divergence; NaN where values are missing, which the
+            squared Euclidean and the Mahalanobis divergence take.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.
@@ -248,10 +247,9 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def _refine(self, data: Distribution) -> None:
         current = self._annealer
         rng = np.random.default_rng(len(data.points))
-        if holes(data.points) is None:
-            codevectors = refine(data.points, data.weights, current.codevectors, rng)
-        else:
-            codevectors = refine_known(data.points, data.weights, current.codevectors, rng)
+        codevectors = refined(
+            data.points, data.weights, current.codevectors, rng, current.divergence
+        )
         nearest = self._nearest(data.points, codevectors)
         masses = np.bincount(nearest, data.weights, minlength=len(codevectors))
         current.replace(codevectors, masses / masses.sum())

@@ -1,9 +1,12 @@
 """What follows annealing in a classifier: discriminative moves, the temperature of prediction."""
 
+from typing import Any
+
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.sampling import Distribution
+from oda_rl.divergences import Divergence, Mahalanobis
 from oda_rl.quantization import kernels, missing
 from oda_rl.samples.missing import holes
 
@@ -74,15 +77,22 @@ def fine_tune(
     temperature: float,
     rate: float,
     data: Distribution,
+    divergence: Divergence,
 ) -> FloatArray:
     """Move codevectors, shape (K, d), to tell classes apart, in five passes over the data.
 
-    ``algorithm`` is one of ``ALGORITHMS``; the temperature is that of the densities.
+    ``algorithm`` is one of ``ALGORITHMS``; the temperature is that of the densities; all are in the
+    coordinates of the divergence.
     """
     moved = codevectors.copy()
     order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
-    sample = data.points, data.classes, order, rate
-    competition = kernels if holes(data.points) is None else missing
+    points: Any = data.points
+    competition: Any = kernels
+    if holes(points) is not None:
+        competition = missing.KNOWN
+        if isinstance(divergence, Mahalanobis):
+            competition, points = missing.TURNED, divergence.seen_in(points)
+    sample = points, data.classes, order, rate
     if algorithm == "rslvq":
         competition.rslvq(moved, weights, labels, temperature, *sample)
     elif algorithm == "glvq":

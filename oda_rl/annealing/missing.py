@@ -1,4 +1,4 @@
-"""Annealing of samples of which features are missing (squared Euclidean divergence only).
+"""Annealing of samples of which features are missing (of a metric: see ``turned``).
 
 A codevector is associated with a sample by the distance in what is observed of it. That is the
 posterior of a mixture of normal distributions of variance T/2 when what is missing is integrated
@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import compiled
+from oda_rl._compile import compiled, inlined
 from oda_rl._state import Raw
 from oda_rl._types import FloatArray, IndexArray, IntArray
 from oda_rl.annealing.codebook import (
@@ -29,37 +29,92 @@ from oda_rl.annealing.codebook import (
     step_of,
 )
 from oda_rl.annealing.refinement import refine
-from oda_rl.divergences import TINY, SquaredEuclidean
+from oda_rl.divergences import Divergence, SquaredEuclidean
 from oda_rl.quantization.missing import lloyd
-from oda_rl.samples.missing import filled, holes, observed_shares
+from oda_rl.samples.missing import holes, observed_shares
 
 _ROUNDS, _BETTER = 10, 1.0 - 1e-9  # of refinement
 
 
-def class_means(points: FloatArray, classes: IntArray, weights: FloatArray) -> FloatArray:
-    """Weighted mean of each class, shape (C, D), of what is observed.
+def class_means(
+    divergence: Divergence, n_features: int, points: FloatArray, classes: IntArray,
+    weights: FloatArray,
+) -> FloatArray:  # fmt: skip
+    """Weighted mean of each class, shape (C, D), of what is observed, in divergence's coordinates.
 
-    Of a feature that is never observed in a class it is that of all; if it is in none, 0.
+    Of a feature that is never observed in a class it is that of all; if it is in none, 0. Columns
+    from ``n_features`` on are averages of their own.
     """
     totals = np.bincount(classes, weights)
-    missing = holes(points)
-    if missing is None:
+    if holes(points) is None:
         sums = [np.bincount(classes, weights * column) for column in points.T]
         return np.asarray(np.column_stack(sums) / totals[:, None])
-    columns = zip(np.where(missing, 0.0, points).T, ~missing.T, strict=True)
-    both = [
-        (np.bincount(classes, weights * column), np.bincount(classes, weights * known))
-        for column, known in columns
-    ]
-    values, counts = (np.column_stack(one) for one in zip(*both, strict=True))
-    common = values.sum(axis=0) / np.maximum(counts.sum(axis=0), TINY)
-    return np.asarray(np.where(counts > 0.0, values / np.maximum(counts, TINY), common))
+    d, all_one = n_features, np.zeros_like(classes)
+
+    def means(of: Divergence, part: FloatArray) -> FloatArray:
+        common = of.cell_means(part, weights, all_one, np.zeros((1, part.shape[1])))
+        return of.cell_means(part, weights, classes, np.repeat(common, len(totals), axis=0))
+
+    own = means(divergence, points[:, :d])
+    if points.shape[1] == d:
+        return own
+    return np.concatenate([own, means(SquaredEuclidean(), points[:, d:])], axis=1)
 
 
 def first_with_holes(points: FloatArray) -> int:
     """Return the first row of which a feature is missing, and their number if there is none."""
     missing = holes(points)
     return len(points) if missing is None else int(missing.any(axis=1).argmax())
+
+
+@inlined
+def measure(
+    points: FloatArray,
+    i: int,
+    n_features: int,
+    columns: FloatArray,
+    first: np.uint64,
+    last: np.uint64,
+    out: FloatArray,
+) -> int:
+    """Write squared distances in what is observed of a sample, and return how much that is."""
+    n_observed = 0
+    for k in range(first, last):
+        out[k] = 0.0
+    for j in range(n_features):
+        x = points[i, j]
+        if not math.isnan(x):
+            n_observed += 1
+            for k in range(first, last):
+                gap = x - columns[j, k]
+                out[k] += gap * gap
+    return n_observed
+
+
+@inlined
+def attract(
+    points: FloatArray,
+    i: int,
+    n_features: int,
+    columns: FloatArray,
+    masses: FloatArray,
+    known: FloatArray,
+    k: int,
+    gain: float,
+) -> None:
+    """Move codevector ``k`` towards a sample, each feature by its own mass."""
+    for j in range(points.shape[1]):
+        x = points[i, j]
+        if not math.isnan(x):
+            known[j, k] += gain
+            columns[j, k] += gain / known[j, k] * (x - columns[j, k])
+
+
+@inlined
+def fade(known: FloatArray, k: int, scale: float) -> None:
+    """Scale what is known of codevector ``k``."""
+    for j in range(known.shape[0]):
+        known[j, k] *= scale
 
 
 @compiled
@@ -87,19 +142,10 @@ def learn_known(
     """
     stage = Stage(temperature, forgetting, scales, clocks, raw)
     seen = seen_of(raw, 0)
-    for i in range(points.shape[0]):
+    for i in range(classes.shape[0]):
         c, weight = classes[i], weights[i]
         first, last = starts[owners[c]], starts[owners[c + 1]]
-        n_observed = 0
-        for k in range(first, last):
-            shares[k] = 0.0
-        for j in range(n_features):
-            x = points[i, j]
-            if not math.isnan(x):
-                n_observed += 1
-                for k in range(first, last):
-                    gap = x - columns[j, k]
-                    shares[k] += gap * gap
+        n_observed = measure(points, i, n_features, columns, first, last, shares)
         smallest = np.inf
         for k in range(first, last):
             smallest = shares[k] if shares[k] < smallest else smallest
@@ -115,28 +161,24 @@ def learn_known(
             if shares[k] > LEAST_SHARE * total:
                 gain = step * (shares[k] / total) / scales[c]
                 masses[k] += gain
-                for j in range(points.shape[1]):
-                    x = points[i, j]
-                    if not math.isnan(x):
-                        known[j, k] += gain
-                        columns[j, k] += gain / known[j, k] * (x - columns[j, k])
+                attract(points, i, n_features, columns, masses, known, k, gain)
         if scales[c] < SMALLEST_SCALE:
             for k in range(first, last):
                 masses[k] *= scales[c]
-                for j in range(points.shape[1]):
-                    known[j, k] *= scales[c]
+                fade(known, k, scales[c])
             scales[c] = 1.0
 
 
-def refine_known(
-    points: FloatArray, weights: FloatArray, codevectors: FloatArray, rng: np.random.Generator
-) -> FloatArray:
+def refined(
+    points: FloatArray, weights: FloatArray, codevectors: FloatArray, rng: np.random.Generator,
+    divergence: Divergence,
+) -> FloatArray:  # fmt: skip
     """Lower the weighted sum of the squared distances in what is observed from K codevectors.
 
-    Lloyd's iteration (:func:`oda_rl.quantization.missing.lloyd`), and from where it ends
-    :func:`oda_rl.annealing.refinement.refine` of samples in which what is missing is that of their
-    codevector, as long as that helps: what is lower by these is lower in what is observed (Chi, Chi
-    and Baraniuk, 2016).
+    Without holes that is :func:`oda_rl.annealing.refinement.refine`. With holes it is Lloyd's
+    iteration (:func:`oda_rl.quantization.missing.lloyd`), and from where it ends ``refine`` of
+    samples in which what is missing is what their codevector expects, as long as that helps: what
+    is lower by these is lower in what is observed (Chi, Chi and Baraniuk, 2016).
 
     Parameters
     ----------
@@ -148,19 +190,23 @@ def refine_known(
         Where to start.
     rng : numpy.random.Generator
         As for ``refine``.
+    divergence : Divergence
+        A quadratic one, in whose coordinates all are.
 
     Returns
     -------
     ndarray, shape (K, d)
     """
+    if holes(points) is None:
+        return refine(points, weights, codevectors, rng)
     best, error = codevectors, np.inf
     for _ in range(_ROUNDS):
-        moved = lloyd(points, weights, codevectors)
-        squares = SquaredEuclidean().between(points, moved)
+        moved = lloyd(points, weights, codevectors, divergence)
+        squares = divergence.between(points, moved)
         nearest, own = squares.argmin(axis=1), squares.min(axis=1)
         after = float(weights @ (own * np.reshape(observed_shares(points), -1)))
         if after >= error * _BETTER:
             break
         best, error = moved, after
-        codevectors = refine(filled(points, moved[nearest]), weights, moved, rng)
+        codevectors = refine(divergence.completed(points, moved[nearest]), weights, moved, rng)
     return best

@@ -21,7 +21,7 @@ from oda_rl._validation import checked_targets, checked_weights, chunks, fitted_
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
 from oda_rl.filing.contents import MISSING, Optional, Several
-from oda_rl.samples.missing import filled
+from oda_rl.samples.missing import holes
 
 _RECENT = 5000  # samples of a stream that local models are fitted to
 
@@ -86,8 +86,9 @@ class ODARegressor(RegressorMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes. A cell's linear model takes its mean for these.
+            Finite, in the domain of the divergence; NaN where values are missing, which the
+            squared Euclidean and the Mahalanobis divergence take. A cell's linear
+            model takes for these what the cell expects.
         y : array-like, shape (n,)
             Finite.
         sample_weight : array-like, shape (n,), optional
@@ -112,8 +113,9 @@ class ODARegressor(RegressorMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes. A cell's linear model takes its mean for these.
+            Finite, in the domain of the divergence; NaN where values are missing, which the
+            squared Euclidean and the Mahalanobis divergence take. A cell's linear
+            model takes for these what the cell expects.
         y : array-like, shape (n,)
             Finite.
         sample_weight : array-like, shape (n,), optional
@@ -150,9 +152,17 @@ class ODARegressor(RegressorMixin, BaseODA):
         parts = []
         for rows in chunks(len(points)):
             cells = self._nearest(divergence.embed(points[rows]), own)
-            known = filled(points[rows], self._centres[cells])
+            known = self._completed(points[rows], self._centres[cells])
             parts.append(models.predict(known, cells))
         return np.concatenate(parts)
+
+    def _completed(self, points: FloatArray, centres: FloatArray) -> FloatArray:
+        """Return points with what cells of these centres expect where values are missing."""
+        if holes(points) is None:
+            return points
+        divergence = self._annealer.divergence
+        known, own = divergence.embed(points), divergence.embed(centres)
+        return divergence.restore(divergence.completed(known, own))
 
     def _takes_single(self) -> bool:
         return False  # targets lie beside the features
@@ -171,7 +181,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         points = pairs[:, :d]
         cells = self._nearest(self._annealer.divergence.embed(points), self._own())
         models = fit_local_models(
-            filled(points, self.codevectors_[cells]),
+            self._completed(points, self.codevectors_[cells]),
             pairs[:, d],
             weights,
             cells,

@@ -15,7 +15,8 @@ from oda_rl.annealing.codebook import (
     learn_called,
 )
 from oda_rl.annealing.missing import first_with_holes, learn_known
-from oda_rl.divergences import CALLED, QUADRATIC, Divergence
+from oda_rl.annealing.turned import Information, first_known, learn_turned
+from oda_rl.divergences import CALLED, QUADRATIC, Divergence, Mahalanobis
 
 
 class Shown(NamedTuple):
@@ -37,8 +38,8 @@ def show(
 ) -> FloatArray | None:
     """Let a codebook learn from samples.
 
-    ``known`` are the masses of its features (:func:`oda_rl.annealing.missing.learn_known`), or None
-    if nothing has been missing at this level; returns what they are then.
+    ``known`` is what is known of it (:func:`oda_rl.annealing.turned.first_known`), or None if
+    nothing has been missing at this level; returns what it is then.
     """
     whole = first_with_holes(shown.points) if known is None else 0
     if whole == len(shown.points):
@@ -50,13 +51,30 @@ def show(
             weights=shown.weights[:whole],
         ), layout, balls, stage)  # fmt: skip
     if known is None:
-        known = np.tile(layout.masses, (shown.points.shape[1], 1))
+        known = first_known(shown.divergence, shown.points.shape[1], layout.masses)
+    rest = shown._replace(
+        points=shown.points[whole:], classes=shown.classes[whole:], weights=shown.weights[whole:]
+    )
+    if isinstance(rest.divergence, Mahalanobis):
+        return _show_turned(rest, rest.divergence, layout, stage, known)
     learn_known(
-        shown.n_features, shown.points[whole:], shown.classes[whole:], shown.weights[whole:],
-        layout.columns, layout.masses, known, layout.starts, layout.owners, *stage,
-        np.empty(len(layout.masses)),
+        rest.n_features, rest.points, rest.classes, rest.weights, layout.columns, layout.masses,
+        known, layout.starts, layout.owners, *stage, np.empty(len(layout.masses)),
     )  # fmt: skip
     return known
+
+
+def _show_turned(
+    shown: Shown, divergence: Mahalanobis, layout: Layout, stage: Stage, known: FloatArray
+) -> FloatArray:
+    d, n = shown.n_features, len(layout.masses)
+    matrices = np.ascontiguousarray(known.T).reshape(n, d, d)
+    learn_turned(
+        d, divergence.seen_in(shown.points), shown.classes, shown.weights, layout.columns,
+        layout.masses, Information(matrices, np.empty((d, d)), np.empty(d)), layout.starts,
+        layout.owners, *stage, np.empty(n),
+    )  # fmt: skip
+    return np.ascontiguousarray(matrices.reshape(n, d * d).T)
 
 
 def _show_whole(shown: Shown, layout: Layout, balls: Balls, stage: Stage) -> None:

@@ -12,15 +12,15 @@ T. Samad, S. A. Harp, "Self-organization with partial data", Network: Computatio
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oda_rl._compile import allocating, bound_copy, compiled, inlined
 from oda_rl._types import FloatArray
-from oda_rl.divergences import TINY, SquaredEuclidean
+from oda_rl.divergences import Divergence, SquaredEuclidean
 from oda_rl.quantization import kernels, neighbourhood
-from oda_rl.samples.missing import filled
+from oda_rl.samples import turned
 
 _MOST_PASSES = 300
 
@@ -84,20 +84,50 @@ def pull(cells: FloatArray, k: int, points: FloatArray, i: int, step: float) -> 
             cells[k, 1 + j] += step * (points[i, j] - cells[k, 1 + j])
 
 
-def _known(function: Any, *replaced: Any) -> Any:
-    names = {one.__name__: one for one in replaced}
-    return bound_copy(function.py_func, "_known", **names)
+def _known(function: Any, label: str = "_known", **names: Any) -> Any:
+    return bound_copy(function.py_func, label, **names)
 
 
-_OWN = squared_distance, nearest_codevector, move
-lvq1 = compiled(_known(kernels.lvq1, *_OWN))
-glvq = compiled(_known(kernels.glvq, *_OWN))
-rslvq = allocating(_known(kernels.rslvq, *_OWN))
-learn = compiled(_known(neighbourhood.learn, nearest_two, pull))
-rank = compiled(_known(neighbourhood.rank, nearest_two))
+class Competition(NamedTuple):
+    """How codevectors learn to tell classes apart: those of :mod:`oda_rl.quantization.kernels`."""
+
+    lvq1: Any
+    glvq: Any
+    rslvq: Any
 
 
-def lloyd(points: FloatArray, weights: FloatArray, codevectors: FloatArray) -> FloatArray:
+def _competition(label: str, **names: Any) -> Competition:
+    lvq1, glvq, rslvq = (
+        _known(one, label, **names) for one in (kernels.lvq1, kernels.glvq, kernels.rslvq)
+    )
+    return Competition(compiled(lvq1), compiled(glvq), allocating(rslvq))
+
+
+KNOWN = _competition(
+    "_known",
+    squared_distance=squared_distance,
+    nearest_codevector=nearest_codevector,
+    move=move,
+)
+# Under a metric that mixes features points are those of oda_rl.samples.turned.
+TURNED = _competition(
+    "_turned",
+    squared_distance=turned.squared_distance,
+    nearest_codevector=inlined(
+        _known(nearest_codevector, "_turned", squared_distance=turned.squared_distance)
+    ),
+    move=turned.move,
+)
+learn = compiled(_known(neighbourhood.learn, nearest_two=nearest_two, pull=pull))
+rank = compiled(_known(neighbourhood.rank, nearest_two=nearest_two))
+
+
+def lloyd(
+    points: FloatArray,
+    weights: FloatArray,
+    codevectors: FloatArray,
+    divergence: Divergence | None = None,
+) -> FloatArray:
     """Move codevectors to the means of what is observed in their cells, until none moves.
 
     Every pass lowers the weighted sum of the squared distances in what is observed (k-POD of Chi,
@@ -112,6 +142,8 @@ def lloyd(points: FloatArray, weights: FloatArray, codevectors: FloatArray) -> F
         At least 0.
     codevectors : ndarray, shape (K, d)
         Where to start.
+    divergence : Divergence, optional
+        A quadratic one, in whose coordinates all are; the squared Euclidean one by default.
 
     Returns
     -------
@@ -124,18 +156,12 @@ def lloyd(points: FloatArray, weights: FloatArray, codevectors: FloatArray) -> F
     array([[0. , 2. ],
            [8.5, 7. ]])
     """
-    between, n = SquaredEuclidean().between, len(codevectors)
-    known = ~np.isnan(points) * weights[:, None]
-    values = filled(points, np.zeros(1)) * weights[:, None]
+    own = SquaredEuclidean() if divergence is None else divergence
     before = None
     for _ in range(_MOST_PASSES):
-        nearest = between(points, codevectors).argmin(axis=1)
+        nearest = own.between(points, codevectors).argmin(axis=1)
         if before is not None and (nearest == before).all():
             break
         before = nearest
-        sums, counts = (
-            np.column_stack([np.bincount(nearest, column, minlength=n) for column in columns.T])
-            for columns in (values, known)
-        )
-        codevectors = np.where(counts > 0.0, sums / np.maximum(counts, TINY), codevectors)
+        codevectors = own.cell_means(points, weights, nearest, codevectors)
     return codevectors

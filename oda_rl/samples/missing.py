@@ -14,7 +14,9 @@ Systems, Man, and Cybernetics B 31, 2001: the partial distance strategy.
 
 import numpy as np
 
-from oda_rl._types import Array, BoolArray, FloatArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
+
+_TINY = 1e-300
 
 
 def holes(points: Array) -> BoolArray | None:
@@ -76,3 +78,24 @@ def partial_squares(points: FloatArray, codevectors: FloatArray, missing: BoolAr
     squares = (known**2).sum(axis=1, keepdims=True) - 2.0 * known @ about.T
     squares += ~missing @ (about**2).T
     return np.asarray(np.maximum(squares, 0.0) / (1.0 - missing.mean(axis=1, keepdims=True)))
+
+
+def cell_means(
+    points: FloatArray, weights: FloatArray, cells: IntArray, otherwise: FloatArray
+) -> FloatArray:
+    """Weighted means of what is observed of each feature in each cell, shape (K, d).
+
+    ``cells``, shape (n,), are from 0 to K - 1; ``otherwise``, shape (K, d), is what a mean is of
+    which nothing is observed.
+
+    >>> points = np.array([[1.0, np.nan], [3.0, np.nan]])
+    >>> cell_means(points, np.array([3.0, 1.0]), np.zeros(2, int), np.array([[7.0, 8.0]]))
+    array([[1.5, 8. ]])
+    """
+    known = ~np.isnan(points) * weights[:, None]
+    values = filled(points, np.zeros(1)) * weights[:, None]
+    sums, counts = (
+        np.column_stack([np.bincount(cells, one, len(otherwise)) for one in columns.T])
+        for columns in (values, known)
+    )
+    return np.asarray(np.where(counts > 0.0, sums / np.maximum(counts, _TINY), otherwise))
