@@ -39,7 +39,7 @@ from oda_rl.filing.contents import ANYTHING, OF_ALL, Each, Floats, Maybe, Option
 from oda_rl.mixtures.state import Mixture, Progress, Rules
 from oda_rl.quantization.batch_annealing import AnnealingRecord
 from oda_rl.trees.growth import Plan, Tree
-from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Statistics
+from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Statistics
 
 PAGE = Path(__file__).parent.parent / "docs" / "file-format.md"
 BEGIN, END = "<!-- tables -->", "<!-- end -->"
@@ -76,8 +76,8 @@ RECORDS: tuple[type[State], ...] = (OnlineState, FittedState, Lane, Schedule, Ma
                                     Progress, Seen)  # fmt: skip
 ESTIMATORS = [kind for name in oda_rl.__all__ if hasattr(kind := getattr(oda_rl, name), "LEARNED")]
 OBJECTS: tuple[Any, ...] = (Annealer, Levels, Level, Codebook, Layout, Balls, Mahalanobis, Tree,
-                            Plan, Node, Statistics, Cells, NodeAnnealer, AnnealingRecord, Round,
-                            Mixture, Rules)  # fmt: skip
+                            Plan, Node, Statistics, Partial, Cells, NodeAnnealer, AnnealingRecord,
+                            Round, Mixture, Rules)  # fmt: skip
 
 
 def said(kind: Any) -> str:

@@ -16,7 +16,9 @@ from oda_rl import (
     ODAClassifier,
     ODAClusterer,
     ODARegressor,
+    ODATreeClassifier,
     ODATreeClusterer,
+    ODATreeRegressor,
     SGDGaussianMixture,
     StochasticEMGaussianMixture,
     StochasticVQ,
@@ -458,6 +460,9 @@ LEARNERS = [
     ODAClusterer(3, divergence=METRIC),
     ODAClassifier(4, divergence=METRIC),
     ODARegressor(4, divergence=METRIC),
+    ODATreeClusterer(3, min_samples_split=10),
+    ODATreeClassifier(3),
+    ODATreeRegressor(3, min_samples_split=10),
 ]
 
 
@@ -531,7 +536,7 @@ def test_features_without_a_value_are_named():
     [
         ODAClusterer(2, divergence="i_divergence"),
         ODAClusterer(2, divergence=BregmanDivergence(lambda x: (x**2).sum(1), lambda x: 2 * x)),
-        ODATreeClusterer(),
+        ODATreeClusterer(divergence=METRIC),
         StochasticVQ(2),
         DensityOutlierDetector(SGDGaussianMixture(2)),
     ],
@@ -550,8 +555,9 @@ def test_targets_and_histograms_have_no_holes():
         ODARegressor(2).fit(points, np.where(labels == 1, np.nan, 0.0))
     model = ODAClusterer(2, random_state=0).fit(with_holes(points, 0.2, 59))
     assert np.isfinite(model.score_samples(points)).any()
-    with pytest.raises(ValueError, match="X has missing values"):
-        model.score_samples(with_holes(points, 0.2, 60))
+    for one in (model, ODATreeClusterer(random_state=0).fit(points)):
+        with pytest.raises(ValueError, match="X has missing values"):
+            one.score_samples(with_holes(points, 0.2, 60))
 
 
 @pytest.mark.slow

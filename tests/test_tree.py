@@ -495,8 +495,10 @@ def test_numbers_that_can_not_be_are_refused(kind):
     model = kind().fit(points, labels)
     with pytest.raises(ValueError, match="X has 3 features"):
         model.predict(points[:, :3])
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(ValueError, match="X has no value in rows 0, 1"):
         model.partial_fit(np.full((2, 4), np.nan), labels[:2])
+    with pytest.raises(ValueError, match="infinity"):
+        model.partial_fit(np.full((2, 4), np.inf), labels[:2])
 
 
 # Regression.

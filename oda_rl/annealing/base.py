@@ -33,7 +33,6 @@ from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
 from oda_rl.filing.contents import ANYTHING, MISSING, Each, Floats, Maybe, Optional, Several
 from oda_rl.filing.files import Filed
-from oda_rl.samples.missing import holes
 from oda_rl.samples.weights import counted
 
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
@@ -156,8 +155,6 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         """
         self._embedded(X)
         points = checked_points(self, X, reset=False)
-        if holes(points) is not None:
-            raise ValueError("X has missing values: a histogram has no density of what is observed")
         divergence, own = self._annealer.divergence, self._own()
 
         def assign(points: FloatArray) -> IntArray:

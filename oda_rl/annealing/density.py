@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.samples.missing import holes
 
 MAX_DIMENSION = 12  # beyond it no affordable number of points fills a box
 _LOG2_POINTS = 16
@@ -71,11 +72,18 @@ def log_density(
     ``weights``, shape (n_cells,), are the masses of the cells. See [ODA-RL], section on density
     estimation: consistent as temperature goes to 0 and samples to infinity.
 
+    Raises
+    ------
+    ValueError
+        If values are missing, or the box has more than 12 dimensions.
+
     References
     ----------
     [ODA-RL] C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with
     stochastic approximation".
     """
+    if holes(points) is not None:
+        raise ValueError("X has missing values: a histogram has no density of what is observed")
     volumes = log_cell_volumes(assign, len(weights), low, high)
     with np.errstate(divide="ignore"):
         values = np.log(weights) - volumes

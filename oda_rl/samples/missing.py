@@ -53,6 +53,19 @@ def filled(points: Array, values: Array) -> Array:
     return points if missing is None else np.where(missing, values, points)
 
 
+def telling(points: Array) -> BoolArray | slice:
+    """Rows of points of which something is observed; a slice of all, if it is of all of them.
+
+    >>> points = np.array([[1.0, np.nan], [np.nan, np.nan]])
+    >>> points[telling(points)]
+    array([[ 1., nan]])
+    """
+    missing = holes(points)
+    if missing is None or not missing.all(axis=1).any():
+        return slice(None)
+    return np.asarray(~missing.all(axis=1))
+
+
 def observed_shares(points: Array) -> FloatArray | float:
     """Share of the features of each point that is observed, shape (n, 1); 1 if all are.
 

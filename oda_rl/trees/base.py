@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -27,7 +27,7 @@ from oda_rl import divergences
 from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Seed, estimator
 from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import fitted_points
+from oda_rl._validation import TakesMissing, check_columns, fitted_points
 from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.density import log_density
 from oda_rl.annealing.levels import Level, Schedule
@@ -35,8 +35,9 @@ from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
 from oda_rl.filing.contents import Each, Optional
 from oda_rl.filing.files import Filed
+from oda_rl.samples.weights import counted
 from oda_rl.trees.growth import Plan, Tree
-from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Samples, Statistics
+from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Samples, Statistics
 from oda_rl.trees.resolutions import Resolution, resolve_all, view
 
 
@@ -59,7 +60,7 @@ class TreeLevel:
 
 
 _KINDS: tuple[type, ...] = (
-    *(Tree, Plan, Node, Cells, Statistics, NodeAnnealer, Balls, Layout, Level, Schedule),
+    *(Tree, Plan, Node, Cells, Statistics, Partial, NodeAnnealer, Balls, Layout, Level, Schedule),
     divergences.Mahalanobis,
     *NAMED.values(),
 )
@@ -67,7 +68,7 @@ _STORED = {kind.__name__: kind for kind in _KINDS}
 
 
 @estimator
-class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
     """Common part of the estimators over :class:`oda_rl.trees.growth.Tree`."""
 
     branching: Annotated[int, Interval(Integral, 2, None, closed="left")] = 4
@@ -144,13 +145,18 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """For each depth, the tree as it is when cut there."""
         return [self._level(depth) for depth in range(self.depth_ + 1)]
 
+    def _takes_missing(self) -> bool:
+        return divergences.is_euclidean(self.divergence)
+
     def apply(self, X: npt.ArrayLike) -> IntArray:
         """Leaf that each point comes to, in depth times branching comparisons.
 
         Parameters
         ----------
         X : array-like, shape (n, d)
-            In the domain of the divergence.
+            In the domain of the divergence. With the squared Euclidean one values may be missing
+            (NaN): cells are compared by what their level sees, and if that is nothing the heaviest
+            is taken.
 
         Returns
         -------
@@ -170,7 +176,8 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Parameters
         ----------
         X : array-like, shape (n, d)
-            In the domain of the divergence.
+            In the domain of the divergence. With the squared Euclidean one values may be missing
+            (NaN): distances are those in what is observed, times d over how many features that is.
 
         Returns
         -------
@@ -198,7 +205,7 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Raises
         ------
         ValueError
-            If more than 12 features vary: nothing measures volumes there.
+            If more than 12 features vary: nothing measures volumes there. If values are missing.
         """
         points, table = fitted_points(self, X), self._tree.table
 
@@ -275,13 +282,14 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self, points: FloatArray, classes: IntArray, weights: FloatArray, n_classes: int
     ) -> None:
         """Grow a new tree on points, shape (n, d), and classes from 0 to ``n_classes`` - 1."""
-        self._plant(n_classes)
+        self._plant(n_classes, counted(points, classes, weights)[0])
         self._tree.plan.divergence.check(points)
         data = Distribution(points, classes, weights, np.random.default_rng(0))
         self._tree.grow(self._samples(data.points, data.classes, data.weights))
 
-    def _plant(self, n_classes: int) -> None:
-        """Begin with the root alone."""
+    def _plant(self, n_classes: int, points: FloatArray) -> None:
+        """Begin with the root alone, before it learns from points."""
+        check_columns(self, points)
         plan = Plan(
             divergence=divergences.resolve(self.divergence),
             branching=int(self.branching),
@@ -303,9 +311,13 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         divergence.check(points)
         levels = self._views(points, len(self._resolutions))
         self._widths = [level.shape[1] for level in levels]
-        self._low = np.minimum(self._low, points.min(axis=0, initial=np.inf))
-        self._high = np.maximum(self._high, points.max(axis=0, initial=-np.inf))
-        return Samples(divergence.embed(points), classes, weights, levels)
+        self._low = np.fmin(self._low, np.fmin.reduce(points, axis=0, initial=np.inf))
+        self._high = np.fmax(self._high, np.fmax.reduce(points, axis=0, initial=-np.inf))
+
+        def look(others: FloatArray) -> list[FloatArray]:
+            return self._views(divergence.restore(others), len(self._resolutions))
+
+        return Samples(divergence.embed(points), classes, weights, levels, look)
 
     def _views(self, points: FloatArray, depth: int) -> list[FloatArray]:
         """Points as the uppermost levels see them, in the divergence's coordinates."""

@@ -92,7 +92,8 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes.
         y : array-like, shape (n,)
             Numbers or strings.
         sample_weight : array-like, shape (n,), optional
@@ -127,7 +128,8 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes.
         y : array-like, shape (n,)
             Numbers or strings.
         classes : ignored
@@ -138,7 +140,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         first = not hasattr(self, "_tree")
         points, labels, weights = self._checked_all(X, y, sample_weight, reset=first)
         if first:
-            self._plant(0)
+            self._plant(0, points)
             self._seen = []
         known = {label: index for index, label in enumerate(self._seen)}
         indices = [known.setdefault(label, len(known)) for label in labels.tolist()]

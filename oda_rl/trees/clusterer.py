@@ -88,7 +88,8 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0; a weight of 2 is the same as a row that stands there twice.
@@ -116,7 +117,8 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.
@@ -124,9 +126,9 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         first = not hasattr(self, "_tree")
         points = checked_points(self, X, reset=first)
         weights = checked_weights(sample_weight, points)
-        if first:
-            self._plant(1)
         shown = weights > 0.0
+        if first:
+            self._plant(1, points[shown])
         classes = np.zeros(int(shown.sum()), dtype=np.int64)
         self._tree.observe(self._samples(points[shown], classes, weights[shown]))
         self.__dict__.pop("labels_", None)

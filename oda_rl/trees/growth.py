@@ -14,11 +14,12 @@ from oda_rl._schema import MOST, Sizes, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Schedule
-from oda_rl.annealing.refinement import refine
+from oda_rl.annealing.missing import refined
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import QUADRATIC, Divergence
 from oda_rl.filing.contents import Each, check_contents
-from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Routes, Samples, Statistics
+from oda_rl.samples.missing import holes, telling
+from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Routes, Samples, Statistics
 
 _FIRST_LOOK = 500  # samples that give the scale of a node, in fit
 _SMOOTHING = 1.0  # samples that the class shares of a node owe to its parent's
@@ -109,9 +110,9 @@ class Table:
         self.depths = np.array([node.depth for node in nodes])
         self.parents = np.array(parents)
         self.depth = int(self.depths.max())
-        self.routes = Routes.of(cells)
         statistics = [node.statistics for node in nodes]
         self.weights = np.array([own.weight for own in statistics])
+        self.routes = Routes.of(cells, self.weights)
         self.errors = np.array([own.error for own in statistics])
         self.means = np.array([own.mean for own in statistics])
         self.shares = self._smoothed(np.array([own.class_weights for own in statistics]))
@@ -230,6 +231,10 @@ class Tree:
             if not self.plan.divides(node):
                 continue
             features = samples.features(node.depth)[rows]
+            told = telling(features)
+            rows, features = rows[told], features[told]
+            if len(rows) == 0:
+                continue
             cells = self._anneal(node, features, samples.weights[rows])
             k = len(cells.offsets)
             if k > 1:
@@ -256,7 +261,8 @@ class Tree:
         current.gather()
         codevectors: FloatArray = current.codevectors
         if self.plan.refines:
-            codevectors = refine(data.points, data.weights, codevectors, rng)
+            codevectors = refined(data.points, data.weights, codevectors, rng, self.plan.divergence)
+        codevectors[:, np.isnan(data.points).all(axis=0)] = 0.0  # what no sample has tells none
         cells = Cells.of(codevectors, self.plan.divergence)
         used, first = np.unique(cells.nearest(data.points), return_index=True)
         return cells.only(used[np.argsort(first)])
@@ -271,7 +277,9 @@ class Tree:
             rows = self._learn(node, samples, rows)
             if len(rows) > 0 and node.cells is not None:
                 node.statistics.add(samples, rows, self.plan.divergence)
-                nearest = node.cells.nearest(samples.features(node.depth)[rows])
+                features = samples.features(node.depth)[rows]
+                told = telling(features)
+                rows, nearest = rows[told], node.cells.nearest(features[told])
                 pending += [(child, rows[nearest == k]) for k, child in enumerate(node.children)]
 
     def _learn(self, node: Node, samples: Samples, rows: IntArray) -> IntArray:
@@ -283,7 +291,7 @@ class Tree:
             rows = rows[len(block) :]
             if node.annealer is None:
                 if sum(map(len, node.waiting)) >= LEVEL_SAMPLES:
-                    self._begin(node)
+                    self._begin(node, samples)
             elif not node.annealer.active:
                 self._close(node)
         return rows
@@ -304,8 +312,9 @@ class Tree:
         if node.annealer is None:
             node.waiting.append(np.column_stack([features, points, classes, weights]))
         else:
-            joined = self._joined(node, node.annealer.anchor, features, points, classes)
-            node.annealer.observe(joined, np.zeros(len(rows), dtype=np.int64), weights)
+            told = telling(features)
+            joined = self._joined(node, node.annealer.anchor, features, points, classes)[told]
+            node.annealer.observe(joined, np.zeros(len(joined), dtype=np.int64), weights[told])
 
     def _joined(
         self,
@@ -320,17 +329,24 @@ class Tree:
         members = np.eye(len(node.statistics.class_weights))[classes]
         return np.column_stack([features, points, gaps, members])
 
-    def _begin(self, node: Node) -> None:
+    def _begin(self, node: Node, samples: Samples) -> None:
         """Begin to anneal a leaf on the samples it has collected, if that is of any use."""
         waiting, d = np.concatenate(node.waiting), len(node.statistics.total)
         node.waiting = []
         width = waiting.shape[1] - d - 2
+        waiting = waiting[telling(waiting[:, :width])]
         features, points = waiting[:, :width], waiting[:, width : width + d]
-        if not self.plan.divides(node) or (features == features[0]).all():
+        low, high = (of.reduce(features, axis=0, initial=np.nan) for of in (np.fmin, np.fmax))
+        if not self.plan.divides(node) or not (low < high).any():
             return
         schedule, generator = self.plan.schedule(ends_full=False), self._generator(node)
         current = NodeAnnealer(schedule, self.plan.divergence, width, generator)
         current.anchor = points.mean(axis=0)
+        if holes(waiting) is not None:
+            current.anchor = mean = node.statistics.mean
+            for part, known in ((features, samples.seen_of(mean, node.depth)), (points, mean)):
+                unknown = np.isnan(part).all(axis=0)  # begins where it is for a node above
+                part[:, unknown] = known[unknown]
         joined = self._joined(node, current.anchor, features, points, waiting[:, -2].astype(int))
         current.begin(joined, np.zeros(len(joined), dtype=np.int64), waiting[:, -1])
         if current.active:
@@ -375,7 +391,12 @@ class Tree:
             # Jensen's gap of the divergence from the anchor is that of every φ of this divergence.
             gap -= self.plan.divergence.rowwise(mean[None], node.annealer.anchor[None])[0]
             error = weight * max(float(gap), 0.0)
-            statistics.append(Statistics(weight * mean, weight * classes, weight, error))
+            own = Statistics(weight * mean, weight * classes, weight, error)
+            if (partial := node.statistics.partial) is not None:  # of which as much is missing
+                part = weight / node.statistics.weight
+                known, expected = part * partial.known, part * partial.expected_known
+                own.partial = Partial.about(mean, known, expected, error)
+            statistics.append(own)
         children = [node.child(k, own) for k, own in enumerate(statistics)]
         return Cells.of(view.codevectors[:, :width], self.plan.divergence), children
 

@@ -7,13 +7,18 @@ child. A node without a codebook is a leaf.
 Statistics of nodes are those of the full space, codevectors those of their level, both in the
 divergence's own coordinates.
 
+Where values are missing a node's cells are compared by what its level sees of a sample. One of
+which it sees nothing says nothing of these cells: they do not learn from it, and it is predicted
+with the heaviest of them.
+
 References
 ----------
 [MR-ODA] C. N. Mavridis, J. S. Baras, "Multi-resolution online deterministic annealing: a
 hierarchical and progressive learning architecture".
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -24,8 +29,10 @@ from oda_rl._schema import Member, Sizes, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
+from oda_rl.annealing.missing import first_with_holes
 from oda_rl.divergences import Divergence
-from oda_rl.filing.contents import ANYTHING, Each, Maybe
+from oda_rl.filing.contents import ANYTHING, MISSING, Each, Maybe, Optional
+from oda_rl.samples.missing import filled, holes, observed_shares
 
 
 @inlined
@@ -108,27 +115,47 @@ class Routes(NamedTuple):
     """Offset of each node."""
     values: FloatArray
     """m, and then g of each of a node's children."""
+    heaviest: IntArray
+    """Heaviest child of each node."""
 
     @classmethod
-    def of(cls, cells: Sequence[Cells | None]) -> Self:
-        """Lay out the cells of nodes in breadth-first order; None for a leaf."""
+    def of(cls, cells: Sequence[Cells | None], weights: FloatArray | None = None) -> Self:
+        """Lay out the cells of nodes in breadth-first order; None for a leaf.
+
+        Without weights of the nodes, shape (N,), the first child is taken for the heaviest.
+        """
         inner = [own for own in cells if own is not None]
         sizes = np.array([0 if own is None else len(own.offsets) for own in cells])
         lengths = np.array([0 if own is None else sum(map(len, own.parts)) for own in cells])
+        first = 1 + np.cumsum(sizes) - sizes
+        heaviest = first.copy()
+        if weights is not None:
+            for i in np.flatnonzero(sizes):
+                heaviest[i] += weights[first[i] : first[i] + sizes[i]].argmax()
         return cls(
-            first=1 + np.cumsum(sizes) - sizes,
+            first=first,
             sizes=sizes,
             starts=np.cumsum(lengths) - lengths,
             offsets=np.concatenate([np.zeros(1), *(own.offsets for own in inner)]),
             values=np.concatenate([np.zeros(0), *(part for own in inner for part in own.parts)]),
+            heaviest=heaviest,
         )
 
     def follow(
         self, features: FloatArray, columns: IntArray, widths: IntArray
     ) -> tuple[IntArray, int]:
         """Node that each point comes to, shape (n,), and how many scores that took."""
+        missing = holes(features)
         nodes = np.empty(len(features), dtype=np.int64)
-        n_scores = route(features, columns, widths, self, nodes)
+        if missing is None:
+            n_scores = route(features, columns, widths, self, nodes)
+            return nodes, n_scores
+        holed = missing.any(axis=1)
+        n_scores = 0
+        for rows, descend in ((~holed, route), (holed, route_known)):  # as if they came alone
+            found = nodes[rows]
+            n_scores += descend(features[rows], columns, widths, self, found)
+            nodes[rows] = found
         return nodes, n_scores
 
 
@@ -166,6 +193,41 @@ def route(
     return n_scores
 
 
+@compiled
+def route_known(
+    features: FloatArray, columns: IntArray, widths: IntArray, routes: Routes, out: IntArray
+) -> int:
+    """Do as :func:`route` with points of which values are missing (squared Euclidean divergence).
+
+    A child's g is −2 (μ − m), so that the distance in what is observed is Σ_observed (x_j − m_j)² +
+    g_j (x_j − m_j) + g_j²/4, the first of which all children have in common. Where nothing is
+    observed the heaviest child is taken.
+    """
+    values, n_scores = routes.values, 0
+    for i in range(features.shape[0]):
+        node, depth = 0, 0
+        while routes.sizes[node] > 0:
+            width, centre = widths[depth], routes.starts[node]
+            first, winner, least = routes.first[node], routes.heaviest[node], np.inf
+            n_observed = 0
+            for j in range(width):
+                n_observed += not math.isnan(features[i, columns[depth] + j])
+            for k in range(routes.sizes[node] if n_observed > 0 else 0):
+                at, score = centre + (1 + k) * width, 0.0
+                for j in range(width):
+                    x = features[i, columns[depth] + j]
+                    if not math.isnan(x):
+                        g = values[at + j]
+                        score += g * (x - values[centre + j]) + 0.25 * g * g
+                if score < least:
+                    winner, least = first + k, score
+            n_scores += routes.sizes[node]
+            node = winner
+            depth += 1
+        out[i] = node
+    return n_scores
+
+
 @dataclass
 class Samples:
     """Samples as a tree learns from them."""
@@ -178,10 +240,87 @@ class Samples:
     """Shape (n,), positive."""
     levels: list[FloatArray]
     """What the levels of the tree see, shape (n, width of the level) each."""
+    look: Callable[[FloatArray], list[FloatArray]]
+    """Says what they see of other points, shape (m, d), in these coordinates, too."""
 
     def features(self, depth: int) -> FloatArray:
         """Return what a node at this depth sees; the last level is that of all below, too."""
         return self.levels[min(depth, len(self.levels) - 1)]
+
+    def seen_of(self, point: FloatArray, depth: int) -> FloatArray:
+        """Return what a node at this depth sees of a point, shape (d,)."""
+        levels = self.look(point[None])
+        seen: FloatArray = levels[min(depth, len(levels) - 1)][0]
+        return seen
+
+
+@dataclass
+class Partial:
+    """Sums over samples of which values are missing (squared Euclidean divergence)."""
+
+    anchor: FloatArray
+    """Shape (d,): sums are of gaps from it, and so do not cancel far from the origin."""
+    sums: FloatArray
+    """Weighted sum of the gaps in what is observed, shape (d,)."""
+    known: FloatArray
+    """Weight of the samples of which a feature is observed, shape (d,)."""
+    expected: FloatArray
+    """As ``sums``, of weights times d over how many features of a sample are observed."""
+    expected_known: FloatArray
+    """As ``known`` likewise."""
+    squares: float
+    """Likewise, of squared gaps in all features."""
+
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "anchor": real("d"),
+        "sums": real("d"),
+        "known": real("d", "[0, inf)"),
+        "expected": real("d"),
+        "expected_known": real("d", "[0, inf)"),
+        "squares": real("", "[0, inf)"),
+    }
+
+    @classmethod
+    def about(
+        cls, mean: FloatArray, known: FloatArray, expected_known: FloatArray, error: float
+    ) -> Self:
+        """Go on from samples of this mean and this sum of divergences from it."""
+        none = np.zeros_like(mean)
+        return cls(mean, none, known, none, expected_known, error)
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of what is observed; of a feature that never is, the anchor."""
+        return np.asarray(self.anchor + self.sums / np.where(self.known > 0.0, self.known, 1.0))
+
+    @property
+    def error(self) -> float:
+        """Weighted sum of what the divergences from the mean are expected to be of whole samples.
+
+        Those in what is observed, times d over how many features that is.
+        """
+        gap = self.mean - self.anchor
+        rise = gap * (self.expected_known * gap - 2.0 * self.expected)
+        return max(self.squares + float(rise.sum()), 0.0)
+
+    def add(self, points: FloatArray, weights: FloatArray) -> None:
+        """Add points, shape (n, d), n > 0, in their order."""
+        seen = ~np.isnan(points)
+        first = points[seen.argmax(axis=0), np.arange(points.shape[1])]
+        self.anchor = np.where((self.known == 0.0) & seen.any(axis=0), first, self.anchor)
+        gaps = filled(points - self.anchor, np.zeros(1))
+        own = weights[:, None]
+        whole = own / observed_shares(points)
+        self.sums, self.known = _after(self.sums, own * gaps), _after(self.known, own * seen)
+        self.expected = _after(self.expected, whole * gaps)
+        self.expected_known = _after(self.expected_known, whole * seen)
+        growth = whole[:, 0] * (gaps * gaps).sum(axis=1)
+        self.squares = float(_after(np.array(self.squares), growth))
+
+
+def _after(total: FloatArray, terms: FloatArray) -> FloatArray:
+    """Add terms one after the other: the same in blocks of any size, to the bit."""
+    return np.asarray(np.cumsum(np.concatenate([total[None], terms]), axis=0)[-1])
 
 
 @dataclass
@@ -196,12 +335,15 @@ class Statistics:
     """Sum of the weights."""
     error: float = 0.0
     """Weighted sum of the divergences of the points from their mean."""
+    partial: Partial | None = None
+    """What the others follow from, once values have been missing."""
 
-    SCHEMA: ClassVar[dict[str, Member]] = {
+    SCHEMA: ClassVar[dict[str, Any]] = {
         "total": real("d"),
         "class_weights": real("tree_classes", "[0, inf)"),
         "weight": real("", "[0, inf)"),
         "error": real("", "[0, inf)"),
+        "partial": Optional(Maybe(Partial)),
     }
 
     @property
@@ -211,10 +353,31 @@ class Statistics:
 
     def empty(self) -> "Statistics":
         """Make statistics of the same shapes, of no samples."""
-        return Statistics(np.zeros_like(self.total), np.zeros_like(self.class_weights))
+        found = Statistics(np.zeros_like(self.total), np.zeros_like(self.class_weights))
+        if self.partial is not None:
+            nothing = np.zeros_like(self.total)
+            found.partial = Partial.about(self.mean, nothing, nothing, 0.0)
+        return found
 
     def add(self, samples: Samples, rows: IntArray, divergence: Divergence) -> None:
-        """Add rows of samples in their order; the same in blocks of any size, to the bit.
+        """Add rows of samples in their order; the same in blocks of any size, to the bit."""
+        if self.partial is None:
+            whole = first_with_holes(samples.points[rows])
+            self._add_whole(samples, rows[:whole], divergence)
+            rows = rows[whole:]
+        for block in (rows[chunk] for chunk in chunks(len(rows))):
+            weights = samples.weights[block]
+            if self.partial is None:
+                known = np.full_like(self.total, self.weight)
+                mean = self.mean if self.weight > 0.0 else self.total
+                self.partial = Partial.about(mean, known, known, self.error)
+            self.partial.add(samples.points[block], weights)
+            np.add.at(self.class_weights, samples.classes[block], weights)
+            self.weight = float(_after(np.array(self.weight), weights))
+            self.total, self.error = self.weight * self.partial.mean, self.partial.error
+
+    def _add_whole(self, samples: Samples, rows: IntArray, divergence: Divergence) -> None:
+        """Add rows of which nothing is missing.
 
         When the mean goes from m to m', the error grows by w d(x, m') + W d(m, m') whatever the
         Bregman divergence is.
@@ -253,6 +416,8 @@ class NodeAnnealer(Annealer):
         """Make room for n more classes."""
         self.gather()
         self.codevectors = np.pad(self.codevectors, ((0, 0), (0, n)))
+        if self._known is not None:
+            self._known = np.concatenate([self._known, np.tile(self.masses, (n, 1))])
         self._scatter()
 
 
@@ -278,7 +443,7 @@ class Node:
         "statistics": Statistics,
         "cells": Maybe(Cells),
         "children": ANYTHING,
-        "waiting": Each(real("n, row")),
+        "waiting": Each(real("n, row", MISSING)),
         "annealer": ANYTHING,
     }
     """Of a path, children and an annealer the tree says what they may be."""

@@ -21,7 +21,8 @@ from oda_rl._schema import Sizes, real, require
 from oda_rl._types import FloatArray
 from oda_rl._validation import checked_targets, checked_weights, fitted_points
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
-from oda_rl.filing.contents import Optional, Several
+from oda_rl.filing.contents import MISSING, Optional, Several
+from oda_rl.samples.missing import filled
 from oda_rl.trees.base import BaseODATree
 
 _RECENT = 5000  # samples that are kept: models of a stream, and of a tree that is cut, are of these
@@ -76,7 +77,7 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         "codevector_labels_": Optional(real("leaves")),
         "slopes_": Optional(real("leaves, d")),
         "_centres": Optional(real("leaves, d")),
-        "_recent": Optional(Several(real("recent, d+1"), real("recent", "[0, inf)"))),
+        "_recent": Optional(Several(real("recent, d+1", MISSING), real("recent", "[0, inf)"))),
     }
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
@@ -97,7 +98,8 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes. A leaf's linear model takes its mean for these.
         y : array-like, shape (n,)
             Finite.
         sample_weight : array-like, shape (n,), optional
@@ -126,7 +128,8 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence.
+            Finite, in the domain of the divergence; NaN where values are missing, which only the
+            squared Euclidean divergence takes. A leaf's linear model takes its mean for these.
         y : array-like, shape (n,)
             Finite.
         sample_weight : array-like, shape (n,), optional
@@ -135,7 +138,7 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         first = not hasattr(self, "_tree")
         pairs, weights = self._checked_pairs(X, y, sample_weight, reset=first)
         if first:
-            self._plant(1)
+            self._plant(1, pairs[:, :-1])
             self._recent = pairs[:0], weights[:0]
         points, classes = np.ascontiguousarray(pairs[:, :-1]), np.zeros(len(pairs), dtype=np.int64)
         self._tree.observe(self._samples(points, classes, weights))
@@ -159,7 +162,8 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         """
         points = fitted_points(self, X)
         models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
-        return models.predict(points, self._tree.table.leaf_numbers[self._nodes(points)])
+        leaves = self._tree.table.leaf_numbers[self._nodes(points)]
+        return models.predict(filled(points, self._centres[leaves]), leaves)
 
     def at_depth(self, depth: int) -> Self:
         """Return the model whose tree is cut at a depth; models are of the last 5000 samples.
@@ -184,8 +188,9 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         points, targets = pairs[:, :-1], pairs[:, -1]
         leaves = self._tree.table.leaf_numbers[self._nodes(np.ascontiguousarray(points))]
         values = np.full(self.n_leaves_, np.average(targets, weights=weights))
+        known = filled(points, self.codevectors_[leaves])
         models = fit_local_models(
-            points, targets, weights, leaves, values, linear=self.local_model == "linear"
+            known, targets, weights, leaves, values, linear=self.local_model == "linear"
         )
         self.codevector_labels_, self.slopes_, self._centres = models
         self._recent = pairs[-_RECENT:], weights[-_RECENT:]

@@ -8,6 +8,7 @@ import numpy as np
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.divergences import Divergence
+from oda_rl.samples.missing import filled
 
 Resolution = IntArray | Callable[[FloatArray], Any]
 
@@ -123,6 +124,11 @@ def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: 
         raise ValueError(
             f"resolutions[{i}] must return shape ({len(points)}, d'), got {np.shape(returned)}"
         )
-    if not np.isfinite(seen).all():
-        raise ValueError(f"resolutions[{i}] must return finite numbers, got NaN or infinity")
+    holed = np.isnan(points).any(axis=1, keepdims=True)
+    whole = filled(seen, np.where(holed, 0.0, np.nan))
+    if not np.isfinite(whole).all():
+        raise ValueError(
+            f"resolutions[{i}] must return finite numbers, got NaN or infinity: only for a sample "
+            "of which values are missing may they be NaN"
+        )
     return seen
