@@ -212,6 +212,6 @@ def test_holes_are_no_worse_than_means_in_them(name, share):
         known, filled = scores
         gaps.append([known[0] / filled[0] - 1.0, known[1] - filled[1], known[2] - filled[2]])
     distortion, right, right_of_holed = np.median(gaps, axis=0)
-    assert distortion < 0.03  # trees of two runs on whole data differ by more
+    assert distortion < 0.03  # with other seeds trees of whole data differ by up to as much
     assert right > -0.02
     assert right_of_holed > -0.02

@@ -226,6 +226,24 @@ ESTIMATORS = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/annealing/turned.py",
+        (
+            "what a metric is of a sample is as much as of a whole one",
+            "known.matrices[k, a, b] += share * points.vectors[slot, j, b]",
+            "known.matrices[k, a, b] += gain * (a == b) / n_features",
+            "test_turned.py::test_annealing_keeps_codevectors_where_the_sum_of_distances_is_least",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/trees/nodes.py",
+        (
+            "ways down forget how far codevectors are from one another",
+            "score += g * (x - values[centre + j]) + 0.25 * g * g",
+            "score += g * (x - values[centre + j])",
+            "test_holed_trees.py::test_ways_down_are_by_what_is_observed",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/mixtures/updates.py",
         (
             "the smoothed loss never becomes stationary",
