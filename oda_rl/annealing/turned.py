@@ -144,6 +144,7 @@ def fade(known: Information, k: int, scale: float) -> None:
 
 
 _LEARN: Any = missing.learn_known
+# numba keeps it beside the file of learn_known: after a change here delete that __pycache__, too.
 learn_turned = compiled(
     bound_copy(_LEARN.py_func, "_turned", measure=measure, attract=attract, fade=fade)
 )

@@ -226,12 +226,12 @@ ESTIMATORS = [
         ),
     ),
     *mistakes_in(
-        "oda_rl/annealing/turned.py",
+        "oda_rl/samples/turned.py",
         (
-            "what a metric is of a sample is as much as of a whole one",
-            "known.matrices[k, a, b] += share * points.vectors[slot, j, b]",
-            "known.matrices[k, a, b] += gain * (a == b) / n_features",
-            "test_turned.py::test_annealing_keeps_codevectors_where_the_sum_of_distances_is_least",
+            "of a sample with holes as much is known as of a whole one",
+            "known[k, a, b] += share * points.vectors[slot, j, b]",
+            "known[k, a, b] += weights[i] * (a == b) / d",
+            "test_turned.py::test_codevectors_are_where_the_sum_of_distances_is_least",
         ),
     ),
     *mistakes_in(
