@@ -24,8 +24,8 @@ from oda_rl.mixtures.state import Mixture
 
 _INVERSE_TEMPERATURES = 0.5, 0.2
 _MOST_PASSES = 100  # of a climb
-_TRIALS = 5  # that fail one after the other
-_ALL_TRIALS = 40
+_TRIALS = 20  # that fail one after the other
+_ALL_TRIALS = 100
 _LEAST_GAIN = 1e-3
 _SPLIT_PASSES = 6
 _LEAST_SHARE = 1e-3  # of a row, that is among a component's own
