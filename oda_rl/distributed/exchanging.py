@@ -8,7 +8,7 @@ component's own rows, so that its gain is known before.
 References
 ----------
 N. Ueda, R. Nakano, Z. Ghahramani, G. E. Hinton, "SMEM algorithm for mixture models", Neural
-Computation 12, 2000: with its merging in place of the removal.
+Computation 12, 2000: here with a removal in place of its merging.
 """
 
 from typing import NamedTuple
