@@ -22,6 +22,7 @@ if _TYPE_CHECKING:
     from oda_rl.densities.outliers import DensityOutlierDetector
     from oda_rl.distributed.classifier import DistributedODAClassifier
     from oda_rl.distributed.clusterer import DistributedODAClusterer
+    from oda_rl.distributed.mixture import DistributedGaussianMixture
     from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
     from oda_rl.exemplars.infex import INFEX
     from oda_rl.mixtures.sgd import SGDGaussianMixture
@@ -45,6 +46,7 @@ _LAZY = {
     "ConvexClustering": "oda_rl.exemplars.candidates",
     "DensityClassifier": "oda_rl.densities.classifier",
     "DensityOutlierDetector": "oda_rl.densities.outliers",
+    "DistributedGaussianMixture": "oda_rl.distributed.mixture",
     "DistributedODAClassifier": "oda_rl.distributed.classifier",
     "DistributedODAClusterer": "oda_rl.distributed.clusterer",
     "INFEX": "oda_rl.exemplars.infex",
@@ -71,6 +73,7 @@ __all__ = [
     "ConvexClustering",
     "DensityClassifier",
     "DensityOutlierDetector",
+    "DistributedGaussianMixture",
     "DistributedODAClassifier",
     "DistributedODAClusterer",
     "InvalidFileError",

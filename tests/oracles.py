@@ -998,3 +998,39 @@ def association_sums(points, classes, weights, codevectors, labels, masses, temp
             totals[k] += gain
             moves[k] += gain * (point - codevectors[k])
     return totals, moves, distortions
+
+
+def mixture_sums(points, weights, shares, means, covariances, beta=1.0):
+    """What components with ``shares`` take of samples, one sample and one component at a time.
+
+    Returns Σ w r, Σ w r (x - μ), Σ w r (x - μ)(x - μ)ᵀ and Σ w log Σ exp of densities to the power
+    β; what is missing (NaN) is expected by each component, and densities are of what is observed.
+    """
+    masses, moves = np.zeros(len(means)), np.zeros(np.shape(means))
+    spreads, total = np.zeros(np.shape(covariances)), 0.0
+    for x, weight in zip(points, weights, strict=True):
+        parts = [conditional_normal(x, *one) for one in zip(means, covariances, strict=True)]
+        densities = [share * math.exp(part[0]) for share, part in zip(shares, parts, strict=True)]
+        densities = np.array(densities) ** beta
+        total += weight * math.log(densities.sum())
+        for k, (_, expected, spread) in enumerate(parts):
+            gain, gap = weight * densities[k] / densities.sum(), expected - means[k]
+            masses[k] += gain
+            moves[k] += gain * gap
+            spreads[k] += gain * (np.outer(gap, gap) + spread)
+    return masses, moves, spreads, total
+
+
+def mixture_em(points, weights, shares, means, covariances, passes, kind):
+    """EM over all samples at once: full, diagonal, or one spherical covariance of all."""
+    for _ in range(passes):
+        masses, moves, spreads, _ = mixture_sums(points, weights, shares, means, covariances)
+        steps = moves / masses[:, None]
+        covariances = spreads / masses[:, None, None] - np.einsum("ki,kj->kij", steps, steps)
+        shares, means = masses / masses.sum(), means + steps
+        if kind != "full":
+            covariances = np.array([np.diag(np.diag(one)) for one in covariances])
+        if kind == "tied_spherical":
+            variance = shares @ np.trace(covariances, axis1=1, axis2=2) / len(means[0])
+            covariances = np.array([variance * np.eye(len(means[0])) for _ in shares])
+    return shares, means, covariances

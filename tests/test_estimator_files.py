@@ -21,6 +21,7 @@ KINDS = [kind for kind in KINDS if issubclass(kind, BaseEstimator)]
 SETTINGS = {
     "BatchDeterministicAnnealing": {"n_clusters": 5},
     "ConvexClustering": {"bandwidth": 0.3},
+    "DistributedGaussianMixture": {"n_components": 4},
     "INFEX": {"bandwidth": 0.3},
     "KernelVectorQuantization": {"max_distortion": 0.5},
     "LVQ": {"n_prototypes": 3},

@@ -19,6 +19,7 @@ from oda_rl import (
     ConvexClustering,
     DensityClassifier,
     DensityOutlierDetector,
+    DistributedGaussianMixture,
     DistributedODAClassifier,
     DistributedODAClusterer,
     KernelVectorQuantization,
@@ -83,6 +84,8 @@ CASES = {
     "mixture, single": (
         SGDGaussianMixture(4, tol=1e-2, random_state=0), MOONS.astype(np.float32), None),
     "mixture, EM": (StochasticEMGaussianMixture(4, random_state=0), MOONS, None),
+    "mixture, by sums": (
+        DistributedGaussianMixture(3, covariance_type="full", random_state=0), IRIS, None),
     "exemplars": (INFEX(bandwidth=0.5), MOONS, None),
     "exemplars, finite": (INFEX(kernel="epanechnikov", bandwidth=0.5), MOONS, None),
     "exemplars, convex": (ConvexClustering(bandwidth=1.0), IRIS, None),

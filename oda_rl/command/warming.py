@@ -156,6 +156,7 @@ def _regressors() -> None:
 
 
 def _mixtures() -> None:
+    from oda_rl.distributed import DistributedGaussianMixture
     from oda_rl.mixtures import SGDGaussianMixture, StochasticEMGaussianMixture
 
     for dtype in (np.float64, np.float32):
@@ -169,6 +170,8 @@ def _mixtures() -> None:
             StochasticEMGaussianMixture(4, covariance_type=covariance, random_state=0).fit(points)
         SGDGaussianMixture(4, update="sgd", random_state=0).fit(points)
         SGDGaussianMixture(4, forgetting=0.01, random_state=0).partial_fit(points)
+    for covariance in ("diag", "full"):
+        DistributedGaussianMixture(3, covariance_type=covariance, random_state=0).fit(_samples())
 
 
 def _exemplars() -> None:

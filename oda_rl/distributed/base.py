@@ -1,28 +1,25 @@
-"""What the estimators over blocks share: learning by sums, and lazy answers."""
+"""What the estimators of annealing over blocks share: learning by sums."""
 
-import copy
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.annealing.base import BaseODA
 from oda_rl.distributed.annealing import Course, nearest
 from oda_rl.distributed.blocks import Blocks
-from oda_rl.distributed.collections import as_array, is_lazy, mapped
+from oda_rl.distributed.collections import is_lazy
+from oda_rl.distributed.lazy import Lazy
 from oda_rl.distributed.reading import Reader
 from oda_rl.distributed.sums import Sums, Survey
 from oda_rl.divergences import resolve
 
-_OF_ALL = ("feature_names_in_", "history_", "labels_", "_sklearn_output_config")
-
 _LEAST_SPREAD = 1e-140
 
 
-class Distributed(BaseODA):
+class Distributed(Lazy, BaseODA):
     """An annealing estimator that learns where rows lie."""
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
@@ -58,20 +55,6 @@ class Distributed(BaseODA):
             lazy: FloatArray = self._lazily("score_samples", X)
             return lazy
         return super().score_samples(X)
-
-    def _lazily(self, name: str, X: Any, width: Any = None, dtype: Any = np.float64) -> Any:
-        """Ask a method of all blocks; ``width`` tells how many columns the answer has."""
-        check_is_fitted(self)
-        shape = (0,) if width is None else (0, width())
-        return mapped(self._bare(), name, as_array(self, X, reset=False), np.empty(shape, dtype))
-
-    def _bare(self) -> Self:
-        """Return a copy that answers with arrays and knows no names, to be sent to the blocks."""
-        check_is_fitted(self)
-        own = copy.copy(self)
-        for attribute in _OF_ALL:
-            own.__dict__.pop(attribute, None)
-        return own
 
     def _takes_missing(self) -> bool:
         return False

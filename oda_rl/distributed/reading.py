@@ -39,6 +39,8 @@ class Reader:
     divergence: Divergence
     classes: Array | None
     """Labels of the classes, shape (C,), sorted; None if there are none."""
+    missing: bool = False
+    """Whether values may be missing (NaN), though not all of a row."""
 
     @property
     def n_classes(self) -> int:
@@ -80,12 +82,13 @@ class Reader:
             )
         for part in chunks(n):
             values = np.asarray(points[part], dtype=np.float64)
-            wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
-            if len(wrong) > 0:
-                raise ValueError(
-                    f"{where} has NaN or infinity in row {part.start + wrong[0]} of it: values "
-                    "must be finite"
-                )
+            wrong = np.isinf(values) if self.missing else ~np.isfinite(values)
+            kinds = "infinity" if self.missing else "NaN or infinity"
+            _refuse(wrong.any(axis=1), part, f"{where} has {kinds}", "values must be finite")
+            _refuse(
+                np.isnan(values).all(axis=1), part, f"{where} has no value",
+                "of each row at least one feature must be observed",
+            )  # fmt: skip
             bounded(values, where)
             self.divergence.check(values)
 
@@ -98,3 +101,8 @@ class Reader:
 def weights_of(weights: Any, n: int) -> FloatArray:
     """Return the weights of n rows; ones if they have none."""
     return np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+
+
+def _refuse(wrong: Any, part: slice, what: str, right: str) -> None:
+    if wrong.any():
+        raise ValueError(f"{what} in row {part.start + int(wrong.argmax())} of it: {right}")

@@ -18,6 +18,7 @@ from oda_rl.densities.classifier import DensityClassifier
 from oda_rl.densities.outliers import DensityOutlierDetector
 from oda_rl.distributed.classifier import DistributedODAClassifier
 from oda_rl.distributed.clusterer import DistributedODAClusterer
+from oda_rl.distributed.mixture import DistributedGaussianMixture
 from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.infex import INFEX
 from oda_rl.exporting import (
@@ -68,6 +69,7 @@ _CONVERTERS: dict[type, _Converter] = {
     ODATreeRegressor: _Converter(onnx_trees.regressor, ("variable",)),
     SGDGaussianMixture: _Converter(onnx_mixtures.mixture, _SHARES),
     StochasticEMGaussianMixture: _Converter(onnx_mixtures.mixture, _SHARES),
+    DistributedGaussianMixture: _Converter(onnx_mixtures.mixture, _SHARES),
     ConvexClustering: _Converter(onnx_mixtures.exemplars, _SHARES),
     INFEX: _Converter(onnx_mixtures.exemplars, _SHARES),
     KernelVectorQuantization: _Converter(onnx_mixtures.exemplars, _SHARES),

@@ -65,10 +65,32 @@ def units_of(points: Array, weights: FloatArray | None, *, alike: bool) -> Float
     scaled = np.asarray(points, dtype=np.float64) / largest  # whose squares are numbers
     gaps = scaled - means_of(scaled, weights)
     deviations = np.sqrt(means_of(gaps * gaps, weights))
-    deviations[deviations <= _ROUNDED * np.finfo(points.dtype).eps * sizes / largest] = 0.0
-    common = math.sqrt(float((deviations**2).mean())) or 1.0
-    own = np.full(len(sizes), common) if alike else np.where(deviations > 0.0, deviations, common)
-    return np.asarray(largest * own)
+    return units_from(deviations, sizes, float(np.finfo(points.dtype).eps), alike=alike)
+
+
+def units_from(
+    deviations: FloatArray, sizes: FloatArray, precision: float, *, alike: bool
+) -> FloatArray:
+    """Units as :func:`units_of` has them, shape (d,).
+
+    Parameters
+    ----------
+    deviations : ndarray, shape (d,)
+        Standard deviations of the features, divided by the largest number there is.
+    sizes : ndarray, shape (d,)
+        Largest numbers of the features.
+    precision : float
+        Of numbers.
+    alike : bool
+        As for :func:`units_of`.
+    """
+    largest = float(sizes.max()) or 1.0
+    varies = deviations > _ROUNDED * precision * sizes / largest
+    own = np.where(varies, deviations, 0.0)
+    common = math.sqrt(float((own**2).mean())) or 1.0
+    return np.asarray(
+        largest * (np.full(len(sizes), common) if alike else np.where(varies, own, common))
+    )
 
 
 class StreamingMixture(Filed, DensityMixin, TakesMissing):
@@ -83,13 +105,11 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     n_iter_: int
     _mixture: Mixture
     _units: FloatArray
-    _owed: float
 
     _stored = {"Mixture": Mixture, "Rules": Rules}  # noqa: RUF012
     LEARNED: ClassVar[dict[str, Any]] = {
         "_mixture": Optional(Mixture),
         "_units": Optional(real("d", "(0, inf)")),
-        "_owed": Optional(real("", "[0, 1)")),
         "n_iter_": Optional(whole()),
     }
     """What a file may say of what was learned; parameters have their own ranges."""

@@ -144,10 +144,12 @@ class SGDGaussianMixture(StreamingMixture):
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: Seed = None
     _waiting: Array = field(init=False)
+    _owed: float = field(init=False)
     _first: Array | None = field(init=False)
 
     LEARNED: ClassVar[dict[str, Any]] = {
         **StreamingMixture.LEARNED,
+        "_owed": Optional(real("", "[0, 1)")),
         "_rules": Optional(Rules),
         "_waiting": Optional(Floats("waiting, d", MISSING)),
         "_first": Optional(Maybe(Floats("first, d", MISSING))),

@@ -20,7 +20,7 @@ from oda_rl._parameters import (
     validated,
     within,
 )
-from oda_rl._schema import whole
+from oda_rl._schema import real, whole
 from oda_rl._threads import one_thread_of_openmp
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import checked_weights, stream_rows
@@ -106,9 +106,11 @@ class StochasticEMGaussianMixture(StreamingMixture):
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: Seed = None
     _statistics: Mixture = field(init=False)
+    _owed: float = field(init=False)
 
     LEARNED: ClassVar[dict[str, Any]] = {
         **StreamingMixture.LEARNED,
+        "_owed": Optional(real("", "[0, 1)")),
         "_statistics": Optional(Mixture),
         "_accumulate": Optional(whole()),
         "_seen": Optional(whole()),

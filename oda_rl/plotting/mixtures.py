@@ -79,7 +79,7 @@ def plot_density(
 
     Parameters
     ----------
-    mixture : SGDGaussianMixture or StochasticEMGaussianMixture
+    mixture : SGDGaussianMixture, StochasticEMGaussianMixture or DistributedGaussianMixture
         Fitted.
     X : array-like, shape (n_samples, 2)
         Samples, which also say what part of the plane is drawn.

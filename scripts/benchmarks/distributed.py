@@ -6,6 +6,9 @@ workers? As many times 2,500,000 rows of 16 features, in single precision, as th
 made where they lie, by processes of a Dask cluster of this machine; ``ODAClusterer`` learns from a
 million of them at most, and both are measured on all rows.
 
+A third: is a mixture by sums as likely as the best that ``GaussianMixture`` of scikit-learn finds
+from five starts? Covariances are full, on the first eight principal components.
+
 Run: python scripts/benchmark.py distributed
 Runs are kept as they end in results/benchmark_distributed.jsonl; writes
 results/benchmark_distributed.csv.
@@ -26,15 +29,20 @@ from common.datasets import load
 from common.experiment import ALONE, Experiment, SharedOptions, say, seconds
 from common.summaries import Column, Row, Rows, Table, the
 from distributed import Client, LocalCluster
+from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
-from oda_rl import DistributedODAClusterer, ODAClusterer
+from oda_rl import DistributedGaussianMixture, DistributedODAClusterer, ODAClusterer
 from oda_rl._types import Float32Array, FloatArray
 from oda_rl.experiments import Execution
 
 EXPERIMENT = Experiment("benchmark_distributed")
 SETS = {"WDBC": 20, "digits": 50, "Gaussians": 50}  # clusters
+MIXTURES = {"WDBC": 4, "digits": 10, "Gaussians": 10}  # components
 SMALL, BLOCKS = 20_000, 8
+MIXED = ", mixture"
+AXES, STARTS, MARGIN = 8, 5, 0.02  # of mixtures
 WORKERS = (1, 2, 4)
 PER_WORKER, BLOCK = 2_500_000, 250_000
 N_COMPONENTS, N_FEATURES, N_CLUSTERS = 100, 16, 32
@@ -53,13 +61,10 @@ def compare(*, data: str, workers: int, seed: int) -> Row:
     """Learn by sums and on one machine; without workers here, and with them in processes."""
     if workers > 0:
         return apart(workers, seed)
-    rng = np.random.default_rng(seed)
-    points: FloatArray = (
-        gaussians(seed, 0, SMALL).astype(np.float64)
-        if data == "Gaussians"
-        else StandardScaler().fit_transform(load(data, None, None, rng)[0])
-    )
-    array = da.from_array(points, chunks=(-(-len(points) // BLOCKS), points.shape[1]))
+    if data.endswith(MIXED):
+        return compare_mixtures(data.removesuffix(MIXED), seed)
+    points = small(data, seed)
+    array = in_blocks(points)
     with dask.config.set(scheduler="synchronous"):
         many = DistributedODAClusterer(SETS[data], random_state=seed)
         taken = seconds(lambda: many.fit(array))
@@ -69,6 +74,34 @@ def compare(*, data: str, workers: int, seed: int) -> Row:
         "rows": len(points), "clusters": SETS[data], "seconds": taken,
         "distortion": many.inertia_ / len(points), "rows_alone": len(points),
         "seconds_alone": alone, "distortion_alone": one.inertia_ / len(points),
+    }  # fmt: skip
+
+
+def small(data: str, seed: int) -> FloatArray:
+    """Return data that fit; those of files in standard deviations."""
+    if data == "Gaussians":
+        return gaussians(seed, 0, SMALL).astype(np.float64)
+    points = load(data, None, None, np.random.default_rng(seed))[0]
+    return np.asarray(StandardScaler().fit_transform(points))
+
+
+def in_blocks(points: FloatArray) -> da.Array:
+    """Return them in eight blocks."""
+    return da.from_array(points, chunks=(-(-len(points) // BLOCKS), points.shape[1]))
+
+
+def compare_mixtures(data: str, seed: int) -> Row:
+    """Fit a mixture by sums, and the best of several that begin with k-means."""
+    points, n = PCA(AXES).fit_transform(small(data, seed)), MIXTURES[data]
+    array = in_blocks(points)
+    with dask.config.set(scheduler="synchronous"):
+        many = DistributedGaussianMixture(n, covariance_type="full", random_state=seed)
+        taken = seconds(lambda: many.fit(array))
+    one = GaussianMixture(n, tol=1e-4, max_iter=500, n_init=STARTS, random_state=seed)
+    alone = seconds(lambda: one.fit(points))
+    return {
+        "rows": len(points), "clusters": n, "seconds": taken, "likelihood": many.score(points),
+        "rows_alone": len(points), "seconds_alone": alone, "likelihood_alone": one.score(points),
     }  # fmt: skip
 
 
@@ -139,6 +172,18 @@ def within(own: Rows) -> str:
     return f"{int((ratios <= 1.01).sum())} of {len(ratios)}"
 
 
+def gap(own: Rows) -> str:
+    """Mean log-likelihood less that of the best start: median and range."""
+    gaps = own.column("likelihood") - own.column("likelihood_alone")
+    return f"{np.median(gaps):.4f} ({gaps.min():.4f} to {gaps.max():.4f})"
+
+
+def likely(own: Rows) -> str:
+    """How often it is at most .02 less."""
+    gaps = own.column("likelihood") - own.column("likelihood_alone")
+    return f"{int((gaps >= -MARGIN).sum())} of {len(gaps)}"
+
+
 def middle(key: str) -> Any:
     """Make a text of the median of a column."""
 
@@ -167,7 +212,21 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("rows on one machine", the("rows_alone", ",")),
         Column("its seconds", middle("seconds_alone")),
     ]
-    return {"distributed": Table("medians", columns, lines)}
+    mixed = [own for data in MIXTURES if (own := rows.where(data=data + MIXED, workers=0))]
+    of_mixtures = [
+        Column("data", lambda own: own[0]["data"].removesuffix(MIXED)),
+        Column("rows", the("rows", ",")),
+        Column("components", the("clusters")),
+        Column("seeds", lambda own: str(len(own))),
+        Column("log-likelihood less that of the best start", gap),
+        Column("at most .02 less", likely),
+        Column("seconds", middle("seconds")),
+        Column("seconds of five starts", middle("seconds_alone")),
+    ]
+    return {
+        "distributed": Table("medians", columns, lines),
+        "distributed_mixtures": Table("mixtures, medians", of_mixtures, mixed),
+    }
 
 
 @dataclass(frozen=True)
@@ -178,6 +237,8 @@ class Options(SharedOptions):
     """Workers of the clusters whose data grow along."""
     growing_seeds: int = 1
     """Runs of each of these."""
+    mixture_seeds: int = 3
+    """And of each mixture."""
     execution: Execution = ALONE
 
 
@@ -186,6 +247,11 @@ def main(options: Options) -> None:
     seeds = EXPERIMENT.seeds(options)
     settings = [
         *({"data": data, "workers": 0, "seed": seed} for data in SETS for seed in seeds),
+        *(
+            {"data": data + MIXED, "workers": 0, "seed": seed}
+            for data in MIXTURES
+            for seed in range(seeds.start, seeds.start + options.mixture_seeds)
+        ),
         *(
             {"data": "Gaussians", "workers": workers, "seed": seed}
             for workers in options.growing

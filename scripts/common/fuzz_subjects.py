@@ -219,6 +219,8 @@ MAKERS: dict[str, Callable[[Path], tuple[Load, Use]]] = {
     "classifier-stream": _estimator("ODAClassifier", True),
     "regressor": _estimator("ODARegressor", True),
     "blocks": _estimator("DistributedODAClusterer", False),
+    "blocks-mixture": _estimator(
+        "DistributedGaussianMixture", False, missing=0.2, n_components=4, covariance_type="full"),
     "blocks-classes": _estimator("DistributedODAClassifier", True),
     "vq": _estimator("StochasticVQ", False),
     "lvq": _estimator("LVQ", False, n_prototypes=3),

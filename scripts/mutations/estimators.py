@@ -217,6 +217,24 @@ ESTIMATORS = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/distributed/expectations.py",
+        (
+            "what is missing of a diagonal covariance has no variance",
+            "square = variances[k, j]",
+            "square = 0.0",
+            "test_distributed_mixtures.py::test_sums_are_those_of_an_obvious_loop[diag-True-1.0]",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/distributed/maximization.py",
+        (
+            "covariances are about where means were",
+            "- steps[:, :, None] * steps[:, None, :]",
+            "+ 0.0 * steps[:, :, None] * steps[:, None, :]",
+            "test_distributed_mixtures.py::test_a_climb_is_the_obvious_em[full-False]",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/annealing/missing.py",
         (
             "a codevector has one mass for all features",

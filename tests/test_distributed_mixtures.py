@@ -1,0 +1,373 @@
+"""Gaussian mixtures by sums over blocks: sums, climbs, exchanges, whose bits, what is refused."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import dask
+import dask.array as da
+import dask.dataframe as frames
+import numpy as np
+import oracles
+import pandas
+import pytest
+from distributed import Client, LocalCluster
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_moons
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
+from test_distributed import kill_when, lazy, mixture
+
+from oda_rl import DistributedGaussianMixture, StochasticEMGaussianMixture
+from oda_rl.distributed import annealing
+from oda_rl.distributed.blocks import DaskBlocks, OneBlock, Rows
+from oda_rl.distributed.exchanging import best_of
+from oda_rl.distributed.expectations import Expectation
+from oda_rl.distributed.extents import InUnits, features_of
+from oda_rl.distributed.maximization import Climb
+from oda_rl.distributed.reading import Reader
+from oda_rl.distributed.sums import Sample
+from oda_rl.divergences import SquaredEuclidean
+from oda_rl.mixtures.base import units_of
+
+KINDS = ["diag", "full", "tied_spherical"]
+READER = Reader(SquaredEuclidean(), None, missing=True)
+
+
+@pytest.fixture(autouse=True)
+def synchronous():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def holed(points, share=0.2):
+    """The same with missing values, but for one of each row."""
+    rng = np.random.default_rng(len(points))
+    missing = rng.random(points.shape) < share
+    missing[np.arange(len(points)), rng.integers(points.shape[1], size=len(points))] = False
+    return np.where(missing, np.nan, points)
+
+
+def parts(climbed):
+    """Weights, means and full covariances of a mixture."""
+    model = DistributedGaussianMixture(covariance_type="full")
+    if climbed.axes is None:
+        model.covariance_type = "tied_spherical" if climbed.spherical else "diag"
+    model._mixture, model._units = climbed, np.ones(climbed.means.shape[1])
+    covariances = model.covariances_
+    if climbed.axes is None:
+        one = np.eye(climbed.means.shape[1])
+        covariances = np.array([one * variances for variances in covariances])
+    return model.weights_, model.means_, covariances
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_are_those_of_an_obvious_loop(kind, missing, beta):
+    points = mixture(300, 0, n_components=3)
+    weights = np.random.default_rng(1).integers(3, size=300) / 2.0
+    shown = holed(points) if missing else points
+    climb = Climb(OneBlock(Rows(points, None, None)), READER, kind, 1e3)
+    start = climb.start(points[:4])  # of which nothing is equal any more
+    array, column = lazy(shown, weights, n_blocks=3)
+    blocks = DaskBlocks(array, None, column)
+    sums = blocks.total(Expectation(READER, start, beta))
+    masses, moves, spreads, total = oracles.mixture_sums(shown, weights, *parts(start), beta)
+    np.testing.assert_allclose(sums.masses, masses, rtol=1e-7)
+    np.testing.assert_allclose(sums.moves, moves, rtol=1e-6, atol=1e-6)
+    upper = np.array([np.triu(one) if kind == "full" else np.diag(one)[None] for one in spreads])
+    np.testing.assert_allclose(np.triu(sums.spreads) if kind == "full" else sums.spreads, upper,
+                               rtol=1e-6, atol=1e-6)  # fmt: skip
+    known = (~np.isnan(shown)).sum(axis=1) @ weights
+    constant = 0.5 * beta * known * np.log(2.0 * np.pi)
+    assert sums.log_likelihood[0] - constant == pytest.approx(total, rel=1e-9)
+    assert sums.weight[0] == weights.sum()
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_climb_is_the_obvious_em(kind, missing):
+    points = mixture(200, 2, n_components=3)
+    weights = np.random.default_rng(1).integers(1, 4, size=200).astype(float)
+    shown = holed(points) if missing else points
+    climb = Climb(OneBlock(Rows(shown, None, weights)), READER, kind, 1e9)
+    found = start = climb.start(points[:3])
+    scores = [climb.ask(start).score]
+    for _ in range(8):
+        found = climb.step(found)
+        scores.append(climb.ask(found).score)
+    assert (np.diff(scores) > -1e-12).all()
+    wanted = oracles.mixture_em(shown, weights, *parts(start), 8, kind)
+    for one, other in zip(parts(found), wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
+def test_precisions_are_bounded_and_nothing_moves_what_takes_nothing():
+    points = np.repeat([[0.0, 0.0], [1.0, 5.0]], 10, axis=0)
+    points = np.concatenate([points, [[40.0, 0.0]]])
+    for kind in KINDS:
+        here = Climb(OneBlock(Rows(points[:20], None, None)), READER, kind, 100.0)
+        all_of_them = here.here(points, np.ones(21))
+        start = all_of_them.start(points[[0, 10, 20]])
+        if kind != "tied_spherical":
+            assert start.precisions.max() == pytest.approx(100.0)
+        left = here.step(start)  # which does not see the last one's only row
+        np.testing.assert_array_equal(left.means[2], [40.0, 0.0])
+        np.testing.assert_array_equal(left.precisions[2], start.precisions[2])
+        assert left.weights[2] < 1e-20
+        assert np.isfinite(here.ask(left).score)
+
+
+def test_units_are_those_of_one_machine():
+    points = mixture(3000, 3) * [1e-5, 1.0, 1e7] + [0.0, 1e3, 0.0]
+    points = np.column_stack([points, np.full(3000, 0.1)])
+    weights = np.random.default_rng(0).random(3000)
+    for shown in (points, holed(points)):
+        for alike in (False, True):
+            blocks = DaskBlocks(lazy(shown, n_blocks=7), None, lazy(weights, n_blocks=7))
+            features = features_of(blocks, 4, alike=alike)
+            wanted = units_of(shown, weights, alike=alike)
+            np.testing.assert_allclose(features.units, wanted, rtol=1e-9)
+            known = ~np.isnan(shown)
+            np.testing.assert_allclose(features.known, weights @ known / weights.sum())
+            means = [np.average(column[~np.isnan(column)], weights=weights[~np.isnan(column)])
+                     for column in shown.T]  # fmt: skip
+            np.testing.assert_allclose(features.means, means, rtol=1e-9)
+
+
+def sets(seed):
+    scaled = StandardScaler().fit_transform
+    yield "iris", scaled(load_iris().data), "full", 3
+    yield "iris", scaled(load_iris().data), "diag", 4
+    yield "wine", scaled(load_wine().data), "diag", 3
+    yield "WDBC", scaled(PCA(5).fit_transform(scaled(load_breast_cancer().data))), "full", 4
+    yield "digits", scaled(PCA(8).fit_transform(load_digits().data)), "diag", 10
+    yield "moons", scaled(make_moons(1500, noise=0.1, random_state=seed)[0]), "full", 8
+    yield "clouds", scaled(mixture(3000, seed, 15)), "diag", 15
+    yield "heavy tails", np.random.default_rng(seed).standard_t(3, size=(1500, 3)), "full", 4
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_likelihood_is_that_of_the_best_of_several_starts(seed):
+    for name, points, kind, n in sets(seed):
+        theirs = [
+            GaussianMixture(n, covariance_type=kind, tol=1e-4, random_state=k, max_iter=300)
+            .fit(points).score(points)
+            for k in range(5)
+        ]  # fmt: skip
+        ours = DistributedGaussianMixture(n, covariance_type=kind, random_state=seed)
+        ours.fit(lazy(points))
+        assert ours.score(points) > max(theirs) - 0.02, name
+        assert ours.lower_bound_ == pytest.approx(ours.score(points), abs=1e-9)
+        assert ours.converged_
+
+
+def test_rows_beyond_the_sample_are_learned_by_sums(monkeypatch):
+    monkeypatch.setattr(annealing, "_MOST_SAMPLED", 1000)
+    points = mixture(20_000, 4, 6)
+    one = GaussianMixture(6, n_init=5, tol=1e-4, random_state=0).fit(points)
+    many = DistributedGaussianMixture(6, covariance_type="full", random_state=0)
+    assert many.fit(lazy(points)).score(points) > one.score(points) - 0.02
+    assert many.n_iter_ > 2
+
+
+def test_a_component_is_put_where_two_are_needed():
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(place, 1.0, (300, 2)) for place in (-20.0, 0.0, 20.0)])
+    for kind in KINDS:
+        here = Climb(OneBlock(Rows(points, None, None)), READER, kind, 1e6)
+        bad = np.array([[-21.0, -20.0], [-19.0, -20.0], [10.0, 10.0]])
+        stuck = here.climb(here.start(bad), 200, 1e-6)
+        sample = Sample(points, np.zeros(900, dtype=np.int64), np.ones(900))
+        found = best_of(here, sample, bad, 1e-4)
+        assert found.score > stuck.score + 0.5
+        np.testing.assert_allclose(np.sort(found.mixture.means[:, 0]), [-20.0, 0.0, 20.0], atol=0.3)
+
+
+def assert_equal(first, second):
+    for name in ("weights_", "means_", "covariances_", "lower_bound_", "n_iter_"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_computes_makes_no_difference_and_chunks_next_to_none(kind):
+    points = holed(mixture(1500, 5, 6), 0.1)
+    model = DistributedGaussianMixture(6, covariance_type=kind, random_state=7)
+    first = model.fit(lazy(points, n_blocks=6)).lower_bound_
+    for n_workers in (1, 2, 4):
+        with dask.config.set(scheduler="threads", num_workers=n_workers):
+            second = DistributedGaussianMixture(6, covariance_type=kind, random_state=7)
+            second.fit(lazy(points, n_blocks=6))
+        assert_equal(model, second)
+    for n_blocks in (1, 11):
+        model.fit(lazy(points, n_blocks=n_blocks))
+        assert model.lower_bound_ == pytest.approx(first, abs=0.01)
+
+
+def test_weights_are_repetitions():
+    points, weights = mixture(800, 6, 5), np.random.default_rng(0).integers(3, size=800)
+    model = DistributedGaussianMixture(5, covariance_type="full", random_state=0)
+    weighed = model.fit(points, sample_weight=weights).means_
+    repeated = model.fit(np.repeat(points, weights, axis=0)).means_
+    np.testing.assert_allclose(weighed, repeated, rtol=1e-9)
+    found = model.fit(lazy(points), sample_weight=lazy(weights))
+    bound, score = found.lower_bound_, found.score(lazy(points), sample_weight=lazy(weights))
+    assert score == pytest.approx(bound, abs=1e-9)
+    assert score == pytest.approx(found.score(points, sample_weight=weights), abs=1e-9)
+    again = model.fit(lazy(np.repeat(points, weights, axis=0))).lower_bound_
+    assert bound == pytest.approx(again, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("factor", "origin"), [(1e-300, 0.0), (1e-140, 0.0), (1e120, 0.0), (1.0, 1e9)]
+)
+def test_scale_and_origin_make_no_difference(kind, factor, origin):
+    points = mixture(600, 7, 4)
+    model = DistributedGaussianMixture(4, covariance_type=kind, random_state=0)
+    plain = model.fit(lazy(points)).lower_bound_
+    moved = model.fit(lazy(factor * points + origin)).lower_bound_
+    assert moved + 3.0 * np.log(factor) == pytest.approx(plain, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_that_say_nothing_and_points_that_are_few(kind):
+    model = DistributedGaussianMixture(3, covariance_type=kind, random_state=0)
+    points = mixture(400, 8, 3)
+    shapes = {
+        "constant feature": np.column_stack([points, np.full(400, 0.1)]),
+        "collinear": np.column_stack([points, points @ [1.0, 2.0, -1.0]]),
+        "constant": np.full((20, 2), 0.3),
+        "two places": np.repeat([[0.0, 1.0], [2.0, 3.0]], 10, axis=0),
+        "as many as components": points[:3],
+        "one far away": np.concatenate([points, [[1e9, 0.0, 0.0]]]),
+    }
+    for name, shown in shapes.items():
+        model.fit(lazy(shown, n_blocks=2))
+        assert np.isfinite(model.score_samples(shown)).all(), name
+        assert model.weights_.sum() == pytest.approx(1.0)
+        average = model.weights_ @ model.means_
+        np.testing.assert_allclose(average, shown.mean(axis=0), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_missing_values_are_integrated_out(kind):
+    points = mixture(1000, 9, 3)
+    shown = holed(points, 0.3)
+    model = DistributedGaussianMixture(3, covariance_type=kind, random_state=0)
+    whole = model.fit(lazy(points)).score(points)
+    model.fit(lazy(shown))
+    assert model.score(points) > whole - 0.02
+    assert model.lower_bound_ == pytest.approx(model.score(lazy(shown)), abs=1e-9)
+    one = StochasticEMGaussianMixture(3, covariance_type=kind, random_state=0).fit(shown)
+    assert model.score(shown) > one.score(shown) - 0.005
+    np.testing.assert_array_equal(model.predict(lazy(shown)).compute(), model.predict(shown))
+
+
+def test_answers_to_collections_are_lazy_and_the_same(tmp_path):
+    points = mixture(500, 10, 5, d=2)
+    array = lazy(points)
+    model = DistributedGaussianMixture(4, random_state=0).fit(array.rechunk((125, 1)))
+    model.save(tmp_path / "model.zip")
+    loaded = DistributedGaussianMixture.load(tmp_path / "model.zip")
+    assert_equal(model, loaded)
+    for name in ("predict", "predict_proba", "score_samples", "outlier_scores"):
+        answer, here = getattr(loaded, name)(array), getattr(model, name)(points)
+        assert isinstance(answer, da.Array)
+        assert (answer.dtype, answer.shape) == (here.dtype, here.shape)
+        np.testing.assert_array_equal(answer.compute(), here)
+    some = array[array[:, 0] > 0.0]  # nobody knows how many
+    for name in ("score", "aic", "bic"):
+        here = getattr(model, name)(some.compute())
+        assert getattr(loaded, name)(some) == pytest.approx(here, rel=1e-12)
+    assert model.fit_predict(array).chunks == ((125,) * 4,)
+    assert model.fit_predict(points).shape == (500,)
+    rows, labels = model.sample(50)
+    assert rows.shape == (50, 2)
+    assert set(labels) <= set(range(4))
+
+
+def test_a_frame_has_names_and_blocks_may_be_empty():
+    table = pandas.DataFrame(mixture(300, 11, 3, d=2), columns=["east", "north"])
+    frame = frames.from_pandas(table, npartitions=3)
+    model = DistributedGaussianMixture(3, random_state=0).fit(frame)
+    assert model.feature_names_in_.tolist() == ["east", "north"]
+    np.testing.assert_array_equal(model.predict(frame).compute(), model.predict(table))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["north", "east"]])
+    array = lazy(table.to_numpy(), n_blocks=3)
+    none_first = da.concatenate([array[:100][array[:100, 0] > 1e9], array[100:]])
+    model.fit(none_first)
+    assert model.score(none_first) == pytest.approx(model.score(table.to_numpy()[100:]))
+
+
+def test_what_cannot_be_learned_from_is_refused():
+    points = mixture(100, 12)
+    array, model = lazy(points), DistributedGaussianMixture(3)
+    for value, row, message in (
+        (np.inf, slice(1), "X, in block 2, has infinity in row 10 of it: values must be finite"),
+        (np.nan, slice(None), "X, in block 2, has no value in row 10 of it: of each row at least"),
+        (1e200, slice(1), r"X, in block 2, holds 1e\+200: its values must be from -1e\+140"),
+    ):
+        bad = points.copy()
+        bad[60, row] = value
+        with pytest.raises(ValueError, match=message):
+            model.fit(lazy(bad))
+    column = np.where(np.arange(3) == 1, np.nan, points)
+    with pytest.raises(ValueError, match="X has no value of feature 1"):
+        model.fit(lazy(column))
+    with pytest.raises(ValueError, match="n_components = 3, n_samples = 2"):
+        model.fit(array[:2])
+    with pytest.raises(ValueError, match="sample_weight holds -1 in block"):
+        model.fit(array, sample_weight=-da.ones(100))
+    with pytest.raises(ValueError, match="no row of a weight above 0"):
+        model.fit(array, sample_weight=da.zeros(100))
+    with pytest.raises(ValueError, match="'max_precision' parameter"):
+        DistributedGaussianMixture(max_precision=0.0).fit(array)
+    with pytest.raises(ValueError, match="'covariance_type' parameter"):
+        DistributedGaussianMixture(covariance_type="tied").fit(array)
+    with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):
+        model.fit(array).predict(array[:, :2])
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 passes over 100 rows were too few"):
+        assert not model.set_params(max_iter=1).fit(array).converged_
+
+
+def test_arrays_need_no_dask():
+    code = (
+        "import sys; from oda_rl import DistributedGaussianMixture as D; "
+        "D(2).fit([[0.0], [1.0], [5.0]]).predict([[1.0]]); print('dask' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_what_stands_for_missing_values_is_in_their_units():
+    divergence = InUnits(np.array([2.0, 4.0]), np.array([3.0, 5.0]))
+    np.testing.assert_array_equal(divergence.embed(np.array([[np.nan, 8.0]])), [[3.0, 2.0]])
+    np.testing.assert_array_equal(divergence.restore(np.array([[3.0, 2.0]])), [[6.0, 8.0]])
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits():
+    points = mixture(4_000, 13, 4, d=2)
+    make = DistributedGaussianMixture
+    wanted = make(4, covariance_type="full", random_state=0).fit(lazy(points, n_blocks=4))
+    with (
+        dask.config.set(scheduler=None),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        array = client.persist(lazy(points, n_blocks=4))
+        pids = list(client.run(os.getpid).values())
+        arguments = cluster.scheduler, cluster.scheduler.transition_counter + 300, pids[0]
+        killer = threading.Thread(target=kill_when, args=arguments)
+        killer.start()
+        found = make(4, covariance_type="full", random_state=0).fit(array)
+        killer.join()
+        assert pids[0] not in client.run(os.getpid).values()
+        labels = found.predict(array).compute()
+    assert_equal(found, wanted)
+    np.testing.assert_array_equal(labels, wanted.predict(points))
