@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -13,6 +15,7 @@ import test_codevectors
 import test_fitted
 from distributed import Client, LocalCluster
 from environments import NONSENSE, Broken, Slow, Toy, Varied, quick_rule
+from test_run_folders import steps_in
 
 from oda_rl.agents import Actors, CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
@@ -288,3 +291,28 @@ def test_the_command_trains_with_processes_of_its_own(tmp_path, capsys):
     assert agent.num_timesteps == 1000
     lines = (folder / "episodes.csv").read_text().splitlines()
     assert len(lines) == 1 + len(agent.episodes.rows)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal_ends_the_training_alone(tmp_path):
+    folder, said = tmp_path / "run", tmp_path / "said"
+    words = ["--total-timesteps", "1000000", "--checkpoint-every", "100", "--out", str(folder)]
+    command = [sys.executable, "-m", "oda_rl.command.cli", "train", "--workers", "2", *words]
+    with open(said, "w") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, start_new_session=True, preexec_fn=usual_ctrl_c
+        )
+        checkpoint = folder / "checkpoint.zip"
+        while process.poll() is None and not (checkpoint.exists() and steps_in(checkpoint) > 500):
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the actors, too
+        assert process.wait(60) == 130
+    assert load_agent(folder).num_timesteps == steps_in(checkpoint)
+    text = said.read_text()
+    assert "Interrupted after" in text
+    assert "Traceback" not in text
+    assert "distributed" not in text
+
+
+def usual_ctrl_c():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

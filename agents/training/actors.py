@@ -13,7 +13,6 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.origins import Origin, origin_of
 from oda_rl.agents.environments.spaces import AnyEnv
-from oda_rl.experiments import dask_client
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,7 @@ class Actors:
             raise ImportError(
                 f"workers is {self.workers}, which needs Dask: pip install 'oda-rl[cluster]'"
             ) from error
+        from oda_rl.experiments import dask_client
 
         class Deaf(WorkerPlugin):
             """Leaves Ctrl-C, which a terminal sends to all processes, to the one that learns."""
