@@ -1,5 +1,6 @@
 """Training by actors: whole episodes, played by Dask workers, of which one may die."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -230,6 +231,26 @@ def test_nonsense_and_what_breaks_are_told(threads):
     assert np.isfinite(agent.q_values).all()
 
 
+def test_what_actors_cannot_import_is_told(cluster, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text(
+        "from environments import Slow\n\n\nclass Robot(Slow):\n    pass\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)  # which processes that run already do not see
+    robot = importlib.import_module("only_here").Robot
+    gym.register("Robot-v0", robot, max_episode_steps=500)
+    agent = FittedQAgent("Robot-v0", seed=0)
+    with pytest.raises(ImportError, match="an actor cannot make the environment: .*only_here"):
+        agent.learn(100, actors=Actors(2, cluster.scheduler_address))
+    with Client(cluster) as client:
+        client.run(exec, "import sys; sys.modules['oda_rl.agents.training.by_actors'] = None")
+        try:
+            with pytest.raises(ImportError, match="address is 'tcp://.*workers need this package"):
+                slow_agent().learn(100, actors=Actors(2, cluster.scheduler_address))
+        finally:
+            client.run(exec, "import sys; del sys.modules['oda_rl.agents.training.by_actors']")
+    assert slow_agent().learn(50, actors=Actors(2, cluster.scheduler_address)).num_timesteps == 50
+
+
 @pytest.mark.parametrize("kind", [TwoTimescaleAgent, quick_rule])
 def test_agents_that_play_themselves(kind):
     with pytest.raises(ValueError, match="workers is 2: .*plays itself; FittedQAgent"):
@@ -303,10 +324,15 @@ def test_ctrl_c_in_a_terminal_ends_the_training_alone(tmp_path):
             command, stdout=file, stderr=file, start_new_session=True, preexec_fn=usual_ctrl_c
         )
         checkpoint = folder / "checkpoint.zip"
-        while process.poll() is None and not (checkpoint.exists() and steps_in(checkpoint) > 500):
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the actors, too
-        assert process.wait(60) == 130
+        try:
+            while process.poll() is None and not (
+                checkpoint.exists() and steps_in(checkpoint) > 500
+            ):
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the actors, too
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
     assert load_agent(folder).num_timesteps == steps_in(checkpoint)
     text = said.read_text()
     assert "Interrupted after" in text
@@ -316,3 +342,18 @@ def test_ctrl_c_in_a_terminal_ends_the_training_alone(tmp_path):
 
 def usual_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_a_scheduler_that_is_lost_is_told_of():
+    with LocalCluster(processes=False, **TWO) as own:
+
+        def lose(agent):
+            if agent.num_timesteps > 100:
+                own.close()
+
+        agent = slow_agent()
+        with pytest.raises(ConnectionError, match="address: the scheduler has been lost"):
+            agent.learn(5000, callback=lose, actors=Actors(2, own.scheduler_address))
+    steps = agent.num_timesteps
+    assert 100 < steps < 5000
+    assert agent.learn(200).num_timesteps == steps + 200

@@ -82,7 +82,18 @@ class Actors:
         with dask_client(self.workers, self.address) as client:
             if self.address is None:
                 client.register_plugin(Deaf())
+            else:
+                self._require_package(client)
             yield client
+
+    def _require_package(self, client: Any) -> None:
+        """Raise ImportError if there is a worker that could not play: it would end in silence."""
+        try:
+            client.run(exec, "import oda_rl.agents.training.by_actors")
+        except ImportError as error:
+            raise ImportError(
+                f"address is {self.address!r}, whose workers need this package: {error}"
+            ) from error
 
 
 @dataclass(frozen=True)
