@@ -26,7 +26,7 @@ from oda_rl.agents.fitted.codevector_engine import CodevectorEngine
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.training.actors import Episode
+from oda_rl.agents.training.actors import Episode, modules_of
 
 _NEVER = 2**62  # steps
 
@@ -133,6 +133,11 @@ class FittedHead:
     def __init__(self, engine: FittedEngine, origin: Origin, draw_seed: Callable[[], int]) -> None:
         self._engine, self._draw_seed = engine, draw_seed
         self._stage = Stage(uuid4().hex, origin, engine.interface, engine.config)
+
+    @property
+    def modules(self) -> list[str]:
+        """What a process has to import to play."""
+        return [__name__, *modules_of(self._stage.origin)]
 
     def begin(self, count: int) -> None:
         """Get ready for so many episodes at once."""

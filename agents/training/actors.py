@@ -1,7 +1,7 @@
 """Actors: processes that play whole episodes while another one learns from them, through Dask."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -63,8 +63,14 @@ class Actors:
             )
 
     @contextmanager
-    def at_work(self) -> Iterator[Any]:
-        """Give a Dask client; processes that were started for it end with it."""
+    def at_work(self, modules: Iterable[str]) -> Iterator[Any]:
+        """Give a Dask client; processes that were started for it end with it.
+
+        Raises
+        ------
+        ImportError
+            If Dask is not installed, or there is a worker that cannot import one of the modules.
+        """
         try:
             from distributed.diagnostics.plugin import WorkerPlugin
         except ImportError as error:
@@ -82,18 +88,14 @@ class Actors:
         with dask_client(self.workers, self.address) as client:
             if self.address is None:
                 client.register_plugin(Deaf())
-            else:
-                self._require_package(client)
+            for module in modules:  # a worker that cannot read a task would end without a word
+                try:
+                    client.run(exec, f"import {module}")
+                except ImportError as error:
+                    raise ImportError(
+                        f"workers: an actor cannot import {module!r}: {error}"
+                    ) from error
             yield client
-
-    def _require_package(self, client: Any) -> None:
-        """Raise ImportError if there is a worker that could not play: it would end in silence."""
-        try:
-            client.run(exec, "import oda_rl.agents.training.by_actors")
-        except ImportError as error:
-            raise ImportError(
-                f"address is {self.address!r}, whose workers need this package: {error}"
-            ) from error
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Episode:
 
 
 class Errand(Protocol):
-    """What an actor is sent with. It is pickled."""
+    """What an actor is sent with. Dask takes it to another process."""
 
     def play(self) -> Episode:
         """Play an episode, in whatever process this is."""
@@ -138,6 +140,10 @@ class Errand(Protocol):
 
 class Head(Protocol):
     """Who learns from episodes that actors play; what belongs to each of them is a lane."""
+
+    @property
+    def modules(self) -> Iterable[str]:
+        """What a process has to import to play."""
 
     def begin(self, count: int) -> None:
         """Get ready for so many episodes at once."""
@@ -183,3 +189,22 @@ def require_copies(env: AnyEnv, actors: Actors, module: str | None) -> Origin:
             f"{obstacle}"
         )
     return origin
+
+
+def modules_of(origin: Origin) -> Iterator[str]:
+    """Yield the modules that an environment is made from, those apart that are the main one.
+
+    >>> import gymnasium as gym
+    >>> sorted(modules_of(origin_of(gym.make("CartPole-v1"))))
+    ['gymnasium.envs.classic_control.cartpole']
+    """
+    spec = origin.spec
+    makers = [None if spec is None else spec.entry_point, *(one.kind for one in origin.wrappers)]
+    for maker in makers:
+        name = maker.partition(":")[0] if isinstance(maker, str) else _module(maker)
+        if name not in ("", "__main__"):
+            yield name
+
+
+def _module(maker: Any) -> str:
+    return str(getattr(maker, "__module__", ""))

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -243,7 +242,8 @@ class Agent(ByHand):
             If a checkpoint cannot be written, or another training writes to the same file; if no
             scheduler answers, or one episode ends every process that begins it.
         ImportError
-            If there are to be actors, and Dask is not installed.
+            If there are to be actors, and Dask is not installed, or one of them cannot import the
+            environment.
         KeyboardInterrupt
             After Ctrl-C, SIGTERM or SIGHUP, between two steps: the agent is whole, and can be saved
             or trained on. A second Ctrl-C raises at once.
@@ -331,9 +331,11 @@ class Agent(ByHand):
         self._paused = None
         if course.over:
             return self
-        with nullcontext() if actors is None else actors.at_work() as client:
-            if actors is not None and head is not None:
-                course.crew = Crew(head, actors, client)
+        if actors is None or head is None:
+            train(self, course, callback, progress_bar, checkpoints)
+            return self
+        with actors.at_work(head.modules) as client:
+            course.crew = Crew(head, actors, client)
             train(self, course, callback, progress_bar, checkpoints)
         return self
 

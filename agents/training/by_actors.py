@@ -1,6 +1,5 @@
 """Training from episodes that actors play elsewhere, while this process learns."""
 
-import pickle
 from collections import deque
 from contextlib import suppress
 from typing import Any
@@ -22,15 +21,13 @@ def train_by_actors(crew: Crew, course: Course) -> Progress:
     certain other one has been learned from: what is learned depends on nobody's speed. What goes
     beyond the last step is left out.
     """
-    from cloudpickle import dumps  # which Dask brings
-
     head, client, count = crew.head, crew.client, crew.actors.workers
     head.begin(count)
     asked: deque[tuple[int, Any]] = deque()
 
     def ask(lane: int) -> None:
-        errand = dumps(head.errand(lane, course.total - course.steps))
-        asked.append((lane, client.submit(_play, errand, pure=False)))
+        errand = head.errand(lane, course.total - course.steps)
+        asked.append((lane, client.submit(errand.play, pure=False)))
 
     for lane in range(count):
         ask(lane)
@@ -46,15 +43,6 @@ def train_by_actors(crew: Crew, course: Course) -> Progress:
             ask(lane)
         row = [episode.total, float(episode.length), float(episode.length)]
         yield course.steps, np.array([row]) if episode.over else _NO_EPISODE
-
-
-def _play(errand: bytes) -> Episode:
-    """Play in the process of an actor.
-
-    It reads the errand here, because a worker that cannot read a task ends without a word.
-    """
-    episode: Episode = pickle.loads(errand).play()
-    return episode
 
 
 def _done(future: Any) -> bool:
@@ -81,8 +69,6 @@ def _result(future: Any) -> Episode:
             f"workers: each of {death.allowed_failures + 1} actors that began the same episode "
             "died in it, so the environment ends its process, or needs more memory than there is"
         ) from death
-    except ImportError as error:
-        raise ImportError(f"workers: an actor cannot make the environment: {error}") from error
     except CancelledError as loss:
         raise ConnectionError(f"address: the scheduler has been lost: {loss}") from loss
     return episode
