@@ -109,7 +109,13 @@ class FittedErrand:
 
     def _prepare(self, engine: FittedEngine) -> None:
         """Let an engine play by the policy, remember nothing yet, and never fit."""
-        engine.newest, engine._latest = self.policy, Record(self.policy)
+        # What Dask hands over is read-only, which numba would compile apart.
+        own = {
+            name: np.array(value) if isinstance(value, np.ndarray) else value
+            for name, value in vars(self.policy).items()
+        }
+        engine.newest = type(self.policy)(**own)
+        engine._latest = Record(engine.newest)
         engine._epsilon, engine._explore = self.epsilon, np.random.default_rng(self.seeds[1])
         engine.state.assign({"needed": _NEVER, "latest": _NEVER})
         engine.lane.assign({"last_row": -1, "fresh": False})
@@ -140,8 +146,17 @@ class FittedHead:
         return [__name__, *modules_of(self._stage.origin)]
 
     def begin(self, count: int) -> None:
-        """Get ready for so many episodes at once."""
+        """Get ready for so many episodes at once.
+
+        What actors call is compiled here first: numba's cache is not made for processes that
+        compile at once.
+        """
         self._engine.set_lanes(count)
+        kind, unused = type(self._engine), (np.random.default_rng(0) for _ in range(3))
+        engine = kind(self._engine.interface, self._engine.config, *unused)
+        point = np.zeros(engine.interface.n_features, engine.interface.dtype)
+        engine.act(point)
+        engine.step(point, 0.0, False, False, *engine.arrays)
 
     def errand(self, lane: int, most: int) -> FittedErrand:
         """Say how the next episode is to be played: as the engine itself would now.
