@@ -110,7 +110,7 @@ class FittedErrand:
     def _prepare(self, engine: FittedEngine) -> None:
         """Let an engine play by the policy, remember nothing yet, and never fit."""
         # What Dask hands over is read-only, which numba would compile apart.
-        own = {
+        own: dict[str, Any] = {
             name: np.array(value) if isinstance(value, np.ndarray) else value
             for name, value in vars(self.policy).items()
         }
