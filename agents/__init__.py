@@ -22,12 +22,14 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import Explanation
 from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.training.actors import Actors
 from oda_rl.agents.training.agent import Agent
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.agents.worlds.world import World
 
 __all__ = [
+    "Actors",
     "Agent",
     "CellPolicy",
     "CodevectorAgent",

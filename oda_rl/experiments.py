@@ -10,6 +10,7 @@ hand over results one by one.)
 """
 
 import json
+import logging
 import sys
 import sysconfig
 import time
@@ -284,7 +285,7 @@ def _backend(
         with joblib.parallel_config(backend="loky"):
             yield (TerminatedWorkerError,)
         return
-    from distributed import Client, KilledWorker
+    from distributed import KilledWorker
     from distributed.diagnostics.plugin import WorkerPlugin
 
     class Files(WorkerPlugin):
@@ -299,19 +300,42 @@ def _backend(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
 
-    connect: Any = Client  # which has no types
-    if execution.address is None:
-        n_workers = None if execution.workers == -1 else execution.workers
-        cluster = connect(n_workers=n_workers, threads_per_worker=1, dashboard_address=None)
-    else:
-        cluster = connect(execution.address)
-    with cluster as client:
+    n_workers = None if execution.workers == -1 else execution.workers
+    with dask_client(n_workers, execution.address) as client:
         files = _files_beside(function)
         if files:
             contents = {place: file.read_bytes() for place, file in files.items()}
             client.register_plugin(Files(contents), name=str(uuid4()))
         with joblib.parallel_config(backend="dask"):
             yield (KilledWorker,)
+
+
+def dask_client(workers: int | None, address: str | None) -> Any:
+    """Connect to a Dask cluster, or start one of processes on this machine, which ends with it.
+
+    Parameters
+    ----------
+    workers : int or None
+        Processes that are started; None: one for each core.
+    address : str or None
+        Of a scheduler; None starts one.
+
+    Raises
+    ------
+    OSError
+        If no scheduler answers there.
+    """
+    from distributed import Client
+
+    connect: Any = Client  # which has no types
+    if address is not None:
+        return connect(address)
+    return connect(
+        n_workers=workers,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",  # any port: another cluster may have the usual one
+        silence_logs=logging.ERROR,  # workers warn of tasks in whose midst they end
+    )
 
 
 def _files_beside(function: Callable[..., Any]) -> dict[str, Path]:

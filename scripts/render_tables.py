@@ -30,6 +30,7 @@ TABLES: dict[str, str] = {
     **{f"benchmark_{name}": f"benchmarks.{name}.tables" for name in BENCHMARKS},
     **{name: f"{name}.tables" for name in OTHERS},
     "benchmark_suite_pace": "benchmarks.suite.paces",
+    "benchmark_vector_actors": "benchmarks.vector.acted",
     "benchmark_vector_times": "benchmarks.vector.times",
     "figure5": "reproduce_figure5.tables",
     "infex_codebook": "reproduce_infex.margins",

@@ -1,10 +1,14 @@
 """Environments and wrappers that tests of all agents play in."""
 
+import os
+import signal
+import time
 from functools import partial
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from oda_rl.agents import ModelAgent
 
@@ -111,6 +115,23 @@ ODD_ENVS = [
     pytest.param(Toy(length=None), id="no end"),
     pytest.param(Toy(length=1), id="one step"),
 ]
+
+
+class Slow(CartPoleEnv):
+    """A cart-pole that takes its time, and ends its process if it is told to."""
+
+    def __init__(self, pause=0.0, deadly=False):
+        super().__init__()
+        self.pause, self.deadly = pause, deadly
+
+    def step(self, action):
+        time.sleep(self.pause)
+        if self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+gym.register("Slow-v0", Slow, max_episode_steps=500)
 
 
 class Grid(gym.Env):

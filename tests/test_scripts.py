@@ -439,7 +439,7 @@ def test_soak_script(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_vector_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--times", "1", "--workers", "1")
+    arguments = ("--only", "times", "copies", "--seeds", "1", "--times", "1", "--workers", "1")
     looks = ("--checkpoints", "2000", "5000", "10000", "20000")
     printed = run_script("benchmark.py", "vector", *arguments, *looks)
     rows = read_rows(tmp_path / "results" / "benchmark_vector.csv")
@@ -448,6 +448,19 @@ def test_vector_script(run_script, tmp_path):
     assert "as long as merely stepping 64 copies" in printed
     assert len(read_rows(tmp_path / "results" / "benchmark_vector_times.csv")) == 1
     assert (tmp_path / "results" / "benchmark_vector.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_vector_script_with_actors(run_script, load_script, monkeypatch, tmp_path):
+    vector = load_script("benchmarks.vector")
+    monkeypatch.setattr(vector, "ACTORS", (0, 2))
+    monkeypatch.setattr(vector, "PACED_STEPS", 300)
+    words = ("--only", "actors", "--seeds", "1", "--checkpoints", "1000")
+    printed = run_script("benchmark.py", "vector", *words)
+    rows = read_rows(tmp_path / "results" / "benchmark_vector_actors.csv")
+    assert [(int(row["actors"]), int(row["steps"])) for row in rows] == [(0, 1000), (2, 1000)]
+    assert all(float(row["pace"]) > 0.0 for row in rows)
+    assert "10 ms a step, and CartPole-v1" in printed
 
 
 @pytest.mark.slow

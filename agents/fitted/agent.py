@@ -8,6 +8,7 @@ from oda_rl._schema import Member
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.distilling.simplifiable import Simplifiable
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
+from oda_rl.agents.fitted.actors import FittedHead
 from oda_rl.agents.fitted.conservative import Estimate, estimate
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.settings import FittedQConfig
@@ -15,6 +16,7 @@ from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
 from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
+from oda_rl.agents.training.actors import Actors, require_copies
 from oda_rl.agents.training.agent import Agent
 from oda_rl.diagram import assign_batch
 
@@ -250,6 +252,12 @@ class FittedQAgent(Simplifiable, Agent):
     def _make_engine(self) -> FittedEngine:
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
         return self._engine_class(self.interface, self.config, *rngs)
+
+    def _head(self, actors: Actors) -> FittedHead:
+        self._require_env()
+        assert self.env is not None
+        origin = require_copies(self.env, actors, self._env_module)
+        return FittedHead(self._engine, origin, self.draw_env_seed)
 
     @property
     def policy(self) -> CellPolicy:

@@ -146,8 +146,7 @@ class FittedEngine(Engine):
         Running trajectories end.
         """
         self.leave_lanes()
-        d, dtype = self.interface.n_features, self.interface.dtype
-        self._running = RunningTrajectories(count, d, dtype, self._playing)
+        self._running = RunningTrajectories(count, self.interface, self._playing)
 
     def leave_lanes(self) -> None:
         """Go back to learning along one trajectory."""

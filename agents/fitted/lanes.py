@@ -15,8 +15,9 @@ from oda_rl._state import Raw, reader
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.memory import Trajectory, begin
+from oda_rl.agents.engine.memory import COMPONENTS, Trajectory, begin
 from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, new_lanes, workspace
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
@@ -121,10 +122,10 @@ class RunningTrajectories:
 
     Parameters
     ----------
-    count, n_features : int
-        Environments, components of an observation.
-    dtype : str
-        Of the observations.
+    count : int
+        Environments.
+    interface : Interface
+        Of each.
     playing : Playing
         With what all begin.
 
@@ -136,13 +137,14 @@ class RunningTrajectories:
         With what each environment plays.
     """
 
-    def __init__(self, count: int, n_features: int, dtype: str, playing: Playing) -> None:
+    def __init__(self, count: int, interface: Interface, playing: Playing) -> None:
         self.playing = [playing] * count
         self._raw: Raw = np.zeros(count * Lane.size, dtype=np.uint8)
         self.lanes = new_lanes(self._raw)
         # A memory (oda_rl.agents.engine.memory) for each environment.
-        self._observations: Observations = np.zeros((count, _FIRST_ROWS, n_features), dtype)
-        self._steps: FloatArray = np.zeros((count, _FIRST_ROWS, 3))
+        seen, kept = interface.n_features, COMPONENTS + interface.n_components
+        self._observations: Observations = np.zeros((count, _FIRST_ROWS, seen), interface.dtype)
+        self._steps: FloatArray = np.zeros((count, _FIRST_ROWS, kept))
 
     def make_room(self) -> None:
         """Double the rows."""

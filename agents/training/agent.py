@@ -21,6 +21,8 @@ from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spac
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.agents.training import files
+from oda_rl.agents.training.actors import Actors, Crew, Head
+from oda_rl.agents.training.by_actors import train_by_actors
 from oda_rl.agents.training.by_hand import ByHand
 from oda_rl.agents.training.checkpoints import Checkpoints
 from oda_rl.agents.training.course import Course, Snapshot
@@ -194,6 +196,7 @@ class Agent(ByHand):
         progress_bar: bool = False,
         checkpoint: str | Path | None = None,
         checkpoint_every: int | None = None,
+        actors: Actors | None = None,
     ) -> Self:
         """Train for ``total_timesteps`` more environment steps.
 
@@ -218,6 +221,9 @@ class Agent(ByHand):
             process is killed, :meth:`resume` goes on from there.
         checkpoint_every : int, optional
             At least 1; given together with ``checkpoint``.
+        actors : Actors, optional
+            Who plays, for environments that are slow: the agent learns from their episodes, and its
+            own environment is not stepped. Of fitted agents only.
 
         Returns
         -------
@@ -226,19 +232,24 @@ class Agent(ByHand):
         Raises
         ------
         TypeError
-            If ``callback`` cannot be called.
+            If ``callback`` cannot be called, or ``actors`` is something else.
         ValueError
             If ``total_timesteps`` is below 1, one of ``checkpoint`` and ``checkpoint_every`` is
             missing, or the environment returns an observation of another shape, or one or a reward
-            that is not finite.
+            that is not finite; or if there can be no actors: the agent is another, or its
+            environment cannot be made anew.
         OSError
-            If a checkpoint cannot be written, or another training writes to the same file.
+            If a checkpoint cannot be written, or another training writes to the same file; if no
+            scheduler answers, or one episode ends every process that begins it.
+        ImportError
+            If there are to be actors, and Dask is not installed, or one of them cannot import the
+            environment.
         KeyboardInterrupt
             After Ctrl-C, SIGTERM or SIGHUP, between two steps: the agent is whole, and can be saved
             or trained on. A second Ctrl-C raises at once.
         """
         total = checked_count("total_timesteps", total_timesteps)
-        return self._go(Course(total), callback, progress_bar, checkpoint, checkpoint_every)
+        return self._go(Course(total), callback, progress_bar, checkpoint, checkpoint_every, actors)
 
     @one_thread()
     def resume(
@@ -247,16 +258,17 @@ class Agent(ByHand):
         progress_bar: bool = False,
         checkpoint: str | Path | None = None,
         checkpoint_every: int | None = None,
+        actors: Actors | None = None,
     ) -> Self:
         """Go on with the training that a checkpoint is of, to the steps that it was to have.
 
         In one environment with compiled dynamics, whether compiled code takes the steps or not, the
         agent ends with the same bits as if nothing had happened. Others, and vector environments,
-        go on from a reset: what is left of the running episodes is lost.
+        go on from a reset, and actors with new episodes: what is left of the running ones is lost.
 
         Parameters
         ----------
-        callback, progress_bar, checkpoint, checkpoint_every
+        callback, progress_bar, checkpoint, checkpoint_every, actors
             As in :meth:`learn`; checkpoints are as many steps apart as they were, by default.
 
         Returns
@@ -268,7 +280,7 @@ class Agent(ByHand):
         ValueError
             If the agent has not been loaded from a checkpoint, or has done something else since;
             and as in :meth:`learn`.
-        OSError, TypeError, KeyboardInterrupt
+        OSError, TypeError, KeyboardInterrupt, ImportError
             As in :meth:`learn`.
 
         Examples
@@ -292,12 +304,12 @@ class Agent(ByHand):
             checkpoint_every = paused.every
         course = Course(paused.total, steps=paused.steps, part=paused.part)
         env = self._require_env()
-        if isinstance(env, gym.Env) and not course.over:
+        if isinstance(env, gym.Env) and actors is None and not course.over:
             observation = paused.enter(env)
             if observation is not None:
                 self._take_up_randomness(env, reset=False)
                 course.observation, course.chosen, course.resumed = observation, paused.chosen, True
-        return self._go(course, callback, progress_bar, checkpoint, checkpoint_every)
+        return self._go(course, callback, progress_bar, checkpoint, checkpoint_every, actors)
 
     def _go(
         self,
@@ -306,16 +318,33 @@ class Agent(ByHand):
         progress_bar: bool,
         checkpoint: str | Path | None,
         checkpoint_every: int | None,
+        actors: Actors | None,
     ) -> Self:
         """Train as far as the course goes."""
+        if not isinstance(actors, Actors | None):
+            raise TypeError(f"actors is {actors!r}: it must be Actors, or None")
+        head = None if actors is None else self._head(actors)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}: it must be callable, or None")
         checkpoints = Checkpoints.of(checkpoint, checkpoint_every)
         course.keep(None if checkpoints is None else checkpoints.every)
         self._paused = None
-        if not course.over:
+        if course.over:
+            return self
+        if actors is None or head is None:
+            train(self, course, callback, progress_bar, checkpoints)
+            return self
+        with actors.at_work(head.modules) as client:
+            course.crew = Crew(head, actors, client)
             train(self, course, callback, progress_bar, checkpoints)
         return self
+
+    def _head(self, actors: Actors) -> Head:
+        """Return who learns from what actors play; raise ValueError if there can be none."""
+        raise ValueError(
+            f"workers is {actors.workers}: {type(self).__name__} plays itself; FittedQAgent and "
+            "CodevectorAgent learn from episodes that others play"
+        )
 
     @one_thread()
     def explain(
@@ -428,6 +457,8 @@ class Agent(ByHand):
         """Begin with a reset of the environment, or go on where it is, and train."""
         if not course.resumed:
             self.begin_episode()
+        if course.crew is not None:
+            return train_by_actors(course.crew, course)
         if isinstance(env, VectorEnv):
             course.observation = self._reset_env(env)
             return train_vector(self._engine, env, course)

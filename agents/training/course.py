@@ -9,6 +9,7 @@ import numpy as np
 from oda_rl._schema import Member, Sizes, check, number, real, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.training.actors import Crew
 from oda_rl.agents.training.interrupts import Interrupt
 from oda_rl.envs.dynamics import stateful
 
@@ -49,6 +50,8 @@ class Course:
     """At how many steps another learner has taken over, if one has."""
     can_stop: bool = True
     """Whether a checkpoint can be taken."""
+    crew: Crew | None = None
+    """Who plays, if it is not the agent itself."""
     _due: int = _NEVER
     _outer: "Course | None" = None
 
@@ -127,7 +130,7 @@ class Snapshot:
     @classmethod
     def of(cls, course: Course, env: AnyEnv, seed: int | None) -> "Snapshot":
         """Take one of a course that can stop."""
-        place = stateful(env) if isinstance(env, gym.Env) else None
+        place = stateful(env) if isinstance(env, gym.Env) and course.crew is None else None
         known = course.total, course.steps, course.chosen, course.part, course.every, seed
         if place is None:
             return cls(*known, 0, None, None)

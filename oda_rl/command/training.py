@@ -13,6 +13,7 @@ from rich.console import Console
 from oda_rl import persistence
 from oda_rl._types import FloatArray
 from oda_rl.agents import (
+    Actors,
     Agent,
     CodevectorAgent,
     FittedQAgent,
@@ -89,6 +90,17 @@ class TrainFitted:
     """Go on with the training whose checkpoint is in the run folder, with its options; without one,
     from the beginning."""
 
+    workers: int | None = None
+    """For environments that take milliseconds a step: so many actors play whole episodes, each in a
+    process of its own, and this one learns from them. Of --algo fitted."""
+
+    backend: Literal["dask"] = "dask"
+    """Who runs the actors' processes: Dask, which needs pip install 'oda-rl[cluster]'."""
+
+    address: str | None = None
+    """Of the scheduler of a Dask cluster for them, tcp://host:port; by default processes of this
+    machine."""
+
     actions: Literal["grid", "codevectors"] = "grid"
     """Of continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors
     of states and actions, which are drawn to the actions taken; for a Box only."""
@@ -100,6 +112,15 @@ class TrainFitted:
     def folder(self) -> Path:
         """The run folder."""
         return self.out or _default_folder(self.env_id, self.seed)
+
+    @property
+    def actors(self) -> Actors | None:
+        """Who plays, if it is not the agent itself."""
+        if self.workers is not None:
+            return Actors(self.workers, self.address)
+        if self.address is not None:
+            raise ValueError(f"address is {self.address!r}: it needs --workers, too")
+        return None
 
     def env(self) -> str | AnyEnv:
         """Return the environment's id, or, if it is given arguments, the environment."""
@@ -190,7 +211,8 @@ _KINDS: dict[str, type[TrainFitted]] = {
 }  # fmt: skip
 _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
-FREE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume"}
+FREE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume",
+        "workers", "backend", "address"}  # fmt: skip
 """Options that need not be those of the training that is resumed."""
 GROUPS = ("config", "oda", "gmm", "grid", "infex", "som")  # fields that hold settings
 
@@ -319,6 +341,11 @@ def train(options: TrainFitted, console: Console) -> int:
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
     if options.eval_episodes < 1:
         raise ValueError(f"eval_episodes is {options.eval_episodes}: it must be at least 1")
+    if options.actors is not None and options.algo != "fitted":
+        raise ValueError(
+            f"workers is {options.workers}, and algo is {options.algo!r}, which plays itself: "
+            "leave --workers out, or give --algo fitted"
+        )
     goes_on = options.resume and checkpoint.exists()
     if options.resume and not goes_on and (folder / AGENT_FILE).exists():
         console.print(f"the training in {folder} has ended: there is nothing to resume")
@@ -386,10 +413,10 @@ def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
 
 def _trained(agent: Agent, options: TrainFitted, goes_on: bool) -> FloatArray:
     """Train, or go on, and evaluate; returns the returns."""
-    kept: dict[str, Any] = {}
+    kept: dict[str, Any] = {"actors": options.actors}
     if options.checkpoint_every is not None:
-        kept = {"checkpoint": options.folder / CHECKPOINT_FILE,
-                "checkpoint_every": options.checkpoint_every}  # fmt: skip
+        kept["checkpoint"] = options.folder / CHECKPOINT_FILE
+        kept["checkpoint_every"] = options.checkpoint_every
     with episode_log(options.log, options.folder) as log:
         if goes_on:
             agent.resume(callback=log, progress_bar=True, **kept)

@@ -6,9 +6,15 @@ drawn beforehand, and then trained in for as many steps, in turns in the same pr
 episodes after the same number of steps, counted over all copies (looked at when the first episode
 after that ends, for training goes on). Seeds are those from 59 000 000 on.
 
-Run: python scripts/benchmark.py vector [--seeds 100] [--workers 2]
-Trainings are kept in results/benchmark_vector.jsonl as they end, and not repeated; writes
-results/benchmark_vector.csv, results/benchmark_vector_times.csv and results/benchmark_vector.png.
+Then actors, of which each plays in a copy of its own in a process of its own, and none, where the
+agent plays itself: steps per second of a CartPole that takes 10 ms a step, and the share of seeds,
+those from 59 500 000 on, that are solved after the first number of steps above.
+
+Run: python scripts/benchmark.py vector [--seeds 100] [--workers 2] [--only times copies]
+     python scripts/benchmark.py vector --only actors --seeds 20
+Trainings in copies are kept in results/benchmark_vector.jsonl as they end, and not repeated. It
+writes results/benchmark_vector.csv, results/benchmark_vector_times.csv and
+results/benchmark_vector_actors.csv, and results/benchmark_vector.png.
 """
 
 import time
@@ -18,19 +24,32 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import FIRST_SEEDS, Experiment, SharedOptions, say, seconds
-from common.summaries import Column, Row, Rows, Table, Text, among, mark_steps, open_axes, the
+from common.experiment import (
+    FIRST_SEEDS,
+    Experiment,
+    SharedOptions,
+    chosen,
+    say,
+    seconds,
+)
+from common.summaries import Column, Row, Rows, Table, Text, among, mark_steps, of, open_axes, the
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents import Actors, FittedQAgent, TwoTimescaleAgent
+from oda_rl.experiments import dask_client
 from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("benchmark_vector", leave_out=("checkpoints",))
 TIMES = Experiment("benchmark_vector_times")
+ACTED = Experiment("benchmark_vector_actors")
+PARTS = ("times", "copies", "actors")
 ENV_ID, SOLVED = "CartPole-v1", 475.0
 COPIES = (1, 8, 64)
 CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
 EVALUATION_EPISODES = 100
 TIMED_COPIES, TIMED_STEPS = 64, 200_000
+ACTORS = (0, 1, 2, 4)
+PAUSE, PACED_STEPS = 0.01, 5_000
 KINDS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
 
 
@@ -77,6 +96,54 @@ def measure(times: int) -> list[Row]:
             row[name] = seconds(partial(agent.learn, TIMED_STEPS))
         rows.append({key: 1e6 * taken / TIMED_STEPS for key, taken in row.items()})
     return rows
+
+
+class SlowCartPole(CartPoleEnv):
+    """A cart-pole whose steps take at least so many seconds."""
+
+    def __init__(self, pause: float = 0.0) -> None:
+        super().__init__()
+        self._pause = pause
+
+    def step(self, action: Any) -> Any:
+        """Wait, and step."""
+        time.sleep(self._pause)
+        return super().step(action)
+
+
+gym.register("SlowCartPole-v0", SlowCartPole, max_episode_steps=500)
+
+
+def act(seed: int, steps: int) -> list[Row]:
+    """Train with each number of actors: in slow steps, for their pace, then in quick ones."""
+    rows: list[Row] = []
+    with dask_client(max(ACTORS), None) as client:
+        address = client.scheduler.address
+        for count in ACTORS:
+            actors = Actors(count, address) if count else None
+            # Each process loads what is compiled.
+            FittedQAgent("SlowCartPole-v0", seed=seed).learn(500, actors=actors)
+            paced = FittedQAgent(gym.make("SlowCartPole-v0", pause=PAUSE), seed=seed)
+            paced.learn(PACED_STEPS, actors=actors)
+            agent = FittedQAgent("SlowCartPole-v0", seed=seed).learn(steps, actors=actors)
+            mean = float(agent.evaluate(EVALUATION_EPISODES, seed=seed + 10**8).mean())
+            row: Row = {"actors": count, "seed": seed, "steps": steps}
+            pace = PACED_STEPS / paced.training_seconds
+            rows.append({**row, "pace": pace, "mean": mean, "solved": int(mean >= SOLVED)})
+    return rows
+
+
+def acted(rows: Rows) -> dict[str, Table]:
+    """Return pace, shares and means of each number of actors."""
+    columns = [
+        Column("actors", lambda own: str(own[0]["actors"] or "none")),
+        Column("seeds", lambda own: str(len(own.groups("seed")))),
+        Column("steps a second", of(np.median, "pace", ".0f")),
+        *(Column(f"{steps:,}", solved(steps)) for steps in sorted(rows.values("steps"))),
+    ]
+    lines = [rows.where(actors=count) for count in ACTORS]
+    title = f"{1000 * PAUSE:.0f} ms a step, and {ENV_ID} after so many steps: solved (mean)"
+    return {"actors": Table(title, columns, [own for own in lines if own])}
 
 
 def times(rows: Rows) -> dict[str, str]:
@@ -142,17 +209,31 @@ class Options(SharedOptions):
     """Steps after which policies are evaluated, the fewest first."""
     times: int = 7
     """How often to take the time."""
+    only: tuple[str, ...] = ()
+    """Of times, copies and actors; by default all."""
 
 
 def main(options: Options) -> None:
-    """Time stepping and training, then train many seeds."""
-    say(*times(TIMES.write(measure(options.times), ())).values())
-    settings = [
-        {"agent": name, "copies": copies, "seed": seed, "checkpoints": list(options.checkpoints)}
-        for name in KINDS
-        for copies in COPIES
-        for seed in EXPERIMENT.seeds(options)
-    ]
-    rows = EXPERIMENT.run(train, settings, options.execution)
-    say(*tables(rows).values())
-    EXPERIMENT.save(draw(rows))
+    """Time stepping and training, then train many seeds, in copies and by actors."""
+    parts = chosen(options.only, PARTS)
+    if "times" in parts:
+        say(*times(TIMES.write(measure(options.times), ())).values())
+    if "copies" in parts:
+        settings = [
+            {
+                "agent": name,
+                "copies": copies,
+                "seed": seed,
+                "checkpoints": list(options.checkpoints),
+            }
+            for name in KINDS
+            for copies in COPIES
+            for seed in EXPERIMENT.seeds(options)
+        ]
+        rows = EXPERIMENT.run(train, settings, options.execution)
+        say(*tables(rows).values())
+        EXPERIMENT.save(draw(rows))
+    if "actors" in parts:
+        for seed in ACTED.seeds(options):  # rows of each are there when it has ended
+            rows = ACTED.write(act(seed, options.checkpoints[0]), ("actors", "seed", "steps"))
+        say(*acted(rows).values())

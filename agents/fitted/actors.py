@@ -1,0 +1,185 @@
+"""A fitted agent whose episodes are played elsewhere: what an actor is sent with, and what it does.
+
+An actor has an engine of its own, which remembers one episode and never fits. The agent's engine
+has a lane for each episode that is under way, as for each of several environments
+(:mod:`oda_rl.agents.fitted.lanes`), and takes over the episode when it has ended.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import gymnasium as gym
+import numpy as np
+
+from oda_rl._threads import one_thread
+from oda_rl.agents.engine.contests import Record
+from oda_rl.agents.engine.performing import Performed
+from oda_rl.agents.engine.state import EPISODE_END
+from oda_rl.agents.environments.adaptation import adapted, observed
+from oda_rl.agents.environments.origins import Origin
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
+from oda_rl.agents.fitted.codevector_engine import CodevectorEngine
+from oda_rl.agents.fitted.engine import FittedEngine
+from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.training.actors import Episode, modules_of
+
+_NEVER = 2**62  # steps
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What an actor's environment and engine are made of."""
+
+    name: str
+    """Of the training, which no other has."""
+    origin: Origin
+    interface: Interface
+    config: FittedQConfig
+
+    def set_up(self) -> "Actor":
+        """Make them."""
+        unused = (np.random.default_rng(0) for _ in range(3))
+        place = self.origin.make(learning=True)
+        if self.interface.box is None:
+            env = adapted(place, self.config.action_bins)
+            return Actor(self.name, env, FittedEngine(self.interface, self.config, *unused))
+        engine = CodevectorEngine(self.interface, self.config, *unused)
+        return Actor(self.name, Performed(observed(place), engine), engine)
+
+
+@dataclass
+class Actor:
+    """Who plays in a thread of a worker: one training's stage, as it has been set up."""
+
+    stage: str
+    env: gym.Env[Any, Any]
+    engine: FittedEngine
+
+
+class _Here(threading.local):
+    actor: Actor | None = None
+
+
+_here = _Here()
+
+
+@dataclass(frozen=True)
+class FittedErrand:
+    """How an episode is to be played."""
+
+    stage: Stage
+    policy: CellPolicy
+    epsilon: float
+    seeds: tuple[int, int]
+    """Of the environment's reset, and of exploration."""
+    most: int
+    """Steps."""
+
+    @one_thread()
+    def play(self) -> Episode:
+        """Play it where this is called; the environment stays for the next one."""
+        actor = _here.actor
+        if actor is None or actor.stage != self.stage.name:
+            if actor is not None:
+                actor.env.close()
+            actor = _here.actor = self.stage.set_up()
+        env, engine = actor.env, actor.engine
+        self._prepare(engine)
+        vector, first_action = engine.interface.vector, engine.interface.first_action
+        observation, _ = env.reset(seed=self.seeds[0])
+        action, over = engine.act(vector(observation)), False
+        for steps in range(1, self.most + 1):
+            observation, reward, terminated, truncated, _ = env.step(first_action + action)
+            gain, point = checked_reward(reward, steps), vector(observation)
+            code = engine.step(point, gain, bool(terminated), bool(truncated), *engine.arrays)
+            over = bool(code < 0 and -code & EPISODE_END)
+            if code < 0:
+                engine.attend(-code, f"{BAD_STEP} at step {steps} of an episode")
+            if over:
+                break
+            action = code if code >= 0 else engine.act(point)
+        n = engine.memory.rows(engine.lane)
+        memory = engine.memory
+        return Episode(memory.observations[:n].copy(), memory.steps[:n].copy(), over)
+
+    def _prepare(self, engine: FittedEngine) -> None:
+        """Let an engine play by the policy, remember nothing yet, and never fit."""
+        # What Dask hands over is read-only, which numba would compile apart.
+        own: dict[str, Any] = {
+            name: np.array(value) if isinstance(value, np.ndarray) else value
+            for name, value in vars(self.policy).items()
+        }
+        engine.newest = type(self.policy)(**own)
+        engine._latest = Record(engine.newest)
+        engine._epsilon, engine._explore = self.epsilon, np.random.default_rng(self.seeds[1])
+        engine.state.assign({"needed": _NEVER, "latest": _NEVER})
+        engine.lane.assign({"last_row": -1, "fresh": False})
+        engine.begin_episode()
+        engine._draw()
+        engine._open()
+
+
+class FittedHead:
+    """A fitted agent's engine, which learns from episodes that are played elsewhere.
+
+    Parameters
+    ----------
+    engine : FittedEngine
+    origin : Origin
+        Of the environment.
+    draw_seed : callable
+        Draws a seed for the environment's reset.
+    """
+
+    def __init__(self, engine: FittedEngine, origin: Origin, draw_seed: Callable[[], int]) -> None:
+        self._engine, self._draw_seed = engine, draw_seed
+        self._stage = Stage(uuid4().hex, origin, engine.interface, engine.config)
+
+    @property
+    def modules(self) -> list[str]:
+        """What a process has to import to play."""
+        return [__name__, *modules_of(self._stage.origin)]
+
+    def begin(self, count: int) -> None:
+        """Get ready for so many episodes at once.
+
+        What actors call is compiled here first: numba's cache is not made for processes that
+        compile at once.
+        """
+        self._engine.set_lanes(count)
+        kind, unused = type(self._engine), (np.random.default_rng(0) for _ in range(3))
+        engine = kind(self._engine.interface, self._engine.config, *unused)
+        point = np.zeros(engine.interface.n_features, engine.interface.dtype)
+        engine.act(point)
+        engine.step(point, 0.0, False, False, *engine.arrays)
+
+    def errand(self, lane: int, most: int) -> FittedErrand:
+        """Say how the next episode is to be played: as the engine itself would now.
+
+        Where no limit of steps ends it, it is cut after as many as make a refit due.
+        """
+        engine, playing = self._engine, self._engine._playing
+        assert engine._running is not None
+        engine._running.playing[lane] = playing
+        if self._stage.origin.max_episode_steps is None:
+            most = min(most, engine.state.latest)
+        seeds = self._draw_seed(), int(engine._explore.integers(2**63))
+        return FittedErrand(self._stage, playing.policy, playing.epsilon, seeds, most)
+
+    def learn(self, lane: int, episode: Episode) -> None:
+        """Learn from the episode that the lane's errand has come to."""
+        engine, running = self._engine, self._engine._running
+        assert running is not None
+        engine.remember(episode.observations, episode.steps)
+        state = engine.state
+        state.new_steps += episode.length
+        if episode.over:
+            engine._credit(episode.total, episode.length, running.playing[lane].record)
+        if state.new_steps >= (state.needed if episode.over else state.latest):
+            engine._refit_or_confirm()
+            engine._replace_stale(running)

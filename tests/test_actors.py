@@ -1,0 +1,359 @@
+"""Training by actors: whole episodes, played by Dask workers, of which one may die."""
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import dask
+import gymnasium as gym
+import numpy as np
+import pytest
+import test_codevectors
+import test_fitted
+from distributed import Client, LocalCluster
+from environments import NONSENSE, Broken, Slow, Toy, Varied, quick_rule
+from test_run_folders import steps_in
+
+from oda_rl.agents import Actors, CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.command.cli import main
+
+PAUSE = 0.002  # seconds a step
+TWO = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+
+
+class Nonsense(Broken):
+    """Observations that are not finite, from the 50th step on."""
+
+    def __init__(self, env):
+        super().__init__(env, NONSENSE[0].values[0])
+
+
+class Endless(Toy):
+    """A toy whose episodes never end."""
+
+    def __init__(self):
+        super().__init__(length=None)
+
+
+gym.register("Varied-v0", Varied, max_episode_steps=30)
+gym.register("Endless-v0", Endless)
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """A scheduler in this process, whose workers are threads."""
+    with LocalCluster(processes=False, **TWO) as own:
+        yield Actors(2, own.scheduler_address)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two processes; one that dies is started anew. An episode may kill one of them."""
+    with dask.config.set({"distributed.scheduler.allowed-failures": 1}), LocalCluster(**TWO) as own:
+        yield own
+
+
+def in_turns(agent, steps, count):
+    """What so many actors come to, by playing one episode after the other here."""
+    agent.begin_episode()
+    head, taken, ended = agent._head(Actors(count)), 0, []
+    head.begin(count)
+    asked = [(lane, head.errand(lane, steps)) for lane in range(count)]
+    while taken < steps:
+        lane, errand = asked.pop(0)
+        episode = errand.play().cut(steps - taken)
+        head.learn(lane, episode)
+        taken += episode.length
+        if episode.over:
+            ended.append((episode.total, episode.length, 0.0))
+        if taken < steps:
+            asked.append((lane, head.errand(lane, steps - taken)))
+    agent.episodes.append(np.array(ended).reshape(-1, 3))
+    return agent
+
+
+def slow_agent(pause=PAUSE, seed=0):
+    return FittedQAgent(gym.make("Slow-v0", pause=pause), seed=seed)
+
+
+def test_processes_learn_what_is_learned_in_turns(cluster):
+    agent = slow_agent().learn(2000, actors=Actors(2, cluster.scheduler_address))
+    assert agent.num_timesteps == 2000
+    test_fitted.same(agent, in_turns(slow_agent(0.0), 2000, 2))
+    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 300  # of 500
+
+
+def test_of_a_killed_actor_nothing_else_is_lost(cluster):
+    with Client(cluster) as client:
+        pids = list(client.run(os.getpid).values())
+    killed = []
+
+    def kill(agent):
+        if agent.num_timesteps > 500 and not killed:
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    agent = slow_agent(seed=3)
+    agent.learn(1500, callback=kill, actors=Actors(2, cluster.scheduler_address))
+    assert killed
+    with pytest.raises(ProcessLookupError):
+        os.kill(killed[0], 0)
+    assert agent.num_timesteps == 1500
+    test_fitted.same(agent, in_turns(slow_agent(0.0, seed=3), 1500, 2))
+
+
+@pytest.mark.slow
+def test_an_environment_that_kills_every_actor_is_told_of(cluster):
+    agent = FittedQAgent(gym.make("Slow-v0", deadly=True), seed=0)
+    with pytest.raises(ChildProcessError, match="workers: each of 2 actors that began the same"):
+        agent.learn(100, actors=Actors(1, cluster.scheduler_address))
+
+
+def test_steps_are_those_of_the_environment(threads):
+    agent = FittedQAgent("Slow-v0", seed=1).learn(1000, actors=threads)
+    observations, steps = test_fitted.rows(agent)
+    taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
+    assert len(taken) == agent.num_timesteps == 1000
+    env = Slow()
+    for i in taken:
+        env.reset()
+        env.state = tuple(observations[i].astype(float))
+        after, reward, terminated, _, _ = env.step(int(steps[i, ACTION]))
+        np.testing.assert_allclose(observations[i + 1], after, atol=1e-6)
+        assert reward == steps[i, REWARD]
+        assert terminated == (steps[i + 1, MARK] == TERMINAL)
+    starts = np.flatnonzero(np.append(True, steps[:-1, MARK] != GOES_ON))
+    assert (np.abs(observations[starts]) <= 0.05).all()  # a reset's
+    lengths = np.diff(np.append(starts, len(steps))) - 1
+    ended = agent.episodes.rows
+    np.testing.assert_array_equal(lengths[: len(ended)], ended[:, 1])
+    np.testing.assert_array_equal(ended[:, 0], ended[:, 1])  # a point a step
+    assert (lengths[len(ended) :].sum(), len(lengths) - len(ended)) == (1000 - ended[:, 1].sum(), 1)
+    assert steps[-1, MARK] == CUT
+
+
+@pytest.mark.parametrize("steps", [1, 30, 57, 700])
+@pytest.mark.parametrize("count", [1, 3])
+def test_so_many_steps_are_learned_from_and_no_more(threads, steps, count):
+    actors = Actors(count, threads.address)
+    agent = FittedQAgent("Varied-v0", seed=2).learn(steps, actors=actors)
+    assert agent.num_timesteps == steps
+    for more in (1, 200):
+        agent.learn(more, actors=actors)
+    assert agent.num_timesteps == steps + 201
+    agent.learn(300)  # itself
+    assert agent.num_timesteps == steps + 501
+    marks = test_fitted.rows(agent)[1][:, MARK]
+    assert (marks == GOES_ON).sum() == agent.num_timesteps
+
+
+def test_the_same_seed_and_number_of_actors_give_the_same_bits(threads):
+    first, second = (
+        FittedQAgent("Varied-v0", seed=5).learn(2500, actors=threads) for _ in range(2)
+    )
+    test_fitted.same(first, second)
+    test_fitted.same(first, in_turns(FittedQAgent("Varied-v0", seed=5), 2500, 2))
+    other = FittedQAgent("Varied-v0", seed=6).learn(2500, actors=threads)
+    assert not np.array_equal(test_fitted.rows(other)[0], test_fitted.rows(first)[0])
+
+
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Pendulum-v1"])
+def test_other_spaces(threads, env_id):
+    agent = FittedQAgent(env_id, seed=0, action_bins=3).learn(1000, actors=threads)
+    test_fitted.same(agent, in_turns(FittedQAgent(env_id, seed=0, action_bins=3), 1000, 2))
+    assert agent.evaluate(2, seed=0).shape == (2,)
+
+
+def test_codevectors_of_actions(threads):
+    agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1500, actors=threads)
+    test_codevectors.same(agent, in_turns(CodevectorAgent("Pendulum-v1", seed=0), 1500, 2))
+    performed = test_fitted.rows(agent)[1][:, 3:]
+    assert np.ptp(performed) > 1.0
+    assert agent.visits.sum() == 1500
+
+
+def test_episodes_that_never_end_are_cut(threads):
+    agent = FittedQAgent("Endless-v0", seed=0).learn(5000, actors=threads)
+    assert agent.num_timesteps == 5000
+    assert len(agent.episodes.rows) == 0
+    assert len(agent.history) > 0
+
+
+def test_training_goes_on_after_a_checkpoint(threads, tmp_path):
+    file, seen = tmp_path / "checkpoint.zip", []
+
+    def stop(agent):
+        seen.append(agent.num_timesteps)
+        if agent.num_timesteps > 600:
+            raise ZeroDivisionError("the process is killed")
+
+    agent = FittedQAgent("Slow-v0", seed=4)
+    kept = {"checkpoint": file, "checkpoint_every": 200, "actors": threads}
+    with pytest.raises(ZeroDivisionError):
+        agent.learn(1500, callback=stop, **kept)
+    assert seen == sorted(set(seen))
+    left = load_agent(file)
+    assert left.num_timesteps >= 200
+    assert left.num_timesteps in seen
+    for actors in (threads, None):
+        again = load_agent(file).resume(actors=actors)
+        assert again.num_timesteps == 1500
+        assert (test_fitted.rows(again)[1][:, MARK] == GOES_ON).sum() == 1500
+    first, second = (load_agent(file).resume(actors=threads) for _ in range(2))
+    test_fitted.same(first, second)
+    alone = FittedQAgent("Slow-v0", seed=4)
+    with pytest.raises(ZeroDivisionError):
+        alone.learn(1500, callback=stop, checkpoint=file, checkpoint_every=200)
+    assert load_agent(file).resume(actors=threads).num_timesteps == 1500
+
+
+def test_ctrl_c_does_not_wait_for_episodes(threads, tmp_path):
+    agent = slow_agent(pause=0.2)
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    begun = time.perf_counter()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(1000, actors=threads)
+    assert time.perf_counter() - begun < 60.0  # all the steps take more than 100 seconds
+    assert agent.num_timesteps == 0
+
+
+def test_nonsense_and_what_breaks_are_told(threads):
+    gym.register("Nonsense-v0", lambda: Nonsense(Slow()), max_episode_steps=500)
+    agent = FittedQAgent("Nonsense-v0", seed=0)
+    with pytest.raises(ValueError, match="step [0-9]+ of an episode .*not finite"):
+        agent.learn(1000, actors=threads)
+    assert np.isfinite(agent.q_values).all()
+
+
+def test_what_actors_cannot_import_is_told(cluster, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text(
+        "from environments import Slow\n\n\nclass Robot(Slow):\n    pass\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)  # which processes that run already do not see
+    robot = importlib.import_module("only_here").Robot
+    gym.register("Robot-v0", robot, max_episode_steps=500)
+    agent = FittedQAgent("Robot-v0", seed=0)
+    with pytest.raises(ImportError, match="workers: an actor cannot import 'only_here'"):
+        agent.learn(100, actors=Actors(2, cluster.scheduler_address))
+    with Client(cluster) as client:
+        client.run(exec, "import sys; sys.modules['oda_rl.agents.fitted.actors'] = None")
+        try:
+            with pytest.raises(ImportError, match="an actor cannot import 'oda_rl.agents.fitted"):
+                slow_agent().learn(100, actors=Actors(2, cluster.scheduler_address))
+        finally:
+            client.run(exec, "import sys; del sys.modules['oda_rl.agents.fitted.actors']")
+    assert slow_agent().learn(50, actors=Actors(2, cluster.scheduler_address)).num_timesteps == 50
+
+
+@pytest.mark.parametrize("kind", [TwoTimescaleAgent, quick_rule])
+def test_agents_that_play_themselves(kind):
+    with pytest.raises(ValueError, match="workers is 2: .*plays itself; FittedQAgent"):
+        kind("CartPole-v1", seed=0).learn(100, actors=Actors(2))
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (lambda: gym.make_vec("CartPole-v1", 2), "must be a single one"),
+        (Toy, "Toy, which is not registered with Gymnasium"),
+        (
+            lambda: gym.wrappers.NormalizeObservation(gym.make("CartPole-v1")),
+            "NormalizeObservation, whose running statistics would differ",
+        ),
+    ],
+    ids=["vector", "nameless", "statistics"],
+)
+def test_environments_of_which_there_are_no_copies(env, message):
+    with pytest.raises(ValueError, match=f"workers is 2, and each needs a copy.*{message}"):
+        FittedQAgent(env(), seed=0).learn(100, actors=Actors(2))
+
+
+def test_bad_arguments():
+    for workers in (0, -1, 2.0, True, "2"):
+        with pytest.raises(ValueError, match="workers is .*it must be an integer of at least 1"):
+            Actors(workers)
+    with pytest.raises(TypeError, match="address is 8786: it must be that of a scheduler"):
+        Actors(2, 8786)
+    with pytest.raises(TypeError, match="actors is 2: it must be Actors, or None"):
+        FittedQAgent("CartPole-v1", seed=0).learn(100, actors=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--workers", "0"], "workers is 0: it must be an integer of at least 1"),
+        (["--address", "tcp://here:8786"], "address is 'tcp://here:8786': it needs --workers, too"),
+        (["--workers", "2", "--algo", "model"], "algo is 'model', which plays itself: leave"),
+        (["--workers", "2", "--backend", "loky"], "for argument '--backend'"),
+    ],
+    ids=lambda one: one[-1] if isinstance(one, list) else "",
+)
+def test_options_that_are_refused(words, message, tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main(["train", "--total-timesteps", "100", "--out", str(folder), *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_the_command_trains_with_processes_of_its_own(tmp_path, capsys):
+    folder = tmp_path / "run"
+    words = ["--env-id", "environments:Slow-v0", "--env-kwargs", f'{{"pause": {PAUSE}}}']
+    more = ["--total-timesteps", "1000", "--eval-episodes", "1", "--out", str(folder)]
+    kept = ["--workers", "2", "--backend", "dask", "--checkpoint-every", "300", "--log", "csv"]
+    assert main(["train", *words, *more, *kept]) == 0
+    agent = load_agent(folder)
+    assert agent.num_timesteps == 1000
+    lines = (folder / "episodes.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(agent.episodes.rows)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_terminal_ends_the_training_alone(tmp_path):
+    folder, said = tmp_path / "run", tmp_path / "said"
+    words = ["--total-timesteps", "1000000", "--checkpoint-every", "100", "--out", str(folder)]
+    command = [sys.executable, "-m", "oda_rl.command.cli", "train", "--workers", "2", *words]
+    with open(said, "w") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, start_new_session=True, preexec_fn=usual_ctrl_c
+        )
+        checkpoint = folder / "checkpoint.zip"
+        try:
+            while process.poll() is None and not (
+                checkpoint.exists() and steps_in(checkpoint) > 500
+            ):
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the actors, too
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+    assert load_agent(folder).num_timesteps == steps_in(checkpoint)
+    text = said.read_text()
+    assert "Interrupted after" in text
+    assert "Traceback" not in text
+    assert "distributed" not in text
+
+
+def usual_ctrl_c():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_a_scheduler_that_is_lost_is_told_of():
+    with LocalCluster(processes=False, **TWO) as own:
+
+        def lose(agent):
+            if agent.num_timesteps > 100:
+                own.close()
+
+        agent = slow_agent()
+        with pytest.raises(ConnectionError, match="address: the scheduler has been lost"):
+            agent.learn(5000, callback=lose, actors=Actors(2, own.scheduler_address))
+    steps = agent.num_timesteps
+    assert 100 < steps < 5000
+    assert agent.learn(200).num_timesteps == steps + 200
