@@ -960,3 +960,11 @@ def association_sums(points, classes, weights, codevectors, labels, masses, temp
             totals[k] += gain
             moves[k] += gain * (point - codevectors[k])
     return totals, moves, distortions
+
+
+def middle_ranks(values):
+    """Share of values that are less, and half of those that are equal, for each of them."""
+    n = len(values)
+    return [
+        sum(1.0 if other < one else 0.5 * (other == one) for other in values) / n for one in values
+    ]
