@@ -1034,3 +1034,11 @@ def mixture_em(points, weights, shares, means, covariances, passes, kind):
             variance = shares @ np.trace(covariances, axis1=1, axis2=2) / len(means[0])
             covariances = np.array([variance * np.eye(len(means[0])) for _ in shares])
     return shares, means, covariances
+
+
+def middle_ranks(values):
+    """Share of values that are less, and half of those that are equal, for each of them."""
+    n = len(values)
+    return [
+        sum(1.0 if other < one else 0.5 * (other == one) for other in values) / n for one in values
+    ]

@@ -250,7 +250,14 @@ def test_cells_are_measured_by_the_learned_metric_itself():
     ],
 )
 def test_number_of_cells_grows_as_the_root_of_the_rows(n_rows, config, expected):
-    assert fitting.n_cells(n_rows, FittedQConfig(**config)) == expected
+    assert fitting.n_cells(n_rows, 4, FittedQConfig(**config)) == expected
+
+
+@pytest.mark.parametrize(
+    ("n_features", "expected"), [(1, 40), (4, 40), (6, 60), (8, 80), (100, 80)]
+)
+def test_number_of_cells_grows_with_the_dimensions_from_four_to_eight(n_features, expected):
+    assert fitting.n_cells(10_000, n_features, FittedQConfig()) == expected
 
 
 @pytest.mark.parametrize("max_cells", [1, 2, 3, 7])

@@ -75,6 +75,8 @@ class FittedErrand:
     stage: Stage
     policy: CellPolicy
     epsilon: float
+    scheme: int
+    """Of exploration, or ``schemes.NONE``."""
     seeds: tuple[int, int]
     """Of the environment's reset, and of exploration."""
     most: int
@@ -116,7 +118,8 @@ class FittedErrand:
         }
         engine.newest = type(self.policy)(**own)
         engine._latest = Record(engine.newest)
-        engine._epsilon, engine._explore = self.epsilon, np.random.default_rng(self.seeds[1])
+        engine._epsilon, engine._scheme = self.epsilon, self.scheme
+        engine._explore = np.random.default_rng(self.seeds[1])
         engine.state.assign({"needed": _NEVER, "latest": _NEVER})
         engine.lane.assign({"last_row": -1, "fresh": False})
         engine.begin_episode()
@@ -163,13 +166,16 @@ class FittedHead:
 
         Where no limit of steps ends it, it is cut after as many as make a refit due.
         """
-        engine, playing = self._engine, self._engine._playing
+        engine = self._engine
         assert engine._running is not None
+        engine._take_turns()
+        playing = engine._playing
         engine._running.playing[lane] = playing
         if self._stage.origin.max_episode_steps is None:
             most = min(most, engine.state.latest)
         seeds = self._draw_seed(), int(engine._explore.integers(2**63))
-        return FittedErrand(self._stage, playing.policy, playing.epsilon, seeds, most)
+        how = playing.policy, playing.epsilon, playing.scheme
+        return FittedErrand(self._stage, *how, seeds, most)
 
     def learn(self, lane: int, episode: Episode) -> None:
         """Learn from the episode that the lane's errand has come to."""
@@ -179,7 +185,8 @@ class FittedHead:
         state = engine.state
         state.new_steps += episode.length
         if episode.over:
-            engine._credit(episode.total, episode.length, running.playing[lane].record)
+            playing = running.playing[lane]
+            engine._credit(episode.total, episode.length, playing.record, playing.scheme)
         if state.new_steps >= (state.needed if episode.over else state.latest):
             engine._refit_or_confirm()
             engine._replace_stale(running)

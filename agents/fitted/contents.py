@@ -11,7 +11,7 @@ from oda_rl.agents.engine.memory import GOES_ON, MARK, check_steps
 from oda_rl.agents.engine.memory import SCHEMA as MEMORY
 from oda_rl.agents.engine.state import ROOM, Lane
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.fitted import replay
+from oda_rl.agents.fitted import replay, schemes
 from oda_rl.agents.fitted.settings import FittedQConfig
 
 RECENT_RETURNS = 200  # whose spread says how sure a mean is
@@ -23,6 +23,8 @@ SCHEMA: dict[str, Member] = {
     "lane": Member(Lane, "1"),
     "returns": real("returns"),
     "lengths": whole("lengths", "[1, inf)"),
+    "explored": whole("returns", "[-1, schemes)", optional=True),
+    "scheme": whole("", "[-1, schemes)", optional=True),
     "whole": flags(),
     "latest": flags("records"),
     "confirming": flags("records"),
@@ -57,7 +59,7 @@ def check_contents(
     sizes = {
         "d": interface.n_features, "p": interface.n_components, "A": n_actions,
         "actions": n_actions, "width": width, "uniforms": width,
-        "records": n_records, "lanes": 1, "cells": 65_536,
+        "schemes": len(schemes.SCHEMES), "records": n_records, "lanes": 1, "cells": 65_536,
         "rows": len(arrays["memory_steps"]),
     }  # fmt: skip
     of_policies: set[str] = set()
@@ -84,8 +86,9 @@ def check_contents(
         require(bool(arrays["confirming"].any()), "doubted is of no policy that is played again")
         n, most = float(arrays["doubted"][0]), int(arrays["record_n"][arrays["confirming"]][0])
         require(n == int(n) and 1 <= n <= most, f"doubted[0] is {n}: from 1 to {most} episodes")
-    held = arrays["state"][0]["longest_hold"]
-    require(held == config.longest_hold, f"state.longest_hold is {held}")
+    scheme = int(arrays.get("scheme", schemes.NONE))
+    fixed = config.exploration is not None
+    require(not fixed or scheme == schemes.NONE, f"scheme is {scheme}, where exploration is set")
 
 
 def _check_memory(

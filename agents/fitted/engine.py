@@ -18,7 +18,7 @@ from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
-from oda_rl.agents.fitted import changes, competing, replay
+from oda_rl.agents.fitted import changes, competing, replay, schemes
 from oda_rl.agents.fitted.action_codevectors import TakenActions
 from oda_rl.agents.fitted.conservative import fit_logged
 from oda_rl.agents.fitted.contents import RECENT_LENGTHS, RECENT_RETURNS, check_contents
@@ -76,9 +76,10 @@ class FittedEngine(Engine):
         )
         self.raw, (self.lane,) = with_lanes(replay.FittedState, 1)
         self.state = replay.FittedState(self.raw)
-        self.state.longest_hold = config.longest_hold
         self._values: FloatArray | None = None
         self._returns: list[float] = []
+        self._explored: list[int] = []  # by which scheme each of them was
+        self._scheme = schemes.NONE  # that is next, or the running episode's
         self._lengths: list[int] = []
         self._whole = True  # the running episode has been played with one policy
         self._running: RunningTrajectories | None = None  # of several environments
@@ -125,6 +126,8 @@ class FittedEngine(Engine):
     def _attend(self, events: int) -> None:
         if events & EPISODE_END:
             self._note_episode(self.state.last_return, self.state.last_length)
+        if events & replay.TURN:
+            self._take_turns()
         if events & replay.REFIT:
             self._refit_or_confirm()
         if self.memory.make_room(self.lane):
@@ -171,7 +174,8 @@ class FittedEngine(Engine):
         over = ended[:, 1].nonzero()[0]
         for lane in over.tolist():
             episode_return, length = ended[lane].tolist()
-            self._credit(episode_return, int(length), running.playing[lane].record)
+            playing = running.playing[lane]
+            self._credit(episode_return, int(length), playing.record, playing.scheme)
             self._commit(lane)
         if events & replay.REFIT:
             self._refit_or_confirm()
@@ -179,15 +183,16 @@ class FittedEngine(Engine):
         if events & replay.ROOM:
             running.make_room()
         for lane in step.begins.nonzero()[0].tolist():
+            self._take_turns()
             running.playing[lane] = self._playing
         actions = np.zeros(self.n_lanes, dtype=np.int64)
-        for playing, lanes in running.players(step.acts):
-            self._play(playing)
+        for policy, lanes in running.players(step.acts):
+            self._load(policy)
             done = 0
             while done < len(lanes):
                 event, done = running.choose(
-                    done, lanes, step.observations, actions, playing.policy, self.raw, self.room
-                )  # fmt: skip
+                    done, lanes, step.observations, actions, policy, self.raw, self.room
+                )
                 refuse(event, BAD_STEP, self.interface)
                 if event & UNIFORMS:
                     self._draw()
@@ -262,7 +267,9 @@ class FittedEngine(Engine):
     def _forget(self, kept: int) -> None:
         """Forget policies, their returns, and all but about so many of the newest steps."""
         episodes, steps = self.memory.forget(kept, self.lane)
-        self._returns = self._returns[max(len(self._returns) - episodes, 0) :]
+        kept_returns = slice(max(len(self._returns) - episodes, 0), None)
+        self._returns = self._returns[kept_returns]
+        self._explored = self._explored[kept_returns]
         self.records, self._confirming, self._confirmed = [], None, 0
         self._values, self.metric = None, None
         self._forgotten = self.state.steps - steps
@@ -282,12 +289,16 @@ class FittedEngine(Engine):
     def _note_episode(self, episode_return: float, length: int) -> None:
         """Note an episode of the only environment."""
         whole, self._whole = self._whole, True
-        self._credit(episode_return, length, self._playing.record if whole else None)
+        record, scheme = self._playing.record, self._playing.scheme
+        self._credit(episode_return, length, *(record, scheme) if whole else (None, schemes.NONE))
 
-    def _credit(self, episode_return: float, length: int, record: Record | None) -> None:
+    def _credit(
+        self, episode_return: float, length: int, record: Record | None, scheme: int
+    ) -> None:
         """Note an episode, to the credit of a policy if it was played with that alone."""
         self._ended_since_fit = True
         self._returns = [*self._returns[1 - RECENT_RETURNS :], episode_return]
+        self._explored = [*self._explored[1 - RECENT_RETURNS :], scheme]
         self._lengths = [*self._lengths[1 - RECENT_LENGTHS :], length]
         if record is not None:
             if record not in self.records:
@@ -335,7 +346,7 @@ class FittedEngine(Engine):
         self.remember(observations, steps)
         self.state.new_steps += int((steps[:, MARK] == GOES_ON).sum())
         for episode_return, length in whole:
-            self._credit(episode_return, length, None)
+            self._credit(episode_return, length, None, schemes.NONE)
 
     @property
     def seen(self) -> Experience:
@@ -361,7 +372,7 @@ class FittedEngine(Engine):
         self._latest = Record(self.newest)
         self._whole = self.lane.episode_length == 0
         self.lane.held = 0
-        self._epsilon = self._exploration()
+        self._set_exploration(anew=False)
         self._set_due()
         self._open()
         step = self.state.steps
@@ -401,15 +412,31 @@ class FittedEngine(Engine):
         rows = self.memory.observations[len(self._values) : n]
         return np.concatenate([self._values, self.newest.evaluate(rows)[2]])
 
-    def _exploration(self) -> float:
-        """So many random decisions an episode, or nothing else while all returns are equal."""
-        returns, length = np.array(self._returns), self._episode_length()
+    def _all_alike(self) -> bool:
+        """Whether all returns are equal, and say nothing of what should be done."""
+        returns = np.array(self._returns)
         if len(returns) == 0:  # no episode has ended: its rewards have to do
             steps = self.memory.steps[: self.memory.rows(self.lane)]
             returns = steps[steps[:, MARK] == GOES_ON, REWARD]
-        if np.ptp(returns) <= _SAME * np.abs(returns).max():
-            return 1.0
-        return min(1.0, self.config.exploration / length)
+        return bool(np.ptp(returns) <= _SAME * np.abs(returns).max())
+
+    def _set_exploration(self, anew: bool) -> None:
+        """Explore by the present scheme, or one drawn anew; where all is alike, do nothing else."""
+        if self._all_alike():
+            self._scheme, self._epsilon = schemes.NONE, 1.0
+            return
+        decisions = self.config.exploration
+        if decisions is None:
+            if anew or self._scheme == schemes.NONE:
+                self._scheme = schemes.draw(self._explored, self._returns, self._explore)
+            decisions = schemes.SCHEMES[self._scheme].decisions
+        self._epsilon = min(1.0, decisions / self._episode_length())
+
+    def _take_turns(self) -> None:
+        """Let perhaps another scheme of exploration have the next episode."""
+        if self._confirming is None and self._scheme != schemes.NONE:
+            self._set_exploration(anew=True)
+            self._set_playing()
 
     def _episode_length(self) -> float:
         """Return the mean length of the latest episodes, or ten horizons if none ever ended."""
@@ -427,25 +454,37 @@ class FittedEngine(Engine):
 
     def _open(self) -> None:
         """Let compiled code work on the present memory and policy."""
-        chosen = self._confirming or self._latest
-        # While all decisions are random, a return says nothing about the policy.
-        record = chosen if self._epsilon < 1.0 else None
-        self._playing = Playing(chosen.policy, record, self._epsilon, self._n_levels)
-        self._play(self._playing)
+        self._set_playing()
+        policy = self._playing.policy
         self.arrays = (
             self.memory.observations,
             self.memory.steps,
-            chosen.policy.diagram,
-            chosen.policy.models,
+            policy.diagram,
+            policy.models,
             self.raw,
             self.room,
         )
 
+    def _set_playing(self) -> None:
+        """Say which policy is played from now on, and how."""
+        chosen = self._confirming or self._latest
+        # While all decisions are random, a return says nothing about the policy.
+        record = chosen if self._epsilon < 1.0 else None
+        scheme = schemes.NONE if self._confirming else self._scheme
+        held = self.config.longest_hold
+        if scheme != schemes.NONE:
+            held = schemes.SCHEMES[scheme].longest_hold
+        self._playing = Playing(chosen.policy, record, self._epsilon, held, scheme, self._n_levels)
+        self._play(self._playing)
+
     def _play(self, playing: Playing) -> None:
-        """Let compiled code choose actions by a policy."""
-        policy = playing.policy
+        """Let compiled code choose actions by a policy, and explore."""
+        self._load(playing.policy)
+        self.state.epsilon, self.state.longest_hold = playing.epsilon, playing.longest_hold
+
+    def _load(self, policy: CellPolicy) -> None:
         self._workspace.origin[: len(policy.origin)] = policy.origin
-        self.state.width, self.state.epsilon = policy.width, playing.epsilon
+        self.state.width = policy.width
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart.
@@ -459,6 +498,8 @@ class FittedEngine(Engine):
             "lane": self.lane.record.copy(),
             "returns": np.array(self._returns),
             "lengths": np.array(self._lengths),
+            "explored": np.array(self._explored, dtype=np.int64),
+            "scheme": np.array(self._scheme),
             "whole": np.array(self._whole),
             "confirmed": np.array(self._confirmed),
             **changes.arrays_of(self._doubted, self._forgotten),
@@ -482,6 +523,8 @@ class FittedEngine(Engine):
         self.state.restore(arrays["state"])
         self.lane.restore(arrays["lane"])
         self._returns, self._lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
+        self._explored = schemes.of_returns(arrays.get("explored"), len(self._returns))
+        self._scheme = int(arrays.get("scheme", schemes.NONE))
         self._whole = bool(arrays["whole"])
         for name in ("metric", "scale", "_values"):
             setattr(self, name, arrays.get(name))

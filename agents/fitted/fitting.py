@@ -48,6 +48,7 @@ _SAMPLE = 3000  # states that the partition is annealed on
 _WIDTH_SAMPLE = 1000
 _METRIC_SAMPLE = 20_000  # steps that the metric is learned from
 _LEAST_CELLS = 4
+_FEW_FEATURES, _MOST_MORE = 4, 2.0  # from where on there are more cells, and how many times
 _METRIC_POWER = 0.5
 _LEAST_WEIGHT = 1e-4
 _CHUNK = 16_384
@@ -360,7 +361,7 @@ def place_cells(
         transform = metric.root(learned, _METRIC_POWER) * scale
     codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
     if not seen.numbered:
-        codevectors = anneal(codevectors, n_cells(len(observations), config), rng)
+        codevectors = anneal(codevectors, n_cells(*observations.shape, config), rng)
     width = _width((sample[:_WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
     return Cells(origin, scale, transform, codevectors, width)
 
@@ -448,9 +449,11 @@ def _sample(seen: Experience, rng: np.random.Generator) -> FloatArray:
     return np.asarray(observations[taken], dtype=np.float64)
 
 
-def n_cells(n_rows: int, config: FittedQConfig) -> int:
-    """How many cells there may be: .4 √n, but at least 4."""
-    return min(max(int(config.cells_per_root * math.sqrt(n_rows)), _LEAST_CELLS), config.max_cells)
+def n_cells(n_rows: int, n_features: int, config: FittedQConfig) -> int:
+    """How many cells there may be: .4 √n in four dimensions, .8 √n in eight, but at least 4."""
+    more = min(max(n_features / _FEW_FEATURES, 1.0), _MOST_MORE)
+    found = int(config.cells_per_root * more * math.sqrt(n_rows))
+    return min(max(found, _LEAST_CELLS), config.max_cells)
 
 
 def columns_of(codevectors: FloatArray) -> FloatArray:

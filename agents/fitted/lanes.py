@@ -36,6 +36,10 @@ class Playing:
     """To which the returns count; None if they are not those of this policy alone."""
     epsilon: float
     """Probability of a random decision."""
+    longest_hold: int
+    """Most steps for which one is held."""
+    scheme: int
+    """Of exploration; ``schemes.NONE`` if there is none, or nothing else."""
     fits: int
     """Number of fits before."""
 
@@ -85,6 +89,8 @@ def record_lanes(
 def choose_lanes(
     first: int,
     lanes: IntArray,
+    epsilons: FloatArray,
+    holds: IntArray,
     observations: Observations,
     actions: IntArray,
     diagram: FloatArray,
@@ -97,6 +103,8 @@ def choose_lanes(
 ) -> tuple[int, int]:
     """Choose actions in the environments ``lanes``, from the first-th on, by one policy.
 
+    ``epsilons`` and ``holds``, as many: how each explores.
+
     Returns an event to attend to and how far it came, or 0 and the number of lanes.
     """
     agent = opened(diagram, models, raw, room)
@@ -104,6 +112,7 @@ def choose_lanes(
     i = first
     while i < lanes.shape[0] and event == 0:
         k = lanes[i]
+        agent.state.epsilon, agent.state.longest_hold = epsilons[i], holds[i]
         lane = running_lane(lanes_raw, k)
         event = load(observations[k], own[k], agent.room)
         if event == 0:
@@ -165,12 +174,12 @@ class RunningTrajectories:
         """Let what is played count for no policy any more."""
         self.playing = [replace(playing, record=None) for playing in self.playing]
 
-    def players(self, acts: BoolArray) -> Iterable[tuple[Playing, IntArray]]:
+    def players(self, acts: BoolArray) -> Iterable[tuple[CellPolicy, IntArray]]:
         """Return the policies that are played, and in which of the environments that act."""
-        lanes: dict[Playing, list[int]] = {}
+        lanes: dict[int, list[int]] = {}
         for lane in acts.nonzero()[0].tolist():
-            lanes.setdefault(self.playing[lane], []).append(lane)
-        return [(playing, np.array(own)) for playing, own in lanes.items()]
+            lanes.setdefault(id(self.playing[lane].policy), []).append(lane)
+        return [(self.playing[own[0]].policy, np.array(own)) for own in lanes.values()]
 
     def record(self, step: VectorStep, ended: FloatArray, raw: Raw, room: FloatArray) -> int:
         """Do what :func:`record_lanes` does."""
@@ -188,9 +197,12 @@ class RunningTrajectories:
         room: FloatArray,
     ) -> tuple[int, int]:
         """Do what :func:`choose_lanes` does."""
+        playing = [self.playing[lane] for lane in lanes.tolist()]
         return choose_lanes(
             first,
             lanes,
+            np.array([own.epsilon for own in playing]),
+            np.array([own.longest_hold for own in playing]),
             observations,
             actions,
             policy.diagram,

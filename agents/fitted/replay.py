@@ -30,6 +30,7 @@ from oda_rl.diagram import LARGEST
 # Further events.
 REFIT = 256
 ROOM = 512  # the memory is nearly full
+TURN = 1024  # the next episode may be explored in another way
 
 FREE_ROWS = 4  # that a memory must have before a step
 
@@ -139,7 +140,7 @@ def record(
     lane.episode_return += reward
     events = 0
     if terminated or truncated:
-        events = EPISODE_END
+        events = EPISODE_END | TURN
         end_episode(state, lane)
         lane.held = 0
     if state.new_steps >= (state.needed if events else state.latest):

@@ -31,9 +31,10 @@ class FittedQConfig(Checked):
     """Upper bound of the number of cells; at most 65535."""
 
     cells_per_root: Annotated[float, POSITIVE] = 0.4
-    """There are so many cells for each square root of the number of transitions; positive."""
+    """There are so many cells for each square root of the number of transitions, in up to four
+    dimensions; up to twice as many in eight or more; positive."""
 
-    optimism: Annotated[float, POSITIVE] = 0.3
+    optimism: Annotated[float, POSITIVE] = 0.03
     """Weight, in transitions, of the belief that an action is worth the best return seen;
     positive."""
 
@@ -52,11 +53,13 @@ class FittedQConfig(Checked):
     least_refit: Annotated[int, at_least(1)] = 100
     """But not before so many new transitions."""
 
-    exploration: Annotated[float, NOT_NEGATIVE] = 0.4
-    """Random decisions in an episode, on average; at least 0."""
+    exploration: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
+    """Random decisions in an episode, on average; at least 0. None: schemes of exploration take
+    turns, by the returns of their episodes."""
 
     longest_hold: Annotated[int, at_least(1)] = 100
-    """A random action is held for 1/U steps, U uniform in (0, 1), but no longer than this."""
+    """A random action is held for 1/U steps, U uniform in (0, 1), but no longer than this. Where
+    schemes take turns it holds while all is random; each has its own."""
 
     action_bins: Annotated[int, at_least(2)] = 5
     """Values of each component of a continuous action, least to greatest; of a CodevectorAgent so

@@ -43,7 +43,7 @@ _LEARNING, _MOST_LEARNING = 0.6, 250_000  # of these steps, before a rule is mad
 _LEAST_DISTILLING = 2000  # steps: of fewer there is no rule
 _CELLS = 16
 _RACING = 0.05  # of the steps: the rule against the one before
-_BOLD = {"exploration": 4.0, "longest_hold": 8, "optimism": 0.03, "cells_per_root": 0.8}
+_BOLD = {"exploration": 4.0, "longest_hold": 8}
 _NOTHING = np.empty((0, 3))
 
 _log = logging.getLogger(__name__)

@@ -50,7 +50,7 @@ from oda_rl.results import read_rows
 
 EXPERIMENT = Experiment("benchmark_distil")
 BASELINES = ("PPO", "DQN")
-BOLD = {"exploration": 4.0, "longest_hold": 8, "optimism": 0.03, "cells_per_root": 0.8}
+BOLD = {"exploration": 4.0, "longest_hold": 8}
 SHARE = 0.95  # of a baseline's return above random play
 SEEN = 10_000  # observations that a rule is asked about in C
 

@@ -234,14 +234,14 @@ LEARNING = [
         ),
         (
             "so many random decisions a step, not an episode",
-            "min(1.0, self.config.exploration / length)",
-            "min(1.0, self.config.exploration)",
+            "decisions / self._episode_length()",
+            "decisions",
             "test_fitted.py::test_so_many_random_decisions_an_episode",
         ),
         (
             "an episode that a refit fell into counts for the new policy",
-            "self._playing.record if whole else None",
-            "self._playing.record",
+            "*(record, scheme) if whole else (None, schemes.NONE)",
+            "record, scheme",
             "test_fitted.py::test_an_episode_into_which_a_refit_fell_is_nobodys",
         ),
     ),

@@ -1,0 +1,117 @@
+"""Schemes of exploration that take turns by the returns of their episodes."""
+
+import numpy as np
+import pytest
+from oracles import middle_ranks
+
+from oda_rl.agents import FittedQAgent
+from oda_rl.agents.fitted import schemes
+
+N = len(schemes.SCHEMES)
+CARTPOLE = "CartPole-v1"
+
+
+def turns(worth, n=600, seed=0):
+    """Draw schemes one after another; ``worth`` says what a scheme's episode returns."""
+    rng, noise = np.random.default_rng(seed), np.random.default_rng(seed + 1)
+    played, returns = [], []
+    for _ in range(n):
+        played.append(schemes.draw(played, returns, rng))
+        returns.append(worth(played[-1], noise))
+    return played, returns
+
+
+def test_the_most_careful_scheme_has_the_first_episodes():
+    played, _ = turns(lambda scheme, noise: 100.0 * scheme + noise.normal(), n=30)
+    assert played == [0] * 30
+
+
+@pytest.mark.parametrize("shift", [0.0, -1e3])
+def test_schemes_that_cost_nothing_take_turns_alike(shift):
+    played, _ = turns(lambda scheme, noise: shift + noise.normal())
+    shares = np.bincount(played[30:], minlength=N) / len(played[30:])
+    assert (np.abs(shares - 1.0 / N) < 0.12).all()
+
+
+def test_a_scheme_that_costs_much_is_seldom_drawn_but_not_given_up():
+    played, _ = turns(lambda scheme, noise: noise.normal() - 10.0 * (scheme == 1))
+    later = np.bincount(played[100:], minlength=N)
+    assert 0 < later[1] < 0.12 * later.sum()
+    assert later[2] > 0.3 * later.sum()
+
+
+def test_what_has_become_better_is_found_out():
+    def worth(scheme, noise):
+        late = next(count) > 300
+        return noise.normal() + 10.0 * (scheme == (2 if late else 0))
+
+    count = iter(range(1000))
+    played, _ = turns(worth, n=900)
+    assert np.mean(np.array(played[100:300]) == 0) > 0.7
+    assert np.mean(np.array(played[500:]) == 2) > 0.7
+
+
+def test_only_ranks_of_explored_episodes_count():
+    played, returns = turns(lambda scheme, noise: noise.normal() - scheme, n=60)
+    squeezed = [1e-9 * np.arctan(one) - 3e-7 for one in returns]
+    between = [(scheme, one) for pair in zip(played, returns, strict=True)
+               for scheme, one in (pair, (schemes.NONE, 1e6))]  # fmt: skip
+    with_others = tuple(zip(*between, strict=True))
+    for seed in range(20):
+        drawn = schemes.draw(played, returns, np.random.default_rng(seed))
+        assert drawn == schemes.draw(played, squeezed, np.random.default_rng(seed))
+        assert drawn == schemes.draw(*with_others, np.random.default_rng(seed))
+
+
+def test_draws_are_those_of_thompson_sampling_on_ranks():
+    rng = np.random.default_rng(0)
+    for seed in range(50):
+        played = rng.integers(N, size=40).tolist()
+        returns = rng.integers(-5, 5, size=40).astype(float).tolist()
+        ranks, latest = middle_ranks(returns[-30:]), played[-30:]
+        normal = np.random.default_rng(seed).standard_normal(N)
+        drawn = []
+        for scheme in range(N):
+            own = [0.5] + [rank for rank, one in zip(ranks, latest, strict=True) if one == scheme]
+            drawn.append(sum(own) / len(own) + 0.29 / len(own) ** 0.5 * normal[scheme])
+        assert schemes.draw(played, returns, np.random.default_rng(seed)) == np.argmax(drawn)
+
+
+def test_an_agent_explores_by_schemes_unless_told_how_much():
+    agent = FittedQAgent(CARTPOLE, seed=0).learn(30_000)
+    engine = agent._engine
+    counts = np.bincount(np.array(engine._explored) + 1, minlength=N + 1)
+    assert (counts > 0).all()  # all have had a turn, and some episodes were not of a scheme
+    assert len(engine._explored) == len(engine._returns)
+    fixed = FittedQAgent(CARTPOLE, seed=0, exploration=0.4).learn(3000)
+    assert set(fixed._engine._explored) == {schemes.NONE}
+
+
+def test_the_present_scheme_says_how_often_and_how_long(monkeypatch):
+    rare, held = schemes.Scheme(0.0, 7), schemes.Scheme(1e9, 3)
+    monkeypatch.setattr(schemes, "SCHEMES", (rare, held))
+    monkeypatch.setattr(schemes, "draw", lambda played, returns, rng: len(played) % 2)
+    agent = FittedQAgent(CARTPOLE, seed=0, confirm_episodes=0).learn(300)
+    seen = set()
+    for _ in range(100):
+        agent.learn(40)
+        seen.add((agent._engine.state.longest_hold, agent.epsilon))
+    assert seen == {(7, 0.0), (3, 1.0)}
+
+
+def test_schemes_of_many_copies_are_each_their_own():
+    import gymnasium as gym
+
+    envs = gym.make_vec(CARTPOLE, num_envs=8)
+    agent = FittedQAgent(envs, seed=0).learn(30_000)
+    explored = np.array(agent._engine._explored)
+    assert set(explored.tolist()) >= set(range(N))
+
+
+def test_files_hold_what_has_been_explored(tmp_path):
+    agent = FittedQAgent(CARTPOLE, seed=1).learn(4000)
+    agent.save(tmp_path / "agent.zip")
+    loaded = FittedQAgent.load(tmp_path / "agent.zip")
+    assert loaded._engine._explored == agent._engine._explored
+    assert loaded._engine._scheme == agent._engine._scheme
+    assert loaded.learn(1000).num_timesteps == 5000
