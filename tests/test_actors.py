@@ -85,7 +85,7 @@ def test_processes_learn_what_is_learned_in_turns(cluster):
     agent = slow_agent().learn(2000, actors=Actors(2, cluster.scheduler_address))
     assert agent.num_timesteps == 2000
     test_fitted.same(agent, in_turns(slow_agent(0.0), 2000, 2))
-    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 300  # of 500
+    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 200  # of 500
 
 
 def test_of_a_killed_actor_nothing_else_is_lost(cluster):

@@ -80,11 +80,11 @@ def test_draws_are_those_of_thompson_sampling_on_ranks():
 def test_an_agent_explores_by_schemes_unless_told_how_much():
     agent = FittedQAgent(CARTPOLE, seed=0).learn(30_000)
     engine = agent._engine
-    counts = np.bincount(np.array(engine._explored) + 1, minlength=N + 1)
+    counts = np.bincount(np.array(engine.exploration.schemes) + 1, minlength=N + 1)
     assert (counts > 0).all()  # all have had a turn, and some episodes were not of a scheme
-    assert len(engine._explored) == len(engine._returns)
+    assert len(engine.exploration.schemes) == len(engine.exploration.returns)
     fixed = FittedQAgent(CARTPOLE, seed=0, exploration=0.4).learn(3000)
-    assert set(fixed._engine._explored) == {schemes.NONE}
+    assert set(fixed._engine.exploration.schemes) == {schemes.NONE}
 
 
 def test_the_present_scheme_says_how_often_and_how_long(monkeypatch):
@@ -104,7 +104,7 @@ def test_schemes_of_many_copies_are_each_their_own():
 
     envs = gym.make_vec(CARTPOLE, num_envs=8)
     agent = FittedQAgent(envs, seed=0).learn(30_000)
-    explored = np.array(agent._engine._explored)
+    explored = np.array(agent._engine.exploration.schemes)
     assert set(explored.tolist()) >= set(range(N))
 
 
@@ -112,6 +112,6 @@ def test_files_hold_what_has_been_explored(tmp_path):
     agent = FittedQAgent(CARTPOLE, seed=1).learn(4000)
     agent.save(tmp_path / "agent.zip")
     loaded = FittedQAgent.load(tmp_path / "agent.zip")
-    assert loaded._engine._explored == agent._engine._explored
-    assert loaded._engine._scheme == agent._engine._scheme
+    assert loaded._engine.exploration.schemes == agent._engine.exploration.schemes
+    assert loaded._engine.exploration.scheme == agent._engine.exploration.scheme
     assert loaded.learn(1000).num_timesteps == 5000

@@ -118,7 +118,7 @@ class FittedErrand:
         }
         engine.newest = type(self.policy)(**own)
         engine._latest = Record(engine.newest)
-        engine._epsilon, engine._scheme = self.epsilon, self.scheme
+        engine.exploration.epsilon, engine.exploration.scheme = self.epsilon, self.scheme
         engine._explore = np.random.default_rng(self.seeds[1])
         engine.state.assign({"needed": _NEVER, "latest": _NEVER})
         engine.lane.assign({"last_row": -1, "fresh": False})
@@ -168,7 +168,7 @@ class FittedHead:
         """
         engine = self._engine
         assert engine._running is not None
-        engine._take_turns()
+        engine.take_turns()
         playing = engine._playing
         engine._running.playing[lane] = playing
         if self._stage.origin.max_episode_steps is None:

@@ -14,9 +14,6 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import replay, schemes
 from oda_rl.agents.fitted.settings import FittedQConfig
 
-RECENT_RETURNS = 200  # whose spread says how sure a mean is
-RECENT_LENGTHS = 20
-
 SCHEMA: dict[str, Member] = {
     "room": real("5, width", "[-inf, inf] or nan"),
     "state": Member(replay.FittedState, "1"),
@@ -76,7 +73,7 @@ def check_contents(
     for member, row in zip(ROOM.items(), arrays["room"], strict=True):
         member[1].check(f"room, row {member[0]}", row, sizes)
     _check_memory(arrays, sizes, n_actions)
-    for name, most in (("returns", RECENT_RETURNS), ("lengths", RECENT_LENGTHS)):
+    for name, most in (("returns", schemes.RECENT_RETURNS), ("lengths", schemes.RECENT_LENGTHS)):
         require(sizes[name] <= most, f"{name} has {sizes[name]}: there are {most} at most")
     for name in ("latest", "confirming"):
         require(int(arrays[name].sum()) <= 1, f"{name} marks several records")

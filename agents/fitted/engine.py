@@ -21,15 +21,13 @@ from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import changes, competing, replay, schemes
 from oda_rl.agents.fitted.action_codevectors import TakenActions
 from oda_rl.agents.fitted.conservative import fit_logged
-from oda_rl.agents.fitted.contents import RECENT_LENGTHS, RECENT_RETURNS, check_contents
+from oda_rl.agents.fitted.contents import check_contents
 from oda_rl.agents.fitted.fitting import Experience, Fit, fit
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
-_SAME = 1e-9  # relative spread below which returns are all equal
-_HORIZONS = 10.0  # that count as an episode where none ends
 _LATEST = 3  # policies that are too new to be confirmed
 _CONFIRMING = 0.5  # as many steps as before a refit
 _STALE = 10  # fits after which an environment gives up an old policy
@@ -77,17 +75,13 @@ class FittedEngine(Engine):
         self.raw, (self.lane,) = with_lanes(replay.FittedState, 1)
         self.state = replay.FittedState(self.raw)
         self._values: FloatArray | None = None
-        self._returns: list[float] = []
-        self._explored: list[int] = []  # by which scheme each of them was
-        self._scheme = schemes.NONE  # that is next, or the running episode's
-        self._lengths: list[int] = []
+        self.exploration = schemes.Exploration(config)
         self._whole = True  # the running episode has been played with one policy
         self._running: RunningTrajectories | None = None  # of several environments
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
         self._doubted: changes.Returns | None = None  # a record's before it is put to the proof
         self._forgotten = 0  # steps that were taken before all that is remembered
-        self._epsilon = 1.0
         self._ended_since_fit = False
         self._set_due()
         self._open()
@@ -106,7 +100,7 @@ class FittedEngine(Engine):
     @property
     def epsilon(self) -> float:
         """Present probability of a random decision."""
-        return self._epsilon
+        return 0.0 if self._confirming else self.exploration.epsilon
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; their steps are remembered."""
@@ -127,7 +121,7 @@ class FittedEngine(Engine):
         if events & EPISODE_END:
             self._note_episode(self.state.last_return, self.state.last_length)
         if events & replay.TURN:
-            self._take_turns()
+            self.take_turns()
         if events & replay.REFIT:
             self._refit_or_confirm()
         if self.memory.make_room(self.lane):
@@ -183,7 +177,7 @@ class FittedEngine(Engine):
         if events & replay.ROOM:
             running.make_room()
         for lane in step.begins.nonzero()[0].tolist():
-            self._take_turns()
+            self.take_turns()
             running.playing[lane] = self._playing
         actions = np.zeros(self.n_lanes, dtype=np.int64)
         for policy, lanes in running.players(step.acts):
@@ -249,7 +243,9 @@ class FittedEngine(Engine):
         if not self.records:
             return False
         best, rows = self._best(), self.memory.steps[: self.memory.rows(self.lane)]
-        now = changes.Returns.latest(self._returns, changes.ended_in(rows, self.state.new_steps))
+        now = changes.Returns.latest(
+            self.exploration.returns, changes.ended_in(rows, self.state.new_steps)
+        )
         below = changes.far_below(now, changes.Returns.of(best), self._spread())
         return below and self._agreeing() > 0
 
@@ -267,9 +263,7 @@ class FittedEngine(Engine):
     def _forget(self, kept: int) -> None:
         """Forget policies, their returns, and all but about so many of the newest steps."""
         episodes, steps = self.memory.forget(kept, self.lane)
-        kept_returns = slice(max(len(self._returns) - episodes, 0), None)
-        self._returns = self._returns[kept_returns]
-        self._explored = self._explored[kept_returns]
+        self.exploration.forget_all_but(episodes)
         self.records, self._confirming, self._confirmed = [], None, 0
         self._values, self.metric = None, None
         self._forgotten = self.state.steps - steps
@@ -289,29 +283,24 @@ class FittedEngine(Engine):
     def _note_episode(self, episode_return: float, length: int) -> None:
         """Note an episode of the only environment."""
         whole, self._whole = self._whole, True
-        record, scheme = self._playing.record, self._playing.scheme
-        self._credit(episode_return, length, *(record, scheme) if whole else (None, schemes.NONE))
+        counts = (self._playing.record, self._playing.scheme) if whole else (None, schemes.NONE)
+        self._credit(episode_return, length, *counts)
 
-    def _credit(
-        self, episode_return: float, length: int, record: Record | None, scheme: int
-    ) -> None:
+    def _credit(self, total: float, length: int, record: Record | None, scheme: int) -> None:
         """Note an episode, to the credit of a policy if it was played with that alone."""
         self._ended_since_fit = True
-        self._returns = [*self._returns[1 - RECENT_RETURNS :], episode_return]
-        self._explored = [*self._explored[1 - RECENT_RETURNS :], scheme]
-        self._lengths = [*self._lengths[1 - RECENT_LENGTHS :], length]
+        self.exploration.add(total, length, scheme)
         if record is not None:
             if record not in self.records:
-                self.records.append(record)
-                spread, most = self._spread(), self.config.kept_policies
-                self.records = competing.without_worst(self.records, most, spread)
-            record.add(episode_return)
+                most, self.records = self.config.kept_policies, [*self.records, record]
+                self.records = competing.without_worst(self.records, most, self._spread())
+            record.add(total)
 
     def _best(self) -> Record:
         return competing.best_of(self.records, self._spread())
 
     def _spread(self) -> float:
-        return competing.spread_of(self.records, self._returns)
+        return competing.spread_of(self.records, self.exploration.returns)
 
     def _doubtful(self) -> Record | None:
         """Return the record whose policy would be delivered, if it has been played too little.
@@ -330,7 +319,6 @@ class FittedEngine(Engine):
         """Play a policy again, without exploration, to be surer of its return."""
         self._confirming = record
         self._whole = self.lane.episode_length == 0
-        self._epsilon = 0.0
         self._set_due(_CONFIRMING)
         self._open()
 
@@ -372,7 +360,7 @@ class FittedEngine(Engine):
         self._latest = Record(self.newest)
         self._whole = self.lane.episode_length == 0
         self.lane.held = 0
-        self._set_exploration(anew=False)
+        self.exploration.go_on(self._rewards, self._explore, anew=False)
         self._set_due()
         self._open()
         step = self.state.steps
@@ -412,37 +400,15 @@ class FittedEngine(Engine):
         rows = self.memory.observations[len(self._values) : n]
         return np.concatenate([self._values, self.newest.evaluate(rows)[2]])
 
-    def _all_alike(self) -> bool:
-        """Whether all returns are equal, and say nothing of what should be done."""
-        returns = np.array(self._returns)
-        if len(returns) == 0:  # no episode has ended: its rewards have to do
-            steps = self.memory.steps[: self.memory.rows(self.lane)]
-            returns = steps[steps[:, MARK] == GOES_ON, REWARD]
-        return bool(np.ptp(returns) <= _SAME * np.abs(returns).max())
+    def _rewards(self) -> FloatArray:
+        steps = self.memory.steps[: self.memory.rows(self.lane)]
+        return np.asarray(steps[steps[:, MARK] == GOES_ON, REWARD])
 
-    def _set_exploration(self, anew: bool) -> None:
-        """Explore by the present scheme, or one drawn anew; where all is alike, do nothing else."""
-        if self._all_alike():
-            self._scheme, self._epsilon = schemes.NONE, 1.0
-            return
-        decisions = self.config.exploration
-        if decisions is None:
-            if anew or self._scheme == schemes.NONE:
-                self._scheme = schemes.draw(self._explored, self._returns, self._explore)
-            decisions = schemes.SCHEMES[self._scheme].decisions
-        self._epsilon = min(1.0, decisions / self._episode_length())
-
-    def _take_turns(self) -> None:
+    def take_turns(self) -> None:
         """Let perhaps another scheme of exploration have the next episode."""
-        if self._confirming is None and self._scheme != schemes.NONE:
-            self._set_exploration(anew=True)
+        if self._confirming is None and self.exploration.scheme != schemes.NONE:
+            self.exploration.go_on(self._rewards, self._explore, anew=True)
             self._set_playing()
-
-    def _episode_length(self) -> float:
-        """Return the mean length of the latest episodes, or ten horizons if none ever ended."""
-        if self._lengths:
-            return float(np.mean(self._lengths))
-        return _HORIZONS / (1.0 - self.config.discount)
 
     def _set_due(self, share: float = 1.0) -> None:
         n = self.state.steps - self._forgotten
@@ -469,12 +435,10 @@ class FittedEngine(Engine):
         """Say which policy is played from now on, and how."""
         chosen = self._confirming or self._latest
         # While all decisions are random, a return says nothing about the policy.
-        record = chosen if self._epsilon < 1.0 else None
-        scheme = schemes.NONE if self._confirming else self._scheme
-        held = self.config.longest_hold
-        if scheme != schemes.NONE:
-            held = schemes.SCHEMES[scheme].longest_hold
-        self._playing = Playing(chosen.policy, record, self._epsilon, held, scheme, self._n_levels)
+        record = chosen if self.epsilon < 1.0 else None
+        scheme = schemes.NONE if self._confirming else self.exploration.scheme
+        how = self.epsilon, self.exploration.longest_hold, scheme
+        self._playing = Playing(chosen.policy, record, *how, self._n_levels)
         self._play(self._playing)
 
     def _play(self, playing: Playing) -> None:
@@ -496,10 +460,7 @@ class FittedEngine(Engine):
             "room": self.room,
             "state": self.state.record,
             "lane": self.lane.record.copy(),
-            "returns": np.array(self._returns),
-            "lengths": np.array(self._lengths),
-            "explored": np.array(self._explored, dtype=np.int64),
-            "scheme": np.array(self._scheme),
+            **self.exploration.arrays(),
             "whole": np.array(self._whole),
             "confirmed": np.array(self._confirmed),
             **changes.arrays_of(self._doubted, self._forgotten),
@@ -522,9 +483,6 @@ class FittedEngine(Engine):
         self.room[:] = arrays["room"]
         self.state.restore(arrays["state"])
         self.lane.restore(arrays["lane"])
-        self._returns, self._lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
-        self._explored = schemes.of_returns(arrays.get("explored"), len(self._returns))
-        self._scheme = int(arrays.get("scheme", schemes.NONE))
         self._whole = bool(arrays["whole"])
         for name in ("metric", "scale", "_values"):
             setattr(self, name, arrays.get(name))
@@ -533,7 +491,7 @@ class FittedEngine(Engine):
         latest = np.flatnonzero(arrays["latest"])
         self._latest = self.records[latest[0]] if len(latest) else Record(self.newest)
         self._latest.policy = self.newest
-        self._epsilon = self.state.epsilon
+        self.exploration.restore(arrays, self.state.epsilon)
         self._ended_since_fit = True
         self._confirmed = int(arrays["confirmed"])
         self._doubted, self._forgotten = changes.read(arrays)

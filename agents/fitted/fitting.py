@@ -48,7 +48,6 @@ _SAMPLE = 3000  # states that the partition is annealed on
 _WIDTH_SAMPLE = 1000
 _METRIC_SAMPLE = 20_000  # steps that the metric is learned from
 _LEAST_CELLS = 4
-_FEW_FEATURES, _MOST_MORE = 4, 2.0  # from where on there are more cells, and how many times
 _METRIC_POWER = 0.5
 _LEAST_WEIGHT = 1e-4
 _CHUNK = 16_384
@@ -352,8 +351,8 @@ def place_cells(
     seen: Experience, learned: FloatArray | None, config: FittedQConfig, rng: np.random.Generator
 ) -> Cells:
     """Anneal cells among states from which steps were taken, in the learned metric."""
-    observations = seen.observations
-    sample = np.unique(observations, axis=0) if seen.numbered else _sample(seen, rng)
+    n, d = seen.observations.shape
+    sample = np.unique(seen.observations, axis=0) if seen.numbered else _sample(seen, rng)
     origin, covariance = metric.covariance(sample)
     scale = metric.scales(origin, covariance)
     transform = np.diag(scale)
@@ -361,7 +360,7 @@ def place_cells(
         transform = metric.root(learned, _METRIC_POWER) * scale
     codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
     if not seen.numbered:
-        codevectors = anneal(codevectors, n_cells(*observations.shape, config), rng)
+        codevectors = anneal(codevectors, n_cells(n, d, config), rng)
     width = _width((sample[:_WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
     return Cells(origin, scale, transform, codevectors, width)
 
@@ -451,9 +450,8 @@ def _sample(seen: Experience, rng: np.random.Generator) -> FloatArray:
 
 def n_cells(n_rows: int, n_features: int, config: FittedQConfig) -> int:
     """How many cells there may be: .4 √n in four dimensions, .8 √n in eight, but at least 4."""
-    more = min(max(n_features / _FEW_FEATURES, 1.0), _MOST_MORE)
-    found = int(config.cells_per_root * more * math.sqrt(n_rows))
-    return min(max(found, _LEAST_CELLS), config.max_cells)
+    found = config.cells_per_root * min(max(n_features / 4, 1.0), 2.0) * math.sqrt(n_rows)
+    return min(max(int(found), _LEAST_CELLS), config.max_cells)
 
 
 def columns_of(codevectors: FloatArray) -> FloatArray:

@@ -14,12 +14,14 @@ evidence of two samples", Biometrika 25 (1933). A. P. Badia et al., "Agent57: ou
 Atari human benchmark", ICML 2020 (section 3.2: a bandit that chooses among policies).
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from oda_rl._types import IntArray
+from oda_rl._types import FloatArray
+from oda_rl.agents.fitted.settings import FittedQConfig
 
 
 class Scheme(NamedTuple):
@@ -33,13 +35,12 @@ class Scheme(NamedTuple):
 
 SCHEMES = (Scheme(0.4, 100), Scheme(4.0, 8), Scheme(20.0, 1))
 NONE = -1  # an episode without exploration, or of nothing else
+RECENT_RETURNS = 200  # whose spread says how sure a mean is
+RECENT_LENGTHS = 20
 _LATEST = 30  # episodes that are compared
 _DEVIATION = 0.29  # of a rank, uniform in (0, 1)
-
-
-def of_returns(stored: IntArray | None, n: int) -> list[int]:
-    """Return the scheme of each of n returns, as a file has them; older files have none."""
-    return [NONE] * n if stored is None else stored.tolist()
+_SAME = 1e-9  # relative spread below which returns are all equal
+_HORIZONS = 10.0  # that count as an episode where none ends
 
 
 def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generator) -> int:
@@ -79,3 +80,87 @@ def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generat
     means = (0.5 + np.bincount(schemes, weights=ranks, minlength=len(SCHEMES))) / counts
     drawn = means + _DEVIATION / np.sqrt(counts) * rng.standard_normal(len(SCHEMES))
     return int(drawn.argmax())
+
+
+class Exploration:
+    """How much is explored, by what the latest episodes have brought.
+
+    Parameters
+    ----------
+    config : FittedQConfig
+        Settings of the agent.
+
+    Attributes
+    ----------
+    epsilon : float
+        Probability of a random decision.
+    scheme : int
+        That is followed, or ``NONE``.
+    returns, lengths, schemes : list
+        Of the latest episodes: 200, 20 and 200 of them.
+    """
+
+    def __init__(self, config: FittedQConfig) -> None:
+        self._config = config
+        self.epsilon, self.scheme = 1.0, NONE
+        self.returns: list[float] = []
+        self.lengths: list[int] = []
+        self.schemes: list[int] = []
+
+    @property
+    def longest_hold(self) -> int:
+        """Most steps for which a random decision is held."""
+        if self.scheme == NONE:
+            return self._config.longest_hold
+        return SCHEMES[self.scheme].longest_hold
+
+    def add(self, episode_return: float, length: int, scheme: int) -> None:
+        """Note an episode."""
+        self.returns = [*self.returns[1 - RECENT_RETURNS :], episode_return]
+        self.schemes = [*self.schemes[1 - RECENT_RETURNS :], scheme]
+        self.lengths = [*self.lengths[1 - RECENT_LENGTHS :], length]
+
+    def forget_all_but(self, episodes: int) -> None:
+        """Forget the returns of all but the latest episodes."""
+        kept = slice(max(len(self.returns) - episodes, 0), None)
+        self.returns, self.schemes = self.returns[kept], self.schemes[kept]
+
+    def go_on(
+        self, rewards: Callable[[], FloatArray], rng: np.random.Generator, anew: bool
+    ) -> None:
+        """Follow the present scheme, or one drawn ``anew``; at random while all returns are equal.
+
+        ``rewards`` of all steps have to do for returns while no episode has ended.
+        """
+        worth = np.array(self.returns) if self.returns else rewards()
+        if np.ptp(worth) <= _SAME * np.abs(worth).max():
+            self.scheme, self.epsilon = NONE, 1.0
+            return
+        decisions = self._config.exploration
+        if decisions is None:
+            if anew or self.scheme == NONE:
+                self.scheme = draw(self.schemes, self.returns, rng)
+            decisions = SCHEMES[self.scheme].decisions
+        self.epsilon = min(1.0, decisions / self._mean_length())
+
+    def _mean_length(self) -> float:
+        """Return the mean length of the latest episodes, or ten horizons if none ever ended."""
+        if self.lengths:
+            return float(np.mean(self.lengths))
+        return _HORIZONS / (1.0 - self._config.discount)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what a file has of it, ``epsilon`` apart."""
+        return {
+            "returns": np.array(self.returns),
+            "lengths": np.array(self.lengths),
+            "explored": np.array(self.schemes, dtype=np.int64),
+            "scheme": np.array(self.scheme),
+        }
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], epsilon: float) -> None:
+        """Take over what a file has; older ones say nothing of schemes."""
+        self.epsilon, self.scheme = epsilon, int(arrays.get("scheme", NONE))
+        self.returns, self.lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
+        unknown = np.full(len(self.returns), NONE)
+        self.schemes = arrays.get("explored", unknown).tolist()

@@ -225,6 +225,27 @@ LEARNING = [
         ),
     ),
     *mistakes_in(
+        "agents/fitted/schemes.py",
+        (
+            "so many random decisions a step, not an episode",
+            "decisions / self._mean_length()",
+            "decisions",
+            "test_fitted.py::test_so_many_random_decisions_an_episode",
+        ),
+        (
+            "schemes are compared by all episodes, also those of none",
+            "if scheme != NONE][-_LATEST:]",
+            "if True][-_LATEST:]",
+            "test_schemes.py::test_only_ranks_of_explored_episodes_count",
+        ),
+        (
+            "the best scheme by its mean rank, without chance",
+            "_DEVIATION / np.sqrt(counts)",
+            "0.0 / np.sqrt(counts)",
+            "test_schemes.py::test_schemes_that_cost_nothing_take_turns_alike",
+        ),
+    ),
+    *mistakes_in(
         "agents/fitted/engine.py",
         (
             "a refit comes after the lesser of 100 steps and a tenth of all",
@@ -233,15 +254,9 @@ LEARNING = [
             "test_fitted.py::test_it_fits_anew_after_a_tenth_more_steps_at_the_end_of_an_episode",
         ),
         (
-            "so many random decisions a step, not an episode",
-            "decisions / self._episode_length()",
-            "decisions",
-            "test_fitted.py::test_so_many_random_decisions_an_episode",
-        ),
-        (
             "an episode that a refit fell into counts for the new policy",
-            "*(record, scheme) if whole else (None, schemes.NONE)",
-            "record, scheme",
+            "(self._playing.record, self._playing.scheme) if whole else (None, schemes.NONE)",
+            "(self._playing.record, self._playing.scheme)",
             "test_fitted.py::test_an_episode_into_which_a_refit_fell_is_nobodys",
         ),
     ),
