@@ -28,8 +28,9 @@ class FittedQAgent(Simplifiable, Agent):
 
     The agent plays, remembers every transition, and fits anew whenever they have grown by a tenth:
 
-    1. Online deterministic annealing places .4 √n cells among the states visited. Distances are in
-       the learned metric: along the directions in which Q changes, they count.
+    1. Online deterministic annealing places .4 √n cells among the states visited, .8 √n in eight
+       dimensions. Distances are in the learned metric: along the directions in which Q changes,
+       they count.
     2. Twenty sweeps of fitted Q-iteration over all transitions, with Watkins' λ-returns. In a cell
        the actions share one slope and differ by an intercept, as in the analysis of covariance:
        within a cell actions were taken at different places, so constants alone would confuse the
@@ -38,8 +39,10 @@ class FittedQAgent(Simplifiable, Agent):
        best return seen.
     3. The gradients of the new Q make the next metric (:mod:`oda_rl.metric`).
 
-    It explores with some .4 random decisions an episode, each of which may be held for many steps;
-    while all returns are equal it does nothing else.
+    Three schemes of exploration take turns, from some .4 random decisions an episode, each of which
+    may be held for many steps, to 20 of a step each: those whose episodes return less are drawn
+    more seldom (:mod:`oda_rl.agents.fitted.schemes`). While all returns are equal it does nothing
+    else.
 
     Delivered is not the newest policy, which may be far worse, but the one with the best lower
     bound (mean minus standard error) of its own training returns; a part of the steps goes into
