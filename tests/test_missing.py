@@ -449,7 +449,7 @@ def test_temperatures_of_associations_are_those_of_what_is_observed():
 
 
 def named(model):
-    """What a case is called; the text of an object has its address, which differs in each process."""
+    """What a case is called: the text of an object would have its address."""
     metric = isinstance(getattr(model, "divergence", None), Mahalanobis)
     return type(model).__name__ + (", metric" if metric else "")
 
