@@ -52,6 +52,7 @@ from oda_rl.agents.sb3.settings import settings_for
 from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.results import read_rows
 
 EXPERIMENT, PACE = Experiment("benchmark_suite"), Experiment("benchmark_suite_pace")
 PACED_STEPS = 20_000
@@ -476,4 +477,4 @@ def main(options: Options) -> None:
         return
     rows = EXPERIMENT.run(train, planned(options), options.execution)
     say(*tables(rows).values(), *missed(rows))
-    EXPERIMENT.save(draw(rows))
+    EXPERIMENT.save(draw(Rows(read_rows(EXPERIMENT.path(".csv")))))  # those of other runs, too
