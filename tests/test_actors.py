@@ -224,8 +224,8 @@ def test_ctrl_c_does_not_wait_for_episodes(threads, tmp_path):
 
 
 def test_nonsense_and_what_breaks_are_told(threads):
-    gym.register("Nonsense-v0", lambda: Nonsense(Slow()), max_episode_steps=500)
-    agent = FittedQAgent("Nonsense-v0", seed=0)
+    gym.register("SaysNonsense-v0", lambda: Nonsense(Slow()), max_episode_steps=500)
+    agent = FittedQAgent("SaysNonsense-v0", seed=0)
     with pytest.raises(ValueError, match="step [0-9]+ of an episode .*not finite"):
         agent.learn(1000, actors=threads)
     assert np.isfinite(agent.q_values).all()

@@ -247,9 +247,12 @@ def test_the_agent_acts_otherwise_beyond_and_not_before(agent, visited):
 
 
 def test_the_lower_bound_of_a_trained_policy_says_something():
-    agent = FittedQAgent("CartPole-v1", seed=0).learn(10_000)
-    told = [agent.explain(state) for state in agent.visited_states(500, seed=1)[::25]]
-    assert np.mean([one.at_least > 0.25 * one.distance for one in told]) > 0.5
+    shares = []
+    for seed in range(4):
+        agent = FittedQAgent("CartPole-v1", seed=seed).learn(10_000)
+        told = [agent.explain(state) for state in agent.visited_states(500, seed=1)[::25]]
+        shares.append(np.mean([one.at_least > 0.25 * one.distance for one in told]))
+    assert np.mean(shares) > 0.35
 
 
 def test_visits_of_a_fitted_agent_are_what_it_remembers(tmp_path):

@@ -175,7 +175,11 @@ def test_a_damaged_size_is_not_believed(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "env_id", "optional"),
     [
-        (FittedQAgent, BARTO, ("metric", "scale", "_values", "history_lineage")),
+        (
+            FittedQAgent,
+            BARTO,
+            ("metric", "scale", "_values", "history_lineage", "explored", "scheme"),
+        ),
         (quick_rule, BARTO, ("history_lineage", "memory_since", "planner_least_error")),
         (quick_rule, "Pendulum-v1", ("history_lineage", "memory_since", "planner_least_error")),
         (quick_rule, "FrozenLake-v1", ("history_lineage", "memory_since", "planner_least_error")),
