@@ -1,5 +1,7 @@
 """Schemes of exploration that take turns by the returns of their episodes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracles import middle_ranks
@@ -114,4 +116,25 @@ def test_files_hold_what_has_been_explored(tmp_path):
     loaded = FittedQAgent.load(tmp_path / "agent.zip")
     assert loaded._engine.exploration.schemes == agent._engine.exploration.schemes
     assert loaded._engine.exploration.scheme == agent._engine.exploration.scheme
-    assert loaded.learn(1000).num_timesteps == 5000
+    agent.learn(1000)
+    np.testing.assert_array_equal(loaded.learn(1000).q_values, agent.q_values)
+    assert loaded._engine.exploration.schemes == agent._engine.exploration.schemes
+
+
+def test_each_of_several_environments_explores_by_its_own_scheme():
+    agent = FittedQAgent(CARTPOLE, seed=0).learn(1000)
+    engine = agent._engine
+    engine.set_lanes(2)
+    running = engine._running
+    greedy = replace(running.playing[0], epsilon=0.0, longest_hold=1)
+    running.playing = [greedy, replace(greedy, epsilon=1.0)]
+    observations, chosen = np.full((2, 4), 0.02, np.float32), []
+    for _ in range(100):
+        actions = np.zeros(2, np.int64)
+        engine._draw()
+        arrays = greedy.policy, engine.raw, engine.room
+        assert running.choose(0, np.arange(2), observations, actions, *arrays) == (0, 2)
+        chosen.append(actions)
+    shares = np.mean(chosen, axis=0)
+    assert shares[0] in (0.0, 1.0)
+    assert 0.3 < shares[1] < 0.7

@@ -44,7 +44,7 @@ _HORIZONS = 10.0  # that count as an episode where none ends
 
 
 def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generator) -> int:
-    """Draw the scheme of the next episode.
+    """Draw the scheme of the next episode; the first one until 30 have been explored.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generat
     if len(explored) < _LATEST:
         return 0
     worth = np.array([returns[i] for i in explored])
-    schemes = np.array([played[i] for i in explored], dtype=np.int64)
+    schemes = [played[i] for i in explored]
     ordered = np.sort(worth)
     below = np.searchsorted(ordered, worth) + np.searchsorted(ordered, worth, side="right")
-    ranks = below / (2.0 * max(len(explored), 1))
+    ranks = below / (2.0 * _LATEST)
     # Each scheme has had one more episode, in the middle.
     counts = 1.0 + np.bincount(schemes, minlength=len(SCHEMES))
     means = (0.5 + np.bincount(schemes, weights=ranks, minlength=len(SCHEMES))) / counts
