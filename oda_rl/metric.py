@@ -13,6 +13,8 @@ A. Radhakrishnan, D. Beaglehole, P. Pandit, M. Belkin, "Mechanism for feature le
 networks and backpropagation-free machine learning models", Science 383 (2024), 1461-1467.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from oda_rl._compile import compiled
@@ -22,6 +24,7 @@ from oda_rl._types import FloatArray, IntArray
 RIDGE = 1e-2
 REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
+_LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
 _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 
@@ -131,6 +134,80 @@ def root(metric: FloatArray, power: float, regularisation: float = REGULARISATIO
     eigenvalues, vectors = np.linalg.eigh(metric + regularisation * np.eye(len(metric)))
     powers = np.maximum(eigenvalues, 0.0) ** power
     return np.asarray((vectors * powers) @ vectors.T)
+
+
+class Units(NamedTuple):
+    """What distances are measured in until a metric has been learned, and that metric with it."""
+
+    scale: FloatArray
+    """Inverse standard deviations of the components, shape (d,); 0 for a constant one."""
+    whitening: FloatArray | None = None
+    """Makes components of unit variance uncorrelated, shape (d, d); None: distances are in standard
+    deviations of the components."""
+
+    @classmethod
+    @one_thread()
+    def of(cls, mean: FloatArray, covariance: FloatArray, axes: bool) -> "Units":
+        """Return units of points with such moments; ``axes``: components mean something.
+
+        Examples
+        --------
+        >>> points = np.random.default_rng(0).normal(size=(500, 2)) @ [[1.0, 3.0], [0.0, 0.1]]
+        >>> units = Units.of(*covariance(points), axes=False)
+        >>> np.cov(points @ units.transform(None, 0.5).T, rowvar=False, bias=True).round(6) + 0.0
+        array([[1., 0.],
+               [0., 1.]])
+        """
+        scale = scales(mean, covariance)
+        if axes:
+            return cls(scale)
+        variances, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
+        kept = variances > _LEAST_VARIANCE * variances.max()
+        roots = np.where(kept, 1.0 / np.sqrt(np.where(kept, variances, 1.0)), 0.0)
+        return cls(scale, (vectors * roots) @ vectors.T)
+
+    def transform(self, learned: FloatArray | None, power: float) -> FloatArray:
+        """Return L, shape (d, d): distances are Euclidean in L @ point, and L is M to a power.
+
+        ``learned``, M, is in standard deviations of the components; None: it is the unit.
+        """
+        if self.whitening is None:
+            return np.diag(self.scale) if learned is None else root(learned, power) * self.scale
+        whitened = self.whitening * self.scale
+        return whitened if learned is None else root(self._whitened(learned), power) @ whitened
+
+    def outer(
+        self, points: FloatArray, groups: IntArray, targets: FloatArray, n_groups: int
+    ) -> FloatArray:
+        """Return :func:`gradient_outer_product` in these units."""
+        if self.whitening is None:
+            return gradient_outer_product(points, self.scale, groups, targets, n_groups)
+        whitened = points @ (self.whitening * self.scale).T
+        return gradient_outer_product(whitened, np.ones(len(self.scale)), groups, targets, n_groups)
+
+    def average(self, old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
+        """Return half the old metric and half a new one of :meth:`outer`.
+
+        Both metrics are in standard deviations of the components, whatever these units are.
+        """
+        if self.whitening is None:
+            return average(old, outer)
+        found = average(None if old is None else self._whitened(old), outer)
+        return None if found is None else self.whitening.T @ found @ self.whitening
+
+    def metric(self, learned: FloatArray | None) -> FloatArray:
+        """Return the metric in the units of the points, shape (d, d)."""
+        if learned is None:
+            whitening = self.whitening
+            learned = np.eye(len(self.scale)) if whitening is None else whitening.T @ whitening
+        return np.asarray(learned * np.outer(self.scale, self.scale))
+
+    def _whitened(self, learned: FloatArray) -> FloatArray:
+        """Return a metric in standard deviations in whitened units, of trace d."""
+        back = np.linalg.pinv(self.whitening, hermitian=True)  # type: ignore[arg-type]
+        matrix = back.T @ learned @ back
+        trace = float(matrix.trace())
+        return matrix * (len(matrix) / trace) if trace > 0.0 else matrix
 
 
 @one_thread()

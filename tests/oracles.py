@@ -285,6 +285,22 @@ def gradient_outer_product(points, groups, targets):
     return outer
 
 
+def density(points, changes):
+    """How many components the rows of a linear law have, from 0 (one) to 1 (all alike).
+
+    Points, shape (n, d), have the mean 0; rows weigh R² / (1.01 - R²).
+    """
+    law = np.linalg.lstsq(points, changes, rcond=None)[0].T
+    counts, weights = [], []
+    for row, change in zip(law, changes.T, strict=True):
+        parts = [abs(a) * np.sqrt((x**2).mean()) for a, x in zip(row, points.T, strict=True)]
+        counts.append(sum(parts) / np.sqrt(sum(part**2 for part in parts)))
+        share = ((points @ row) ** 2).sum() / (change**2).sum()
+        weights.append(share / (1.01 - share))
+    mean = np.average(counts, weights=weights)
+    return (mean - 1.0) / (np.sqrt(points.shape[1]) - 1.0)
+
+
 class Trajectories:
     """What a memory holds, as lists: observations, steps taken from them, and how it ended."""
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl import metric
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitted.fitting import (
@@ -80,8 +79,8 @@ def metric_of_actions(
         outer = np.zeros((points.shape[1], points.shape[1]))
         for action in range(seen.n_actions):
             done = (rows.labels[:, 0] == action).astype(np.float64)
-            outer += metric.gradient_outer_product(points, at.scale, groups, done, n_cells)
-        learned = metric.average(learned, outer)
+            outer += at.units.outer(points, groups, done, n_cells)
+        learned = at.units.average(learned, outer)
     return learned
 
 

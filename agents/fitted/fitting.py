@@ -24,6 +24,7 @@ import numpy.typing as npt
 from oda_rl import metric
 from oda_rl._compile import boolean, compiled, integer
 from oda_rl._types import FloatArray
+from oda_rl.agents.engine.axes import informative
 from oda_rl.agents.engine.memory import (
     ACTION,
     CUT,
@@ -256,8 +257,8 @@ class Cells(NamedTuple):
 
     origin: FloatArray
     """Subtracted from observations, shape (d,)."""
-    scale: FloatArray
-    """Inverse standard deviations, shape (d,)."""
+    units: metric.Units
+    """What distances are measured in where nothing has been learned."""
     transform: FloatArray
     """Distances are Euclidean in ``transform @ point``; shape (d, d)."""
     codevectors: FloatArray
@@ -337,14 +338,13 @@ def delivered(
     drawn = rng.integers(n, size=_METRIC_SAMPLE) if n > _METRIC_SAMPLE else np.arange(n)
     groups = rows.cells[drawn, 0].astype(np.int64) * seen.n_actions + rows.labels[drawn, 0]
     groups[seen.steps[drawn, MARK] != GOES_ON] = -1
-    outer = metric.gradient_outer_product(
+    outer = at.units.outer(
         seen.observations[drawn] - at.origin,
-        at.scale,
         groups,
         targets[drawn].astype(np.float64),
         len(at.codevectors) * seen.n_actions,
     )
-    return Fit(policy, values, metric.average(learned, outer), at.scale)
+    return Fit(policy, values, at.units.average(learned, outer), at.units.scale)
 
 
 def place_cells(
@@ -354,15 +354,15 @@ def place_cells(
     n, d = seen.observations.shape
     sample = np.unique(seen.observations, axis=0) if seen.numbered else _sample(seen, rng)
     origin, covariance = metric.covariance(sample)
-    scale = metric.scales(origin, covariance)
-    transform = np.diag(scale)
-    if learned is not None and config.metric == "learned":
-        transform = metric.root(learned, _METRIC_POWER) * scale
+    learning = config.metric == "learned"
+    axes = seen.numbered or not learning or informative(seen.observations, seen.steps)
+    units = metric.Units.of(origin, covariance, axes)
+    transform = units.transform(learned if learning else None, _METRIC_POWER)
     codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
     if not seen.numbered:
         codevectors = anneal(codevectors, n_cells(n, d, config), rng)
     width = _width((sample[:_WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
-    return Cells(origin, scale, transform, codevectors, width)
+    return Cells(origin, units, transform, codevectors, width)
 
 
 def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:

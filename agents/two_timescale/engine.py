@@ -9,6 +9,7 @@ import numpy.typing as npt
 from oda_rl import metric
 from oda_rl._schema import Member, check, header, real, require, within
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.engine.axes import informative
 from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
@@ -350,9 +351,13 @@ class OnlineEngine(Engine):
         watkins_targets(steps, q.max(axis=1)[cells], greedy, *decay, targets)
         groups = cells * q.shape[1] + steps[:, ACTION].astype(np.int64)
         groups[steps[:, MARK] != GOES_ON] = -1
-        scale = metric.scales(*metric.covariance(points))
-        outer = metric.gradient_outer_product(points, scale, groups, targets, q.size)
-        self.metric = metric.average(self.metric, outer)
+        units = self._units(points, steps)
+        self.metric = units.average(self.metric, units.outer(points, groups, targets, q.size))
+
+    def _units(self, points: FloatArray, steps: FloatArray) -> metric.Units:
+        """Return what distances are measured in until a metric has been learned."""
+        axes = self.config.metric != "learned" or informative(points, steps)
+        return metric.Units.of(*metric.covariance(points), axes)
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.state.n_cells = self.partition.n_cells
@@ -391,19 +396,16 @@ class OnlineEngine(Engine):
             return None
         if not isinstance(self.config.metric, str):
             return np.array(self.config.metric, dtype=np.float64)
-        matrix = np.eye(len(scale)) if self.metric is None else self.metric
-        return np.asarray(matrix * np.outer(scale, scale))
+        return self._units(*self._ring()).metric(self.metric)
 
     def _scaling(self) -> Scaling:
         """Return the square root of the metric, scaled to a total variance of 2 in the ring."""
-        mean, covariance = metric.covariance(self._ring()[0])
-        scale = metric.scales(mean, covariance)
-        if not isinstance(self.config.metric, str):
-            transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
-        elif self.metric is not None:
-            transform = metric.root(self.metric, _METRIC_POWER) * scale
+        points, steps = self._ring()
+        _, covariance = metric.covariance(points)
+        if isinstance(self.config.metric, str):
+            transform = self._units(points, steps).transform(self.metric, _METRIC_POWER)
         else:
-            transform = np.diag(scale)
+            transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
         variance = float(np.trace(transform @ covariance @ transform.T))
         if variance > 0.0:
             transform = transform * np.sqrt(_TOTAL_VARIANCE / variance)

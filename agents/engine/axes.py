@@ -1,0 +1,122 @@
+"""Whether the components of an observation are axes of the world, or any mixtures of them.
+
+Where they are a position, its speed, an angle, each one's next value hangs together with few of
+them: the linear law of changes is sparse. That is information, as cells are measured in standard
+deviations of the components until a metric has been learned. Of observations that somebody has
+turned, or mapped linearly, it is gone: the law is as dense as in any other axes. Distances are then
+those that no linear map changes, in whitened coordinates (:class:`oda_rl.metric.Units`).
+
+With x and Δ in standard deviations, less what the actions explain, Δ = B x. How many components
+row i has is ``|B_i|_1 / |B_i|_2``, from 1 to √d (Hoyer 2004). It weighs R² / (1.01 - R²): what holds
+exactly, as that a position changes by its speed, counts most.
+
+References
+----------
+P. O. Hoyer, "Non-negative matrix factorization with sparseness constraints", JMLR 5 (2004),
+1457-1469: the measure.
+"""
+
+import functools
+
+import numpy as np
+
+from oda_rl import metric
+from oda_rl._threads import one_thread
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK
+from oda_rl.agents.engine.state import Observations
+
+_STEPS = 2000  # that the law is learned from
+_LEAST_STEPS = 16  # of them, for each number in a row of it
+_MOST_COMPONENTS = 32  # of more nobody asks
+_N_TURNS = 200
+_DENSE = 0.35  # from 0, one component in each row, to 1, all alike
+_NOISE = 0.01  # of a change's variance, that is not told from none
+_LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have
+
+
+@one_thread()
+def informative(observations: Observations, steps: FloatArray) -> bool:
+    """Whether components hang together with fewer others than turned ones do.
+
+    Parameters
+    ----------
+    observations : ndarray, shape (n, d)
+        Rows of trajectories, as in :mod:`oda_rl.agents.engine.memory`.
+    steps : ndarray, shape (n, 3 or more)
+        Their steps.
+
+    Returns
+    -------
+    bool
+        True also where it cannot be told: of few steps, of one component or more than 32.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> points = np.zeros((1000, 3))  # a position, its speed, and a force that wanders
+    >>> for x, y in zip(points, points[1:]):
+    ...     y[:] = x[0] + x[1], 0.9 * x[1] + x[2] - 0.1 * x[0], 0.9 * x[2] + rng.normal()
+    >>> steps = np.tile([0.0, 0.0, GOES_ON], (1000, 1))
+    >>> steps[-1, MARK] = 3.0
+    >>> turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    >>> informative(points, steps), informative(points / points.std(axis=0) @ turn, steps)
+    (True, False)
+    """
+    rows = np.flatnonzero(steps[:, MARK] == GOES_ON)
+    rows = rows[:: max(len(rows) // _STEPS, 1)]
+    before = np.asarray(observations[rows], dtype=np.float64)
+    if len(rows) < 2 or before.shape[1] > _MOST_COMPONENTS:
+        return True
+    scale = metric.scales(*metric.covariance(before))
+    varying = scale > 0.0
+    causes = _causes(steps[rows])
+    d = int(varying.sum())
+    if d < 2 or len(rows) < _LEAST_STEPS * (d + causes.shape[1]):
+        return True
+    change = np.asarray(observations[rows + 1], dtype=np.float64) - before
+    both = (np.concatenate([before, change], axis=1) * np.tile(scale, 2))[:, np.tile(varying, 2)]
+    both -= causes @ np.linalg.lstsq(causes, both, rcond=None)[0]
+    moments = both.T @ both / len(rows)
+    points, mixed, changes = moments[:d, :d], moments[:d, d:], moments[d:, d:]
+    if np.linalg.matrix_rank(points, rtol=_LEAST_VARIANCE, hermitian=True) < 2:
+        return True
+    law = (np.linalg.pinv(points, rcond=_LEAST_VARIANCE, hermitian=True) @ mixed).T
+    given, *others = _densities(_turns(d), law, points, changes)
+    return bool(given <= _DENSE or given < min(others))
+
+
+def _causes(steps: FloatArray) -> FloatArray:
+    """Return what changes may depend on besides: which action, or its components and a constant."""
+    if steps.shape[1] > COMPONENTS:
+        return np.column_stack([np.ones(len(steps)), steps[:, COMPONENTS:]])
+    actions = steps[:, ACTION]
+    return np.asarray(actions[:, None] == np.unique(actions), dtype=np.float64)
+
+
+def _densities(
+    turns: FloatArray, law: FloatArray, points: FloatArray, changes: FloatArray
+) -> FloatArray:
+    """Return how dense a law is in turned axes, shape (m,), from 0 to 1.
+
+    ``turns``, shape (m, d, d); the law, and the moments of points and of changes, shape (d, d).
+    """
+    back = turns.transpose(0, 2, 1)
+    turned, second = turns @ law @ back, turns @ points @ back
+    variances = np.einsum("mii->mi", second)
+    deviations = np.sqrt(np.maximum(variances, 1e-300))
+    explained = np.einsum("mij,mjk,mik->mi", turned, second, turned, optimize=True)
+    whole = np.einsum("mij,jk,mik->mi", turns, changes, turns, optimize=True)
+    shares = np.clip(explained / np.maximum(whole, 1e-300), 0.0, 1.0)
+    weights = shares / (1.0 + _NOISE - shares)
+    rows = np.abs(turned) * deviations[:, None, :]
+    counts = rows.sum(axis=2) / np.maximum(np.sqrt((rows**2).sum(axis=2)), 1e-300)
+    mean = (weights * counts).sum(axis=1) / np.maximum(weights.sum(axis=1), 1e-300)
+    return np.asarray((mean - 1.0) / (np.sqrt(len(law)) - 1.0))
+
+
+@functools.lru_cache(maxsize=8)
+def _turns(d: int) -> FloatArray:
+    """Return orthogonal matrices, always the same ones, shape (m, d, d); the first is the unit."""
+    drawn = np.linalg.qr(np.random.default_rng(d).normal(size=(_N_TURNS, d, d)))[0]
+    return np.concatenate([np.eye(d)[None], drawn])

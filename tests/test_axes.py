@@ -1,0 +1,166 @@
+"""Whether components of observations are axes: against the sums written out, and in real worlds."""
+
+import gymnasium as gym
+import numpy as np
+import oracles
+import pytest
+
+import oda_rl.envs  # noqa: F401  registers BartoCartPole
+from oda_rl import metric
+from oda_rl.agents.engine import axes
+from oda_rl.agents.engine.memory import CUT, GOES_ON, TERMINAL
+
+WORLDS = ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0",
+          "MountainCarContinuous-v0", "oda_rl/BartoCartPole-v0"]  # fmt: skip
+
+
+def random_play(name, n=1500, seed=0):
+    """Rows of a memory: random actions of the least or the greatest force, held for a while."""
+    env = gym.make(name)
+    rng = np.random.default_rng(seed)
+    box = isinstance(env.action_space, gym.spaces.Box)
+    observations, steps = [env.reset(seed=seed)[0]], []
+    held = action = 0
+    while len(steps) < n:
+        if held == 0:
+            action, held = int(rng.integers(2 if box else env.action_space.n)), rng.integers(1, 9)
+        held -= 1
+        done = np.where(action, env.action_space.high, env.action_space.low) if box else action
+        observation, reward, terminated, truncated, _ = env.step(done)
+        observations.append(observation)
+        steps.append((action, reward, GOES_ON))
+        if terminated or truncated:
+            steps.append((-1.0, 0.0, TERMINAL if terminated else CUT))
+            observations.append(env.reset()[0])
+            held = 0
+    steps.append((-1.0, 0.0, CUT))
+    return np.array(observations, dtype=np.float64), np.array(steps[: len(observations)])
+
+
+def turned(observations, seed=0, condition=1.0):
+    """Observations in standard deviations, mapped linearly."""
+    rng = np.random.default_rng(seed)
+    deviations = observations.std(axis=0)
+    d = len(deviations)
+    one, other = np.linalg.qr(rng.normal(size=(2, d, d)))[0]
+    mixed = (one * condition ** -np.linspace(0.0, 1.0, d)) @ other
+    return observations / np.where(deviations > 0.0, deviations, 1.0) @ mixed.T
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_components_of_gymnasiums_worlds_are_axes(name):
+    # Of two components a turned law may be sparse, too; in the swing of an acrobot's first 1500
+    # steps it is dense by nature now and then.
+    assert sum(axes.informative(*random_play(name, seed=seed)) for seed in range(4)) >= 3
+
+
+@pytest.mark.parametrize("condition", [1.0, 100.0])
+@pytest.mark.parametrize("name", ["CartPole-v1", "Acrobot-v1"])
+def test_linear_maps_of_them_are_not(name, condition):
+    observations, steps = random_play(name)
+    found = [axes.informative(turned(observations, i, condition), steps) for i in range(20)]
+    assert sum(found) <= 2  # that lie near the axes by chance
+
+
+def test_units_and_what_is_added_behind_change_nothing():
+    observations, steps = random_play("CartPole-v1")
+    noise = np.random.default_rng(0).normal(size=(len(steps), 16))
+    assert axes.informative(observations * [1e3, 1e-3, 1e3, 1e-3] + 100.0, steps)
+    assert axes.informative(np.column_stack([observations, noise]), steps)
+    assert axes.informative(np.column_stack([observations, observations]), steps)
+    assert axes.informative(np.column_stack([observations, np.full(len(steps), 7.0)]), steps)
+
+
+def test_a_constant_component_beside_turned_ones_is_left_out():
+    observations, steps = random_play("CartPole-v1")
+    mixed = turned(observations, 1)
+    assert not axes.informative(mixed, steps)
+    assert not axes.informative(np.column_stack([mixed, np.full(len(steps), 7.0)]), steps)
+
+
+def test_of_continuous_actions_the_components_are_causes():
+    # What is done moves all components alike: they hang together by it, and by nothing else.
+    rng = np.random.default_rng(0)
+    force = rng.normal(size=(2000, 1))
+    observations = np.zeros((2001, 3))
+    for i in range(2000):
+        observations[i + 1] = 0.9 * observations[i] + force[i] + 0.1 * rng.normal(size=3)
+    steps = np.column_stack([np.zeros(2001), np.zeros(2001), np.full(2001, GOES_ON),
+                             np.append(force, 0.0)])  # fmt: skip
+    steps[-1, 2] = CUT
+    causes = axes._causes(steps)
+    np.testing.assert_array_equal(causes, np.column_stack([np.ones(2001), steps[:, 3]]))
+    assert axes.informative(observations, steps)
+
+
+@pytest.mark.parametrize("n", [0, 1, 20])
+def test_of_little_it_cannot_be_told(n):
+    observations, steps = random_play("CartPole-v1")
+    assert axes.informative(turned(observations)[:n], np.resize(steps, (n, 3)))
+
+
+def test_nor_of_one_component_or_very_many_or_of_what_rests():
+    observations, steps = random_play("CartPole-v1")
+    assert axes.informative(observations[:, :1], steps)
+    assert axes.informative(np.zeros_like(observations), steps)
+    many = turned(np.column_stack([observations, np.cumsum(
+        np.random.default_rng(0).normal(size=(len(steps), 40)), axis=0)]))  # fmt: skip
+    assert axes.informative(many, steps)
+
+
+def test_densities_are_those_of_laws_learned_from_turned_points():
+    rng = np.random.default_rng(0)
+    d, n = 4, 400
+    points = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
+    changes = points @ rng.normal(size=(d, d)) + rng.normal(size=(n, d))
+    turns = axes._turns(d)[:5]
+    np.testing.assert_array_equal(turns[0], np.eye(d))
+    law = np.linalg.lstsq(points, changes, rcond=None)[0].T
+    found = axes._densities(turns, law, points.T @ points / n, changes.T @ changes / n)
+    expected = [oracles.density(points @ turn.T, changes @ turn.T) for turn in turns]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert axes._densities(turns[:1], np.eye(d), np.eye(d), np.eye(d)) == 0.0
+    assert axes._densities(turns[:1], np.ones((d, d)), np.eye(d), np.eye(d)) == pytest.approx(1.0)
+
+
+def mapped_units(points, matrix):
+    return metric.Units.of(*metric.covariance(points @ matrix.T), axes=False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_distances_in_whitened_units_are_those_of_any_linear_map(seed):
+    rng = np.random.default_rng(seed)
+    d = 4
+    points = rng.normal(size=(500, d)) @ rng.normal(size=(d, d))
+    targets = np.sin(points[:, 0]) + points[:, 1]
+    groups = np.zeros(500, dtype=np.int64)
+    matrix = rng.normal(size=(d, d)) * 10.0 ** rng.uniform(-3, 3, size=d)
+    shown = [points - points.mean(axis=0)]
+    shown.append(shown[0] @ matrix.T)
+    for power in (None, 0.5, 0.25):
+        gaps = []
+        for own in shown:
+            units, learned = mapped_units(own, np.eye(d)), None
+            for _ in range(2 if power else 0):
+                learned = units.average(learned, units.outer(own, groups, targets, 1))
+            transform = units.transform(learned, power or 0.5)
+            gaps.append(np.linalg.norm((own[:250] - own[250:]) @ transform.T, axis=1))
+            if power in (None, 0.5):  # the metric is the square of that, but for what holds it back
+                square = transform.T @ transform
+                whole = units.metric(learned)
+                if power is None:
+                    np.testing.assert_allclose(
+                        whole, square, rtol=1e-6, atol=1e-9 * abs(square).max()
+                    )
+        np.testing.assert_allclose(gaps[0], gaps[1], rtol=1e-5)
+
+
+def test_whitening_leaves_out_directions_in_which_nothing_varies():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(300, 3)) @ [[1, 0, 1, 0], [0, 1, 1, 0], [0.5, 0, 0.5, 0]]
+    units = mapped_units(points, np.eye(4))
+    moments = np.cov(points @ units.transform(None, 0.5).T, rowvar=False, bias=True)
+    np.testing.assert_allclose(np.linalg.eigvalsh(moments), [0, 0, 1, 1], atol=1e-9)
+    learned = units.average(None, units.outer(points, np.zeros(300, np.int64), points[:, 0], 1))
+    assert np.isfinite(units.transform(learned, 0.5)).all()
+    assert units.average(None, np.zeros((4, 4))) is None
