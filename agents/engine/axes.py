@@ -7,8 +7,8 @@ turned, or mapped linearly, it is gone: the law is as dense as in any other axes
 those that no linear map changes, in whitened coordinates (:class:`oda_rl.metric.Units`).
 
 With x and Δ in standard deviations, less what the actions explain, Δ = B x. How many components
-row i has is ``|B_i|_1 / |B_i|_2``, from 1 to √d (Hoyer 2004). It weighs R² / (1.01 - R²): what holds
-exactly, as that a position changes by its speed, counts most.
+row i has is ``|B_i|_1 / |B_i|_2``, from 1 to √d (Hoyer 2004). It weighs R² / (1.01 - R²): what
+holds exactly, as that a position changes by its speed, counts most.
 
 References
 ----------
