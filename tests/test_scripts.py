@@ -276,7 +276,11 @@ def test_disturbed_script(run_script, tmp_path):
     found = {(row["method"], row["world"], row["steps"]) for row in rows}
     assert found == {
         *((agent, "actions a step late", "5000") for agent in others[1:]),
-        *(("ModelAgent", world, "500") for world in ("plain", "shifted by 100")),
+        *(
+            ("FittedQAgent", world, steps)
+            for world in ("plain", "shifted by 100")
+            for steps in ("20000", "50000")
+        ),
     }
     assert "share of seeds solved" in printed
 

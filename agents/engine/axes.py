@@ -27,7 +27,7 @@ from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.engine.state import Observations
 
 _STEPS = 2000  # that the law is learned from
-_LEAST_STEPS = 16  # of them, for each number in a row of it
+_LEAST_STEPS = 40  # of them, for each number in a row of it
 _MOST_COMPONENTS = 32  # of more nobody asks
 _N_TURNS = 200
 _DENSE = 0.35  # from 0, one component in each row, to 1, all alike

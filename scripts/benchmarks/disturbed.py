@@ -6,8 +6,9 @@ rule by hand (scripts/common/hand_rules.py), played in the same disturbed enviro
 policies are evaluated in the environment as it was in the last step; it changes no more meanwhile.
 The fitted agent also where actions are swapped after 20,000 steps, and 40,000 more follow.
 
-The model agent in CartPole-v1, MountainCar-v0 and Acrobot-v1 whose observations are rotated,
-rescaled, shifted, or have 16 components of noise behind them, beside the plain ones.
+Agents in CartPole-v1, MountainCar-v0 and Acrobot-v1 whose observations are rotated, mapped by a
+matrix of condition 100, rescaled, shifted, or have 16 components of noise behind them, beside the
+plain ones.
 
 Agents have their package defaults. A line's mean is over seeds of 100 greedy episodes each; seeds
 are those from 51 200 000 on, which chose nothing.
@@ -27,7 +28,7 @@ import gymnasium as gym
 import numpy as np
 from common.experiment import Experiment, SharedOptions, chosen, say
 from common.hand_rules import RULES
-from common.learning import FITTED, HAND, MODEL, learn, play, side_by_side
+from common.learning import FITTED, HAND, MODEL, ONLINE, learn, play, side_by_side
 from common.suite_tasks import TASKS
 from common.summaries import Column, Row, Rows, Table, Text, among, count, of, the
 from gymnasium.wrappers import StickyAction, TransformObservation
@@ -141,6 +142,15 @@ def rotated(env: Env, steps: int, rng: np.random.Generator) -> Env:
     return seen(env, lambda x: turn @ (x / scale), len(scale))
 
 
+def mapped(env: Env, steps: int, rng: np.random.Generator) -> Env:
+    """Map standardised observations by a matrix whose singular values are from 1 to .01."""
+    scale = deviations(env.unwrapped)
+    d = len(scale)
+    one, other = np.linalg.qr(rng.normal(size=(2, d, d)))[0]
+    matrix = one * np.logspace(0.0, -2.0, d) @ other
+    return seen(env, lambda x: matrix @ (x / scale), d)
+
+
 def rescaled(env: Env, steps: int, rng: np.random.Generator) -> Env:
     """Write components in thousandths and in thousands, in turns."""
     (d,) = env.observation_space.shape or ()
@@ -175,11 +185,18 @@ LEAST = {name: 440.0 if name.startswith("sticky") else 450.0 for name in (*DISTU
 TRANSFORMED: dict[str, Wrap] = {
     "plain": lambda env, steps, rng: env,
     "rotated": rotated,
+    "mapped, condition 100": mapped,
     "rescaled by 1e3 and 1e-3": rescaled,
     "shifted by 100": shifted,
     f"{N_NOISE} components of noise": with_noise_behind,
 }
-TRANSFORMED_STEPS = {CARTPOLE: 500, "MountainCar-v0": 5_000, "Acrobot-v1": 5_000}
+MOUNTAIN, ACROBOT = "MountainCar-v0", "Acrobot-v1"
+TRANSFORMED_STEPS: dict[str, dict[str, tuple[int, ...]]] = {
+    MODEL: {CARTPOLE: (500,), MOUNTAIN: (5_000,), ACROBOT: (5_000,)},
+    FITTED: {CARTPOLE: (20_000, 50_000), ACROBOT: (100_000,)},
+    ONLINE: {CARTPOLE: (50_000, 100_000)},
+}
+"""After how many steps agents are looked at whose observations are transformed."""
 SHARE = 0.05  # of seeds: how far transformed ones may be from plain ones
 
 
@@ -202,7 +219,7 @@ def run(method: str, task: str, world: str, seed: int) -> Iterator[Row]:
         """Make the environment; all those of a seed are transformed in the same way."""
         return wrap(gym.make(task), step, np.random.default_rng(seed))
 
-    checkpoints = checkpoints_of(task, world)
+    checkpoints = checkpoints_of(method, task, world)
     if method == HAND:
         for steps in checkpoints:
             yield {**play(RULES[task], make(steps - 1), seed), "steps": steps}
@@ -213,10 +230,10 @@ def run(method: str, task: str, world: str, seed: int) -> Iterator[Row]:
     )
 
 
-def checkpoints_of(task: str, world: str) -> tuple[int, ...]:
+def checkpoints_of(method: str, task: str, world: str) -> tuple[int, ...]:
     """After how many steps agents are evaluated."""
     if world in TRANSFORMED:
-        return (TRANSFORMED_STEPS[task],)
+        return TRANSFORMED_STEPS[method][task]
     if world in LATER:
         return tuple(LATE_CHANGE + steps for steps in AFTER)
     return (CHANGE, 2 * CHANGE) if "swapped" in world else (CHANGE,)
@@ -262,12 +279,18 @@ def tables(rows: Rows) -> dict[str, Table]:
     ]
     late = [at for world in LATER for at in rows.where(world=world, method=FITTED).by_steps()]
     others = [
-        Column(f"`{MODEL}`", lambda own: f"{own[0]['task']} ≥ {SOLVED[own[0]['task']]:g}"),
+        Column("", lambda own: f"`{own[0]['method']}`", once=True),
+        Column("solved", lambda own: f"{own[0]['task']} ≥ {SOLVED[own[0]['task']]:g}"),
         Column("steps", the("steps", ",")),
         Column("seeds", lambda own: count(own.where(world="plain"))),
         *(Column(world, shares(world)) for world in TRANSFORMED),
     ]
-    tasks = [own for task in TRANSFORMED_STEPS if (own := transformed.where(task=task))]
+    tasks = [
+        at
+        for method, own in TRANSFORMED_STEPS.items()
+        for task in own
+        for at in transformed.where(method=method, task=task).by_steps()
+    ]
     return {
         "disturbed": Table("mean return (that of the least seed)", columns, lines),
         "changed": Table("mean return (that of the least seed)", later, late),
@@ -278,19 +301,19 @@ def tables(rows: Rows) -> dict[str, Table]:
 def missed(rows: Rows) -> list[str]:
     """Say where a target is missed."""
     found = []
-    late = [row for row in rows.where(method=FITTED) if row["world"] in LATER]
-    for own in Rows([*rows.where(method=MODEL), *late]).groups("task", "world"):
+    known = LATER | TRANSFORMED
+    others = [row for row in rows if row["method"] != MODEL and row["world"] in known]
+    for own in Rows([*rows.where(method=MODEL), *others]).groups("method", "task", "world"):
         last = own.by_steps()[-1]
         world, mean = own[0]["world"], np.mean(last.column("mean"))
         if mean < LEAST.get(world, -np.inf):
             found.append(f"{world}: the mean is {mean:.1f}, not {LEAST[world]:g}")
-        plain = rows.where(method=MODEL, task=own[0]["task"], world="plain")
+        plain = rows.where(method=own[0]["method"], task=own[0]["task"], world="plain")
         if world in TRANSFORMED and plain:
-            share, usual = np.mean(own.column("solved")), np.mean(plain.column("solved"))
+            share, usual = (np.mean(at.by_steps()[-1].column("solved")) for at in (own, plain))
             if abs(share - usual) > SHARE + 1e-9:
-                found.append(
-                    f"{own[0]['task']}, {world}: {share:.2f} are solved, plain {usual:.2f}"
-                )
+                about = f"{own[0]['method']}, {own[0]['task']}, {world}"
+                found.append(f"{about}: {share:.2f} are solved, plain {usual:.2f}")
     return found
 
 
@@ -309,10 +332,24 @@ class Options(SharedOptions):
 def main(options: Options) -> None:
     """Benchmark in disturbed and in transformed worlds."""
     worlds = chosen(options.only, [*DISTURBED, *LATER, *TRANSFORMED])
-    methods, tasks = chosen(options.methods, METHODS), chosen(options.tasks, TRANSFORMED_STEPS)
-    kinds = [(CARTPOLE, world, m) for world in DISTURBED if world in worlds for m in methods]
+    methods = chosen(options.methods, [*METHODS, ONLINE])
+    tasks = chosen(options.tasks, TRANSFORMED_STEPS[MODEL])
+    kinds = [
+        (CARTPOLE, world, m)
+        for world in DISTURBED
+        if world in worlds
+        for m in methods
+        if m in METHODS
+    ]
     kinds += [(CARTPOLE, world, FITTED) for world in LATER if world in worlds and FITTED in methods]
-    kinds += [(task, world, MODEL) for task in tasks for world in TRANSFORMED if world in worlds]
+    kinds += [
+        (task, world, method)
+        for method in methods
+        for task in TRANSFORMED_STEPS.get(method, {})
+        if task in tasks
+        for world in TRANSFORMED
+        if world in worlds
+    ]
     settings = [
         {"method": method, "task": task, "world": world, "seed": seed}
         for task, world, method in kinds
