@@ -306,7 +306,8 @@ def test_sparse_script(run_script, tmp_path):
     printed = run_script("benchmark.py", "sparse", *arguments)
     rows = read_rows(tmp_path / "results" / "benchmark_sparse.csv")
     assert [int(row["solved"]) for row in rows if row["method"] == "ModelAgent"] == [1, 1]
-    assert len(rows) == 4
+    steps = [int(row["steps"]) for row in rows if row["method"] == "FittedQAgent"]
+    assert steps == [2_000, 5_000, 50_000, 100_000]
     assert "share of seeds that succeed" in printed
 
 

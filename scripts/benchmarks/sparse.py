@@ -3,9 +3,9 @@
 A deep sea of 20 by 20 cells, as in bsuite, numbered, whose actions' meanings are drawn for each
 seed; two rooms with a reward in the far corner, whose observation is the cell's number, or two
 numbers; MiniGrid's DoorKey-5x5 in nine numbers (envs/sparse.py). For the fitted agent there are a
-deep sea of 10 by 10 and Taxi-v4, too, and it may go on for 100,000 steps. A seed succeeds if the delivered
-policy's mean return over 100 greedy episodes is what the table says. Agents have their package
-defaults; seeds are those from 51 300 000 on, which chose nothing.
+deep sea of 10 by 10 and Taxi-v4, too, and it may go on for 100,000 steps. A seed succeeds if the
+delivered policy's mean return over 100 greedy episodes is what the table says. Agents have their
+package defaults; seeds are those from 51 300 000 on, which chose nothing.
 
 Run: python scripts/benchmark.py sparse [--only DeepSea ...] [--seeds 20]
      [--workers 2 | --backend dask --address tcp://...:8786]
