@@ -78,18 +78,24 @@ def test_a_constant_component_beside_turned_ones_is_left_out():
     assert not axes.informative(np.column_stack([mixed, np.full(len(steps), 7.0)]), steps)
 
 
-def test_of_continuous_actions_the_components_are_causes():
-    # What is done moves all components alike: they hang together by it, and by nothing else.
+@pytest.mark.parametrize("continuous", [False, True])
+def test_what_is_done_explains_before_components_do(continuous):
+    # Four speeds that fade, and a brake that looks at all of them: without it they would be dense.
     rng = np.random.default_rng(0)
-    force = rng.normal(size=(2000, 1))
-    observations = np.zeros((2001, 3))
-    for i in range(2000):
-        observations[i + 1] = 0.9 * observations[i] + force[i] + 0.1 * rng.normal(size=3)
-    steps = np.column_stack([np.zeros(2001), np.zeros(2001), np.full(2001, GOES_ON),
-                             np.append(force, 0.0)])  # fmt: skip
+    n, gains = 2000, np.array([1.0, -1.0, 1.0, -1.0])
+    observations, force = np.zeros((n + 1, 4)), np.zeros(n)
+    for i in range(n):
+        wanted = -gains @ observations[i]
+        force[i] = wanted + rng.normal() if continuous else np.sign(wanted + rng.normal())
+        own = 0.7 * observations[i] + 0.3 * rng.normal(size=4)
+        observations[i + 1] = own + 0.2 * gains * force[i]
+    parts = np.append(force, 0.0)
+    numbers = np.append(np.zeros(n), -1.0) if continuous else np.where(parts > 0.0, 1.0, 0.0)
+    steps = np.column_stack([numbers, np.zeros(n + 1), np.full(n + 1, GOES_ON)])
     steps[-1, 2] = CUT
-    causes = axes._causes(steps)
-    np.testing.assert_array_equal(causes, np.column_stack([np.ones(2001), steps[:, 3]]))
+    if continuous:
+        assert not axes.informative(observations, np.where(steps == -1.0, 0.0, steps))
+        steps = np.column_stack([steps, parts])
     assert axes.informative(observations, steps)
 
 

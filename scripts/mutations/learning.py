@@ -156,6 +156,21 @@ LEARNING = [
     ),
     # The fitted agent.
     *mistakes_in(
+        "agents/engine/axes.py",
+        (
+            "what actions explain is not taken off",
+            "both -= causes @ np.linalg.lstsq(causes, both, rcond=None)[0]",
+            "both -= both.mean(axis=0)",
+            "test_axes.py::test_what_is_done_explains_before_components_do",
+        ),
+        (
+            "what hardly holds counts as much as what holds exactly",
+            "shares / (1.0 + _NOISE - shares)",
+            "np.ones_like(shares)",
+            "test_axes.py::test_densities_are_those_of_laws_learned_from_turned_points",
+        ),
+    ),
+    *mistakes_in(
         "agents/fitted/fitting.py",
         (
             "power 1/4 of the learned metric instead of 1/2",
