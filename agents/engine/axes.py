@@ -76,12 +76,15 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
         return True
     change = np.asarray(observations[rows + 1], dtype=np.float64) - before
     both = (np.concatenate([before, change], axis=1) * np.tile(scale, 2))[:, np.tile(varying, 2)]
-    both -= causes @ np.linalg.lstsq(causes, both, rcond=None)[0]
+    explains = np.linalg.pinv(causes.T @ causes, hermitian=True)
+    both -= causes @ (explains @ (causes.T @ both))
     moments = both.T @ both / len(rows)
     points, mixed, changes = moments[:d, :d], moments[:d, d:], moments[d:, d:]
-    if np.linalg.matrix_rank(points, rtol=_LEAST_VARIANCE, hermitian=True) < 2:
+    variances, vectors = np.linalg.eigh(points)
+    kept = variances > _LEAST_VARIANCE * variances[-1]
+    if kept.sum() < 2:
         return True
-    law = (np.linalg.pinv(points, rcond=_LEAST_VARIANCE, hermitian=True) @ mixed).T
+    law = mixed.T @ (vectors[:, kept] / variances[kept]) @ vectors[:, kept].T
     given, *others = _densities(_turns(d), law, points, changes)
     return bool(given <= _DENSE or given < min(others))
 
@@ -103,10 +106,9 @@ def _densities(
     """
     back = turns.transpose(0, 2, 1)
     turned, second = turns @ law @ back, turns @ points @ back
-    variances = np.einsum("mii->mi", second)
-    deviations = np.sqrt(np.maximum(variances, 1e-300))
-    explained = np.einsum("mij,mjk,mik->mi", turned, second, turned, optimize=True)
-    whole = np.einsum("mij,jk,mik->mi", turns, changes, turns, optimize=True)
+    deviations = np.sqrt(np.maximum(np.einsum("mii->mi", second), 1e-300))
+    explained = (turned @ second * turned).sum(axis=2)
+    whole = (turns @ changes * turns).sum(axis=2)
     shares = np.clip(explained / np.maximum(whole, 1e-300), 0.0, 1.0)
     weights = shares / (1.0 + _NOISE - shares)
     rows = np.abs(turned) * deviations[:, None, :]

@@ -180,6 +180,7 @@ class OnlineEngine(Engine):
 
     def start(self) -> None:
         """Learn from nothing: first cells, Q = 0."""
+        self.state.whitened = self.config.metric == "learned" and not informative(*self._ring())
         self.partition.start(self._scaling())
         self.table[:] = 0.0
         self.state.phase = ql.LEARNING
@@ -351,13 +352,14 @@ class OnlineEngine(Engine):
         watkins_targets(steps, q.max(axis=1)[cells], greedy, *decay, targets)
         groups = cells * q.shape[1] + steps[:, ACTION].astype(np.int64)
         groups[steps[:, MARK] != GOES_ON] = -1
-        units = self._units(points, steps)
+        units = self._units
         self.metric = units.average(self.metric, units.outer(points, groups, targets, q.size))
 
-    def _units(self, points: FloatArray, steps: FloatArray) -> metric.Units:
-        """Return what distances are measured in until a metric has been learned."""
-        axes = self.config.metric != "learned" or informative(points, steps)
-        return metric.Units.of(*metric.covariance(points), axes)
+    @property
+    def _units(self) -> metric.Units:
+        """What distances are measured in until a metric has been learned."""
+        moments = metric.covariance(self._ring()[0])
+        return metric.Units.of(*moments, axes=not self.state.whitened)
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.state.n_cells = self.partition.n_cells
@@ -396,14 +398,13 @@ class OnlineEngine(Engine):
             return None
         if not isinstance(self.config.metric, str):
             return np.array(self.config.metric, dtype=np.float64)
-        return self._units(*self._ring()).metric(self.metric)
+        return self._units.metric(self.metric)
 
     def _scaling(self) -> Scaling:
         """Return the square root of the metric, scaled to a total variance of 2 in the ring."""
-        points, steps = self._ring()
-        _, covariance = metric.covariance(points)
+        _, covariance = metric.covariance(self._ring()[0])
         if isinstance(self.config.metric, str):
-            transform = self._units(points, steps).transform(self.metric, _METRIC_POWER)
+            transform = self._units.transform(self.metric, _METRIC_POWER)
         else:
             transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
         variance = float(np.trace(transform @ covariance @ transform.T))

@@ -91,6 +91,8 @@ class OnlineState(Counters):
     """Mean return of random play: of the episodes that ended in it, or of the first one."""
     random_episodes: Annotated[int, Span(COUNT)]
     """How many these are."""
+    whitened: bool
+    """Whether components are no axes of the world, so that distances are whitened."""
 
     discount: Annotated[float, Span("(0, 1]")]
     """Discount factor."""

@@ -159,7 +159,7 @@ LEARNING = [
         "agents/engine/axes.py",
         (
             "what actions explain is not taken off",
-            "both -= causes @ np.linalg.lstsq(causes, both, rcond=None)[0]",
+            "both -= causes @ (explains @ (causes.T @ both))",
             "both -= both.mean(axis=0)",
             "test_axes.py::test_what_is_done_explains_before_components_do",
         ),
