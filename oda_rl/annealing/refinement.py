@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, internal, spliced
+from oda_rl._compile import compiled, integer, internal, spliced
 from oda_rl._types import Array, ByteArray, Float32Array, FloatArray, IntArray
-from oda_rl.annealing.codebook import measure
+from oda_rl.annealing.codebook import measure, smallest_of
 from oda_rl.diagram import squared_distance
 
 _BREATH = 20  # one codevector in so many is added and taken away at a time
@@ -165,8 +165,9 @@ def _sweep(
     """
     m = cells.masses.shape[0]
     for _ in range(passes):
-        n_restless = 0
+        n_restless = n_never = integer(0)
         for k in range(m):
+            n_never += cells.masses[k] == 0.0
             if not leaving:
                 cells.restless[k] >>= 1
             found[m + n_restless] = k
@@ -178,11 +179,14 @@ def _sweep(
             home, goal, weight = cells.labels[i], cells.labels[i], cells.weights[i]
             look = leaving or cells.restless[home] > 0
             if leaving:
-                closest = np.inf
                 for k in range(m):
                     bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
-                    if bound < closest and k != home and cells.masses[k] > 0.0:
-                        goal, closest = k, bound
+                    slack[k] = bound if cells.masses[k] > 0.0 else np.inf
+                slack[home] = np.inf
+                closest = smallest_of(slack, np.uint64(0), np.uint64(m))
+                goal = integer(0)
+                while slack[goal] > closest:
+                    goal += 1
                 least = _arrival(cells, i, goal, np.inf)
             else:
                 if look:
@@ -194,13 +198,16 @@ def _sweep(
             first, last = m, m + n_restless
             if look:
                 first, last = 0, 0
+                n_near = integer(0)
                 for k in range(m):
                     bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
                     bound = bound if bound > 0.0 else 0.0
                     slack[k] = (bound * bound - least) * cells.masses[k] - least * weight
-                for k in range(m):
-                    found[last] = k
-                    last += slack[k] < 0.0
+                    n_near += slack[k] < 0.0
+                if n_near > n_never + (cells.masses[home] > 0.0):
+                    for k in range(m):
+                        found[last] = k
+                        last += slack[k] < 0.0
             for u in range(first, last):
                 k = found[u]
                 if k != home and cells.masses[k] > 0.0:
