@@ -27,6 +27,7 @@ from oda_rl.annealing.codebook import measure, smallest_of
 from oda_rl.diagram import squared_distance
 
 _BREATH = 20  # one codevector in so many is added and taken away at a time
+_BREATHS = 10, 60  # points a codevector from which on there is one breath, and there are two
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes: never met, but rounding is not to be trusted with a loop
 _SAMPLE = 4_000_000  # bounds (points times codevectors) that are kept; 16 MB
@@ -362,7 +363,7 @@ def refine(
     codevectors: FloatArray,
     rng: np.random.Generator,
     *,
-    effort: int = 3,
+    effort: int | None = None,
 ) -> FloatArray:
     """Lower the weighted mean squared distance of points from the nearest of K codevectors.
 
@@ -380,9 +381,10 @@ def refine(
         Where to start; K at least 1.
     rng : numpy.random.Generator
         Draws the order of the points or the sample, and the places of new codevectors.
-    effort : int
+    effort : int, optional
         How many times to breathe, at least 0. Each time takes about as long as 5 to 10 of Lloyd's
-        iterations and gains less than the one before.
+        iterations and gains less than the one before. By default that is not at all with fewer than
+        10 points a codevector, twice with 60 and more, and once in between.
 
     Returns
     -------
@@ -417,10 +419,12 @@ def _refine(
     weights: FloatArray,
     codevectors: FloatArray,
     rng: np.random.Generator,
-    effort: int,
+    effort: int | None,
 ) -> FloatArray:
     """Refine on all points, or on a sample and then on all."""
     n, n_cells = len(points), len(codevectors)
+    if effort is None:
+        effort = sum(n >= least * n_cells for least in _BREATHS)
     size = max(_SAMPLE // n_cells, 10 * n_cells)
     sample = rng.permutation(n)[:size]  # all, if there is room: sorted points end up worse
     refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)
