@@ -185,6 +185,10 @@ class Engine(ABC):
         """Steps of the only environment's running episode."""
         return self.lanes[0].episode_length
 
+    def draw_seed(self) -> int:
+        """Draw a seed for exploration elsewhere."""
+        return int(self._explore.integers(2**63))
+
     def _draw(self) -> None:
         """Draw random numbers for exploration."""
         self._explore.random(out=self._workspace.uniforms)
