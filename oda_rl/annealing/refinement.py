@@ -145,6 +145,27 @@ def _arrival(cells: _Cells, i: int, k: int, most: float) -> float:
     return rise
 
 
+@spliced
+def _near(
+    cells: _Cells, i: int, least: float, n_never: int, slack: FloatArray, found: IntArray
+) -> int:
+    """Write to ``found`` the cells that point i may join for a rise below ``least``.
+
+    Returns how many they are, none if it is only its own. ``n_never`` cells have no mass.
+    """
+    n_near = n_found = integer(0)
+    for k in range(cells.masses.shape[0]):
+        bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
+        bound = bound if bound > 0.0 else 0.0
+        slack[k] = (bound * bound - least) * cells.masses[k] - least * cells.weights[i]
+        n_near += slack[k] < 0.0
+    if n_near > n_never + (cells.masses[cells.labels[i]] > 0.0):
+        for k in range(cells.masses.shape[0]):
+            found[n_found] = k
+            n_found += slack[k] < 0.0
+    return n_found
+
+
 @compiled
 def _sweep(
     cells: _Cells,
@@ -198,17 +219,7 @@ def _sweep(
                 least = cells.masses[home] / rest * cells.errors[i] * _GAIN
             first, last = m, m + n_restless
             if look:
-                first, last = 0, 0
-                n_near = integer(0)
-                for k in range(m):
-                    bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
-                    bound = bound if bound > 0.0 else 0.0
-                    slack[k] = (bound * bound - least) * cells.masses[k] - least * weight
-                    n_near += slack[k] < 0.0
-                if n_near > n_never + (cells.masses[home] > 0.0):
-                    for k in range(m):
-                        found[last] = k
-                        last += slack[k] < 0.0
+                first, last = 0, _near(cells, i, least, n_never, slack, found)
             for u in range(first, last):
                 k = found[u]
                 if k != home and cells.masses[k] > 0.0:
