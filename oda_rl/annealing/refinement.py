@@ -407,7 +407,8 @@ def refine(
     --------
     >>> points = np.array([[0.0], [1.0], [10.0], [11.0], [20.0], [21.0]])
     >>> start = np.array([[0.0], [1.0], [15.0]])
-    >>> np.sort(refine(points, np.ones(6), start, np.random.default_rng(0)), axis=0)
+    >>> rng = np.random.default_rng(0)
+    >>> np.sort(refine(points, np.ones(6), start, rng, effort=3), axis=0)
     array([[ 0.5],
            [10.5],
            [20.5]])

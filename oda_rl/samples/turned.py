@@ -158,7 +158,7 @@ def _mostly_known(points: Turned, i: int) -> bool:
     d, n_missing = points.root.shape[0], integer(0)
     for j in range(d):
         n_missing += math.isnan(points.values[i, j])
-    return 2 * n_missing < d
+    return bool(2 * n_missing < d)
 
 
 @reordered
