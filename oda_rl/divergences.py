@@ -130,8 +130,9 @@ class Divergence(ABC):
     def between(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
         """Divergences of points, shape (n, d), from codevectors, (m, d): shape (n, m), ≥ 0."""
         rows = self.diagram(codevectors)
-        divergences = self.potential(points)[:, None] + rows[:, 0] + points @ rows[:, 1:].T
-        return np.maximum(divergences, 0.0)
+        divergences = self.potential(points)[:, None] + rows[:, 0]
+        divergences += points @ rows[:, 1:].T
+        return np.maximum(divergences, 0.0, out=divergences)
 
     def rowwise(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
         """Divergence of each point from the codevector in the same row, shape (n,)."""

@@ -79,6 +79,27 @@ def test_levels_begin_at_twice_the_variance_and_cool_by_the_factor():
     assert annealer.history[2].temperature == annealer.history[1].temperature * 0.7
 
 
+@pytest.mark.parametrize(
+    ("n_points", "refined", "expected"),
+    [(3000, True, 100), (2000, True, 100), (1500, True, 75), (600, True, 50), (600, False, 100)],
+)
+def test_a_codebook_of_few_points_grows_less_before_it_is_refined(n_points, refined, expected):
+    schedule = begun(np.zeros((5, 1)), max_codevectors=50, ends_full=refined).schedule
+    assert schedule.grown(n_points * 0.5) == expected
+
+
+@pytest.mark.parametrize(
+    ("n_points", "refine", "factor"), [(200, True, 0.6), (199, True, 0.5), (199, False, 0.8)]
+)
+def test_few_points_are_cooled_faster_where_that_is_made_good_for(n_points, refine, factor):
+    # Distinct ones: a table in which each stands three times is the same data.
+    points = np.random.default_rng(0).normal(size=(n_points, 2))
+    for table in (points, np.repeat(points, 3, axis=0)):
+        levels = ODAClusterer(10, refine=refine, random_state=0).fit(table).history_[1:]
+        temperatures = np.array([level.temperature for level in levels if level.n_clusters < 10])
+        np.testing.assert_allclose(temperatures[1:] / temperatures[:-1], factor)
+
+
 @pytest.mark.parametrize(("gap", "expected"), [(0.5, 1), (0.6, 2)])
 def test_codevectors_closer_than_the_root_of_a_third_of_the_temperature_are_one(gap, expected):
     # At |x - y|² of .25 T and .36 T: .3 T is in between.

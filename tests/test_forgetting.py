@@ -9,6 +9,7 @@ from oracles import nearest_of_the_first
 from oda_rl import InvalidFileError
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
 from oda_rl.agents.engine.contests import Record
+from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL, Memory
 from oda_rl.agents.engine.state import Counters, with_lanes
 from oda_rl.agents.fitted.action_codevectors import TakenActions
@@ -223,6 +224,15 @@ def test_in_several_environments_what_began_before_counts_for_nobody():
     assert all(record.mean < 501.0 for record in agent._engine.records)
     agent.learn(6_000)
     assert mean_return(agent) > 400.0
+
+
+def test_levels_that_leave_a_long_history_are_no_forgotten_steps():
+    engine = FittedQAgent("CartPole-v1", seed=0)._engine
+    point = np.zeros((1, 4))
+    for step in range(1_500):
+        engine.note_level(Level(step, np.nan, point, None))
+    assert engine._forgotten == 0
+    assert engine._n_levels == 1_500
 
 
 def test_nothing_is_forgotten_where_nothing_changes():

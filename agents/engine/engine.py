@@ -54,7 +54,7 @@ class Engine(ABC):
     def __init__(self, interface: Interface, width: int, explore: np.random.Generator) -> None:
         self.interface = interface
         self.history: list[Level] = []
-        self._forgotten = 0  # levels that are no longer there
+        self._levels_dropped = 0  # levels that are no longer there
         self.room: FloatArray = np.zeros((len(Workspace._fields), max(width, _BLOCK)))
         self._workspace = Workspace(*self.room)
         self._explore = explore
@@ -162,14 +162,14 @@ class Engine(ABC):
     @property
     def _n_levels(self) -> int:
         """How many levels have been noted."""
-        return len(self.history) + self._forgotten
+        return len(self.history) + self._levels_dropped
 
     def note_level(self, level: Level) -> None:
         """Add to the history; of a very long one, only the later half is kept."""
         self.history.append(level)
         if len(self.history) > _MOST_LEVELS:
             del self.history[: _MOST_LEVELS // 2]
-            self._forgotten += _MOST_LEVELS // 2
+            self._levels_dropped += _MOST_LEVELS // 2
             self.history[0] = replace(self.history[0], lineage=None)
 
     def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (seldom is there more)
@@ -184,6 +184,10 @@ class Engine(ABC):
     def episode_length(self) -> int:
         """Steps of the only environment's running episode."""
         return self.lanes[0].episode_length
+
+    def draw_seed(self) -> int:
+        """Draw a seed for exploration elsewhere."""
+        return int(self._explore.integers(2**63))
 
     def _draw(self) -> None:
         """Draw random numbers for exploration."""

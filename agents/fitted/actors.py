@@ -15,7 +15,6 @@ import gymnasium as gym
 import numpy as np
 
 from oda_rl._threads import one_thread
-from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.environments.adaptation import adapted, observed
@@ -27,8 +26,6 @@ from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.training.actors import Episode, modules_of
-
-_NEVER = 2**62  # steps
 
 
 @dataclass(frozen=True)
@@ -116,15 +113,8 @@ class FittedErrand:
             name: np.array(value) if isinstance(value, np.ndarray) else value
             for name, value in vars(self.policy).items()
         }
-        engine.newest = type(self.policy)(**own)
-        engine._latest = Record(engine.newest)
-        engine.exploration.epsilon, engine.exploration.scheme = self.epsilon, self.scheme
-        engine._explore = np.random.default_rng(self.seeds[1])
-        engine.state.assign({"needed": _NEVER, "latest": _NEVER})
-        engine.lane.assign({"last_row": -1, "fresh": False})
-        engine.begin_episode()
-        engine._draw()
-        engine._open()
+        explore = np.random.default_rng(self.seeds[1])
+        engine.play_by(type(self.policy)(**own), self.epsilon, self.scheme, explore)
 
 
 class FittedHead:
@@ -167,26 +157,20 @@ class FittedHead:
         Where no limit of steps ends it, it is cut after as many as make a refit due.
         """
         engine = self._engine
-        assert engine._running is not None
-        engine.take_turns()
-        playing = engine._playing
-        engine._running.playing[lane] = playing
+        playing = engine.begin_lane(lane)
         if self._stage.origin.max_episode_steps is None:
             most = min(most, engine.state.latest)
-        seeds = self._draw_seed(), int(engine._explore.integers(2**63))
+        seeds = self._draw_seed(), engine.draw_seed()
         how = playing.policy, playing.epsilon, playing.scheme
         return FittedErrand(self._stage, *how, seeds, most)
 
     def learn(self, lane: int, episode: Episode) -> None:
         """Learn from the episode that the lane's errand has come to."""
-        engine, running = self._engine, self._engine._running
-        assert running is not None
+        engine = self._engine
         engine.remember(episode.observations, episode.steps)
         state = engine.state
         state.new_steps += episode.length
         if episode.over:
-            playing = running.playing[lane]
-            engine._credit(episode.total, episode.length, playing.record, playing.scheme)
+            engine.credit(lane, episode.total, episode.length)
         if state.new_steps >= (state.needed if episode.over else state.latest):
-            engine._refit_or_confirm()
-            engine._replace_stale(running)
+            engine.refit_or_confirm()

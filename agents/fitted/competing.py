@@ -42,10 +42,12 @@ def without_worst(records: Sequence[Record], most: int, spread: float) -> list[R
 
 
 def record_arrays(
-    records: Sequence[Record], latest: Record, confirming: Record | None
+    newest: CellPolicy, records: Sequence[Record], latest: Record, confirming: Record | None
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return what a file has of records, their policies apart."""
+    """Return what a file has of the newest policy and of records."""
+    policies = [newest, *(record.policy for record in records)]
     return {
+        **{f"policy{i}_{name}": a for i, p in enumerate(policies) for name, a in p.arrays.items()},
         "latest": np.array([latest is record for record in records]),
         "confirming": np.array([confirming is record for record in records]),
         "record_n": np.array([record.n for record in records]),
@@ -56,12 +58,16 @@ def record_arrays(
 
 def read_records(
     arrays: Mapping[str, npt.NDArray[Any]], kind: type[CellPolicy]
-) -> tuple[CellPolicy, list[Record]]:
-    """Return the newest policy that a file has, and its records."""
+) -> tuple[CellPolicy, list[Record], Record, Record | None]:
+    """Return the newest policy of a file, its records, the newest one's, and that of the proof."""
     counts = arrays["record_n"].tolist()
     means, squares = arrays["record_mean"].tolist(), arrays["record_m2"].tolist()
     newest, *policies = (
         kind.from_arrays(within(arrays, f"policy{i}_")) for i in range(len(counts) + 1)
     )
     played = zip(policies, counts, means, squares, strict=True)
-    return newest, [Record(policy, *own) for policy, *own in played]
+    records = [Record(policy, *own) for policy, *own in played]
+    latest, confirming = (np.flatnonzero(arrays[name]) for name in ("latest", "confirming"))
+    last = records[latest[0]] if len(latest) else Record(newest)
+    last.policy = newest
+    return newest, records, last, records[confirming[0]] if len(confirming) else None

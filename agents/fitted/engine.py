@@ -1,7 +1,6 @@
 """The state of a fitted agent: memory, policies that compete, and when to fit anew."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,32 +8,30 @@ import numpy.typing as npt
 
 from oda_rl._schema import within
 from oda_rl._threads import one_thread
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.contests import Record
-from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
-from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS, Lane, with_lanes
+from oda_rl.agents.engine.state import EPISODE_END, with_lanes
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import changes, competing, replay, schemes
 from oda_rl.agents.fitted.action_codevectors import TakenActions
 from oda_rl.agents.fitted.conservative import fit_logged
 from oda_rl.agents.fitted.contents import check_contents
 from oda_rl.agents.fitted.fitting import Experience, Fit, fit
 from oda_rl.agents.fitted.fused import RULE
-from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
+from oda_rl.agents.fitted.laned import LanedEngine
+from oda_rl.agents.fitted.lanes import Playing
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
 _LATEST = 3  # policies that are too new to be confirmed
 _CONFIRMING = 0.5  # as many steps as before a refit
-_STALE = 10  # fits after which an environment gives up an old policy
+_NEVER = 2**62  # steps
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 
 
-class FittedEngine(Engine):
+class FittedEngine(LanedEngine):
     """The arrays of a fitted agent, and what is done when compiled code reports an event.
 
     Parameters
@@ -77,12 +74,10 @@ class FittedEngine(Engine):
         self._values: FloatArray | None = None
         self.exploration = schemes.Exploration(config)
         self._whole = True  # the running episode has been played with one policy
-        self._running: RunningTrajectories | None = None  # of several environments
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
         self._doubted: changes.Returns | None = None  # a record's before it is put to the proof
         self._forgotten = 0  # steps that were taken before all that is remembered
-        self._ended_since_fit = False
         self._set_due()
         self._open()
 
@@ -108,6 +103,18 @@ class FittedEngine(Engine):
         self._whole = True
         self.leave_lanes()
 
+    def play_by(
+        self, policy: CellPolicy, epsilon: float, scheme: int, explore: np.random.Generator
+    ) -> None:
+        """Begin an episode for another engine: play by its policy, remember it, never fit."""
+        self.newest, self._latest, self._explore = policy, Record(policy), explore
+        self.exploration.epsilon, self.exploration.scheme = epsilon, scheme
+        self.state.assign({"needed": _NEVER, "latest": _NEVER})
+        self.lane.assign({"last_row": -1, "fresh": False})
+        self.begin_episode()
+        self._draw()
+        self._open()
+
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice, or the step that it held an action."""
         if self.state.drew:
@@ -123,100 +130,11 @@ class FittedEngine(Engine):
         if events & replay.TURN:
             self.take_turns()
         if events & replay.REFIT:
-            self._refit_or_confirm()
+            self.refit_or_confirm()
         if self.memory.make_room(self.lane):
             self._open()
 
-    @property
-    def n_lanes(self) -> int:
-        """Number of environments learned from at once; 0 along one trajectory."""
-        return 0 if self._running is None else len(self._running.playing)
-
-    @property
-    def lanes(self) -> list[Lane]:
-        """What the running episodes count."""
-        return [self.lane] if self._running is None else self._running.lanes
-
-    def set_lanes(self, count: int) -> None:
-        """Get ready to learn from so many environments at once, none of which has begun yet.
-
-        Running trajectories end.
-        """
-        self.leave_lanes()
-        self._running = RunningTrajectories(count, self.interface, self._playing)
-
-    def leave_lanes(self) -> None:
-        """Go back to learning along one trajectory."""
-        if self._running is not None:
-            for lane in range(self.n_lanes):
-                self._commit(lane)
-            self._running = None
-            self._open()
-
-    def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        """Learn from a step of all environments and choose the next actions.
-
-        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
-        (return, length).
-        """
-        running = self._running
-        assert running is not None
-        assert len(step.rewards) == self.n_lanes  # else compiled code would write past the ends
-        ended = np.zeros((self.n_lanes, 2))
-        events = running.record(step, ended, self.raw, self.room)
-        refuse(events, BAD_STEP, self.interface)
-        over = ended[:, 1].nonzero()[0]
-        for lane in over.tolist():
-            episode_return, length = ended[lane].tolist()
-            playing = running.playing[lane]
-            self._credit(episode_return, int(length), playing.record, playing.scheme)
-            self._commit(lane)
-        if events & replay.REFIT:
-            self._refit_or_confirm()
-            self._replace_stale(running)
-        if events & replay.ROOM:
-            running.make_room()
-        for lane in step.begins.nonzero()[0].tolist():
-            self.take_turns()
-            running.playing[lane] = self._playing
-        actions = np.zeros(self.n_lanes, dtype=np.int64)
-        for policy, lanes in running.players(step.acts):
-            self._load(policy)
-            done = 0
-            while done < len(lanes):
-                event, done = running.choose(
-                    done, lanes, step.observations, actions, policy, self.raw, self.room
-                )
-                refuse(event, BAD_STEP, self.interface)
-                if event & UNIFORMS:
-                    self._draw()
-        self._play(self._playing)
-        return actions, ended[over]
-
-    def _replace_stale(self, running: RunningTrajectories) -> None:
-        """Let environments play the present policy if theirs is old, or no episode seems to end."""
-        playing = replace(self._playing, record=None)
-        for lane, other in enumerate(running.playing):
-            if not self._ended_since_fit or self._playing.fits - other.fits > _STALE:
-                self._commit(lane)
-                running.playing[lane] = playing
-        self._ended_since_fit = False
-
-    def _commit(self, lane: int) -> None:
-        """Take over an environment's trajectory, which is over."""
-        assert self._running is not None
-        self.memory.append(*self._running.rows(lane), self.lane)
-        self._running.forget(lane)
-
-    def _append_running(self) -> int:
-        """Put running trajectories behind the others; returns how many rows there were."""
-        n = self.memory.rows(self.lane)
-        for lane in range(self.n_lanes):
-            assert self._running is not None
-            self.memory.append(*self._running.rows(lane), self.lane)
-        return n
-
-    def _refit_or_confirm(self) -> None:
+    def refit_or_confirm(self) -> None:
         """Fit anew, or first make sure of the policy that would be delivered.
 
         Where neither newest returns nor newest steps go with older ones, the best policy is put to
@@ -237,6 +155,8 @@ class FittedEngine(Engine):
             self.refit()
         else:
             self._confirm(doubtful)
+        if self._running is not None:
+            self._replace_stale(self._running)
 
     def _suspicious(self) -> bool:
         """Whether the latest returns are far below the best, and memory contradicts itself."""
@@ -464,14 +384,12 @@ class FittedEngine(Engine):
             "whole": np.array(self._whole),
             "confirmed": np.array(self._confirmed),
             **changes.arrays_of(self._doubted, self._forgotten),
-            **competing.record_arrays(self.records, self._latest, self._confirming),
+            **competing.record_arrays(self.newest, self.records, self._latest, self._confirming),
             **{f"memory_{name}": array for name, array in self.memory.state(self.lane).items()},
         }
         for name in ("metric", "scale", "_values"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
-        for i, policy in enumerate([self.newest, *(record.policy for record in self.records)]):
-            arrays.update({f"policy{i}_{name}": a for name, a in policy.arrays.items()})
         self.lane.last_row = rows - 1
         return arrays
 
@@ -487,14 +405,10 @@ class FittedEngine(Engine):
         for name in ("metric", "scale", "_values"):
             setattr(self, name, arrays.get(name))
         self.memory.restore(within(arrays, "memory_"))
-        self.newest, self.records = competing.read_records(arrays, type(self.newest))
-        latest = np.flatnonzero(arrays["latest"])
-        self._latest = self.records[latest[0]] if len(latest) else Record(self.newest)
-        self._latest.policy = self.newest
+        read = competing.read_records(arrays, type(self.newest))
+        self.newest, self.records, self._latest, self._confirming = read
         self.exploration.restore(arrays, self.state.epsilon)
         self._ended_since_fit = True
         self._confirmed = int(arrays["confirmed"])
         self._doubted, self._forgotten = changes.read(arrays)
-        confirming = np.flatnonzero(arrays["confirming"])
-        self._confirming = self.records[confirming[0]] if len(confirming) else None
         self._open()

@@ -28,7 +28,6 @@ from oda_rl.divergences import QUADRATIC, TINY, Divergence
 from oda_rl.filing.contents import MISSING, Each, Maybe, Optional, Several
 
 PROBE = 500  # samples that the accuracy of a level is measured on
-_OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
 _SHIFT = 0.1  # of a split, in square roots of the temperature
 _MERGE = 0.3  # pairs closer than this many temperatures are one
 _MIN_MASS = 1e-5
@@ -227,6 +226,7 @@ class Annealer:
 
     def anneal(self, data: Distribution) -> None:
         """Learn from data, drawn class by class, until the schedule says that it is enough."""
+        n = len(data.points)
         while self.active:
             remaining = self.schedule.max_samples - self.n_samples_seen
             for c, size in enumerate(np.bincount(self.labels)):
@@ -235,7 +235,7 @@ class Annealer:
                 rows = data.draw(c, int(min(np.ceil(wanted), max(remaining, 0.0))))
                 remaining -= len(rows)
                 self._learn(data.points[rows], data.classes[rows], np.ones(len(rows)))
-            self._end_level()
+            self._end_level(n)
 
     def move(self, codevectors: FloatArray, masses: FloatArray) -> tuple[Layout, Balls]:
         """Move at the same temperature, to what sums say; returns it as kernels take it."""
@@ -378,7 +378,7 @@ class Annealer:
         """How many samples the temperature level still takes."""
         return self.schedule.room(len(self.labels), self._level_samples, self.n_samples_seen)
 
-    def _end_level(self) -> None:
+    def _end_level(self, n_points: float = np.inf) -> None:
         distortion = self.distortion()
         self.gather()
         self.masses = self.masses * self._scales[self.labels]
@@ -387,7 +387,7 @@ class Annealer:
         limit = self.schedule.max_codevectors
         if not frozen:
             self._merge_close()
-            if len(self.labels) >= _OVERGROWTH * limit:
+            if len(self.labels) >= self.schedule.grown(n_points):
                 distortion += self._merge_down(limit)
                 self._frozen_at = self.temperature
         accuracy = self._accuracy()
@@ -443,14 +443,12 @@ class Annealer:
         shifts[:, : self.n_features] = self.divergence.shifts(
             self.codevectors[:, : self.n_features], _SHIFT**2 * self.temperature, self._rng
         )
-        n = len(self.labels)
-        cells = np.column_stack([self.masses, self.codevectors])
-        cells = np.concatenate([cells, np.zeros_like(cells)])
-        annealing.split(cells, n, shifts)
-        order = np.argsort(np.tile(self.labels, 2), kind="stable")
-        self.labels = np.tile(self.labels, 2)[order]
-        self.masses, self.codevectors = cells[order, 0], cells[order, 1:]
-        self._parents = np.tile(np.eye(n), (2, 1))[order]
+        sides = self.codevectors + shifts, self.codevectors - shifts
+        labels, parents = np.concatenate([self.labels] * 2), np.eye(len(self.labels))
+        order = np.argsort(labels, kind="stable")
+        self.labels, self.codevectors = labels[order], np.concatenate(sides)[order]
+        self.masses = 0.5 * np.concatenate([self.masses] * 2)[order]
+        self._parents = np.concatenate([parents] * 2)[order]
 
     def _open(self) -> None:
         """Begin a temperature level."""
@@ -468,6 +466,7 @@ class Annealer:
         self._segments = self.labels
         if self.divergence.kernel == QUADRATIC and len(self.class_weights) == 1:
             self._segments = segments(own)
+        if (self._segments[1:] < self._segments[:-1]).any():
             order = np.argsort(self._segments, kind="stable")
             self._segments = self._segments[order]
             self.codevectors, self.masses = self.codevectors[order], self.masses[order]

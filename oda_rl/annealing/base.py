@@ -59,7 +59,7 @@ class Pace(NamedTuple):
     samples: int
 
 
-SLOW, FAST = Pace(0.8, 20), Pace(0.6, 5)
+SLOW, FAST, FASTEST = Pace(0.8, 20), Pace(0.6, 5), Pace(0.5, 5)
 
 
 @estimator
@@ -218,7 +218,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def _step_back(self) -> None:
         """Bring what a subclass has learned besides to the level that was returned to."""
 
-    def _pace(self, refined: bool) -> Pace:
+    def _pace(self, refined: bool, n_points: float) -> Pace:
         return Pace(float(self.cooling), int(self.samples_per_cluster))
 
     def _max_codevectors(self, n_classes: int) -> int:
@@ -315,9 +315,11 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     # Learning.
 
-    def _new_annealer(self, n_classes: int, seed: int, refined: bool = False) -> Annealer:
+    def _new_annealer(
+        self, n_classes: int, seed: int, refined: bool = False, n_points: float = np.inf
+    ) -> Annealer:
         """Make an annealer; where its codebook is refined afterwards, it ends when that is full."""
-        pace = self._pace(refined)
+        pace = self._pace(refined, n_points)
         schedule = Schedule(
             max_codevectors=self._max_codevectors(n_classes),
             min_temperature=float(self.min_temperature),
@@ -349,10 +351,10 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         points, classes, weights = counted(points, classes, weights)
         check_columns(self, points)
         n_classes = int(classes.max()) + 1
-        current = self._new_annealer(n_classes, seed, refined)
-        embedded = self._embed_all(current.divergence, points)
+        embedded = self._embed_all(divergences.resolve(self.divergence), points)
         rng = np.random.default_rng([seed, 1])
         data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
+        current = self._new_annealer(n_classes, seed, refined, len(data.points))
         room = data.max_draw(_FIRST_LOOK, self.max_samples)
         rows = np.concatenate([data.draw(c, n) for c, n in enumerate(room)])
         if n_classes > 1:

@@ -97,22 +97,19 @@ def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -
     ``close``, shape (n_cells, n_cells), is symmetric. Masses are made to sum to 1. Returns the
     lineage, as :func:`prune_and_merge` does.
     """
-    alive = alive.copy()
-    masses = cells[:n_cells, 0].copy()
-    codevectors = cells[:n_cells, 1:].copy()
-    lineage = np.diag(masses)
-    for first, second in zip(*np.nonzero(np.triu(close, 1)), strict=True):
-        if alive[first] and alive[second]:
+    before, codevectors = cells[:n_cells, 0].copy(), cells[:n_cells, 1:].copy()
+    masses, living, owners = before.tolist(), alive.tolist(), list(range(n_cells))
+    pairs = (side.tolist() for side in np.nonzero(close))  # plain numbers index faster
+    for first, second in zip(*pairs, strict=True):
+        if first < second and living[first] and living[second]:
             mass = masses[first] + masses[second]
             share = masses[second] / mass
             codevectors[first] += share * (codevectors[second] - codevectors[first])
-            masses[first] = mass
-            lineage[first] += lineage[second]
-            alive[second] = False
-    lineage = lineage[alive]
-    cells[: len(lineage), 0] = masses[alive] / masses[alive].sum()
-    cells[: len(lineage), 1:] = codevectors[alive]
-    return lineage
+            masses[first], owners[second], living[second] = mass, first, False
+    kept = np.flatnonzero(living)
+    n, left = len(kept), np.array(masses)[kept]
+    cells[:n, 0], cells[:n, 1:] = left / left.sum(), codevectors[kept]
+    return np.where(np.array(owners) == kept[:, None], before, 0.0)
 
 
 def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:

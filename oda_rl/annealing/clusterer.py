@@ -22,9 +22,9 @@ from sklearn.exceptions import ConvergenceWarning
 from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Flag, estimator, validated, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, chunks
-from oda_rl.annealing.base import FAST, SLOW, BaseODA, Pace
+from oda_rl.annealing.base import FAST, FASTEST, SLOW, BaseODA, Pace
+from oda_rl.annealing.levels import FEW_POINTS
 from oda_rl.annealing.missing import refined
-from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import QUADRATIC, resolve
 from oda_rl.samples.missing import observed_shares
 
@@ -36,9 +36,10 @@ class ODAClusterer(ClusterMixin, BaseODA):
     Parameters
     ----------
     n_clusters : int, default=8
-        How many clusters to find. The codebook grows to twice as many, which are then merged, the
-        cheapest pair first. Fewer come out if another criterion ends the annealing before, or if
-        there are fewer distinct points.
+        How many clusters to find. The codebook grows to twice as many (in proportion to fewer where
+        ``fit`` refines and there are fewer than 20 distinct points a cluster), which are then
+        merged, the cheapest pair first. Fewer come out if another criterion ends the annealing
+        before, or if there are fewer distinct points.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
         How far a point is from a codevector; :mod:`oda_rl.divergences` has these, the Mahalanobis
         divergence, and ``BregmanDivergence`` for one of your own.
@@ -50,8 +51,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
     max_samples : int, optional
         Annealing ends when it has seen so many samples, each time a sample is drawn counted.
     cooling : float in (0, 1), optional
-        Factor of the temperature from one level to the next: 0.8 by default, and 0.6 where ``fit``
-        refines, which makes good for it.
+        Factor of the temperature from one level to the next: 0.8 by default, and where ``fit``
+        refines, which makes good for it, 0.6, or 0.5 of fewer than 20 points a cluster.
     samples_per_cluster : int, optional
         Samples that a level has for each codevector: 20 by default, and 5 where ``fit`` refines.
     forgetting : float in [0, 1], default=0
@@ -138,13 +139,21 @@ class ODAClusterer(ClusterMixin, BaseODA):
         weights = checked_weights(sample_weight, points)
         refines = self._refines()
         data = self._anneal(points, np.zeros(len(points), dtype=np.int64), weights, refined=refines)
+        current = self._annealer
         if refines:
-            self._refine(data)
+            rng = np.random.default_rng(len(data.points))
+            codevectors = refined(
+                data.points, data.weights, current.codevectors, rng, current.divergence
+            )
+            current.replace(codevectors, np.full(len(codevectors), 1.0 / len(codevectors)))
+        embedded = current.divergence.embed(points)
+        self.labels_ = self._nearest(embedded, current.codevectors)
+        if refines:
+            masses = np.bincount(self.labels_, weights, len(current.codevectors))
+            current.move(current.codevectors, masses / masses.sum())
         self._publish()
-        embedded = self._annealer.divergence.embed(points)
-        self.labels_ = self._nearest(embedded, self._own())
         self.inertia_ = float(self._distances(embedded, self.labels_) @ weights)
-        self._annealer.settle(self.inertia_ / float(weights.sum()))
+        current.settle(self.inertia_ / float(weights.sum()))
         self._warn_of_few(len(data.points))
         return self
 
@@ -233,8 +242,9 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def _refines(self) -> bool:
         return self.refine and resolve(self.divergence).kernel == QUADRATIC
 
-    def _pace(self, refined: bool) -> Pace:
-        pace = FAST if refined else SLOW
+    def _pace(self, refined: bool, n_points: float) -> Pace:
+        fast = FASTEST if n_points < FEW_POINTS * self.n_clusters else FAST
+        pace = fast if refined else SLOW
         return Pace(
             pace.cooling if self.cooling is None else float(self.cooling),
             pace.samples if self.samples_per_cluster is None else int(self.samples_per_cluster),
@@ -243,13 +253,3 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)
         self.codevector_labels_ = np.arange(len(self.codevectors_))
-
-    def _refine(self, data: Distribution) -> None:
-        current = self._annealer
-        rng = np.random.default_rng(len(data.points))
-        codevectors = refined(
-            data.points, data.weights, current.codevectors, rng, current.divergence
-        )
-        nearest = self._nearest(data.points, codevectors)
-        masses = np.bincount(nearest, data.weights, minlength=len(codevectors))
-        current.replace(codevectors, masses / masses.sum())

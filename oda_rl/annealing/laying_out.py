@@ -40,6 +40,9 @@ def laid_out(
     starts = np.searchsorted(segments, np.arange(n_segments + 1))
     owners = np.arange(n_classes + 1) if n_classes > 1 else np.array([0, n_segments])
     indices = starts.astype(np.uint64), owners.astype(np.uint64)
+    if n_segments == n_classes:  # nothing is passed over
+        balls = Balls(np.zeros((n_features, n_segments)), *np.zeros((2, n_segments)))
+        return Layout(columns, gradients, offsets, masses, *indices), balls
     centres = np.add.reduceat(own, starts[:-1]) / np.diff(starts)[:, None]
     gaps = np.sqrt(((own - centres[segments]) ** 2).sum(axis=1))
     radii = np.maximum.reduceat(gaps, starts[:-1])

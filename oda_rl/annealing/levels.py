@@ -11,6 +11,8 @@ from oda_rl.filing.contents import Maybe
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
 _FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperature it was filled at
+_OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
+FEW_POINTS = 20  # a codevector: where it is refined, a codebook of fewer grows in proportion less
 _LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
 
 
@@ -54,6 +56,13 @@ class Schedule:
         wanted = self.samples_per_codevector * n_codevectors
         left = np.ceil(max(wanted, LEVEL_SAMPLES)) - level_samples
         return int(min(left, max(self.max_samples - n_samples_seen, 0)))
+
+    def grown(self, n_points: float) -> float:
+        """Return from how many codevectors on a codebook of so many points is full."""
+        most = float(self.max_codevectors)
+        if self.ends_full:
+            return most * max(1.0, min(n_points / (most * FEW_POINTS), 1.0) * _OVERGROWTH)
+        return _OVERGROWTH * most
 
     def is_over(
         self, temperature: float, distortion: float, accuracy: float | None,

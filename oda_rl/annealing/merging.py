@@ -9,10 +9,12 @@ Statistical Association 58, 1963.
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from oda_rl._compile import compiled, integer
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.divergences import TINY
 
 
+@compiled
 def _merge(
     masses: FloatArray,
     n_merges: int,
@@ -29,30 +31,36 @@ def _merge(
     one. So ``least`` stays a lower bound of each row, and is made exact where it is the smallest.
     ``owners[i]``: the cell that i is part of.
     """
+    m = masses.shape[0]
     left = n_merges
     while left > 0:
-        i = least.argmin()
+        i = integer(0)
+        for k in range(1, m):
+            if least[k] < least[i]:
+                i = k
         j, cost = partners[i], least[i]
         if cost == np.inf:
             return
         if costs[i, j] == cost:
             left -= 1
             costs[i, j] = costs[j, i] = np.inf
-            others = np.flatnonzero(costs[i] < np.inf)
-            own = masses[others]
-            rises = (masses[i] + own) * costs[i, others]
-            rises += (masses[j] + own) * costs[j, others] - own * cost
-            rises = np.maximum(rises, 0.0) / (masses[i] + masses[j] + own)
-            costs[i, others] = costs[others, i] = rises
-            least[others] = np.minimum(least[others], rises)
-            costs[j] = costs[:, j] = np.inf
-            owners[owners == j] = i
-            masses[i] += masses[j]
+            one, other = masses[i], masses[j]
+            for k in range(m):
+                if costs[i, k] < np.inf:
+                    own = masses[k]
+                    rise = (one + own) * costs[i, k] + ((other + own) * costs[j, k] - own * cost)
+                    rise = rise / (one + other + own) if rise > 0.0 else 0.0
+                    costs[i, k] = costs[k, i] = rise
+                    least[k] = rise if rise < least[k] else least[k]
+                costs[j, k] = costs[k, j] = np.inf
+                owners[k] = i if owners[k] == j else owners[k]
+            masses[i] = one + other
             least[j] = np.inf
-        nearest = costs[i].argmin()
-        if costs[i, nearest] < costs[i, partners[i]]:
-            partners[i] = nearest
-        least[i] = costs[i, partners[i]]
+        nearest = partners[i]
+        for k in range(m):
+            if costs[i, k] < costs[i, nearest]:
+                nearest = k
+        partners[i], least[i] = nearest, costs[i, nearest]
 
 
 def ward_merge(

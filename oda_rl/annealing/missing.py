@@ -68,6 +68,26 @@ def first_with_holes(points: FloatArray) -> int:
 
 
 @inlined
+def slot_of(points: FloatArray, i: int) -> int:
+    """Where directions of a sample are kept, where they are no axes."""
+    return 0
+
+
+@inlined
+def value_of(points: FloatArray, i: int, j: int) -> float:
+    """Return what is observed of a sample along direction ``j``, or NaN."""
+    value: float = points[i, j]
+    return value
+
+
+@inlined
+def gap_to(points: FloatArray, i: int, slot: int, j: int, columns: FloatArray, k: int) -> float:
+    """How far a sample is from codevector ``k`` along direction ``j``."""
+    gap: float = points[i, j] - columns[j, k]
+    return gap
+
+
+@inlined
 def measure(
     points: FloatArray,
     i: int,
@@ -78,15 +98,14 @@ def measure(
     out: FloatArray,
 ) -> int:
     """Write squared distances in what is observed of a sample, and return how much that is."""
-    n_observed = 0
+    slot, n_observed = slot_of(points, i), 0
     for k in range(first, last):
         out[k] = 0.0
     for j in range(n_features):
-        x = points[i, j]
-        if not math.isnan(x):
+        if not math.isnan(value_of(points, i, j)):
             n_observed += 1
             for k in range(first, last):
-                gap = x - columns[j, k]
+                gap = gap_to(points, i, slot, j, columns, k)
                 out[k] += gap * gap
     return n_observed
 

@@ -21,12 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, internal, spliced
+from oda_rl._compile import compiled, integer, internal, spliced
 from oda_rl._types import Array, ByteArray, Float32Array, FloatArray, IntArray
-from oda_rl.annealing.codebook import measure
+from oda_rl.annealing.codebook import measure, smallest_of
 from oda_rl.diagram import squared_distance
 
 _BREATH = 20  # one codevector in so many is added and taken away at a time
+_BREATHS = 10, 60  # points a codevector from which on there is one breath, and there are two
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes: never met, but rounding is not to be trusted with a loop
 _SAMPLE = 4_000_000  # bounds (points times codevectors) that are kept; 16 MB
@@ -144,6 +145,27 @@ def _arrival(cells: _Cells, i: int, k: int, most: float) -> float:
     return rise
 
 
+@spliced
+def _near(
+    cells: _Cells, i: int, least: float, n_never: int, slack: FloatArray, found: IntArray
+) -> int:
+    """Write to ``found`` the cells that point i may join for a rise below ``least``.
+
+    Returns how many they are, none if it is only its own. ``n_never`` cells have no mass.
+    """
+    n_near = n_found = integer(0)
+    for k in range(cells.masses.shape[0]):
+        bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
+        bound = bound if bound > 0.0 else 0.0
+        slack[k] = (bound * bound - least) * cells.masses[k] - least * cells.weights[i]
+        n_near += slack[k] < 0.0
+    if n_near > n_never + (cells.masses[cells.labels[i]] > 0.0):
+        for k in range(cells.masses.shape[0]):
+            found[n_found] = k
+            n_found += slack[k] < 0.0
+    return n_found
+
+
 @compiled
 def _sweep(
     cells: _Cells,
@@ -165,8 +187,9 @@ def _sweep(
     """
     m = cells.masses.shape[0]
     for _ in range(passes):
-        n_restless = 0
+        n_restless = n_never = integer(0)
         for k in range(m):
+            n_never += cells.masses[k] == 0.0
             if not leaving:
                 cells.restless[k] >>= 1
             found[m + n_restless] = k
@@ -178,11 +201,14 @@ def _sweep(
             home, goal, weight = cells.labels[i], cells.labels[i], cells.weights[i]
             look = leaving or cells.restless[home] > 0
             if leaving:
-                closest = np.inf
                 for k in range(m):
                     bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
-                    if bound < closest and k != home and cells.masses[k] > 0.0:
-                        goal, closest = k, bound
+                    slack[k] = bound if cells.masses[k] > 0.0 else np.inf
+                slack[home] = np.inf
+                closest = smallest_of(slack, np.uint64(0), np.uint64(m))
+                goal = integer(0)
+                while slack[goal] > closest:
+                    goal += 1
                 least = _arrival(cells, i, goal, np.inf)
             else:
                 if look:
@@ -193,14 +219,7 @@ def _sweep(
                 least = cells.masses[home] / rest * cells.errors[i] * _GAIN
             first, last = m, m + n_restless
             if look:
-                first, last = 0, 0
-                for k in range(m):
-                    bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
-                    bound = bound if bound > 0.0 else 0.0
-                    slack[k] = (bound * bound - least) * cells.masses[k] - least * weight
-                for k in range(m):
-                    found[last] = k
-                    last += slack[k] < 0.0
+                first, last = 0, _near(cells, i, least, n_never, slack, found)
             for u in range(first, last):
                 k = found[u]
                 if k != home and cells.masses[k] > 0.0:
@@ -355,7 +374,7 @@ def refine(
     codevectors: FloatArray,
     rng: np.random.Generator,
     *,
-    effort: int = 3,
+    effort: int | None = None,
 ) -> FloatArray:
     """Lower the weighted mean squared distance of points from the nearest of K codevectors.
 
@@ -373,9 +392,10 @@ def refine(
         Where to start; K at least 1.
     rng : numpy.random.Generator
         Draws the order of the points or the sample, and the places of new codevectors.
-    effort : int
+    effort : int, optional
         How many times to breathe, at least 0. Each time takes about as long as 5 to 10 of Lloyd's
-        iterations and gains less than the one before.
+        iterations and gains less than the one before. By default that is not at all with fewer than
+        10 points a codevector, twice with 60 and more, and once in between.
 
     Returns
     -------
@@ -387,7 +407,8 @@ def refine(
     --------
     >>> points = np.array([[0.0], [1.0], [10.0], [11.0], [20.0], [21.0]])
     >>> start = np.array([[0.0], [1.0], [15.0]])
-    >>> np.sort(refine(points, np.ones(6), start, np.random.default_rng(0)), axis=0)
+    >>> rng = np.random.default_rng(0)
+    >>> np.sort(refine(points, np.ones(6), start, rng, effort=3), axis=0)
     array([[ 0.5],
            [10.5],
            [20.5]])
@@ -410,10 +431,12 @@ def _refine(
     weights: FloatArray,
     codevectors: FloatArray,
     rng: np.random.Generator,
-    effort: int,
+    effort: int | None,
 ) -> FloatArray:
     """Refine on all points, or on a sample and then on all."""
     n, n_cells = len(points), len(codevectors)
+    if effort is None:
+        effort = sum(n >= least * n_cells for least in _BREATHS)
     size = max(_SAMPLE // n_cells, 10 * n_cells)
     sample = rng.permutation(n)[:size]  # all, if there is room: sorted points end up worse
     refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)

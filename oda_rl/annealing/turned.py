@@ -51,25 +51,9 @@ def _gap(points: Turned, i: int, slot: int, j: int, columns: FloatArray, k: int)
 
 
 @inlined
-def measure(
-    points: Turned,
-    i: int,
-    n_features: int,
-    columns: FloatArray,
-    first: np.uint64,
-    last: np.uint64,
-    out: FloatArray,
-) -> int:
-    """Write squared distances in what is observed of a sample, and return how much that is."""
-    slot, n_observed = slot_of(points, i), 0
-    for k in range(first, last):
-        out[k] = 0.0
-    for j in range(n_features):
-        if not math.isnan(points.values[i, j]):
-            n_observed += 1
-            for k in range(first, last):
-                out[k] += _gap(points, i, slot, j, columns, k) ** 2
-    return n_observed
+def _value(points: Turned, i: int, j: int) -> float:
+    value: float = points.values[i, j]
+    return value
 
 
 @reordered
@@ -143,10 +127,14 @@ def fade(known: Information, k: int, scale: float) -> None:
             known.matrices[k, a, b] *= scale
 
 
+_MEASURE: Any = missing.measure
 _LEARN: Any = missing.learn_known
-# numba keeps it beside the file of learn_known: after a change here delete that __pycache__, too.
+# numba keeps both beside the file of learn_known: after a change here delete that __pycache__, too.
+_measure = inlined(
+    bound_copy(_MEASURE.py_func, "_turned", slot_of=slot_of, value_of=_value, gap_to=_gap)
+)
 learn_turned = compiled(
-    bound_copy(_LEARN.py_func, "_turned", measure=measure, attract=attract, fade=fade)
+    bound_copy(_LEARN.py_func, "_turned", measure=_measure, attract=attract, fade=fade)
 )
 
 

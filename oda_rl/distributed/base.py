@@ -11,7 +11,7 @@ from oda_rl.annealing.base import BaseODA
 from oda_rl.distributed.annealing import Course, nearest
 from oda_rl.distributed.blocks import Blocks
 from oda_rl.distributed.collections import is_lazy
-from oda_rl.distributed.lazy import Lazy
+from oda_rl.distributed.lazy import Lazy, by_blocks
 from oda_rl.distributed.reading import Reader
 from oda_rl.distributed.sums import Sums, Survey
 from oda_rl.divergences import resolve
@@ -22,6 +22,7 @@ _LEAST_SPREAD = 1e-140
 class Distributed(Lazy, BaseODA):
     """An annealing estimator that learns where rows lie."""
 
+    @by_blocks(lambda model: np.empty((0, len(model.codevectors_))))
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Divergences of points from the codevectors.
 
@@ -35,11 +36,9 @@ class Distributed(Lazy, BaseODA):
         ndarray or dask.array.Array, shape (n, K)
             Of a collection it is computed when it is asked for, block by block.
         """
-        if is_lazy(X):
-            lazy: FloatArray = self._lazily("transform", X, lambda: len(self.codevectors_))
-            return lazy
         return super().transform(X)
 
+    @by_blocks(lambda model: np.empty(0))
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the cells, as for :class:`oda_rl.ODAClusterer`.
 
@@ -51,9 +50,6 @@ class Distributed(Lazy, BaseODA):
         -------
         ndarray or dask.array.Array, shape (n,)
         """
-        if is_lazy(X):
-            lazy: FloatArray = self._lazily("score_samples", X)
-            return lazy
         return super().score_samples(X)
 
     def _takes_missing(self) -> bool:

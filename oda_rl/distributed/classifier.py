@@ -23,6 +23,7 @@ from oda_rl.annealing.sampling import Distribution
 from oda_rl.distributed.base import Distributed
 from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
 from oda_rl.distributed.collections import blocks_of, is_lazy
+from oda_rl.distributed.lazy import by_blocks
 from oda_rl.distributed.sums import Agreement, labels_of
 from oda_rl.samples.weights import weighted
 
@@ -139,6 +140,7 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
         self._refuse_lazy(X)
         return super().partial_fit(X, y, classes, sample_weight)
 
+    @by_blocks(lambda model: np.empty(0, model.classes_.dtype))
     def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each point.
 
@@ -152,12 +154,9 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
         ndarray or dask.array.Array, shape (n,)
             Of a collection it is computed when it is asked for.
         """
-        if is_lazy(X):
-            dtype = self.classes_.dtype if hasattr(self, "classes_") else np.float64
-            lazy: Array = self._lazily("predict", X, dtype=dtype)
-            return lazy
         return super().predict(X)
 
+    @by_blocks(lambda model: np.empty((0, len(model.classes_))))
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each class, in the order of ``classes_``, as ODAClassifier says it.
 
@@ -170,9 +169,6 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
         ndarray or dask.array.Array, shape (n, C)
             Rows sum to 1.
         """
-        if is_lazy(X):
-            lazy: FloatArray = self._lazily("predict_proba", X, lambda: len(self.classes_))
-            return lazy
         return super().predict_proba(X)
 
     def score(self, X: npt.ArrayLike, y: Any, sample_weight: Any = None) -> float:

@@ -20,6 +20,7 @@ from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.distributed.base import Distributed
 from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
 from oda_rl.distributed.collections import blocks_of, is_lazy
+from oda_rl.distributed.lazy import by_blocks
 from oda_rl.samples.weights import weighted
 
 
@@ -156,6 +157,7 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         self._refuse_lazy(X)
         return super().partial_fit(X, y, sample_weight)
 
+    @by_blocks(lambda model: np.empty(0, np.int64))
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Nearest codevector of each point.
 
@@ -169,11 +171,9 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         ndarray or dask.array.Array, shape (n,)
             From 0 to K - 1; of a collection it is computed when it is asked for.
         """
-        if is_lazy(X):
-            lazy: IntArray = self._lazily("predict", X, dtype=np.int64)
-            return lazy
         return super().predict(X)
 
+    @by_blocks(lambda model: np.empty((0, len(model.codevectors_))))
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Gibbs association of points with codevectors at the temperature that was reached.
 
@@ -186,9 +186,6 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         ndarray or dask.array.Array, shape (n, K)
             Rows sum to 1. [ODA-TNNLS] eq. 9.
         """
-        if is_lazy(X):
-            lazy: FloatArray = self._lazily("predict_proba", X, lambda: len(self.codevectors_))
-            return lazy
         return super().predict_proba(X)
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:

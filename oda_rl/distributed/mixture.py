@@ -27,7 +27,7 @@ from oda_rl.distributed.collections import blocks_of, is_lazy
 from oda_rl.distributed.exchanging import best_of
 from oda_rl.distributed.expectations import Scored, Scoring
 from oda_rl.distributed.extents import Features, InUnits, features_of
-from oda_rl.distributed.lazy import Lazy
+from oda_rl.distributed.lazy import Lazy, by_blocks
 from oda_rl.distributed.maximization import Climb
 from oda_rl.distributed.placing import places
 from oda_rl.distributed.reading import Reader
@@ -187,6 +187,7 @@ class DistributedGaussianMixture(Lazy, StreamingMixture):
         """
         return self.fit(X, y, **fit_params).predict(X)
 
+    @by_blocks(lambda model: np.empty(0, np.int64))
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Find the component that most likely made each row.
 
@@ -200,11 +201,9 @@ class DistributedGaussianMixture(Lazy, StreamingMixture):
         ndarray or dask.array.Array, shape (n_samples,)
             Of a collection it is computed when it is asked for, block by block.
         """
-        if is_lazy(X):
-            lazy: IntArray = self._lazily("predict", X, dtype=np.int64)
-            return lazy
         return super().predict(X)
 
+    @by_blocks(lambda model: np.empty((0, len(model._mixture.weights))))
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Responsibilities: how probably each component made each row.
 
@@ -218,11 +217,9 @@ class DistributedGaussianMixture(Lazy, StreamingMixture):
         ndarray or dask.array.Array, shape (n_samples, n_components)
             Rows sum to 1.
         """
-        if is_lazy(X):
-            lazy: FloatArray = self._lazily("predict_proba", X, lambda: len(self._mixture.weights))
-            return lazy
         return super().predict_proba(X)
 
+    @by_blocks(lambda model: np.empty(0))
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-likelihood of each row.
 
@@ -236,9 +233,6 @@ class DistributedGaussianMixture(Lazy, StreamingMixture):
         ndarray or dask.array.Array, shape (n_samples,)
             Finite, however far outside a row is.
         """
-        if is_lazy(X):
-            lazy: FloatArray = self._lazily("score_samples", X)
-            return lazy
         return super().score_samples(X)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, reordered
+from oda_rl._compile import compiled, inlined, integer, reordered
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.samples.missing import filled, observed_shares
 
@@ -149,11 +149,54 @@ def _project(points: Turned, whole: FloatArray, out: FloatArray) -> None:
                 out[i, j] = _product(points.vectors, slot, j, whole, i)
 
 
+@inlined
+def _mostly_known(points: Turned, i: int) -> bool:
+    """Whether less than half of the features of a point are missing.
+
+    It is less work then to leave out what is missing than to add up what is known.
+    """
+    d, n_missing = points.root.shape[0], integer(0)
+    for j in range(d):
+        n_missing += math.isnan(points.values[i, j])
+    return bool(2 * n_missing < d)
+
+
+@reordered
+def _rest(points: Turned, i: int, slot: int, whole: FloatArray) -> float:
+    """Square of a vector, which loses its components along what point ``i`` is missing."""
+    d = whole.shape[0]
+    for j in range(d):
+        if math.isnan(points.values[i, j]):
+            along = 0.0
+            for c in range(d):
+                along += points.vectors[slot, j, c] * whole[c]
+            for c in range(d):
+                whole[c] -= along * points.vectors[slot, j, c]
+    square = 0.0
+    for c in range(d):
+        square += whole[c] * whole[c]
+    return square
+
+
 @compiled
 def _between(points: Turned, codevectors: FloatArray, out: FloatArray) -> None:
+    d, known, gap = points.root.shape[0], points.sums, points.normal
     for i in range(out.shape[0]):
+        slot = slot_of(points, i)
+        if not _mostly_known(points, i):
+            for k in range(out.shape[1]):
+                out[i, k] = squared_distance(points, i, codevectors, k)
+            continue
+        for c in range(d):
+            known[c] = 0.0
+        for j in range(d):
+            if not math.isnan(points.values[i, j]):
+                for c in range(d):
+                    known[c] += points.values[i, j] * points.vectors[slot, j, c]
         for k in range(out.shape[1]):
-            out[i, k] = squared_distance(points, i, codevectors, k)
+            for c in range(d):
+                gap[c] = known[c] - codevectors[k, c]
+            out[i, k] = _rest(points, i, slot, gap)
 
 
 @compiled
@@ -174,12 +217,19 @@ def _accumulate(
 ) -> None:
     d = points.root.shape[0]
     for i in range(weights.shape[0]):
-        slot, k = slot_of(points, i), cells[i]
+        slot, k, weight = slot_of(points, i), cells[i], weights[i]
+        rest = _mostly_known(points, i)  # P is I but for what is missing
+        if rest:
+            for a in range(d):
+                known[k, a, a] += weight
         for j in range(d):
-            if not math.isnan(points.values[i, j]):
+            hole = math.isnan(points.values[i, j])
+            if not hole:
                 for a in range(d):
-                    share = weights[i] * points.vectors[slot, j, a]
-                    sums[k, a] += share * points.values[i, j]
+                    sums[k, a] += weight * points.vectors[slot, j, a] * points.values[i, j]
+            if hole == rest:
+                for a in range(d):
+                    share = (-weight if rest else weight) * points.vectors[slot, j, a]
                     for b in range(d):
                         known[k, a, b] += share * points.vectors[slot, j, b]
 

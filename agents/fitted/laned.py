@@ -1,0 +1,164 @@
+"""What a fitted agent's engine does of several environments, each with an episode of its own."""
+
+from abc import abstractmethod
+from dataclasses import replace
+
+import numpy as np
+
+from oda_rl._state import Raw
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.engine.contests import Record
+from oda_rl.agents.engine.engine import Engine
+from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.engine.memory import Memory
+from oda_rl.agents.engine.state import UNIFORMS, Lane
+from oda_rl.agents.environments.validation import BAD_STEP, refuse
+from oda_rl.agents.fitted import replay
+from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
+from oda_rl.agents.policies.cells import CellPolicy
+
+_STALE = 10  # fits after which an environment gives up an old policy
+
+
+class LanedEngine(Engine):
+    """An engine that remembers trajectories of several environments, or of one.
+
+    Attributes
+    ----------
+    memory : Memory
+        Of trajectories that are over; of the only one, if there is no other.
+    lane : Lane
+        What the running episode of the only environment counts.
+    raw : ndarray
+        Its state, and that of the engine.
+    """
+
+    memory: Memory
+    lane: Lane
+    raw: Raw
+    _playing: Playing
+    _running: RunningTrajectories | None = None  # of several environments
+    _ended_since_fit = False
+
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once; 0 along one trajectory."""
+        return 0 if self._running is None else len(self._running.playing)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """What the running episodes count."""
+        return [self.lane] if self._running is None else self._running.lanes
+
+    def set_lanes(self, count: int) -> None:
+        """Get ready to learn from so many environments at once, none of which has begun yet.
+
+        Running trajectories end.
+        """
+        self.leave_lanes()
+        self._running = RunningTrajectories(count, self.interface, self._playing)
+
+    def leave_lanes(self) -> None:
+        """Go back to learning along one trajectory."""
+        if self._running is not None:
+            for lane in range(self.n_lanes):
+                self._commit(lane)
+            self._running = None
+            self._open()
+
+    def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
+        """Learn from a step of all environments and choose the next actions.
+
+        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
+        (return, length).
+        """
+        running = self._running
+        assert running is not None
+        assert len(step.rewards) == self.n_lanes  # else compiled code would write past the ends
+        ended = np.zeros((self.n_lanes, 2))
+        events = running.record(step, ended, self.raw, self.room)
+        refuse(events, BAD_STEP, self.interface)
+        over = ended[:, 1].nonzero()[0]
+        for lane in over.tolist():
+            episode_return, length = ended[lane].tolist()
+            self.credit(lane, episode_return, int(length))
+            self._commit(lane)
+        if events & replay.REFIT:
+            self.refit_or_confirm()
+        if events & replay.ROOM:
+            running.make_room()
+        for lane in step.begins.nonzero()[0].tolist():
+            self.begin_lane(lane)
+        actions = np.zeros(self.n_lanes, dtype=np.int64)
+        for policy, lanes in running.players(step.acts):
+            self._load(policy)
+            done = 0
+            while done < len(lanes):
+                event, done = running.choose(
+                    done, lanes, step.observations, actions, policy, self.raw, self.room
+                )
+                refuse(event, BAD_STEP, self.interface)
+                if event & UNIFORMS:
+                    self._draw()
+        self._play(self._playing)
+        return actions, ended[over]
+
+    def begin_lane(self, lane: int) -> Playing:
+        """Say how the next episode of an environment is played."""
+        assert self._running is not None
+        self.take_turns()
+        self._running.playing[lane] = self._playing
+        return self._playing
+
+    def credit(self, lane: int, episode_return: float, length: int) -> None:
+        """Note an episode of an environment."""
+        assert self._running is not None
+        playing = self._running.playing[lane]
+        self._credit(episode_return, length, playing.record, playing.scheme)
+
+    def _replace_stale(self, running: RunningTrajectories) -> None:
+        """Let environments play the present policy if theirs is old, or no episode seems to end."""
+        playing = replace(self._playing, record=None)
+        for lane, other in enumerate(running.playing):
+            if not self._ended_since_fit or self._playing.fits - other.fits > _STALE:
+                self._commit(lane)
+                running.playing[lane] = playing
+        self._ended_since_fit = False
+
+    def _commit(self, lane: int) -> None:
+        """Take over an environment's trajectory, which is over."""
+        assert self._running is not None
+        self.memory.append(*self._running.rows(lane), self.lane)
+        self._running.forget(lane)
+
+    def _append_running(self) -> int:
+        """Put running trajectories behind the others; returns how many rows there were."""
+        n = self.memory.rows(self.lane)
+        for lane in range(self.n_lanes):
+            assert self._running is not None
+            self.memory.append(*self._running.rows(lane), self.lane)
+        return n
+
+    @abstractmethod
+    def refit_or_confirm(self) -> None:
+        """Fit anew, or first make sure of the policy that would be delivered."""
+
+    @abstractmethod
+    def take_turns(self) -> None:
+        """Let perhaps another scheme of exploration have the next episode."""
+
+    @abstractmethod
+    def _credit(self, total: float, length: int, record: Record | None, scheme: int) -> None:
+        """Note an episode, to the credit of a policy if it was played with that alone."""
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Let compiled code work on the present memory and policy."""
+
+    @abstractmethod
+    def _play(self, playing: Playing) -> None:
+        """Let compiled code choose actions by a policy, and explore."""
+
+    @abstractmethod
+    def _load(self, policy: CellPolicy) -> None:
+        """Let compiled code choose actions by a policy."""
