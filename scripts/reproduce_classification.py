@@ -82,7 +82,7 @@ def contestants(seed: int, n_inner: int = N_FOLDS) -> dict[str, ClassifierMixin]
     }
     machine = LinearSVC(dual="auto", max_iter=2000, random_state=seed)
     return {
-        "ODA": ODAClassifier("auto", random_state=seed),
+        "ODA": ODAClassifier("auto", fine_tuning="rslvq", random_state=seed),
         "linear SVM": GridSearchCV(machine, {"C": np.logspace(-4, 2, 18)}, cv=inner),
         "NN": GridSearchCV(network, layers, cv=inner),
         "random forest": GridSearchCV(forest, trees, cv=inner),

@@ -1058,3 +1058,20 @@ def middle_ranks(values):
     return [
         sum(1.0 if other < one else 0.5 * (other == one) for other in values) / n for one in values
     ]
+
+
+def matrix_rslvq_cost(parameters, places, weights, labels, points, classes, shares, penalty):
+    """Log loss of the classes' summed densities (Schneider et al. 2009), and of squares."""
+    d = points.shape[1]
+    omega, codevectors = parameters[: d * d].reshape(d, d), parameters[d * d :].reshape(-1, d)
+    loss = penalty * np.sum(omega**2)
+    for place, weight, codevector in zip(places, weights, codevectors, strict=True):
+        loss += penalty * weight * np.sum((codevector - place) ** 2)
+    for x, c, share in zip(points, classes, shares, strict=True):
+        densities = [
+            weight * np.exp(-(np.linalg.norm(omega @ (x - codevector)) ** 2))
+            for weight, codevector in zip(weights, codevectors, strict=True)
+        ]
+        own = sum(density for density, k in zip(densities, labels, strict=True) if k == c)
+        loss -= share * np.log(own / sum(densities) + 1e-6)
+    return loss

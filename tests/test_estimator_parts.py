@@ -1,6 +1,7 @@
 """Small parts of the estimators: density, local models, selection, files, critical temperature."""
 
 import numpy as np
+import oracles
 import pytest
 
 from oda_rl import ODAClusterer
@@ -14,6 +15,7 @@ from oda_rl.divergences import Divergence, IDivergence, ItakuraSaito, Mahalanobi
 from oda_rl.filing.contents import ANYTHING
 from oda_rl.filing.files import Filed
 from oda_rl.persistence import load_archive, save_archive
+from oda_rl.quantization.metric_learning import cross_entropy, learn_metric
 
 
 @pytest.mark.parametrize("variances", [(1.0, 0.25), (3.0, 0.5, 0.1)])
@@ -196,11 +198,56 @@ def test_the_temperature_of_prediction_is_the_most_likely_one():
     assert 1.0 < found < 4.0
 
 
+def drawn_scores():
+    """Parameters of matrix RSLVQ, and what its cost takes besides."""
+    rng = np.random.default_rng(0)
+    labels, classes = np.array([0, 0, 1, 1, 2]), rng.integers(0, 3, 30)
+    shares = rng.dirichlet(np.ones(30))
+    places, weights = rng.normal(size=(5, 3)), rng.dirichlet(np.ones(5))
+    fixed = places, weights, labels, rng.normal(size=(30, 3)), classes, shares, 0.1
+    return rng.normal(size=3 * (3 + 5)), fixed
+
+
+def test_the_cost_of_a_metric_is_that_of_its_formula():
+    parameters, fixed = drawn_scores()
+    loss, _ = cross_entropy(parameters, *fixed)
+    assert loss == pytest.approx(oracles.matrix_rslvq_cost(parameters, *fixed), rel=1e-9)
+
+
+def test_the_gradient_of_a_metrics_cost_is_that_of_finite_differences():
+    parameters, fixed = drawn_scores()
+    found = cross_entropy(parameters, *fixed)[1]
+    for i, step in enumerate(1e-6 * np.eye(len(parameters))):
+        rise = cross_entropy(parameters + step, *fixed)[0]
+        rise -= cross_entropy(parameters - step, *fixed)[0]
+        assert found[i] == pytest.approx(rise / 2e-6, rel=1e-5, abs=1e-8)
+
+
+def test_a_metric_is_learned_where_points_are_and_in_their_units():
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(200, 3))
+    classes = (points[:, 0] + 0.5 * rng.normal(size=200) > 0.0).astype(int)
+    start, halves = np.array([[-1.0, 0, 0], [1.0, 0, 0]]), (np.full(2, 0.5), np.array([0, 1]))
+
+    def learned(factor, shift, weights):
+        moved = factor * points + shift, classes, weights
+        place = factor * start + shift
+        return learn_metric(place, *halves, factor**2, *moved, 0.01)
+
+    one, other = learned(1.0, 0.0, np.ones(200)), learned(8.0, 100.0, np.full(200, 3.0))
+    np.testing.assert_allclose(other.codevectors, 8.0 * one.codevectors + 100.0, atol=1e-3)
+    np.testing.assert_allclose(other.matrix, one.matrix, atol=1e-3)
+    assert one.matrix[0, 0] > 10.0 * max(one.matrix[1, 1], one.matrix[2, 2])
+
+
 def test_candidates_are_few_and_fit_the_data():
-    assert candidates(2, 40, True, 0.05)[-1].n_clusters == 8
-    assert [c.n_clusters for c in candidates(3, 10, False, 0.05)] == [3]
-    assert len(candidates(2, 1000, True, 0.05)) == 18
-    assert candidates(2, 1000, False, 0.3)[0] == Candidate(2, 0.3)
+    assert candidates(2, 40, ["rslvq"], 0.05, 0.01)[-1].n_clusters == 8
+    assert [c.n_clusters for c in candidates(3, 10, [None], 0.05, 0.01)] == [3]
+    both = candidates(2, 1000, ["rslvq", "mrslvq"], 0.07, 0.03)
+    assert len(both) == 36
+    assert {c.penalty for c in both if c.fine_tuning == "rslvq"} == {0.03}
+    assert {c.rate for c in both if c.fine_tuning == "mrslvq"} == {0.07}
+    assert candidates(2, 1000, [None], 0.3, 0.01)[0] == Candidate(2, None, 0.3, 0.01)
 
 
 def test_folds_part_every_class_evenly():
@@ -215,7 +262,7 @@ def test_folds_part_every_class_evenly():
 
 
 def test_selection_takes_the_least_loss_and_the_simplest_of_equals():
-    options = [Candidate(2, 0.1), Candidate(4, 0.1), Candidate(8, 0.1)]
+    options = [Candidate(n, "rslvq", 0.1, 0.01) for n in (2, 4, 8)]
     chosen = select(
         options, lambda train, test: np.array([2.0, 1.0, 1.0]), np.zeros(20, int),
         np.random.default_rng(0),

@@ -17,6 +17,7 @@ OTHERS = [
     oda_rl.LVQ(n_prototypes=2, algorithm="rslvq"),
     oda_rl.ODAClusterer(refine=False, forgetting=0.1),
     oda_rl.ODAClassifier(prediction="nearest", fine_tuning="glvq"),
+    oda_rl.ODAClassifier(fine_tuning="mrslvq"),
     oda_rl.ODARegressor(local_model="constant"),
     oda_rl.ODATreeClassifier(resolutions=[np.asarray]),
     oda_rl.SGDGaussianMixture(2, update="sgd", max_iter=5),

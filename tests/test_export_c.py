@@ -76,6 +76,7 @@ def test_predictions_are_those_of_python(name, tmp_path):
     [
         ODAClusterer(6, random_state=0),
         ODAClassifier(12, random_state=0),
+        ODAClassifier(12, fine_tuning="mrslvq", random_state=0),
         SGDGaussianMixture(4, tol=1e-2, random_state=0),
     ],
     ids=lambda model: type(model).__name__,

@@ -211,6 +211,8 @@ def test_what_can_not_learn_in_c_is_said(tmp_path):
     refused(LVQ().fit(X, numbers), "learn is True: it must be False for LVQ: what learns in C is")
     other = ODAClassifier(8, divergence=Mahalanobis(np.eye(4)), random_state=0).fit(X, numbers)
     refused(other, r"the divergence .*: it must be 'squared_euclidean'")
+    learned = ODAClassifier(8, fine_tuning="mrslvq", random_state=0).fit(X, numbers)
+    refused(learned, "a metric that was learned: set fine_tuning='rslvq'")
     stream = ODAClassifier(random_state=0).partial_fit(X[:50], numbers[:50])
     refused(stream, "still annealing, after 50 samples")
     refused(stream.partial_fit(X[50:300], numbers[50:300]), "still annealing, after 300 samples")

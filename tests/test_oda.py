@@ -265,7 +265,7 @@ def test_classes_get_the_codevectors_that_they_need():
 
 
 @pytest.mark.parametrize("prediction", ["density", "nearest"])
-@pytest.mark.parametrize("fine_tuning", [None, "rslvq", "glvq", "lvq1"])
+@pytest.mark.parametrize("fine_tuning", [None, "rslvq", "mrslvq", "glvq", "lvq1"])
 def test_classification(prediction, fine_tuning):
     points, labels = load_iris(return_X_y=True)
     train, test, own, hidden = train_test_split(points, labels, random_state=1, stratify=labels)
@@ -289,10 +289,90 @@ def test_fine_tuning_pays():
 def test_the_number_is_chosen_when_asked():
     points, labels = make_moons(300, noise=0.2, random_state=1)
     model = ODAClassifier("auto", random_state=0).fit(points, labels)
-    assert set(model.best_params_) == {"n_clusters", "rate"}
+    assert set(model.best_params_) == {"n_clusters", "fine_tuning", "rate", "penalty"}
+    alike = clone(model).set_params(**model.best_params_).fit(points, labels)
     assert len(model.codevectors_) <= model.best_params_["n_clusters"]
     fresh, hidden = make_moons(1000, noise=0.2, random_state=2)
-    assert model.score(fresh, hidden) > 0.94
+    assert min(model.score(fresh, hidden), alike.score(fresh, hidden)) > 0.94
+
+
+def hidden_moons(n, seed):
+    """Half moons in two of eight features: the others only add to distances."""
+    points, labels = make_moons(n, noise=0.15, random_state=seed)
+    noise = np.random.default_rng(seed).normal(size=(n, 6))
+    return np.column_stack([2.0 * points, noise]), labels
+
+
+LEARNING = ODAClassifier(24, fine_tuning="mrslvq", random_state=0)
+
+
+def test_a_metric_is_learned_that_leaves_out_what_tells_no_classes_apart():
+    shown, hidden = hidden_moons(600, 1), hidden_moons(2000, 2)
+    model = clone(LEARNING).fit(*shown)
+    fixed = clone(LEARNING).set_params(fine_tuning="rslvq").fit(*shown)
+    assert model.score(*hidden) > 0.97 > 0.95 > fixed.score(*hidden)
+    entries = model._annealer.divergence.matrix.diagonal()
+    assert entries[:2].min() > 20.0 * entries[2:].max()
+    chosen = ODAClassifier("auto", random_state=0).fit(*shown)
+    assert chosen.best_params_["fine_tuning"] == "mrslvq"
+    assert chosen.score(*hidden) > 0.95
+    # What is missing might be anything, in a metric to which most of it does not matter.
+    holed = np.where(shown[0] > 2.0, np.nan, shown[0])
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        chosen.predict(holed)
+    assert chosen.fit(holed, shown[1]).best_params_["fine_tuning"] == "rslvq"
+    chosen.predict(holed)
+
+
+def test_a_model_with_a_learned_metric_does_what_others_do(tmp_path):
+    points, labels = hidden_moons(600, 1)
+    model = clone(LEARNING).fit(points, labels)
+    model.save(tmp_path / "model.zip")
+    loaded = ODAClassifier.load(tmp_path / "model.zip")
+    fresh, names = hidden_moons(1000, 3)
+    np.testing.assert_array_equal(loaded.predict_proba(fresh), model.predict_proba(fresh))
+    np.testing.assert_allclose(model.transform(model.codevectors_).diagonal(), 0.0, atol=1e-9)
+    # The stream goes on in the metric, from after all samples.
+    assert loaded.partial_fit(fresh, names).score(*hidden_moons(1000, 4)) > 0.95
+    model.partial_fit(fresh, names)
+    np.testing.assert_array_equal(loaded.codevectors_, model.codevectors_)
+    # Earlier levels are from before there was one.
+    plain = clone(LEARNING).set_params(fine_tuning=None).fit(points, labels)
+    then, before = model.at_level(3), plain.at_level(3)
+    np.testing.assert_allclose(then.transform(fresh), before.transform(fresh))
+    np.testing.assert_allclose(then.codevectors_, before.codevectors_)
+
+
+def test_a_learned_metric_is_the_same_for_equal_data():
+    points, labels = hidden_moons(300, 1)
+    fresh = hidden_moons(100, 2)[0]
+    model = clone(LEARNING).fit(points, labels, np.repeat([2.0, 1.0], 150))
+    rows = np.r_[np.arange(300), np.arange(150)]
+    again = clone(LEARNING).fit(points[rows], labels[rows])
+    np.testing.assert_allclose(again.predict_proba(fresh), model.predict_proba(fresh), rtol=1e-6)
+    single = clone(LEARNING).fit(points.astype(np.float32), labels)
+    probabilities = single.predict_proba(fresh.astype(np.float32))
+    assert single.codevectors_.dtype == probabilities.dtype == np.float32
+    assert single.transform(fresh.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e100])
+def test_a_metric_is_learned_in_any_unit(size):
+    points, labels = hidden_moons(300, 1)
+    one, other = clone(LEARNING).fit(points, labels), clone(LEARNING).fit(size * points, labels)
+    assert other.score(size * points, labels) == pytest.approx(one.score(points, labels), abs=0.02)
+
+
+def test_of_labels_that_follow_from_nothing_the_frequencies_are_learned():
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(400, 5)), (rng.random(400) < 0.3).astype(int)
+    model = ODAClassifier(20, fine_tuning="mrslvq", penalty=10.0, random_state=0)
+    found = model.fit(points, labels).predict_proba(points)
+    np.testing.assert_allclose(found[:, 1], labels.mean(), atol=1e-3)
+    constant = np.column_stack([labels, np.zeros(400)])
+    assert clone(LEARNING).fit(constant, labels).score(constant, labels) == 1.0
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        clone(LEARNING).fit(np.where(points > 2.0, np.nan, points), labels)
 
 
 def test_rare_classes_are_found():
@@ -567,6 +647,7 @@ def test_bad_input_is_refused_in_scikit_learns_words(kind):
         (ODAClassifier, "n_clusters", "many"),
         (ODAClassifier, "fine_tuning", "sgd"),
         (ODAClassifier, "rate", 0.0),
+        (ODAClassifier, "penalty", -0.1),
         (ODARegressor, "local_model", "cubic"),
     ],
 )

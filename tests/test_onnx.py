@@ -62,6 +62,7 @@ CASES = {
     "classes, Mahalanobis": (
         ODAClassifier(9, divergence=Mahalanobis(np.linalg.inv(np.cov(IRIS.T))), random_state=0),
         IRIS, NAMES),
+    "classes, metric": (ODAClassifier(9, fine_tuning="mrslvq", random_state=0), IRIS, NAMES),
     "classes, cubes": (
         ODAClassifier(9, divergence=CUBES, fine_tuning=None, random_state=0), IRIS, NAMES),
     "classes, digits": (ODAClassifier(20, random_state=0), DIGITS, VALUES),

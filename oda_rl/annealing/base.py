@@ -28,6 +28,7 @@ from oda_rl._validation import (
 from oda_rl.annealing.annealer import PROBE, Annealer
 from oda_rl.annealing.codebook import Balls, Layout
 from oda_rl.annealing.density import log_density
+from oda_rl.annealing.fine_tuning import measure_by
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
@@ -165,8 +166,8 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
         """Return the model as it was when a temperature level ended, without refitting.
 
-        What came after annealing (refinement, fine-tuning) is not in it. It can be trained on with
-        ``partial_fit``, and goes on annealing from there.
+        What came after annealing (refinement, fine-tuning, a learned metric) is not in it. It can
+        be trained on with ``partial_fit``, and goes on annealing from there.
 
         Parameters
         ----------
@@ -193,6 +194,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
             raise ValueError(f"level must be below {len(self.history_)}, got {level}")
         model = copy.copy(self)
         model._annealer = copy.deepcopy(self._annealer)
+        measure_by(model._annealer, divergences.resolve(self.divergence))
         model._annealer.return_to(range(len(self.history_))[level])  # type: ignore[index]
         model._publish()
         model._step_back()
@@ -243,7 +245,8 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         points = fitted_points(self, X)
         divergence = self._annealer.divergence
         divergence.check(points)
-        return divergence.embed(points)
+        # A learned metric takes samples in single precision, too, and they remain what they are.
+        return np.asarray(divergence.embed(points), dtype=points.dtype)
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if what a file says does not belong together."""

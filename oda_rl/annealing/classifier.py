@@ -7,6 +7,7 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 """
 
 import copy
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Self
 
@@ -22,19 +23,24 @@ from oda_rl._validation import checked_labels, checked_weights, chunks
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.fine_tuning import (
     ALGORITHMS,
+    MATRIX,
     best_temperature,
     class_log_densities,
     fine_tune,
+    measure_by,
 )
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.selection import Candidate, candidates, doubts, select
-from oda_rl.divergences import QUADRATIC, resolve
+from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
 from oda_rl.filing.contents import ANYTHING, Optional, check_classes
-from oda_rl.samples.missing import observed_shares
+from oda_rl.quantization.metric_learning import learn_metric
+from oda_rl.samples.missing import holes, observed_shares
 from oda_rl.samples.weights import counted
 
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
+_METRIC_SAMPLES = 20_000
+_MANY_FEATURES = 200  # too many for a matrix of them to be worth a try
 
 
 @estimator
@@ -49,18 +55,25 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     ----------
     n_clusters : int or "auto", default=40
         How many codevectors there may be over all classes (at least one each). ``"auto"``: this
-        number and the rate of fine-tuning are chosen by cross-validation within the training set,
-        from one annealing a fold.
+        number, and the algorithm of fine-tuning and its rate or penalty, are chosen by
+        cross-validation within the training set, from one annealing a fold.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
         As for :class:`ODAClusterer`.
     prediction : {"density", "nearest"}, default="density"
         Whether the class with the largest summed class-conditional density wins, or the class of
         the nearest codevector.
-    fine_tuning : {"rslvq", "glvq", "lvq1"} or None, default="rslvq"
+    fine_tuning : {"auto", "rslvq", "mrslvq", "glvq", "lvq1"} or None, default="auto"
         What ``fit`` moves the codevectors with when annealing has ended; for the squared Euclidean
-        and the Mahalanobis divergence, with others it must be None.
+        and the Mahalanobis divergence, with others it must be None. ``"mrslvq"`` learns the metric
+        with them (:mod:`oda_rl.quantization.metric_learning`), and takes no missing values.
+        ``"auto"``: ``"rslvq"``; with ``n_clusters="auto"`` that or ``"mrslvq"``, which is tried
+        where no values are missing and features are at most 200; if it is chosen, none may be
+        missing later.
     rate : float, default=0.05
-        First step size of fine-tuning, falling to 0.
+        First step size of fine-tuning, falling to 0; ``"mrslvq"`` has none.
+    penalty : float, default=0.01
+        Of ``"mrslvq"``: what the squares of the entries of the metric's root cost, where features
+        have a variance of 1 on average. The larger it is, the fewer directions matter.
     min_temperature : float in [0, 1), default=1e-3
         As for :class:`ODAClusterer`, relative to the mean divergence from the class means.
     target_error : float in [0, 1], default=0
@@ -90,11 +103,13 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         loss on the training data; for a stream, from the distortion of the current level, which
         after ``fit`` begins at that temperature.
     best_params_ : dict
-        What ``n_clusters="auto"`` chose.
+        What ``n_clusters="auto"`` chose, by the names of the parameters.
 
     References
     ----------
     [ODA-TNNLS] algorithm 1 with the association of eq. 15, and a counter for each class.
+    P. Schneider, M. Biehl, B. Hammer, "Distance learning in discriminative vector quantization",
+    Neural Computation 21 (2009): ``"mrslvq"``.
 
     Examples
     --------
@@ -112,8 +127,9 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 40
     _: KW_ONLY
     prediction: Annotated[str, StrOptions({"density", "nearest"})] = "density"
-    fine_tuning: Annotated[str | None, StrOptions(set(ALGORITHMS)), None] = "rslvq"
+    fine_tuning: Annotated[str | None, StrOptions({"auto", MATRIX, *ALGORITHMS}), None] = "auto"
     rate: Annotated[float, POSITIVE] = 0.05
+    penalty: Annotated[float, within("[0, inf)")] = 0.01
     target_error: Annotated[float, within("[0, 1]")] = 0.0
 
     LEARNED: ClassVar[dict[str, Any]] = {
@@ -152,6 +168,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         ValueError
             If X and y are not that, or there is only one class.
         """
+        if hasattr(self, "best_params_"):
+            del self.best_params_  # which say whether values may be missing
         points, labels = checked_labels(self, X, y, reset=True)
         self._labels_are_objects = labels.dtype == object
         weights = checked_weights(sample_weight, points)
@@ -164,12 +182,9 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             )
         self._seen = self.classes_.tolist()
         self._check_fine_tuning()
-        n_clusters, rate = self.n_clusters, self.rate
-        if n_clusters == "auto":
-            n_clusters, rate = self._select(points, classes, weights)
-            self.best_params_ = {"n_clusters": n_clusters, "rate": rate}
+        chosen = self._settings(points, classes, weights)
         data = self._anneal(points, classes, weights)
-        self._conclude(data, int(n_clusters), rate)
+        self._conclude(data, chosen)
         self._publish()
         return self
 
@@ -274,6 +289,11 @@ class ODAClassifier(ClassifierMixin, BaseODA):
                 f"divergence, got divergence={self.divergence!r}: set fine_tuning=None"
             )
 
+    def _takes_missing(self) -> bool:
+        # Directions of hardly any weight would explain away whatever is missing.
+        chosen = getattr(self, "best_params_", {}).get("fine_tuning", self.fine_tuning)
+        return super()._takes_missing() and chosen != MATRIX
+
     def _target_error(self) -> float:
         return float(self.target_error) if self.target_error > 0.0 else -1.0
 
@@ -295,12 +315,28 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         distortion = self.history_[-1].distortion or 1.0
         self.prediction_temperature_ = 2.0 * distortion / self.n_features_in_
 
+    def _algorithms(self, points: FloatArray) -> Sequence[str | None]:
+        """Algorithms of fine-tuning to choose from; the first is that of a fixed number."""
+        if self.fine_tuning != "auto":
+            return (self.fine_tuning,)
+        learns = points.shape[1] <= _MANY_FEATURES and holes(points) is None
+        return ("rslvq", MATRIX) if learns else ("rslvq",)
+
+    def _settings(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
+        """Return the number of codevectors and what follows, which may have to be chosen."""
+        if self.n_clusters == "auto":
+            chosen = self._select(points, classes, weights)
+            self.best_params_ = chosen._asdict()
+            return chosen
+        algorithm = self._algorithms(points)[0]
+        return Candidate(int(self.n_clusters), algorithm, float(self.rate), float(self.penalty))
+
     def _select(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
         """Choose the number of codevectors and the rate by validation within the training set."""
         distinct = Distribution(points, classes, weights, np.random.default_rng(0))
         points, classes, weights = distinct.points, distinct.classes, distinct.weights
-        fine_tuned = self.fine_tuning is not None
-        options = candidates(len(self.classes_), len(points), fine_tuned, self.rate)
+        settings = self._algorithms(points), float(self.rate), float(self.penalty)
+        options = candidates(len(self.classes_), len(points), *settings)
         self._largest = options[-1].n_clusters
 
         def losses(train: IntArray, test: IntArray) -> FloatArray:
@@ -310,7 +346,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             found = []
             for option in options:
                 model._annealer = copy.deepcopy(grown)
-                model._conclude(data, *option)
+                model._conclude(data, option)
                 model.weights_ = model._codebook.weights
                 scores = model._log_scores(model._annealer.divergence.embed(points[test]))
                 found.append(float(doubts(scores, classes[test]) @ weights[test]))
@@ -319,15 +355,15 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         rng = np.random.default_rng(len(points))
         return select(options, losses, classes, rng)
 
-    def _conclude(self, data: Distribution, n_clusters: int, rate: float) -> None:
+    def _conclude(self, data: Distribution, chosen: Candidate) -> None:
         """Merge down to what is wanted, choose the prediction temperature, fine-tune."""
         current = self._annealer
-        current.reduce_to(n_clusters)
+        current.reduce_to(chosen.n_clusters)
         rows = data.spread(_PREDICTION_SAMPLES)
         points, classes = data.points[rows], data.classes[rows]
         shares = observed_shares(points)
 
-        for final in (self.fine_tuning is None, True):
+        for final in (chosen.fine_tuning is None, True):
             self._codebook = current.view(None)
             weights, labels = self._codebook.weights, self._codebook.labels
             self.prediction_temperature_ = temperature = best_temperature(
@@ -339,9 +375,28 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             )
             if final:
                 break
+            if chosen.fine_tuning == MATRIX:
+                self._learn_metric(data, chosen.penalty)
+                break
             moved = fine_tune(
-                str(self.fine_tuning), self._own(), weights, labels, temperature, rate, data,
-                current.divergence,
+                str(chosen.fine_tuning), self._own(), weights, labels, temperature, chosen.rate,
+                data, current.divergence,
             )  # fmt: skip
             current.replace(moved, current.masses)
         current.settle(0.5 * points.shape[1] * self.prediction_temperature_)
+
+    def _learn_metric(self, data: Distribution, penalty: float) -> None:
+        """Move codevectors and turn the metric; the temperature of prediction remains."""
+        current, (own, weights, labels) = self._annealer, self._codebook
+        rows, shares = np.arange(len(data.points)), data.weights
+        if len(shares) > _METRIC_SAMPLES:
+            rows, shares = data.spread(_METRIC_SAMPLES), np.ones(_METRIC_SAMPLES)
+        points = data.points[rows].astype(np.float64)
+        learned = learn_metric(
+            own, weights, labels, self.prediction_temperature_, points, data.classes[rows], shares,
+            penalty,
+        )  # fmt: skip
+        root = current.divergence.embed(np.eye(self.n_features_in_))  # of the metric as it was
+        current.replace(learned.codevectors, current.masses)
+        measure_by(current, Mahalanobis(root @ learned.matrix @ root.T))
+        self._codebook = current.view(None)

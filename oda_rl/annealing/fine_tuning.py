@@ -1,15 +1,17 @@
-"""What follows annealing in a classifier: discriminative moves, the temperature of prediction."""
+"""What follows annealing in a classifier: moves, metrics, the temperature of prediction."""
 
 from typing import Any
 
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import Divergence, Mahalanobis
 from oda_rl.quantization import kernels, missing
 from oda_rl.samples.missing import holes
 
+MATRIX = "mrslvq"  # which learns the metric, too
 ALGORITHMS = ("rslvq", "glvq", "lvq1")
 
 _PASSES = 5
@@ -100,3 +102,19 @@ def fine_tune(
     else:
         competition.lvq1(moved, labels, *sample)
     return moved
+
+
+def measure_by(annealer: Annealer, divergence: Divergence) -> None:
+    """Let an annealer go on with the same codevectors, and another divergence of its kernel."""
+    old, d = annealer.divergence, annealer.n_features
+    axes = np.eye(d)
+    if np.array_equal(divergence.embed(axes), old.embed(axes)):
+        return
+
+    def moved(points: FloatArray) -> FloatArray:
+        return np.column_stack([divergence.embed(old.restore(points[:, :d])), points[:, d:]])
+
+    if annealer.probe is not None:
+        annealer.probe = moved(annealer.probe[0]), annealer.probe[1]
+    annealer.divergence = divergence
+    annealer.replace(moved(annealer.codevectors), annealer.masses)

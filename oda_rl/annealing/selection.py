@@ -1,4 +1,4 @@
-"""How many codevectors, and how fast to fine-tune: chosen by validation within the training set."""
+"""How many codevectors, and how to fine-tune: chosen by validation within the training set."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -6,10 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.annealing.fine_tuning import MATRIX
 
 N_FOLDS = 5
 _PER_CLASS = (1, 2, 4, 8, 16, 32)
 _RATES = (0.01, 0.05, 0.2)
+_PENALTIES = (0.001, 0.01, 0.1)
 _HONEST = 0.99  # no single sample costs more than log 100
 
 
@@ -17,13 +19,27 @@ class Candidate(NamedTuple):
     """What is chosen."""
 
     n_clusters: int
+    fine_tuning: str | None
     rate: float
+    penalty: float
 
 
-def candidates(n_classes: int, n_samples: int, fine_tuned: bool, rate: float) -> list[Candidate]:
-    """Candidates, the simplest first: up to 32 codevectors a class, and one for 5 samples."""
+def candidates(
+    n_classes: int, n_samples: int, algorithms: Sequence[str | None], rate: float, penalty: float
+) -> list[Candidate]:
+    """Candidates, the simplest first: up to 32 codevectors a class, and one for 5 samples.
+
+    Of each algorithm of fine-tuning three rates are tried, or penalties, and of what it does not
+    have the one given.
+    """
     sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in _PER_CLASS})
-    return [Candidate(n, r) for n in sizes for r in (_RATES if fine_tuned else (rate,))]
+    ways: list[tuple[str | None, float, float]] = []
+    for one in algorithms:
+        if one == MATRIX:
+            ways += [(one, rate, each) for each in _PENALTIES]
+        else:
+            ways += [(one, each, penalty) for each in (_RATES if one else (rate,))]
+    return [Candidate(n, *way) for n in sizes for way in ways]
 
 
 def doubts(scores: FloatArray, classes: IntArray) -> FloatArray:

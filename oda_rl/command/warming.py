@@ -138,7 +138,7 @@ def _classifiers() -> None:
 
     points = _samples()
     y = (points[:, 0] > points[:, 1]).astype(np.int64)
-    for fine_tuning in (None, "lvq1", "glvq", "rslvq"):
+    for fine_tuning in (None, "lvq1", "glvq", "rslvq", "mrslvq"):
         for data in (points, points.astype(np.float32)):
             model = ODAClassifier(6, fine_tuning=fine_tuning, random_state=0)
             model.fit(data, y).predict_proba(data)

@@ -101,13 +101,10 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
         rng = np.random.default_rng([course.seed, 1])
         rows = sample.points, sample.classes, sample.weights
         data = Distribution(*rows, rng, self.n_features_in_)
-        n_clusters, rate = self.n_clusters, self.rate
-        if n_clusters == "auto":
-            n_clusters, rate = self._select(*rows)
-            self.best_params_ = {"n_clusters": n_clusters, "rate": rate}
+        chosen = self._settings(*rows)
         probe = data.spread(PROBE)
         self._grow(course, refined=False, probe=(data.points[probe], data.classes[probe]))
-        self._conclude(data, int(n_clusters), rate)
+        self._conclude(data, chosen)
         self._publish()
         return self
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from oda_rl._types import Float32Array
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.codebook import FARTHEST, LEAST_DECAY, LEAST_SHARE
-from oda_rl.divergences import SquaredEuclidean
+from oda_rl.divergences import Mahalanobis, SquaredEuclidean
 from oda_rl.exporting.c_text import as_comment, features, number, numbers, table
 from oda_rl.exporting.diagrams import fitting
 from oda_rl.exporting.labels import narrowest, numbered
@@ -261,6 +261,8 @@ def _check(model: Any) -> None:
         raise ValueError(f"{wrong} {type(model).__name__}: what learns in C is ODAClassifier")
     check_is_fitted(model)
     annealer = model._annealer
+    if type(annealer.divergence) is Mahalanobis and model.divergence == "squared_euclidean":
+        raise ValueError(f"{wrong} a metric that was learned: set fine_tuning='rslvq'")
     if type(annealer.divergence) is not SquaredEuclidean:
         raise ValueError(
             f"{wrong} the divergence {model.divergence!r}: it must be 'squared_euclidean'"
