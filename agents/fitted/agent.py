@@ -300,8 +300,8 @@ class FittedQAgent(Simplifiable, Agent):
     def metric_(self) -> FloatArray | None:
         """The metric in the observation's units, shape (d, d); None before the first fit.
 
-        A Mahalanobis matrix, of trace d in standard deviations of the observation: the next fit
-        places cells by its square root.
+        A Mahalanobis matrix, of trace d in standard deviations of the observation (in whitened
+        units where its components are no axes): the next fit places cells by its square root.
         """
         metric, scale = self._engine.metric, self.scale_
         if scale is None:

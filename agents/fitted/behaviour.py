@@ -67,7 +67,7 @@ def metric_of_actions(
 ) -> FloatArray | None:
     """Learn the metric in which the shares of actions change, shape (d, d).
 
-    In standard deviations of the observation, of trace d; None where too little is known.
+    In standard deviations of the observation; None where too little is known.
     """
     learned = None
     for _ in range(_FITS):

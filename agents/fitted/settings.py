@@ -25,7 +25,9 @@ class FittedQConfig(Checked):
     """Decay lambda of Watkins' returns, in [0, 1]. 0 looks one step ahead."""
 
     metric: Annotated[Literal["learned", "std"], one_of("learned", "std")] = "learned"
-    """Distances between states: learned from the gradients of Q, or in standard deviations."""
+    """Distances between states: learned from the gradients of Q (in the first fit in standard
+    deviations of the observation; whitened, if its components are no axes of the world), or in
+    standard deviations throughout."""
 
     max_cells: Annotated[int, within("[1, 65535]")] = 256
     """Upper bound of the number of cells; at most 65535."""

@@ -64,8 +64,9 @@ class TwoTimescaleConfig(Checked):
     metric: Annotated[
         Literal["learned", "std"] | tuple[tuple[float, ...], ...], _NAMED, _SYMMETRIC
     ] = "learned"
-    """Distances between states: learned from the gradients of Q while the cells are annealed, in
-    standard deviations of the observation, or a symmetric positive semi-definite matrix."""
+    """Distances between states: learned from the gradients of Q while the cells are annealed (until
+    then in standard deviations of the observation; whitened, if its components are no axes of the
+    world), in standard deviations throughout, or a symmetric positive semi-definite matrix."""
 
     action_bins: Annotated[int, at_least(2)] = 5
     """Values of each component of a continuous action, least to greatest; at least 2."""
