@@ -43,6 +43,7 @@ _LEARNING, _MOST_LEARNING = 0.6, 250_000  # of these steps, before a rule is mad
 _LEAST_DISTILLING = 2000  # steps: of fewer there is no rule
 _CELLS = 16
 _RACING = 0.05  # of the steps: the rule against the one before
+_BOLD = {"exploration": 4.0, "longest_hold": 8}
 _NOTHING = np.empty((0, 3))
 
 _log = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ class ClimbForReal:
         """Learn values with a share of the steps, and make a rule of them with the rest."""
         assert isinstance(env, gym.Env)
         if self._fitted is None:
-            self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)))
+            self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **_BOLD)
             _remember(self._fitted, engine.memory.transitions, engine.memory.first)
         fitted = self._fitted
         fitted._enter(env)
