@@ -282,7 +282,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("", lambda own: f"`{own[0]['method']}`", once=True),
         Column("solved", lambda own: f"{own[0]['task']} ≥ {SOLVED[own[0]['task']]:g}"),
         Column("steps", the("steps", ",")),
-        Column("seeds", lambda own: count(own.where(world="plain"))),
+        Column("seeds", lambda own: str(len(own.groups("seed")))),
         *(Column(world, shares(world)) for world in TRANSFORMED),
     ]
     tasks = [
