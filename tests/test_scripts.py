@@ -15,11 +15,18 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from oda_rl.agents.comparison.contest import Plan
 from oda_rl.results import read_origins
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def processes_that_know_the_scripts():
+    """Other tests' processes, which joblib would use again, cannot import what scripts share."""
+    get_reusable_executor().shutdown(wait=True)
 
 
 @pytest.fixture
@@ -40,7 +47,8 @@ def run_script(load_script, tmp_path, monkeypatch, capfd):
 @pytest.fixture
 def load_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(SCRIPTS)
+    if str(SCRIPTS) not in sys.path:  # for good: joblib replaces its processes between tests, too
+        sys.path.insert(0, str(SCRIPTS))
     return importlib.import_module
 
 
