@@ -162,8 +162,9 @@ def trajectories_of(states, actions, n_actions):
 
 
 def test_novelty_leads_where_least_was_done():
-    # From 0 action 0 leads to 1, where all was done often, and action 1 to 2, where action 0 was not.
-    often = [([0, 1, 3], [0, 0]), ([0, 1, 3], [0, 1])] * 20
+    # From 0 action 0 leads by 1 and 4, where all was done often, and action 1 by 2, a shorter way,
+    # where action 0 was done twice.
+    often = [([0, 1, 4, 3], [0, 0, 0]), ([0, 1, 4, 3], [0, 1, 1])] * 20
     seldom = [([0, 2, 3], [1, 1])] * 38 + [([0, 2, 3], [1, 0])] * 2
     episodes = often + seldom
     seen = trajectories_of(*zip(*episodes, strict=True), 2)

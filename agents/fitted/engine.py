@@ -304,8 +304,8 @@ class FittedEngine(LanedEngine):
         found = fit(self.seen, values, self.metric, self.config, self._fitting)
         self._values = found.values[:n]
         if self.interface.n_values > 0 and self.config.exploration is None:
-            before = self._curious
-            self._curious = schemes.led_by_novelty(self.seen, before, self.config, self._fitting)
+            last = self._curious
+            self._curious = schemes.led_by_novelty(self.seen, last, self.config, self._fitting)
         self._install(found)
         self.lane.last_row = n - 1
 
