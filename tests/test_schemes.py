@@ -2,14 +2,19 @@
 
 from dataclasses import replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from oracles import middle_ranks
 
-from oda_rl.agents import FittedQAgent
+import oda_rl.envs  # noqa: F401  (registers its environments)
+from oda_rl import InvalidFileError
+from oda_rl.agents import FittedQAgent, FittedQConfig
+from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitted import schemes
+from oda_rl.agents.fitted.fitting import Experience
 
-N = len(schemes.SCHEMES)
+N = schemes.NOVELTY  # those that are compared come first
 CARTPOLE = "CartPole-v1"
 
 
@@ -56,8 +61,9 @@ def test_what_has_become_better_is_found_out():
 def test_only_ranks_of_explored_episodes_count():
     played, returns = turns(lambda scheme, noise: noise.normal() - scheme, n=60)
     squeezed = [1e-9 * np.arctan(one) - 3e-7 for one in returns]
+    others = (schemes.NONE, 1e6), (schemes.NOVELTY, -1e6)
     between = [(scheme, one) for pair in zip(played, returns, strict=True)
-               for scheme, one in (pair, (schemes.NONE, 1e6))]  # fmt: skip
+               for scheme, one in (pair, *others)]  # fmt: skip
     with_others = tuple(zip(*between, strict=True))
     for seed in range(20):
         drawn = schemes.draw(played, returns, np.random.default_rng(seed))
@@ -83,6 +89,7 @@ def test_an_agent_explores_by_schemes_unless_told_how_much():
     agent = FittedQAgent(CARTPOLE, seed=0).learn(30_000)
     engine = agent._engine
     counts = np.bincount(np.array(engine.exploration.schemes) + 1, minlength=N + 1)
+    assert len(counts) == N + 1  # states are not numbered
     assert (counts > 0).all()  # all have had a turn, and some episodes were not of a scheme
     assert len(engine.exploration.schemes) == len(engine.exploration.returns)
     fixed = FittedQAgent(CARTPOLE, seed=0, exploration=0.4).learn(3000)
@@ -102,8 +109,6 @@ def test_the_present_scheme_says_how_often_and_how_long(monkeypatch):
 
 
 def test_schemes_of_many_copies_are_each_their_own():
-    import gymnasium as gym
-
     envs = gym.make_vec(CARTPOLE, num_envs=8)
     agent = FittedQAgent(envs, seed=0).learn(30_000)
     explored = np.array(agent._engine.exploration.schemes)
@@ -138,3 +143,77 @@ def test_each_of_several_environments_explores_by_its_own_scheme():
     shares = np.mean(chosen, axis=0)
     assert shares[0] in (0.0, 1.0)
     assert 0.3 < shares[1] < 0.7
+
+
+def trajectories_of(states, actions, n_actions):
+    """Episodes in which numbered states follow one another, (m, n + 1), by actions, (m, n)."""
+    rows, steps = [], []
+    for seen, done in zip(states, actions, strict=True):
+        for i, state in enumerate(seen):
+            over = i == len(done)
+            rows.append([state])
+            steps.append([-1.0 if over else done[i], -5.0, TERMINAL if over else GOES_ON])
+    columns = np.array(steps)
+    arranged = np.zeros((len(steps), COMPONENTS))
+    for column, index in enumerate((ACTION, REWARD, MARK)):
+        arranged[:, index] = columns[:, column]
+    arranged[arranged[:, MARK] != GOES_ON, ACTION] = 0.0
+    return Experience(np.array(rows, dtype=np.float64), arranged, n_actions, numbered=True)
+
+
+def test_novelty_leads_where_least_was_done():
+    # From 0 action 0 leads by 1 and 4, where all was done often, and action 1 by 2, a shorter way,
+    # where action 0 was done twice.
+    often = [([0, 1, 4, 3], [0, 0, 0]), ([0, 1, 4, 3], [0, 1, 1])] * 20
+    seldom = [([0, 2, 3], [1, 1])] * 38 + [([0, 2, 3], [1, 0])] * 2
+    episodes = often + seldom
+    seen = trajectories_of(*zip(*episodes, strict=True), 2)
+    config = FittedQConfig()
+    policy = schemes.led_by_novelty(seen, None, config, np.random.default_rng(0))
+    again = schemes.led_by_novelty(seen, policy, config, np.random.default_rng(0))
+    assert (seen.steps[:, REWARD] == -5.0).all()  # what was earned stays as it was
+    for one in (policy, again):
+        _, actions, _ = one.evaluate(np.array([[0.0], [2.0]]))
+        assert actions.tolist() == [1, 0]
+
+
+def test_what_every_step_towards_costs_is_found():
+    place = "oda_rl/DeepSea-v0"
+    shares = []
+    for seed in range(3):
+        agent = FittedQAgent(gym.make(place, size=8, swap=seed), seed=seed).learn(15_000)
+        shares.append(agent.evaluate(5, seed=seed).min() > 0.98)
+        explored = np.array(agent._engine.exploration.schemes)
+        assert 0 < np.mean(explored == schemes.NOVELTY) < 0.1
+    assert all(shares)
+
+
+def test_nobody_looks_for_what_is_new_where_exploration_is_set():
+    agent = FittedQAgent("FrozenLake-v1", seed=0, exploration=1.0).learn(2000)
+    assert agent._engine._curious is None
+
+
+def test_episodes_of_novelty_count_for_no_policy_and_are_saved(tmp_path):
+    agent = FittedQAgent("CliffWalking-v1", seed=0).learn(3000)
+    engine = agent._engine
+    while engine.exploration.scheme != schemes.NOVELTY:
+        agent.learn(100)
+    assert engine._playing.policy is engine._curious
+    assert engine._playing.record is None
+    agent.save(tmp_path / "agent.zip")
+    loaded = FittedQAgent.load(tmp_path / "agent.zip")
+    np.testing.assert_array_equal(loaded._engine._curious.models, engine._curious.models)
+    agent.learn(4000)
+    np.testing.assert_array_equal(loaded.learn(4000).q_values, agent.q_values)
+    assert loaded._engine.exploration.schemes == engine.exploration.schemes
+
+
+def test_a_file_without_the_policy_of_novelty_has_no_episode_of_it(tmp_path):
+    agent = FittedQAgent("CliffWalking-v1", seed=0).learn(3000)
+    arrays = agent._engine.state_arrays()
+    arrays["scheme"] = np.array(schemes.NOVELTY)
+    fresh = FittedQAgent("CliffWalking-v1", seed=0)._engine
+    fresh.restore(arrays)
+    without = {k: v for k, v in arrays.items() if not k.startswith("curious_")}
+    with pytest.raises(InvalidFileError, match="scheme"):
+        FittedQAgent("CliffWalking-v1", seed=0)._engine.restore(without)

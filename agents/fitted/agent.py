@@ -42,7 +42,7 @@ class FittedQAgent(Simplifiable, Agent):
     Three schemes of exploration take turns, from some .4 random decisions an episode, each of which
     may be held for many steps, to 20 of a step each: those whose episodes return less are drawn
     more seldom (:mod:`oda_rl.agents.fitted.schemes`). While all returns are equal it does nothing
-    else.
+    else. Where states are numbered, one episode in thirty looks for what has seldom been done.
 
     Delivered is not the newest policy, which may be far worse, but the one with the best lower
     bound (mean minus standard error) of its own training returns; a part of the steps goes into

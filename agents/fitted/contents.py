@@ -36,7 +36,11 @@ SCHEMA: dict[str, Member] = {
     "forgotten": whole(optional=True),
     "doubted": real("2", optional=True),
 }
-"""What a file has of a fitted agent, and policy0, the newest, and one for each record."""
+"""What a file has of a fitted agent.
+
+And policy0, the newest, and one for each record; curious, if there is one that looks for what is
+new.
+"""
 
 
 def check_contents(
@@ -53,17 +57,18 @@ def check_contents(
     n_records = sum(header(arrays, "record_n")[1])
     require(n_records <= config.kept_policies, f"record_n has {n_records} records")
     n_actions = interface.n_actions
+    curious = any(name.startswith("curious_") for name in arrays)
     sizes = {
         "d": interface.n_features, "p": interface.n_components, "A": n_actions,
         "actions": n_actions, "width": width, "uniforms": width,
-        "schemes": len(schemes.SCHEMES), "records": n_records, "lanes": 1, "cells": 65_536,
+        "schemes": schemes.NOVELTY + curious, "records": n_records, "lanes": 1, "cells": 65_536,
         "rows": len(arrays["memory_steps"]),
     }  # fmt: skip
     of_policies: set[str] = set()
-    for i in range(n_records + 1):
-        sizes["K"] = sum(header(arrays, f"policy{i}_codevectors")[1][:1])
-        require(sizes["K"] >= 1, f"policy{i} has no cells")
-        members = prefixed(f"policy{i}_", policy)
+    for name in [*(f"policy{i}" for i in range(n_records + 1)), *(["curious"] if curious else [])]:
+        sizes["K"] = sum(header(arrays, f"{name}_codevectors")[1][:1])
+        require(sizes["K"] >= 1, f"{name} has no cells")
+        members = prefixed(f"{name}_", policy)
         check({k: arrays[k] for k in members if k in arrays}, members, sizes)
         of_policies |= members.keys()
     single = interface.dtype == "float32"

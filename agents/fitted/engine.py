@@ -73,6 +73,7 @@ class FittedEngine(LanedEngine):
         self.state = replay.FittedState(self.raw)
         self._values: FloatArray | None = None
         self.exploration = schemes.Exploration(config)
+        self._curious: CellPolicy | None = None  # looks for what is new
         self._whole = True  # the running episode has been played with one policy
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
@@ -185,7 +186,7 @@ class FittedEngine(LanedEngine):
         episodes, steps = self.memory.forget(kept, self.lane)
         self.exploration.forget_all_but(episodes)
         self.records, self._confirming, self._confirmed = [], None, 0
-        self._values, self.metric = None, None
+        self._values, self.metric, self._curious = None, None, None
         self._forgotten = self.state.steps - steps
         if self._running is not None:
             self._running.give_no_credit()
@@ -280,7 +281,7 @@ class FittedEngine(LanedEngine):
         self._latest = Record(self.newest)
         self._whole = self.lane.episode_length == 0
         self.lane.held = 0
-        self.exploration.go_on(self._rewards, self._explore, anew=False)
+        self._explore_on(anew=False)
         self._set_due()
         self._open()
         step = self.state.steps
@@ -302,6 +303,9 @@ class FittedEngine(LanedEngine):
             values = np.concatenate([values, later])
         found = fit(self.seen, values, self.metric, self.config, self._fitting)
         self._values = found.values[:n]
+        if self.interface.n_values > 0 and self.config.exploration is None:
+            last = self._curious
+            self._curious = schemes.led_by_novelty(self.seen, last, self.config, self._fitting)
         self._install(found)
         self.lane.last_row = n - 1
 
@@ -327,8 +331,13 @@ class FittedEngine(LanedEngine):
     def take_turns(self) -> None:
         """Let perhaps another scheme of exploration have the next episode."""
         if self._confirming is None and self.exploration.scheme != schemes.NONE:
-            self.exploration.go_on(self._rewards, self._explore, anew=True)
-            self._set_playing()
+            self._explore_on(anew=True)
+            self._open()
+
+    def _explore_on(self, anew: bool) -> None:
+        """Say how much is explored from now on, perhaps by another scheme."""
+        novelty = self._curious is not None
+        self.exploration.go_on(self._rewards, self._explore, anew, novelty)
 
     def _set_due(self, share: float = 1.0) -> None:
         n = self.state.steps - self._forgotten
@@ -358,7 +367,10 @@ class FittedEngine(LanedEngine):
         record = chosen if self.epsilon < 1.0 else None
         scheme = schemes.NONE if self._confirming else self.exploration.scheme
         how = self.epsilon, self.exploration.longest_hold, scheme
-        self._playing = Playing(chosen.policy, record, *how, self._n_levels)
+        policy = chosen.policy
+        if scheme == schemes.NOVELTY and self._curious is not None:
+            policy, record = self._curious, None
+        self._playing = Playing(policy, record, *how, self._n_levels)
         self._play(self._playing)
 
     def _play(self, playing: Playing) -> None:
@@ -390,6 +402,8 @@ class FittedEngine(LanedEngine):
         for name in ("metric", "scale", "_values"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
+        if self._curious is not None:
+            arrays |= {f"curious_{name}": array for name, array in self._curious.arrays.items()}
         self.lane.last_row = rows - 1
         return arrays
 
@@ -407,6 +421,8 @@ class FittedEngine(LanedEngine):
         self.memory.restore(within(arrays, "memory_"))
         read = competing.read_records(arrays, type(self.newest))
         self.newest, self.records, self._latest, self._confirming = read
+        curious = within(arrays, "curious_")
+        self._curious = type(self.newest).from_arrays(curious) if curious else None
         self.exploration.restore(arrays, self.state.epsilon)
         self._ended_since_fit = True
         self._confirmed = int(arrays["confirmed"])

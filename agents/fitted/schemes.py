@@ -7,11 +7,18 @@ each episode a scheme is drawn by Thompson sampling. What is compared are ranks 
 returns, which no scale or shift of the rewards changes: a scheme costs what its episodes are worse
 than others', and where that is nothing, all take turns alike.
 
+Returns say nothing of a reward that was never seen, and where each step towards it costs, whoever
+goes there seems to be the worst. Where states are numbered, so that it is known how often an action
+was taken in each, one episode in thirty is therefore led by a policy that looks for what is new,
+whatever it costs (:func:`led_by_novelty`).
+
 References
 ----------
 W. R. Thompson, "On the likelihood that one unknown probability exceeds another in view of the
 evidence of two samples", Biometrika 25 (1933). A. P. Badia et al., "Agent57: outperforming the
-Atari human benchmark", ICML 2020 (section 3.2: a bandit that chooses among policies).
+Atari human benchmark", ICML 2020 (section 3.2: a bandit that chooses among policies). A. L.
+Strehl, M. L. Littman, "An analysis of model-based interval estimation for Markov decision
+processes", JCSS 74 (2008): a bonus by the root of visits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +28,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
+from oda_rl.agents.fitted.fitting import Experience, fit
 from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.policies.cells import CellPolicy
 
 
 class Scheme(NamedTuple):
@@ -33,14 +43,47 @@ class Scheme(NamedTuple):
     """Most steps for which one of them is held."""
 
 
-SCHEMES = (Scheme(0.4, 100), Scheme(4.0, 8), Scheme(20.0, 1))
+SCHEMES = (Scheme(0.4, 100), Scheme(4.0, 8), Scheme(20.0, 1), Scheme(4.0, 1))
+NOVELTY = 3  # the last one, whose episodes look for what is new
 NONE = -1  # an episode without exploration, or of nothing else
 RECENT_RETURNS = 200  # whose spread says how sure a mean is
 RECENT_LENGTHS = 20
+_NOVEL = 1 / 30  # of all episodes
 _LATEST = 30  # episodes that are compared
 _DEVIATION = 0.29  # of a rank, uniform in (0, 1)
 _SAME = 1e-9  # relative spread below which returns are all equal
 _HORIZONS = 10.0  # that count as an episode where none ends
+
+
+def led_by_novelty(
+    seen: Experience,
+    before: CellPolicy | None,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+) -> CellPolicy:
+    """Fit a policy that looks for what has seldom been done, where states are numbered.
+
+    To it a step is worth 1 / √n, if its action has been taken n times in that state.
+
+    Parameters
+    ----------
+    seen : Experience
+        Trajectories of numbered states.
+    before : CellPolicy or None
+        The one of an earlier fit, to begin with its values.
+    config : FittedQConfig
+        Settings of the agent.
+    rng : numpy.random.Generator
+        As in :func:`oda_rl.agents.fitted.fitting.fit`.
+    """
+    numbers, states = np.unique(seen.observations[:, 0], return_inverse=True)
+    going = seen.steps[:, MARK] == GOES_ON
+    done = states * seen.n_actions + np.where(going, seen.steps[:, ACTION], 0).astype(np.int64)
+    visits = np.bincount(done[going], minlength=len(numbers) * seen.n_actions)
+    steps = seen.steps.copy()
+    steps[going, REWARD] = 1.0 / np.sqrt(visits[done[going]])
+    values = None if before is None else before.evaluate(numbers[:, None])[2][states]
+    return fit(seen._replace(steps=steps), values, None, config, rng).policy
 
 
 def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generator) -> int:
@@ -49,7 +92,7 @@ def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generat
     Parameters
     ----------
     played : sequence of int
-        Scheme of each episode, or ``NONE``.
+        Scheme of each episode, or ``NONE``; neither that nor ``NOVELTY`` is compared.
     returns : sequence of float
         Their returns, as many.
     rng : numpy.random.Generator
@@ -67,7 +110,7 @@ def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generat
     >>> [draw([1, 0] * 15, returns, rng) for _ in range(12)]
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
     """
-    explored = [i for i, scheme in enumerate(played) if scheme != NONE][-_LATEST:]
+    explored = [i for i, scheme in enumerate(played) if scheme not in (NONE, NOVELTY)][-_LATEST:]
     if len(explored) < _LATEST:
         return 0
     worth = np.array([returns[i] for i in explored])
@@ -76,9 +119,9 @@ def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generat
     below = np.searchsorted(ordered, worth) + np.searchsorted(ordered, worth, side="right")
     ranks = below / (2.0 * _LATEST)
     # Each scheme has had one more episode, in the middle.
-    counts = 1.0 + np.bincount(schemes, minlength=len(SCHEMES))
-    means = (0.5 + np.bincount(schemes, weights=ranks, minlength=len(SCHEMES))) / counts
-    drawn = means + _DEVIATION / np.sqrt(counts) * rng.standard_normal(len(SCHEMES))
+    counts = 1.0 + np.bincount(schemes, minlength=NOVELTY)
+    means = (0.5 + np.bincount(schemes, weights=ranks, minlength=NOVELTY)) / counts
+    drawn = means + _DEVIATION / np.sqrt(counts) * rng.standard_normal(NOVELTY)
     return int(drawn.argmax())
 
 
@@ -126,11 +169,16 @@ class Exploration:
         self.returns, self.schemes = self.returns[kept], self.schemes[kept]
 
     def go_on(
-        self, rewards: Callable[[], FloatArray], rng: np.random.Generator, anew: bool
+        self,
+        rewards: Callable[[], FloatArray],
+        rng: np.random.Generator,
+        anew: bool,
+        novelty: bool,
     ) -> None:
         """Follow the present scheme, or one drawn ``anew``; at random while all returns are equal.
 
-        ``rewards`` of all steps have to do for returns while no episode has ended.
+        ``rewards`` of all steps have to do for returns while no episode has ended. ``novelty`` says
+        whether there is a policy that looks for what is new.
         """
         worth = np.array(self.returns) if self.returns else rewards()
         if np.ptp(worth) <= _SAME * np.abs(worth).max():
@@ -140,6 +188,8 @@ class Exploration:
         if decisions is None:
             if anew or self.scheme == NONE:
                 self.scheme = draw(self.schemes, self.returns, rng)
+                if novelty and rng.random() < _NOVEL:
+                    self.scheme = NOVELTY
             decisions = SCHEMES[self.scheme].decisions
         self.epsilon = min(1.0, decisions / self._mean_length())
 

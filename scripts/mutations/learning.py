@@ -249,8 +249,8 @@ LEARNING = [
         ),
         (
             "schemes are compared by all episodes, also those of none",
-            "if scheme != NONE][-_LATEST:]",
-            "if True][-_LATEST:]",
+            "if scheme not in (NONE, NOVELTY)][-_LATEST:]",
+            "if scheme != NOVELTY][-_LATEST:]",
             "test_schemes.py::test_only_ranks_of_explored_episodes_count",
         ),
         (
@@ -258,6 +258,18 @@ LEARNING = [
             "_DEVIATION / np.sqrt(counts)",
             "0.0 / np.sqrt(counts)",
             "test_schemes.py::test_schemes_that_cost_nothing_take_turns_alike",
+        ),
+        (
+            "no episode looks for what is new",
+            "rng.random() < _NOVEL",
+            "rng.random() < 0.0",
+            "test_schemes.py::test_what_every_step_towards_costs_is_found",
+        ),
+        (
+            "what was done often is as new as what was not",
+            "1.0 / np.sqrt(visits[done[going]])",
+            "1.0",
+            "test_schemes.py::test_novelty_leads_where_least_was_done",
         ),
     ),
     *mistakes_in(
@@ -273,6 +285,12 @@ LEARNING = [
             "(self._playing.record, self._playing.scheme) if whole else (None, schemes.NONE)",
             "(self._playing.record, self._playing.scheme)",
             "test_fitted.py::test_an_episode_into_which_a_refit_fell_is_nobodys",
+        ),
+        (
+            "an episode that looks for what is new counts for the newest policy",
+            "policy, record = self._curious, None",
+            "policy = self._curious",
+            "test_schemes.py::test_episodes_of_novelty_count_for_no_policy_and_are_saved",
         ),
     ),
     *mistakes_in(
