@@ -75,6 +75,11 @@ def led_by_novelty(
         Settings of the agent.
     rng : numpy.random.Generator
         As in :func:`oda_rl.agents.fitted.fitting.fit`.
+
+    Returns
+    -------
+    CellPolicy
+        With a cell for each state that was seen.
     """
     numbers, states = np.unique(seen.observations[:, 0], return_inverse=True)
     going = seen.steps[:, MARK] == GOES_ON
