@@ -36,7 +36,8 @@ class Combined(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.observation_space.seed(seed)
+        if seed is not None:  # else it would be seeded with anything
+            self.observation_space.seed(seed)
         self.t = 0
         return self.observation_space.sample(), {}
 
