@@ -10,7 +10,7 @@ from oracles import middle_ranks
 import oda_rl.envs  # noqa: F401  (registers its environments)
 from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, FittedQConfig
-from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.engine.memory import GOES_ON, REWARD, TERMINAL
 from oda_rl.agents.fitted import schemes
 from oda_rl.agents.fitted.fitting import Experience
 
@@ -152,13 +152,8 @@ def trajectories_of(states, actions, n_actions):
         for i, state in enumerate(seen):
             over = i == len(done)
             rows.append([state])
-            steps.append([-1.0 if over else done[i], -5.0, TERMINAL if over else GOES_ON])
-    columns = np.array(steps)
-    arranged = np.zeros((len(steps), COMPONENTS))
-    for column, index in enumerate((ACTION, REWARD, MARK)):
-        arranged[:, index] = columns[:, column]
-    arranged[arranged[:, MARK] != GOES_ON, ACTION] = 0.0
-    return Experience(np.array(rows, dtype=np.float64), arranged, n_actions, numbered=True)
+            steps.append((0.0, -5.0, TERMINAL) if over else (done[i], -5.0, GOES_ON))
+    return Experience(np.array(rows, dtype=float), np.array(steps), n_actions, numbered=True)
 
 
 def test_novelty_leads_where_least_was_done():
@@ -220,3 +215,6 @@ def test_a_file_without_the_policy_of_novelty_has_no_episode_of_it(tmp_path):
     without = {k: v for k, v in arrays.items() if not k.startswith("curious_")}
     with pytest.raises(InvalidFileError, match="scheme"):
         FittedQAgent("CliffWalking-v1", seed=0)._engine.restore(without)
+    del arrays["scheme"]
+    with pytest.raises(InvalidFileError, match="curious"):
+        FittedQAgent("CliffWalking-v1", seed=0, exploration=1.0)._engine.restore(arrays)

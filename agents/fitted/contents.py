@@ -65,7 +65,7 @@ def check_contents(
         "rows": len(arrays["memory_steps"]),
     }  # fmt: skip
     of_policies: set[str] = set()
-    for name in [*(f"policy{i}" for i in range(n_records + 1)), *(["curious"] if curious else [])]:
+    for name in [f"policy{i}" for i in range(n_records + 1)] + ["curious"] * curious:
         sizes["K"] = sum(header(arrays, f"{name}_codevectors")[1][:1])
         require(sizes["K"] >= 1, f"{name} has no cells")
         members = prefixed(f"{name}_", policy)
@@ -91,6 +91,8 @@ def check_contents(
     scheme = int(arrays.get("scheme", schemes.NONE))
     fixed = config.exploration is not None
     require(not fixed or scheme == schemes.NONE, f"scheme is {scheme}, where exploration is set")
+    looks = interface.n_values > 0 and not fixed
+    require(looks or not curious, "curious_codevectors are of no policy that looks for what is new")
 
 
 def _check_memory(

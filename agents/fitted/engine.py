@@ -368,6 +368,7 @@ class FittedEngine(LanedEngine):
         scheme = schemes.NONE if self._confirming else self.exploration.scheme
         how = self.epsilon, self.exploration.longest_hold, scheme
         policy = chosen.policy
+        # An actor has none: there the latest is the one that it was sent.
         if scheme == schemes.NOVELTY and self._curious is not None:
             policy, record = self._curious, None
         self._playing = Playing(policy, record, *how, self._n_levels)

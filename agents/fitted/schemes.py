@@ -44,7 +44,7 @@ class Scheme(NamedTuple):
 
 
 SCHEMES = (Scheme(0.4, 100), Scheme(4.0, 8), Scheme(20.0, 1), Scheme(4.0, 1))
-NOVELTY = 3  # the last one, whose episodes look for what is new
+NOVELTY = len(SCHEMES) - 1  # whose episodes look for what is new
 NONE = -1  # an episode without exploration, or of nothing else
 RECENT_RETURNS = 200  # whose spread says how sure a mean is
 RECENT_LENGTHS = 20
