@@ -8,6 +8,7 @@ import numba
 import numpy as np
 from numba.core import event
 
+from oda_rl._cache import keep
 from oda_rl._collector import pause
 from oda_rl._splicing import Splicing
 
@@ -45,6 +46,10 @@ class _Uncollected(event.Listener):
 event.register("numba:compiler_lock", _Uncollected())  # type: ignore[no-untyped-call]
 
 
+def _made(function: F, **options: Any) -> F:
+    return cast(F, keep(_njit(**options)(function)))
+
+
 def compiled(function: F) -> F:
     """Compile a function over arrays and scalars to machine code, cached on disk.
 
@@ -53,16 +58,13 @@ def compiled(function: F) -> F:
 
     No ``fastmath``: it reorders sums, and the fused loops must give the same bits as the Python
     loops. Division follows IEEE 754 (``error_model="numpy"``) instead of raising.
-
-    numba's cache looks only at the file of the compiled function: after editing a function that
-    another file's compiled code calls, delete the ``__pycache__`` folders (the tests do it).
     """
-    return cast(F, _njit(**_NO_ALLOCATION)(function))
+    return _made(function, **_NO_ALLOCATION)
 
 
 def allocating(function: F) -> F:
     """Compile likewise a function that makes arrays."""
-    return cast(F, _njit(**_OPTIONS)(function))
+    return _made(function, **_OPTIONS)
 
 
 def inlined(function: F) -> F:
@@ -70,7 +72,7 @@ def inlined(function: F) -> F:
 
     For small functions inside hot loops: a call passes every array as seven arguments.
     """
-    return cast(F, _njit(forceinline=True, **_NO_ALLOCATION)(function))
+    return _made(function, forceinline=True, **_NO_ALLOCATION)
 
 
 def internal(function: F) -> F:
@@ -78,7 +80,7 @@ def internal(function: F) -> F:
 
     Saves the time to compile what takes a tuple of arrays apart.
     """
-    return cast(F, _njit(forceinline=True, no_cpython_wrapper=True, **_NO_ALLOCATION)(function))
+    return _made(function, forceinline=True, no_cpython_wrapper=True, **_NO_ALLOCATION)
 
 
 def spliced(function: F) -> F:
@@ -87,7 +89,7 @@ def spliced(function: F) -> F:
     For what has few such callers: LLVM works on a function anew in all that call it, and in all
     that call those. Not for code that depends on whether an argument is None.
     """
-    return cast(F, _njit(inline="always", **_NO_ALLOCATION)(function))
+    return _made(function, inline="always", **_NO_ALLOCATION)
 
 
 def reordered(function: F) -> F:
@@ -96,12 +98,12 @@ def reordered(function: F) -> F:
     For sums over many features. The same machine still gives the same bits; another may not.
     """
     options = {"no_cpython_wrapper": True, "forceinline": True, "fastmath": _FAST}
-    return cast(F, _njit(**options, **_NO_ALLOCATION)(function))
+    return _made(function, **options, **_NO_ALLOCATION)
 
 
 def reordering(function: F) -> F:
     """Compile as :func:`compiled` does, and let LLVM reorder sums, as :func:`reordered` does."""
-    return cast(F, _njit(fastmath=_FAST, **_NO_ALLOCATION)(function))
+    return _made(function, fastmath=_FAST, **_NO_ALLOCATION)
 
 
 def bound_copy(function: Any, label: str, **names: Any) -> Any:

@@ -29,8 +29,7 @@ the other:
 >>> Counters(raw).steps
 4
 
-Bytes, because a structured array costs a call from Python 130 ns more. numba's cache does not see a
-declaration change that stands in another file: delete the ``__pycache__`` folders then.
+Bytes, because a structured array costs a call from Python 130 ns more.
 """
 
 from collections.abc import Callable, Mapping

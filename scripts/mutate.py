@@ -2,14 +2,13 @@
 
 ``mutations/`` lists the changes, each with the tests that must fail under it. They are made in
 temporary copies of the project, never in the checkout. First all these tests must pass in a copy
-without any change; what they compile is then copied, too, but for what depends on the changed file.
+without any change.
 
 Run: python scripts/mutate.py [--only WORD ...] [--workers 2] [--write]
 All take a quarter of an hour of a processor; the exit code is 1 if a change goes unnoticed. With
 ``--write`` the results go into the table of CONTRIBUTING.md.
 """
 
-import ast
 import dataclasses
 import os
 import shutil
@@ -30,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 ROOT = Path(__file__).parents[1]
 MUTATIONS = [*LEARNING, *ESTIMATORS, *DELIVERING]
-PACKAGES = {"oda_rl": "oda_rl", "agents": "oda_rl.agents", "envs": "oda_rl.envs"}
+FOLDERS = "oda_rl", "agents", "envs", "tests", "scripts"
 LONGEST = 900.0  # seconds that tests may take
 MOST_MEMORY = 8_000_000  # kilobytes that tests may take: some mistakes go on for ever
 GUIDE = "CONTRIBUTING.md"
@@ -54,56 +53,20 @@ def stale(mutations: Iterable[Mutation], root: Path) -> list[str]:
 
 
 def copy_tree(source: Path, to: Path) -> None:
-    """Copy what the tests need, and compiled code, which goes by its source's time of change."""
-    ignored = shutil.ignore_patterns("*.pyc")  # Python's own is written anew
-    for name in (*PACKAGES, "tests", "scripts"):
+    """Copy what the tests need."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in FOLDERS:
         if (source / name).is_dir():
             shutil.copytree(source / name, to / name, ignore=ignored)
     for path in (*source.glob("*.md"), source / "pyproject.toml"):
         shutil.copy2(path, to)
 
 
-def modules(root: Path) -> dict[str, Path]:
-    """Return the files of the packages by the names of their modules."""
-    found = {}
-    for folder, package in PACKAGES.items():
-        for path in (root / folder).rglob("*.py"):
-            parts = path.relative_to(root / folder).with_suffix("").parts
-            parts = parts[:-1] if parts[-1] == "__init__" else parts
-            found[".".join((package, *parts))] = path
-    return found
-
-
-def dependents(root: Path, file: Path) -> set[Path]:
-    """Return the files that import another one, or one that does, and that file itself."""
-    files = modules(root)
-    imports: dict[Path, set[Path]] = {path: set() for path in files.values()}
-    for path in files.values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                own = str(node.module)
-                names = [own, *(f"{own}.{alias.name}" for alias in node.names)]
-            imports[path] |= {files[name] for name in names if name in files}
-    found = {file}
-    while more := {path for path, used in imports.items() if used & found} - found:
-        found |= more
-    return found
-
-
 def change(root: Path, mutation: Mutation) -> None:
-    """Make the change, and drop compiled code that may contain what was changed."""
+    """Make the change."""
     path = root / mutation.file
-    times, files = path.stat(), dependents(root, path)
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
-    # If any file were newer than compiled code, the tests would drop all of that.
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    for other in files:
-        for compiled in (other.parent / "__pycache__").glob(f"{other.stem}.*.nb?"):
-            compiled.unlink()
 
 
 def run_tests(root: Path, tests: Sequence[str]) -> tuple[int, str]:

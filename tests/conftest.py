@@ -1,6 +1,5 @@
-"""Fixtures, and numba's cache: fresh where sources have changed, and shared by two workers."""
+"""Fixtures, and code that is compiled once for two workers."""
 
-import fcntl
 import gc
 import json
 import os
@@ -8,15 +7,15 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from oda_rl._cache import sources
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws without a screen
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of small matrices, threads only wait for each other
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = [ROOT / name for name in ("oda_rl", "agents", "envs")]
 COMPILED = [ROOT / "tests" / "__pycache__" / f"compiled-{i}.json" for i in range(2)]
 
 
@@ -44,16 +43,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # of pytest-xdist; it starts when all is compiled
-        save_one_at_a_time()
         return
-    delete_stale_code()
-    if config.getoption("numprocesses", None) and not cached():
+    if config.getoption("numprocesses", None) and not all(map(read_called, COMPILED)):
         compile_in_two_processes()
-
-
-def cached() -> list[Path]:
-    """Files that numba has written."""
-    return [path for folder in FOLDERS for path in folder.rglob("__pycache__/*.nb?")]
 
 
 def compile_in_two_processes() -> None:
@@ -64,8 +56,8 @@ def compile_in_two_processes() -> None:
     names = list(WORK)
     values = names.index("ModelAgent")
     code = (
-        "import conftest, oda_rl.command.warming as w; conftest.save_one_at_a_time(); "
-        "w.warm({names}); conftest.write_called({file!r})"
+        "import conftest, oda_rl.command.warming as w; w.warm({names}); "
+        "conftest.write_called({file!r})"
     )
     processes = [
         subprocess.Popen(
@@ -77,7 +69,7 @@ def compile_in_two_processes() -> None:
 
 
 def write_called(file: str) -> None:
-    """Write which compiled functions of the package were called here, and with which types.
+    """Write of which sources, which compiled functions were called here, and with which types.
 
     With a warm cache these are those that Python has called, else what those call, too.
     """
@@ -89,31 +81,13 @@ def write_called(file: str) -> None:
     ]
     own = [one for one in called if one[0].startswith("oda_rl")]
     Path(file).parent.mkdir(exist_ok=True)
-    Path(file).write_text(json.dumps(own), encoding="utf-8")
+    Path(file).write_text(json.dumps([sources(), *own]), encoding="utf-8")
 
 
-def delete_stale_code() -> None:
-    # numba's cache of a function does not notice that a function it calls has changed in another
-    # file: if any source is newer than any cached code, compile all anew.
-    sources = [path.stat().st_mtime for folder in FOLDERS for path in folder.rglob("*.py")]
-    if cached() and min(path.stat().st_mtime for path in cached()) < max(sources):
-        for path in (*cached(), *COMPILED):
-            path.unlink(missing_ok=True)
-
-
-def save_one_at_a_time() -> None:
-    # numba numbers the files of a function's signatures, and does not lock the list of them: two
-    # processes that add one at once would give both the same file.
-    from numba.core.caching import IndexDataCacheFile
-
-    save = IndexDataCacheFile.save
-
-    def save_alone(self: Any, key: Any, data: Any) -> None:
-        with open(__file__) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            save(self, key, data)
-
-    IndexDataCacheFile.save = save_alone
+def read_called(file: Path) -> set[tuple[str, str, str]]:
+    """Return what :func:`write_called` wrote, if that was with the sources of now."""
+    written = json.loads(file.read_text(encoding="utf-8")) if file.exists() else [""]
+    return {tuple(one) for one in written[1:]} if written[0] == sources() else set()
 
 
 @pytest.fixture(scope="session")

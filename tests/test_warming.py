@@ -1,13 +1,12 @@
 """What ``oda-rl warm`` compiles is all that later calls need."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import COMPILED
+from conftest import COMPILED, read_called
 from rich.console import Console
 
 from oda_rl.command import warming
@@ -56,21 +55,16 @@ SOM(random_state=0).fit(X)
 def called_by(code, file, **environment):
     """What runs compiled."""
     alone = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import conftest\n"
-    alone += "conftest.save_one_at_a_time()\n"
     written = f"\nconftest.write_called({str(file)!r})"
     command = [sys.executable, "-c", alone + code + written]
     subprocess.run(command, check=True, env={**os.environ, **environment})
-    return read(file)
-
-
-def read(file):
-    return {tuple(one) for one in json.loads(file.read_text())}
+    return read_called(file)
 
 
 @pytest.mark.slow
 def test_nothing_is_left_to_compile(tmp_path):
-    if all(file.exists() for file in COMPILED):  # before the tests, with nothing in the cache
-        compiled = set.union(*map(read, COMPILED))
+    if all(map(read_called, COMPILED)):  # before the tests, with nothing in the cache
+        compiled = set.union(*map(read_called, COMPILED))
     else:
         warm = "from oda_rl.command.cli import main; assert main(['warm']) == 0"
         compiled = called_by(warm, tmp_path / "warm.json", NUMBA_CACHE_DIR=str(tmp_path / "cold"))

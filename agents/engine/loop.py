@@ -6,9 +6,9 @@ place.
 """
 
 import hashlib
+import marshal
 from collections.abc import Callable
 from functools import cache
-from inspect import getfile
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -202,18 +202,27 @@ def _bound(
 ) -> Callable[..., Any]:
     """Compile a loop with functions in place of their names.
 
-    numba keeps compiled code on disk by the name of a function, and takes it for stale when its
-    file has changed: so the name tells the environment's file, as it is.
+    Compiled code is kept on disk by the name of a function, and is stale when this package has
+    changed: so the name tells the files of the functions, which may be a user's, as they are.
     """
     step, look, boxed = functions
     own: dict[str, Any] = hooks._asdict() if isinstance(hooks, Rule) else {"decide": hooks}
     advance = spliced(bound_copy(_chosen if boxed else _numbered, "", step=step))
-    file = Path(getfile(getattr(step, "py_func", step)))
-    digest = hashlib.sha256(str(file).encode() + file.read_bytes()).hexdigest()[:12]
+    parts = step, look, *(part for part in own.values() if callable(part))
+    digest = hashlib.sha256(b"".join(sorted({_source(part) for part in parts}))).hexdigest()[:12]
     label = f"_{name}_{step.__name__}_{sizes[0]}_{sizes[1]}_{digest}"
     own |= {"n_state": sizes[0], "n_features": sizes[1]}
     bound: Callable[..., Any] = compiled(bound_copy(loop, label, **own, advance=advance, look=look))
     return bound
+
+
+def _source(function: Any) -> bytes:
+    """Return the file of a function, or its code if it was not read from one."""
+    code = getattr(function, "py_func", function).__code__
+    file = Path(code.co_filename)
+    if not file.is_file():
+        return marshal.dumps(code)
+    return str(file).encode() + file.read_bytes()
 
 
 def environment_arrays(environment: Compiled, observation: FloatArray) -> tuple[Any, ...]:

@@ -129,7 +129,6 @@ def fade(known: Information, k: int, scale: float) -> None:
 
 _MEASURE: Any = missing.measure
 _LEARN: Any = missing.learn_known
-# numba keeps both beside the file of learn_known: after a change here delete that __pycache__, too.
 _measure = inlined(
     bound_copy(_MEASURE.py_func, "_turned", slot_of=slot_of, value_of=_value, gap_to=_gap)
 )

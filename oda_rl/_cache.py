@@ -1,0 +1,110 @@
+"""Where compiled code is kept: a file for each function and signature, named by what it is made of.
+
+numba keeps a list of a function's files, and does not lock it: two processes that compile the
+function for different arguments at once may give both the same file, and it returns nonsense from
+then on. Here the name of a file follows from what is in it, so that there is no list.
+
+numba also takes code for fresh as long as the function's own file is. What it calls is part of the
+code, too: here it is fresh as long as no file of this package has changed.
+"""
+
+import glob
+import hashlib
+import os
+import pickle
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numba
+from numba.core.serialize import dumps
+
+_HERE = Path(__file__).parent
+
+
+@cache
+def sources() -> str:
+    """Return a digest of the package's files: their names, sizes and times."""
+    # In a source checkout two of its folders lie beside this one.
+    folders = [_HERE, *(_HERE.parent / part for part in ("agents", "envs"))]
+    found = [
+        (os.path.relpath(file.path, _HERE), file.stat().st_size, file.stat().st_mtime_ns)
+        for folder in folders
+        for file in _python_files(folder)
+    ]
+    return _digest((numba.__version__, sorted(found)))
+
+
+def _python_files(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _python_files(entry.path)
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(str(content).encode()).hexdigest()[:12]
+
+
+class CodeFiles:
+    """The compiled code of one function on disk; it takes the place of numba's own cache file."""
+
+    def __init__(self, folder: str, name: str, own: object) -> None:
+        self._folder = Path(folder)
+        self._name = name
+        self._own = own
+
+    def _stamp(self) -> str:
+        """Return what all signatures of the function have in common."""
+        return _digest((self._own, sources()))
+
+    def _path(self, key: tuple[Any, ...]) -> Path:
+        return self._folder / f"{self._name}.{self._stamp()}.{_digest(key)}.nbc"
+
+    def _files(self) -> Iterator[Path]:
+        return self._folder.glob(f"{glob.escape(self._name)}.*.nbc")
+
+    def load(self, key: tuple[Any, ...]) -> Any:
+        """Return the code for a signature and machine, or None."""
+        try:
+            kept, code = pickle.loads(self._path(key).read_bytes())
+        except OSError:
+            return None
+        return code if kept == key else None
+
+    def save(self, key: tuple[Any, ...], code: Any) -> None:
+        """Write code; what was made of other sources goes."""
+        for path in self._files():
+            if f".{self._stamp()}." not in path.name:
+                _remove(path)
+        path = self._path(key)
+        draft = path.with_name(f"{path.name}.{uuid4().hex[:8]}")
+        try:
+            draft.write_bytes(dumps((key, code)))  # type: ignore[no-untyped-call]
+            os.replace(draft, path)
+        except BaseException:
+            _remove(draft)
+            raise
+
+    def flush(self) -> None:
+        """Remove all code of the function; numba asks for it when it compiles anew."""
+        for path in self._files():
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # another process may have removed it, or be reading it
+        path.unlink()
+
+
+def keep(dispatcher: Any) -> Any:
+    """Let a function that was given to numba keep its compiled code here."""
+    kept = dispatcher._cache
+    own = kept._impl.locator.get_source_stamp()
+    kept._cache_file = CodeFiles(kept.cache_path, kept._impl.filename_base, own)
+    return dispatcher
