@@ -11,16 +11,14 @@ code, too: here it is fresh as long as no file of this package has changed.
 import glob
 import hashlib
 import os
-import pickle
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numba
-from numba.core.serialize import dumps
+from numba.core.caching import IndexDataCacheFile
 
 _HERE = Path(__file__).parent
 
@@ -51,20 +49,19 @@ def _digest(content: object) -> str:
     return hashlib.sha256(str(content).encode()).hexdigest()[:12]
 
 
-class CodeFiles:
-    """The compiled code of one function on disk; it takes the place of numba's own cache file."""
+class CodeFiles(IndexDataCacheFile):
+    """The compiled code of one function on disk, without numba's list of its files."""
 
     def __init__(self, folder: str, name: str, own: object) -> None:
-        self._folder = Path(folder)
-        self._name = name
-        self._own = own
+        super().__init__(folder, name, own)  # type: ignore[no-untyped-call]
+        self._folder, self._name, self._own = Path(folder), name, own
 
     def _stamp(self) -> str:
         """Return what all signatures of the function have in common."""
         return _digest((self._own, sources()))
 
-    def _path(self, key: tuple[Any, ...]) -> Path:
-        return self._folder / f"{self._name}.{self._stamp()}.{_digest(key)}.nbc"
+    def _file(self, key: tuple[Any, ...]) -> str:
+        return f"{self._name}.{self._stamp()}.{_digest(key)}.nbc"
 
     def _files(self) -> Iterator[Path]:
         return self._folder.glob(f"{glob.escape(self._name)}.*.nbc")
@@ -72,7 +69,7 @@ class CodeFiles:
     def load(self, key: tuple[Any, ...]) -> Any:
         """Return the code for a signature and machine, or None."""
         try:
-            kept, code = pickle.loads(self._path(key).read_bytes())
+            kept, code = self._load_data(self._file(key))  # type: ignore[no-untyped-call]
         except OSError:
             return None
         return code if kept == key else None
@@ -82,14 +79,7 @@ class CodeFiles:
         for path in self._files():
             if f".{self._stamp()}." not in path.name:
                 _remove(path)
-        path = self._path(key)
-        draft = path.with_name(f"{path.name}.{uuid4().hex[:8]}")
-        try:
-            draft.write_bytes(dumps((key, code)))  # type: ignore[no-untyped-call]
-            os.replace(draft, path)
-        except BaseException:
-            _remove(draft)
-            raise
+        self._save_data(self._file(key), (key, code))  # type: ignore[no-untyped-call]
 
     def flush(self) -> None:
         """Remove all code of the function; numba asks for it when it compiles anew."""
