@@ -49,7 +49,7 @@ class FittedQConfig(Checked):
     tolerance: Annotated[float, NOT_NEGATIVE] = 1e-3
     """Sweeps end when values change by less than this share of (1 - discount) of their range."""
 
-    refit_every: Annotated[float, POSITIVE] = 0.1
+    refit_every: Annotated[float, POSITIVE] = 0.05
     """Refit when the transitions have grown by this share; positive."""
 
     least_refit: Annotated[int, at_least(1)] = 100
