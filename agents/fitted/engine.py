@@ -26,6 +26,8 @@ from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
 _LATEST = 3  # policies that are too new to be confirmed
+_PLAYED = 5  # episodes with a policy after which the next may be fitted
+_SOONER = 0.5  # of the steps after which it is fitted at the latest
 _CONFIRMING = 0.5  # as many steps as before a refit
 _NEVER = 2**62  # steps
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
@@ -343,8 +345,9 @@ class FittedEngine(LanedEngine):
         n = self.state.steps - self._forgotten
         if self.config.max_transitions is not None:
             n = min(n, self.config.max_transitions)
-        needed = int(share * max(self.config.least_refit, self.config.refit_every * n))
-        needed = max(needed, 1)
+        most = self.config.refit_every * n
+        played = min(max(self.exploration.steps_of(_PLAYED), _SOONER * most), most)
+        needed = max(int(share * max(self.config.least_refit, played)), 1)
         self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
 
     def _open(self) -> None:

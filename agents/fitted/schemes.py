@@ -198,6 +198,10 @@ class Exploration:
             decisions = SCHEMES[self.scheme].decisions
         self.epsilon = min(1.0, decisions / self._mean_length())
 
+    def steps_of(self, episodes: int) -> float:
+        """Return about how many steps so many episodes take."""
+        return episodes * self._mean_length()
+
     def _mean_length(self) -> float:
         """Return the mean length of the latest episodes, or ten horizons if none ever ended."""
         if self.lengths:

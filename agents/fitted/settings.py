@@ -49,8 +49,9 @@ class FittedQConfig(Checked):
     tolerance: Annotated[float, NOT_NEGATIVE] = 1e-3
     """Sweeps end when values change by less than this share of (1 - discount) of their range."""
 
-    refit_every: Annotated[float, POSITIVE] = 0.05
-    """Refit when the transitions have grown by this share; positive."""
+    refit_every: Annotated[float, POSITIVE] = 0.1
+    """Refit when the transitions have grown by this share; by half of it, as soon as that is five
+    episodes; positive."""
 
     least_refit: Annotated[int, at_least(1)] = 100
     """But not before so many new transitions."""
