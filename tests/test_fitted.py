@@ -295,16 +295,24 @@ def test_no_more_policies_compete_than_are_wanted(kept_policies):
     assert kept_policies - 5 <= max(counts) <= kept_policies
 
 
-def test_it_fits_anew_after_a_tenth_more_steps_at_the_end_of_an_episode():
-    agent = FittedQAgent(BARTO, seed=0, confirm_episodes=0).learn(6000)
-    ends = np.cumsum(agent.episodes.rows[:, 1])
-    last, expected = 0, []
-    for end in ends:
-        if end - last >= max(100, int(0.1 * last)):
+@pytest.mark.parametrize(("env", "steps"), [(BARTO, 6000), ("MountainCar-v0", 16_000)])
+def test_it_fits_anew_after_a_tenth_more_steps_or_half_of_that_in_five_episodes(env, steps):
+    agent = FittedQAgent(env, seed=0, confirm_episodes=0).learn(steps)
+    lengths = agent.episodes.rows[:, 1]
+    last, needed, expected, shares = 0, 100, [], []
+    for i, end in enumerate(np.cumsum(lengths)):
+        if end - last >= needed:
             last = end
             expected.append(end)
+            five = 5.0 * lengths[max(i - 19, 0) : i + 1].mean()  # episodes like the latest 20
+            needed = int(max(100.0, min(max(five, 0.05 * end), 0.1 * end)))
+            shares.append(needed / end)
     assert [level.step for level in agent.history] == expected
     assert agent.newest.n_cells <= max(4, 0.4 * np.sqrt(len(rows(agent)[0])))
+    if env == "MountainCar-v0":  # of 110 to 200 steps
+        late = [share for share, step in zip(shares, expected, strict=True) if step > 5000]
+        assert min(late) < 0.07
+        assert max(late) > 0.09
 
 
 def test_it_fits_anew_without_an_end_after_ten_times_as_many():

@@ -276,9 +276,15 @@ LEARNING = [
         "agents/fitted/engine.py",
         (
             "a refit comes after the lesser of 100 steps and a tenth of all",
-            "max(self.config.least_refit, self.config.refit_every * n)",
-            "min(self.config.least_refit, self.config.refit_every * n)",
-            "test_fitted.py::test_it_fits_anew_after_a_tenth_more_steps_at_the_end_of_an_episode",
+            "max(self.config.least_refit, played)",
+            "min(self.config.least_refit, played)",
+            "test_fitted.py::test_it_fits_anew_after_a_tenth_more_steps_or_half_of_that_in_five_episodes",
+        ),
+        (
+            "a refit comes no sooner where episodes are short",
+            "_SOONER * most",
+            "most",
+            "test_fitted.py::test_it_fits_anew_after_a_tenth_more_steps_or_half_of_that_in_five_episodes",
         ),
         (
             "an episode that a refit fell into counts for the new policy",
