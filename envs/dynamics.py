@@ -100,10 +100,11 @@ class Compiled(Stateful):
         return self.time_limit._max_episode_steps if self.time_limit else _NEVER
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Components of a state, and of an observation."""
+    def sizes(self) -> tuple[int, int, int]:
+        """Components of a state, and of an observation, and number of actions."""
         seen = int(np.prod(self.env.observation_space.shape or ()))
-        return len(self.dynamics.resets(np.random.default_rng(0), 0).T), seen
+        n = int(self.env.action_space.n) if self.choices is None else len(self.choices)  # type: ignore[attr-defined]
+        return len(self.dynamics.resets(np.random.default_rng(0), 0).T), seen, n
 
     def starts(self, rng: np.random.Generator, n: int) -> FloatArray:
         """Return states of n resets and what is seen there, shape (n, n_state + d)."""
@@ -296,7 +297,7 @@ def _difference(found: Compiled) -> str | None:
     rng = np.random.default_rng(1)
     step, look = _plain(dynamics.step), _plain(dynamics.look)
     probe = replace(found, env=env)
-    n = len(found.choices) if found.choices is not None else int(env.action_space.n)  # type: ignore[attr-defined]
+    n = found.sizes[2]
     length = _PROBED_EPISODE
     for _ in range(_PROBED_STEPS):
         if length == _PROBED_EPISODE:

@@ -21,7 +21,7 @@ LARGEST = 1e150  # of a point's components, whose squares are summed
 LARGEST_DATA = 1e140  # of samples', which are summed over samples and weighted besides
 
 
-@inlined
+@spliced
 def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
     """Cell of one point, shape (d,); the first of equals.
 

@@ -30,8 +30,8 @@ class Rule(NamedTuple):
 
     name: str
     opened: Callable[..., Any]
-    """(arrays) to a NamedTuple with ``state``, ``to``, ``room`` and ``diagram``, and whatever the
-    others need."""
+    """(arrays, n_features, n_actions) to a NamedTuple with ``state``, ``to`` and ``room``, and
+    whatever the others need. Both sizes are constants in the loop."""
     start: Callable[..., None]
     """(agent, observation): an episode begins there, or goes on."""
     choose: Callable[..., int]
@@ -45,7 +45,7 @@ def _unbound(*arguments: Any) -> Any:
 
 
 # Names that stand in the loops, and sizes, which are constants there: loops over them are unrolled.
-n_state = n_features = 0
+n_state = n_features = n_actions = 0
 opened = start = choose = learn = decide = step = look = advance = _unbound
 
 
@@ -69,10 +69,7 @@ def _train(
     events, steps taken, episodes written
     """
     parameters, choices, position, observation = environment
-    agent = opened(arrays)
-    # From here on the compiler knows these widths, and unrolls loops over them.
-    assert agent.to.observations.shape[1] == n_features
-    assert agent.diagram.shape[1] == 1 + n_features
+    agent = opened(arrays, n_features, n_actions)
     state, lane, origin, point = agent.state, agent.to.lane, agent.room.origin, agent.room.point
     taken, written = integer(0), integer(0)
     at_start = boolean(True)  # of this call, or of an episode
@@ -197,7 +194,7 @@ def _bound(
     loop: FunctionType,
     name: str,
     functions: tuple[Callable[..., Any], Callable[..., Any], bool],
-    sizes: tuple[int, int],
+    sizes: tuple[int, int, int],
     hooks: Rule | Callable[..., int],
 ) -> Callable[..., Any]:
     """Compile a loop with functions in place of their names.
@@ -210,8 +207,8 @@ def _bound(
     advance = spliced(bound_copy(_chosen if boxed else _numbered, "", step=step))
     parts = step, look, *(part for part in own.values() if callable(part))
     digest = hashlib.sha256(b"".join(sorted({_source(part) for part in parts}))).hexdigest()[:12]
-    label = f"_{name}_{step.__name__}_{sizes[0]}_{sizes[1]}_{digest}"
-    own |= {"n_state": sizes[0], "n_features": sizes[1]}
+    label = f"_{name}_{step.__name__}_{'_'.join(map(str, sizes))}_{digest}"
+    own |= dict(zip(("n_state", "n_features", "n_actions"), sizes, strict=True))
     bound: Callable[..., Any] = compiled(bound_copy(loop, label, **own, advance=advance, look=look))
     return bound
 
@@ -271,7 +268,7 @@ def play_from(
     its rewards add up to less than ``floor``.
     """
     loop = _bound(_play, policy.kind, _functions(environment), environment.sizes, policy.decide)
-    n_state, n_features = environment.sizes
+    n_state, n_features, _ = environment.sizes
     choices = np.zeros(0) if environment.choices is None else environment.choices
     scratch = environment.dynamics.parameters, choices, np.zeros(n_state), np.zeros(n_features)
     returns, room = np.empty(len(starts)), np.empty((0, n_features)) if seen is None else seen

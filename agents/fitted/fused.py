@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from oda_rl._compile import spliced
+from oda_rl._shapes import of_width
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin
@@ -18,16 +19,15 @@ class _Collecting(NamedTuple):
     state: FittedState
     to: Trajectory
     room: Workspace
-    diagram: FloatArray
     fitted: Fitted
 
 
 @spliced
-def _opened(arrays: tuple[Any, ...]) -> _Collecting:
+def _opened(arrays: tuple[Any, ...], n_features: int, n_actions: int) -> _Collecting:
     observations, steps, diagram, models, raw, room = arrays
-    fitted = replay.opened(diagram, models, raw, room)
-    to = Trajectory(observations, steps, replay.lane_of(raw, 0))
-    return _Collecting(fitted.state, to, fitted.room, diagram, fitted)
+    fitted = replay.opened(of_width(diagram, 1 + n_features), models, raw, room)
+    to = Trajectory(of_width(observations, n_features), steps, replay.lane_of(raw, 0))
+    return _Collecting(fitted.state, to, fitted.room, fitted)
 
 
 @spliced

@@ -3,10 +3,11 @@
 from typing import Any, NamedTuple
 
 from oda_rl._compile import compiled, spliced
+from oda_rl._shapes import of_width
 from oda_rl._state import Raw
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
-from oda_rl.agents.engine.memory import Trajectory, begin
+from oda_rl.agents.engine.memory import COMPONENTS, Trajectory, begin
 from oda_rl.agents.engine.state import Workspace
 from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, schedule_of
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -45,17 +46,18 @@ class _Learning(NamedTuple):
     state: OnlineState
     to: Trajectory
     room: Workspace
-    diagram: FloatArray
     online: Online
     arrays: tuple[Any, ...]
 
 
 @spliced
-def _opened(arrays: tuple[Any, ...]) -> _Learning:
+def _opened(arrays: tuple[Any, ...], n_features: int, n_actions: int) -> _Learning:
     raw = arrays[6]
-    online = ql.opened(arrays[4], arrays[5], raw, arrays[7])
-    to = Trajectory(arrays[8], arrays[9], ql.lane_of(raw, 0))
-    return _Learning(online.state, to, online.room, online.diagram, online, arrays)
+    diagram, table = of_width(arrays[4], 1 + n_features), of_width(arrays[5], n_actions)
+    online = ql.opened(diagram, table, raw, arrays[7])
+    ring, steps = of_width(arrays[8], n_features), of_width(arrays[9], COMPONENTS)
+    to = Trajectory(ring, steps, ql.lane_of(raw, 0))
+    return _Learning(online.state, to, online.room, online, arrays)
 
 
 @spliced

@@ -33,7 +33,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, integer, internal, spliced
+from oda_rl._compile import compiled, integer, spliced
 from oda_rl._schema import COUNT, FINITE, Span
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray
@@ -230,7 +230,7 @@ def clear_traces(table: FloatArray, n_cells: int, layer: int) -> None:
             table[layer, k, b] = 0.0
 
 
-@internal
+@spliced
 def learn_from(
     agent: Online,
     to: Trajectory,

@@ -1,0 +1,50 @@
+"""Arrays of a width that the compiler knows, so that loops along it are unrolled."""
+
+from typing import Any, TypeVar
+
+from numba.core import cgutils, types
+from numba.core.imputils import impl_ret_borrowed
+from numba.extending import intrinsic
+
+from oda_rl._compile import spliced
+from oda_rl._types import Array
+
+A = TypeVar("A", bound=Array)
+
+
+@intrinsic
+def _with_width(typing_context: Any, array: Any, width: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = context.make_array(array)(context, builder, arguments[0])
+        shape = cgutils.unpack_tuple(builder, found.shape)
+        strides = cgutils.unpack_tuple(builder, found.strides)
+        item = context.get_abi_sizeof(context.get_data_type(array.dtype))
+        shape[-1], strides[-1] = arguments[1], context.get_constant(types.intp, item)
+        if array.ndim > 1:
+            strides[-2] = builder.mul(strides[-1], shape[-1])
+        found.shape = cgutils.pack_array(builder, shape)
+        found.strides = cgutils.pack_array(builder, strides)
+        return impl_ret_borrowed(context, builder, array, found._getvalue())
+
+    return array(array, types.intp), generate
+
+
+@spliced
+def of_width(array: A, width: int) -> A:
+    """Return the same array, contiguous; its last dimension, which must be so long, is a constant.
+
+    A condition alone would not do: LLVM draws its conclusions after it has unrolled loops.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from numba import njit
+    >>> @njit
+    ... def total(array):
+    ...     return of_width(array, 2)[1].sum()
+    >>> total(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    7.0
+    """
+    assert array.shape[array.ndim - 1] == width
+    widened: A = _with_width(array, width)
+    return widened
