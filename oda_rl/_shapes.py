@@ -1,6 +1,7 @@
 """Arrays of a width that the compiler knows, so that loops along it are unrolled."""
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from numba.core import cgutils, types
 from numba.core.imputils import impl_ret_borrowed
@@ -11,22 +12,28 @@ from oda_rl._types import Array
 
 A = TypeVar("A", bound=Array)
 
+_numba: Any = cgutils  # of which numba does not tell the types
+_borrowed: Any = impl_ret_borrowed
+
 
 @intrinsic
-def _with_width(typing_context: Any, array: Any, width: Any) -> Any:
+def _known(typing_context: Any, array: Any, width: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         found = context.make_array(array)(context, builder, arguments[0])
-        shape = cgutils.unpack_tuple(builder, found.shape)
-        strides = cgutils.unpack_tuple(builder, found.strides)
+        shape = _numba.unpack_tuple(builder, found.shape)
+        strides = _numba.unpack_tuple(builder, found.strides)
         item = context.get_abi_sizeof(context.get_data_type(array.dtype))
         shape[-1], strides[-1] = arguments[1], context.get_constant(types.intp, item)
         if array.ndim > 1:
             strides[-2] = builder.mul(strides[-1], shape[-1])
-        found.shape = cgutils.pack_array(builder, shape)
-        found.strides = cgutils.pack_array(builder, strides)
-        return impl_ret_borrowed(context, builder, array, found._getvalue())
+        found.shape = _numba.pack_array(builder, shape)
+        found.strides = _numba.pack_array(builder, strides)
+        return _borrowed(context, builder, array, found._getvalue())
 
     return array(array, types.intp), generate
+
+
+_with_width = cast(Callable[[A, int], A], _known)
 
 
 @spliced
@@ -46,5 +53,4 @@ def of_width(array: A, width: int) -> A:
     7.0
     """
     assert array.shape[array.ndim - 1] == width
-    widened: A = _with_width(array, width)
-    return widened
+    return _with_width(array, width)

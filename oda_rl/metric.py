@@ -51,14 +51,41 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
 
 
 @compiled
-def _add_products(groups: IntArray, left: FloatArray, right: FloatArray, sums: FloatArray) -> None:
-    """Add the outer product of rows, shape (n, l) and (n, r), to that of their group, (G, l, r)."""
-    for i in range(groups.shape[0]):
+def _moments(
+    points: FloatArray,
+    targets: FloatArray,
+    groups: IntArray,
+    counts: IntArray,
+    means: FloatArray,
+    centred: FloatArray,
+    moments: FloatArray,
+) -> None:
+    """Write each group's size, means, shape (G, d + 1), and sums of products, (G, d + 1, d + 1).
+
+    The last component is the target; products are of deviations from the means, for which
+    ``centred``, shape (d + 1,), is room. All three begin as 0.
+    """
+    d = points.shape[1]
+    for i in range(points.shape[0]):
         group = groups[i]
         if group >= 0:
-            for j in range(left.shape[1]):
-                for k in range(right.shape[1]):
-                    sums[group, j, k] += left[i, j] * right[i, k]
+            counts[group] += 1
+            for j in range(d):
+                means[group, j] += points[i, j]
+            means[group, d] += targets[i]
+    for group in range(counts.shape[0]):
+        if counts[group] > 0:
+            for j in range(d + 1):
+                means[group, j] /= counts[group]
+    for i in range(points.shape[0]):
+        group = groups[i]
+        if group >= 0:
+            for j in range(d):
+                centred[j] = points[i, j] - means[group, j]
+            centred[d] = targets[i] - means[group, d]
+            for j in range(d + 1):
+                for k in range(d + 1):
+                    moments[group, j, k] += centred[j] * centred[k]
 
 
 @one_thread()
@@ -97,19 +124,15 @@ def gradient_outer_product(
            [0., 0.]])
     """
     d = points.shape[1]
-    rows = np.concatenate([points, targets[:, None]], axis=1)
-    sums, moments = np.zeros((n_groups, 1, 1 + d)), np.zeros((n_groups, 1 + d, 1 + d))
-    _add_products(groups, np.ones((len(points), 1)), rows, sums)
-    counts = np.bincount(np.maximum(groups, -1) + 1, minlength=n_groups + 1)[1:, None]
-    means = sums[:, 0] / np.maximum(counts, 1)
-    rows -= means.take(groups, axis=0)
-    _add_products(groups, rows, rows, moments)
-    large = counts[:, 0] >= 2 * (d + 1)
+    counts, moments = np.zeros(n_groups, dtype=np.int64), np.zeros((n_groups, 1 + d, 1 + d))
+    room = np.zeros((n_groups, 1 + d)), np.zeros(1 + d)
+    _moments(np.ascontiguousarray(points), targets, groups, counts, *room, moments)
+    large = counts >= 2 * (d + 1)
     whole = moments[large, :d, :d] * np.outer(scale, scale)
     ridge = RIDGE * np.trace(whole, axis1=1, axis2=2) / d + _LEAST
     whole += ridge[:, None, None] * np.eye(d)
     gradients = np.linalg.solve(whole, (moments[large, :d, d] * scale)[:, :, None])[:, :, 0]
-    return np.asarray((counts[large] * gradients).T @ gradients)
+    return np.asarray((counts[large, None] * gradients).T @ gradients)
 
 
 def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:

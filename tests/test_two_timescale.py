@@ -356,7 +356,7 @@ def test_cells_are_measured_by_the_fourth_root_of_the_learned_metric():
 def test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions():
     agent = at_the_end_of_a_level(2)
     core, before = agent._engine, agent._engine.metric.copy()
-    core._learn_metric(agent.partition.diagram)
+    core._learn_metric(agent.partition.diagram, core._measured())
     points, steps = core._ring()
     cells, q = agent.cell((points + core.origin).astype(np.float32)), agent.q_values
     values, greedy = q.max(axis=1)[cells], q.argmax(axis=1)[cells]

@@ -85,8 +85,9 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     if kept.sum() < 2:
         return True
     law = mixed.T @ (vectors[:, kept] / variances[kept]) @ vectors[:, kept].T
-    given, *others = _densities(_turns(d), law, points, changes)
-    return bool(given <= _DENSE or given < min(others))
+    turns, known = _turns(d), (law, points, changes)
+    given = _densities(turns[:1], *known)[0]
+    return bool(given <= _DENSE or given < _densities(turns[1:], *known).min())
 
 
 def _causes(steps: FloatArray) -> FloatArray:

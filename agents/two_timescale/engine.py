@@ -21,7 +21,6 @@ from oda_rl.agents.engine.memory import (
     MARK,
     UNUSED,
     check_steps,
-    in_order,
     watkins_targets,
 )
 from oda_rl.agents.engine.state import ROOM, Lane, with_lanes
@@ -33,6 +32,7 @@ from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.lanes import step_lanes
+from oda_rl.agents.two_timescale.ring import Measured, Ring
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import assign_batch
 
@@ -180,8 +180,9 @@ class OnlineEngine(Engine):
 
     def start(self) -> None:
         """Learn from nothing: first cells, Q = 0."""
-        self.state.whitened = self.config.metric == "learned" and not informative(*self._ring())
-        self.partition.start(self._scaling())
+        ring = self._ring()
+        self.state.whitened = self.config.metric == "learned" and not informative(*ring)
+        self.partition.start(self._scaling(ring.measured(self.state.whitened)))
         self.table[:] = 0.0
         self.state.phase = ql.LEARNING
         self.state.streak = self.state.steps_since_start = 0
@@ -305,45 +306,44 @@ class OnlineEngine(Engine):
             before = diagram.copy()  # of the cells that the table is about
             lineage = self.partition.observe(self._point)
             if lineage is not None:
-                self._learn_metric(before)
-                self._carry(lineage)
+                measured = self._measured()
+                self._learn_metric(before, measured)
+                self._carry(lineage, measured)
         else:
             if observe_compiled(diagram, *learner, self.n_cells, self.room):
                 self._reshape()
 
     def _reshape(self) -> None:
         """Learn the metric on the present cells, and let the partition reshape them."""
-        self._learn_metric(self.partition.diagram)
-        self._carry(self.partition.reshape())
+        measured = self._measured()
+        self._learn_metric(self.partition.diagram, measured)
+        self._carry(self.partition.reshape(), measured)
 
-    def _carry(self, lineage: Lineage) -> None:
+    def _carry(self, lineage: Lineage, measured: Measured) -> None:
         """Move the table along with the cells."""
         ql.carry_table(self.table, lineage)
-        self.partition.rescale(self._scaling())
+        self.partition.rescale(self._scaling(measured))
         self._take_over(lineage)
 
     def _centre(self) -> None:
         """Make the mean of the points seen the origin."""
-        mean = self._ring()[0].mean(axis=0)
+        mean = self._ring().points.mean(axis=0)
         self.origin += mean
         self.observations -= mean
 
-    def _ring(self) -> tuple[FloatArray, FloatArray]:
-        """Return points, shape (n, d), and steps of the ring, each environment's oldest first."""
-        points, steps = (
-            np.concatenate([
-                in_order(rows[i], lane.last_row, bool(self.steps[i, -1, MARK] != UNUSED))
-                for i, lane in enumerate(self.lanes)
-            ])
-            for rows in (self.observations, self.steps)
-        )  # fmt: skip
-        return points, steps
+    def _ring(self) -> Ring:
+        """Return what the ring holds."""
+        return Ring.of(self.observations, self.steps, self.lanes)
 
-    def _learn_metric(self, diagram: FloatArray) -> None:
+    def _measured(self) -> Measured:
+        """Return that with what distances are measured in."""
+        return self._ring().measured(self.state.whitened)
+
+    def _learn_metric(self, diagram: FloatArray, measured: Measured) -> None:
         """Average the metric with that of the present Q, on the transitions of the ring."""
         if self.config.metric != "learned":
             return
-        points, steps = self._ring()
+        (points, steps), units = measured.ring, measured.units
         cells = np.empty(len(points), dtype=np.int64)
         assign_batch(diagram, self.n_cells, points, cells)
         q = self.table[ql.VALUES, : self.n_cells]
@@ -352,14 +352,7 @@ class OnlineEngine(Engine):
         watkins_targets(steps, q.max(axis=1)[cells], greedy, *decay, targets)
         groups = cells * q.shape[1] + steps[:, ACTION].astype(np.int64)
         groups[steps[:, MARK] != GOES_ON] = -1
-        units = self._units
         self.metric = units.average(self.metric, units.outer(points, groups, targets, q.size))
-
-    @property
-    def _units(self) -> metric.Units:
-        """What distances are measured in until a metric has been learned."""
-        moments = metric.covariance(self._ring()[0])
-        return metric.Units.of(*moments, axes=not self.state.whitened)
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.state.n_cells = self.partition.n_cells
@@ -382,7 +375,7 @@ class OnlineEngine(Engine):
         """Inverse standard deviations of the ring's points, shape (d,); None during random play."""
         if self.state.phase == ql.WARMUP:
             return None
-        return metric.scales(*metric.covariance(self._ring()[0]))
+        return metric.scales(*self._ring().moments)
 
     @property
     def mahalanobis(self) -> FloatArray | None:
@@ -398,13 +391,13 @@ class OnlineEngine(Engine):
             return None
         if not isinstance(self.config.metric, str):
             return np.array(self.config.metric, dtype=np.float64)
-        return self._units.metric(self.metric)
+        return self._measured().units.metric(self.metric)
 
-    def _scaling(self) -> Scaling:
+    def _scaling(self, measured: Measured) -> Scaling:
         """Return the square root of the metric, scaled to a total variance of 2 in the ring."""
-        _, covariance = metric.covariance(self._ring()[0])
+        covariance = measured.covariance
         if isinstance(self.config.metric, str):
-            transform = self._units.transform(self.metric, _METRIC_POWER)
+            transform = measured.units.transform(self.metric, _METRIC_POWER)
         else:
             transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
         variance = float(np.trace(transform @ covariance @ transform.T))

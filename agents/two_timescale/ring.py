@@ -1,0 +1,47 @@
+"""What an online agent remembers of the latest steps, and how it measures distances by that."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from oda_rl import metric
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import MARK, UNUSED, in_order
+from oda_rl.agents.engine.state import Lane
+
+
+class Ring(NamedTuple):
+    """The latest transitions, each environment's oldest first."""
+
+    points: FloatArray
+    """Shape (n, d)."""
+    steps: FloatArray
+    """Shape (n, 3), as in :mod:`oda_rl.agents.engine.memory`."""
+
+    @classmethod
+    def of(cls, observations: FloatArray, steps: FloatArray, lanes: Sequence[Lane]) -> "Ring":
+        """Return what all environments' rings hold, shape (lanes, rows, d) and (lanes, rows, 3)."""
+        ends = [(lane.last_row, bool(steps[i, -1, MARK] != UNUSED)) for i, lane in enumerate(lanes)]
+        held = [[in_order(one[i], *ends[i]) for i in range(len(ends))]
+                for one in (observations, steps)]  # fmt: skip
+        return cls(*(own[0] if len(own) == 1 else np.concatenate(own) for own in held))
+
+    @property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and covariance of the points."""
+        return metric.covariance(self.points)
+
+    def measured(self, whitened: bool) -> "Measured":
+        """Return it with what distances are measured in; ``whitened``: not along the axes."""
+        mean, covariance = self.moments
+        return Measured(self, covariance, metric.Units.of(mean, covariance, axes=not whitened))
+
+
+class Measured(NamedTuple):
+    """A ring, and what takes a while to find out about it."""
+
+    ring: Ring
+    covariance: FloatArray
+    """Of its points, shape (d, d)."""
+    units: metric.Units
