@@ -80,8 +80,10 @@ def test_rows_are_the_latest_of_all_trajectories(seed, capacity):
             continue
         observations, steps = (rows[-capacity:] for rows in oracle.rows())
         last, full = writer.lane.last_row, ring.steps[-1, MARK] != UNUSED
-        np.testing.assert_array_equal(memory.in_order(ring.steps, last, full), steps)
-        found = memory.in_order(ring.observations, last, full)
+        np.testing.assert_array_equal(
+            np.concatenate(memory.in_order(ring.steps, last, full)), steps
+        )
+        found = np.concatenate(memory.in_order(ring.observations, last, full))
         np.testing.assert_array_equal(found, observations)
     kinds = [trajectory["end"] for trajectory in oracle.done]
     assert min(kinds.count("cut"), kinds.count("terminal")) > 50

@@ -154,14 +154,14 @@ def discounted_returns(steps: FloatArray, discount: float) -> tuple[float, float
     return most, least
 
 
-def in_order(ring: FloatArray, last_row: int, full: bool) -> FloatArray:
-    """Return what a ring holds, the oldest first.
+def in_order(ring: FloatArray, last_row: int, full: bool) -> list[FloatArray]:
+    """Return what a ring holds, the oldest first, in parts of it.
 
     The oldest row may have been the second of two: a step leads on to the row after it all the
     same.
     """
     latest = ring[: last_row + 1]
-    return np.concatenate([ring[last_row + 1 :], latest]) if full else latest
+    return [ring[last_row + 1 :], latest] if full else [latest]
 
 
 class Memory:

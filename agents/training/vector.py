@@ -40,6 +40,7 @@ class Resets:
             )
         self._same_step = mode == AutoresetMode.SAME_STEP
         self._over = np.zeros(env.num_envs, dtype=np.bool_)
+        self._acted = ~self._over
 
     def step(
         self,
@@ -52,16 +53,17 @@ class Resets:
         """Return what ``env.step`` returned as compiled code takes it."""
         ends, cuts = np.asarray(terminated, dtype=np.bool_), np.asarray(truncated, dtype=np.bool_)
         points = after = matrix(observations, self._interface)
-        over, made = ends | cuts, ~self._over
+        over, made = ends | cuts, self._acted
         if self._same_step:
             if over.any():
                 after = points.copy()
                 for lane in np.flatnonzero(over):
                     final = infos["final_obs"][lane]
                     after[lane] = self._interface.flatten("final_obs", final)
-            acts, begins = np.ones(len(over), dtype=np.bool_), over
+            acts, begins = made, over
         else:
-            self._over, acts, begins = over, ~over, ~made
+            begins, self._over = self._over, over
+            acts = self._acted = ~over
         gains = np.asarray(rewards, dtype=np.float64)
         return VectorStep(after, points, gains, ends, cuts, made, acts, begins)
 
@@ -100,8 +102,8 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
     stop = course.stop(STEPS_PER_REPORT)
     while steps < total:
         step = resets.step(*env.step(engine.interface.first_action + actions))
-        if steps + step.learns.sum() >= total:
-            step.acts[:] = False
+        if steps + np.count_nonzero(step.learns) >= total:
+            step = step._replace(acts=np.zeros_like(step.acts))
         actions, ended = engine.advance(step)
         steps = engine.state.steps - begun
         if len(ended) or interrupt.requested or steps >= stop:

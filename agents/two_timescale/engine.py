@@ -39,6 +39,7 @@ from oda_rl.diagram import assign_batch
 _RING = 2000  # latest transitions, and what they led to, that the metric is learned from
 _LEAST_ROWS = 100  # of that for each of several environments
 _LANE_SETTLED_AFTER = 100  # steps of each of several environments without a better best return
+_NO_EPISODE = np.empty((0, 2))
 _METRIC_TRACE_DECAY = 0.9
 _METRIC_POWER = 0.25
 _TOTAL_VARIANCE = 2.0
@@ -205,9 +206,9 @@ class OnlineEngine(Engine):
         n = len(step.rewards)
         assert n == self.n_lanes  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
-        lane, learned, best = 0, False, self.state.best_return
+        lane, learned, n_ended, best = 0, False, 0, self.state.best_return
         while lane < n:
-            events, lane = step_lanes(
+            events, lane, more = step_lanes(
                 lane,
                 learned,
                 *step,
@@ -225,18 +226,21 @@ class OnlineEngine(Engine):
                 self.observations,
                 self.steps,
             )
+            n_ended += more
             if events:
                 self.attend(events, BAD_STEP)
                 learned = True
         if self._has_trials and self.state.phase != ql.WARMUP:
-            if not ql.succeeds.py_func(self.state, best):  # type: ignore[attr-defined]
-                self.trials.forget()
-            self._judge(step, ended)
-        return actions, ended[ended[:, 1] > 0.0]
+            if n_ended:
+                self._judge(best, ended)
+            self._hand_out(step.begins.nonzero()[0])
+        return actions, ended[ended[:, 1] > 0.0] if n_ended else _NO_EPISODE
 
-    def _judge(self, step: VectorStep, ended: FloatArray) -> None:
-        """Keep the policies that solve their episodes, and hand out those of new episodes."""
+    def _judge(self, best: float, ended: FloatArray) -> None:
+        """Keep the policies that solve their episodes; ``best`` was the best return before."""
         succeeds = ql.succeeds.py_func  # type: ignore[attr-defined]
+        if not succeeds(self.state, best):
+            self.trials.forget()
         patience = max(SETTLED_AFTER, _LANE_SETTLED_AFTER * self.n_lanes)
         settled = self.state.steps - self.state.best_at >= patience
         for lane in ended[:, 1].nonzero()[0].tolist():
@@ -245,7 +249,9 @@ class OnlineEngine(Engine):
             changes = self.trials.note(lane, solved, int(length))
             if changes and (self.trials.kept is not None or settled):
                 self._rest_on(self.trials.keep_next())
-        begins = step.begins.nonzero()[0]
+
+    def _hand_out(self, begins: IntArray) -> None:
+        """Let environments where an episode begins play the policy that is tried."""
         if len(begins):
             trial = self.trials.kept or self._trial()
             greedy = self.table[ql.VALUES, : self.n_cells].argmax(axis=1)

@@ -3,7 +3,7 @@
 Each environment has a trajectory, traces and a part of the ring of its own.
 """
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, inlined, integer
 from oda_rl._state import Raw
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.contests import LONGEST_TRIAL
@@ -65,7 +65,7 @@ def step_lanes(
     room: FloatArray,
     ring: FloatArray,
     ring_steps: FloatArray,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Learn from a step of all environments, and choose the next actions, one lane after the other.
 
     Parameters
@@ -85,11 +85,12 @@ def step_lanes(
 
     Returns
     -------
-    events, lane
-        Events to attend to, and in which lane; or 0 and n.
+    events, lane, n_ended
+        Events to attend to, and in which lane; or 0 and n. How many episodes have ended.
     """
     agent, n = opened(diagram, table, raw, room), rewards.shape[0]
     state, point = agent.state, agent.room.point
+    n_ended = integer(0)
     for i in range(first, n):
         lane = lane_of(raw, i)
         to = Trajectory(ring[i], ring_steps[i], lane)
@@ -107,6 +108,7 @@ def step_lanes(
                     events |= RESHAPE
             if events & EPISODE_END:
                 events -= EPISODE_END
+                n_ended += 1
                 ended[i, 0] = state.last_return
                 ended[i, 1] = state.last_length
         if events == 0 and acts[i]:
@@ -123,5 +125,5 @@ def step_lanes(
             else:
                 actions[i] = action
         if events:
-            return events, i
-    return 0, n
+            return events, i, n_ended
+    return 0, n, n_ended

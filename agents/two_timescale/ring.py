@@ -23,9 +23,10 @@ class Ring(NamedTuple):
     def of(cls, observations: FloatArray, steps: FloatArray, lanes: Sequence[Lane]) -> "Ring":
         """Return what all environments' rings hold, shape (lanes, rows, d) and (lanes, rows, 3)."""
         ends = [(lane.last_row, bool(steps[i, -1, MARK] != UNUSED)) for i, lane in enumerate(lanes)]
-        held = [[in_order(one[i], *ends[i]) for i in range(len(ends))]
-                for one in (observations, steps)]  # fmt: skip
-        return cls(*(own[0] if len(own) == 1 else np.concatenate(own) for own in held))
+        return cls(*(
+            np.concatenate([part for i, end in enumerate(ends) for part in in_order(one[i], *end)])
+            for one in (observations, steps)
+        ))  # fmt: skip
 
     @property
     def moments(self) -> tuple[FloatArray, FloatArray]:

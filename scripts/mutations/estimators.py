@@ -159,8 +159,8 @@ ESTIMATORS = [
         ),
         (
             "gradients from half as many points",
-            "counts[:, 0] >= 2 * (d + 1)",
-            "counts[:, 0] >= d + 1",
+            "counts >= 2 * (d + 1)",
+            "counts >= d + 1",
             "test_metric.py::test_small_and_negative_groups_are_left_out",
         ),
         (
@@ -177,7 +177,7 @@ ESTIMATORS = [
         ),
         (
             "gradients are not weighed by their number of points",
-            "counts[large] * gradients",
+            "counts[large, None] * gradients",
             "gradients",
             "test_metric.py::test_outer_product_is_that_of_a_ridge_regression_in_each_group",
         ),
