@@ -19,7 +19,6 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitted.fitting import Experience
-from oda_rl.agents.worlds.laws import squared_gaps
 
 _FAR = 4.0  # standard errors between means
 _FEWEST = 100  # newest steps to go by
@@ -210,10 +209,15 @@ def _nearest_steps(
 ) -> list[_Nearest]:
     """Return what :func:`_nearest` does of others with the same action, that are ``allowed``."""
     places, actions = steps.places[others], steps.actions[others]
+    sizes = (places**2).sum(axis=1)
+    room, products = np.empty((2, min(len(asked), _AT_ONCE), len(others)))
     blocks = []
     for begin in range(0, len(asked), _AT_ONCE):
         own = asked[begin : begin + _AT_ONCE]
-        gaps = squared_gaps(steps.places[own], places)
+        gaps, from_here = room[: len(own)], steps.places[own]
+        np.add((from_here**2).sum(axis=1)[:, None], sizes, out=gaps)
+        gaps -= np.matmul(2.0 * from_here, places.T, out=products[: len(own)])
+        np.maximum(gaps, 0.0, out=gaps)
         gaps[steps.actions[own][:, None] != actions] = np.inf
         if allowed is not None:
             gaps[~allowed[begin : begin + _AT_ONCE]] = np.inf
