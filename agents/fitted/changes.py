@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitted.fitting import Experience
-from oda_rl.agents.worlds.laws import squared_gaps
 
 _FAR = 4.0  # standard errors between means
 _FEWEST = 100  # newest steps to go by
@@ -26,6 +26,7 @@ _QUERIES, _PEERS, _OLD = 300, 200, 10_000  # most steps that are compared
 _LONGER = 1.5  # ratio of the ages that are tried
 _WORSE, _HARMLESS = 2.0, 0.1  # times the other error; share of a deviation, which is no error
 _NEAR = 4.0  # times the squared distance of other new ones, to compare with an old one
+_AT_ONCE = 25  # steps whose distances are in memory together
 _COMPARABLE = 20  # least number of steps with an old neighbour that is near enough
 _MOST = 0.5  # share of steps predicted worse
 _SURE = 3.0  # standard errors by which it is more
@@ -117,6 +118,7 @@ class _Nearest(NamedTuple):
     which: IntArray
 
 
+@one_thread()
 def steps_that_agree(seen: Experience, newest: int) -> int:
     """Return how many of the newest steps belong together, if older ones contradict them.
 
@@ -141,10 +143,10 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     old = _evenly(0, n - newest, _OLD)
     slopes = _slopes(steps, old)
     apart = steps.trajectories[asked][:, None] != steps.trajectories[peers]
-    (near,) = _nearest(_gaps(steps, asked, peers, apart), [len(peers)])
+    (near,) = _nearest_steps(steps, asked, peers, [len(peers)], apart)
     error = _errors(steps, slopes, asked, peers[near.which])
     sizes = _ages(newest, n)
-    older = _nearest(_gaps(steps, asked, old), np.searchsorted(old, n - np.array(sizes)).tolist())
+    older = _nearest_steps(steps, asked, old, np.searchsorted(old, n - np.array(sizes)).tolist())
     for i in range(len(sizes)):
         comparable = np.isfinite(near.gap) & (older[i].gap <= _NEAR * near.gap)
         other = _errors(steps, slopes, asked, old[older[i].which])
@@ -198,13 +200,32 @@ def _evenly(begin: int, end: int, most: int) -> IntArray:
     return end - 1 - (np.arange(n)[::-1] * (end - begin)) // n
 
 
-def _gaps(
-    steps: _Steps, asked: IntArray, others: IntArray, allowed: BoolArray | bool = True
-) -> FloatArray:
-    """Return squared distances of steps, infinite where the action was another."""
-    same = steps.actions[asked][:, None] == steps.actions[others]
-    gaps = squared_gaps(steps.places[asked], steps.places[others])
-    return np.where(same & allowed, gaps, np.inf)
+def _nearest_steps(
+    steps: _Steps,
+    asked: IntArray,
+    others: IntArray,
+    ends: list[int],
+    allowed: BoolArray | None = None,
+) -> list[_Nearest]:
+    """Return what :func:`_nearest` does of others with the same action, that are ``allowed``."""
+    places, actions = steps.places[others], steps.actions[others]
+    sizes = (places**2).sum(axis=1)
+    room, products = np.empty((2, min(len(asked), _AT_ONCE), len(others)))
+    blocks = []
+    for begin in range(0, len(asked), _AT_ONCE):
+        own = asked[begin : begin + _AT_ONCE]
+        gaps, from_here = room[: len(own)], steps.places[own]
+        np.add((from_here**2).sum(axis=1)[:, None], sizes, out=gaps)
+        gaps -= np.matmul(2.0 * from_here, places.T, out=products[: len(own)])
+        np.maximum(gaps, 0.0, out=gaps)
+        gaps[steps.actions[own][:, None] != actions] = np.inf
+        if allowed is not None:
+            gaps[~allowed[begin : begin + _AT_ONCE]] = np.inf
+        blocks.append(_nearest(gaps, ends))
+    return [
+        _Nearest(*map(np.concatenate, zip(*of_end, strict=True)))
+        for of_end in zip(*blocks, strict=True)
+    ]
 
 
 def _nearest(gaps: FloatArray, ends: list[int]) -> list[_Nearest]:

@@ -9,9 +9,9 @@ Then :func:`prune_and_merge` removes what the temperature does not support, the 
 temperature of its cell, 2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
 
 Three loops are made of these functions: those of an agent's partition, which the environment's
-steps drive; of a fit, which settles on samples of its own; and of
-:mod:`oda_rl.annealing.annealer`, with classes, blocks and a history. What a level takes, and what
-is scaled by what, differs, so the loops are three.
+steps drive; of a fit, which settles on samples of its own (:mod:`oda_rl.annealing.settling`); and
+of :mod:`oda_rl.annealing.annealer`, with classes, blocks and a history. What a level takes, and
+what is scaled by what, differs, so the loops are three.
 
 References
 ----------
@@ -25,8 +25,8 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import compiled, spliced
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._compile import spliced
+from oda_rl._types import BoolArray, FloatArray
 from oda_rl.diagram import Codevectors, move, scores
 from oda_rl.divergences import quadratic_divergences, quadratic_gradient
 
@@ -57,20 +57,6 @@ def observe(
             mass = SMALLEST_MASS
         cells[k, 0] = mass
         move(codevectors, k, point, share / mass)
-
-
-@compiled
-def settle(
-    codevectors: Codevectors, n_cells: int, points: FloatArray, order: IntArray, temperature: float
-) -> None:
-    """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
-
-    Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is forgotten.
-    """
-    m = order.shape[0]
-    for t in range(m):
-        step = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
-        observe(codevectors, n_cells, points[order[t]], temperature, step)
 
 
 def prune_and_merge(

@@ -7,8 +7,7 @@ import numpy as np
 from oda_rl import metric
 from oda_rl._types import FloatArray
 from oda_rl.annealing import cells as annealing
-from oda_rl.diagram import Codevectors
-from oda_rl.divergences import quadratic_diagram
+from oda_rl.annealing.settling import Columns, settle
 
 _COOLING = 0.4
 _LEAST_TEMPERATURE = 1e-5
@@ -28,18 +27,17 @@ def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> Flo
     mean, covariance = metric.covariance(points)
     variance = float(covariance.trace())
     temperature, coldest = 2.0 * variance, 2.0 * variance * _LEAST_TEMPERATURE
-    cells, diagram = np.zeros((2 * most_cells, 1 + d)), np.zeros((2 * most_cells, 1 + d))
-    identity = np.eye(d)
-    codevectors = Codevectors(diagram, cells, identity, np.zeros(2 * most_cells), np.zeros(d))
+    cells, identity = np.zeros((2 * most_cells, 1 + d)), np.eye(d)
     cells[0, 0], cells[0, 1:] = 1.0, mean
     n_cells = 1
     while n_cells < most_cells and temperature > coldest:
         shift = _SHIFT * math.sqrt(min(variance, 0.5 * temperature) / d)
         annealing.split(cells, n_cells, rng.normal(scale=shift, size=(n_cells, d)))
         n_cells *= 2
-        diagram[:n_cells] = quadratic_diagram(identity, cells[:n_cells, 1:])
+        columns = Columns.of(cells[:n_cells])
         order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
-        annealing.settle(codevectors, n_cells, points, order, temperature)
+        settle(columns, points, order, temperature)
+        cells[:n_cells, 0], cells[:n_cells, 1:] = columns.masses, columns.means.T
         n_cells = len(
             annealing.prune_and_merge(
                 cells, identity, n_cells, _LEAST_MASS, _MERGE_BELOW * temperature

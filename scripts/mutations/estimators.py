@@ -28,12 +28,6 @@ ESTIMATORS = [
             "test_annealing.py::test_observe_is_the_papers_recursion",
         ),
         (
-            "nothing of a level's samples is forgotten",
-            "1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m",
-            "1.0 / (t + 2.0)",
-            "test_annealing.py::test_settling_forgets_the_first_half",
-        ),
-        (
             "the first cell always remains, not the heaviest",
             "alive[cells[:n_cells, 0].argmax()] = True",
             "alive[0] = True",
@@ -50,6 +44,15 @@ ESTIMATORS = [
             "cells[:n_cells, 0] *= 0.5",
             "cells[:n_cells, 0] *= 1.0",
             "test_annealing.py::test_split_halves_mass_and_keeps_the_mean",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/annealing/settling.py",
+        (
+            "nothing of a level's samples is forgotten",
+            "1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m",
+            "1.0 / (t + 2.0)",
+            "test_annealing.py::test_settling_forgets_the_first_half",
         ),
     ),
     *mistakes_in(
