@@ -85,7 +85,7 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
     optimism, optimum, width = 0.4, 5.0, 0.8
     belief = fitting.Belief(-99.0, 99.0, optimum, optimism)
     at = fitting.Cells(np.zeros(d), np.ones(d), np.eye(d), codevectors, width)
-    solver = fitting._Regression(fitting.Assigned(*rows), at, n_actions, belief)
+    solver = fitting.Regression(fitting.Assigned(*rows), at, n_actions, belief)
     sums, targets = np.zeros_like(theta), np.full(len(points), np.nan, dtype=np.float32)
     values = rng.normal(size=len(points))
     fitting.sweep(

@@ -16,6 +16,7 @@ from oda_rl.agents.engine.state import EPISODE_END, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes, competing, replay, schemes
 from oda_rl.agents.fitted.action_codevectors import TakenActions
+from oda_rl.agents.fitted.advantages import fit_advantages
 from oda_rl.agents.fitted.conservative import fit_logged
 from oda_rl.agents.fitted.contents import check_contents
 from oda_rl.agents.fitted.fitting import Experience, Fit, fit
@@ -303,7 +304,9 @@ class FittedEngine(LanedEngine):
         if values is not None and rows > n:
             later = self.newest.evaluate(self.memory.observations[n:rows])[2]
             values = np.concatenate([values, later])
-        found = fit(self.seen, values, self.metric, self.config, self._fitting)
+        seen = self.seen
+        way = fit if seen.numbered or seen.taken is not None else fit_advantages
+        found = way(seen, values, self.metric, self.config, self._fitting)
         self._values = found.values[:n]
         if self.interface.n_values > 0 and self.config.exploration is None:
             last = self._curious

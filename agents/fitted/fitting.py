@@ -39,7 +39,7 @@ from oda_rl.agents.fitted.action_codevectors import TakenActions, place
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
-from oda_rl.annealing.placing import anneal
+from oda_rl.annealing.placing import anneal, anneal_further
 from oda_rl.diagram import three_least
 
 Labels = npt.NDArray[np.int16]
@@ -283,11 +283,16 @@ class Assigned(NamedTuple):
 
 
 class Iterated(NamedTuple):
-    """What sweeps leave behind: values of rows and λ-returns of steps, (n,), and the models."""
+    """What sweeps leave behind."""
 
     values: FloatArray
+    """Of rows, shape (n,)."""
     targets: Targets
-    solver: "_Regression"
+    """λ-returns of steps, shape (n,)."""
+    theta: FloatArray
+    """A value for each action, and slopes, in each cell: shape (K, A + d)."""
+    offsets: FloatArray
+    """Where slopes begin, shape (K,)."""
 
 
 def fit(
@@ -315,7 +320,7 @@ def fit(
     at = place_cells(seen, learned, config, rng)
     rows, parts = assign(seen, at)
     rounds = config.first_sweeps if values is None else config.sweeps
-    hopes = _hopes(seen.steps, config)
+    hopes = hopes_of(seen.steps, config)
     found = iterate(rows, at, values, hopes, seen.n_actions, rounds, config)
     return delivered(seen, rows, at, parts, found, learned, rng)
 
@@ -330,8 +335,8 @@ def delivered(
     rng: np.random.Generator,
 ) -> Fit:
     """Return a fit's policy, and the metric that its gradients make of the one before."""
-    values, targets, solver = found
-    policy = _policy(at, solver, seen.n_actions)
+    values, targets, *models = found
+    policy = _policy(at, *models, seen.n_actions)
     if parts is not None:
         policy = CodevectorPolicy(**vars(policy), parts=parts)
     n = len(values)
@@ -365,6 +370,15 @@ def place_cells(
     return Cells(origin, units, transform, codevectors, width)
 
 
+def refined(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
+    """Anneal one level further, in the same metric: up to twice as many cells."""
+    embedded = np.ascontiguousarray((_sample(seen, rng) - at.origin) @ at.transform.T)
+    width = _width(embedded[:_WIDTH_SAMPLE], at.codevectors)
+    codevectors = anneal_further(at.codevectors, embedded, width, rng)
+    width = _width(embedded[:_WIDTH_SAMPLE], codevectors)
+    return at._replace(codevectors=codevectors, width=width)
+
+
 def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     """Return the rows by their cells, and where codevectors of actions lie, if there are any."""
     n, d = seen.observations.shape
@@ -385,7 +399,7 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     return Assigned(points, cells, weights, labels, seen.steps), parts
 
 
-def _hopes(steps: FloatArray, config: FittedQConfig) -> Belief:
+def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
     """Return what is believed while more can be seen: the best return so far."""
     most, least = discounted_returns(steps, config.discount)
     lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.discount)
@@ -406,7 +420,7 @@ def iterate(
     n, low, high = len(rows.points), belief.low, belief.high
     if values is None:
         values = np.full(n, belief.prior)
-    solver = _Regression(rows, at, n_actions, belief)
+    solver = Regression(rows, at, n_actions, belief)
     single = _SINGLE[0] < max(high, -low) < _SINGLE[1]
     targets = np.zeros(n, dtype=np.float32 if single else np.float64)
     tolerance = config.tolerance * (high - low) * (1.0 - config.discount) * n
@@ -421,14 +435,14 @@ def iterate(
             break
     if belief.barred is not None:
         solver.theta[:, :n_actions] -= belief.barred
-    return Iterated(values, targets, solver)
+    return Iterated(values, targets, solver.theta, solver.offsets)
 
 
-def _policy(at: Cells, solver: "_Regression", n_actions: int) -> CellPolicy:
+def _policy(at: Cells, theta: FloatArray, offsets: FloatArray, n_actions: int) -> CellPolicy:
     """Return cells and models in the observation's units."""
-    transform, codevectors, theta = at.transform, at.codevectors, solver.theta
+    transform, codevectors = at.transform, at.codevectors
     diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
-    shared = solver.offsets, theta[:, n_actions:] @ transform
+    shared = offsets, theta[:, n_actions:] @ transform
     return CellPolicy(
         at.origin,
         np.ascontiguousarray(diagram),
@@ -471,7 +485,7 @@ def _width(points: FloatArray, codevectors: FloatArray) -> float:
     return max(float(gaps.min(axis=1).mean()), 1e-12)
 
 
-class _Regression:
+class Regression:
     """The regressions of all cells, whose matrices stay the same from sweep to sweep."""
 
     def __init__(self, rows: Assigned, at: Cells, n_actions: int, belief: Belief) -> None:
