@@ -6,7 +6,7 @@ import oracles
 import pytest
 
 from oda_rl.annealing import cells as annealing
-from oda_rl.annealing.settling import Columns, settle
+from oda_rl.annealing.placing import Columns, settle
 from oda_rl.diagram import Codevectors
 from oda_rl.divergences import quadratic_diagram
 

@@ -39,18 +39,16 @@ from oda_rl.agents.fitted.action_codevectors import TakenActions, place
 from oda_rl.agents.fitted.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
-from oda_rl.annealing.placing import anneal, anneal_further
+from oda_rl.annealing.placing import anneal
 from oda_rl.diagram import three_least
 
 Labels = npt.NDArray[np.int16]
 Targets = npt.NDArray[Any]  # of single precision, or double
 
 _SAMPLE = 3000  # states that the partition is annealed on
-_WIDTH_SAMPLE = 1000
+WIDTH_SAMPLE = 1000
 _METRIC_SAMPLE = 20_000  # steps that the metric is learned from
-_LEAST_CELLS = 4
-_METRIC_POWER = 0.5
-_LEAST_WEIGHT = 1e-4
+_LEAST_CELLS, _METRIC_POWER, _LEAST_WEIGHT = 4, 0.5, 1e-4
 _CHUNK = 16_384
 _SINGLE = 1e-34, 1e30  # returns between, of the largest; others are kept in double precision
 
@@ -283,16 +281,13 @@ class Assigned(NamedTuple):
 
 
 class Iterated(NamedTuple):
-    """What sweeps leave behind."""
+    """What sweeps leave behind: values of rows and λ-returns of steps, (n,), and the models."""
 
     values: FloatArray
-    """Of rows, shape (n,)."""
     targets: Targets
-    """λ-returns of steps, shape (n,)."""
     theta: FloatArray
     """A value for each action, and slopes, in each cell: shape (K, A + d)."""
     offsets: FloatArray
-    """Where slopes begin, shape (K,)."""
 
 
 def fit(
@@ -357,7 +352,7 @@ def place_cells(
 ) -> Cells:
     """Anneal cells among states from which steps were taken, in the learned metric."""
     n, d = seen.observations.shape
-    sample = np.unique(seen.observations, axis=0) if seen.numbered else _sample(seen, rng)
+    sample = np.unique(seen.observations, axis=0) if seen.numbered else sample_of(seen, rng)
     origin, covariance = metric.covariance(sample)
     learning = config.metric == "learned"
     axes = seen.numbered or not learning or informative(seen.observations, seen.steps)
@@ -366,17 +361,8 @@ def place_cells(
     codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
     if not seen.numbered:
         codevectors = anneal(codevectors, n_cells(n, d, config), rng)
-    width = _width((sample[:_WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
+    width = width_of((sample[:WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
     return Cells(origin, units, transform, codevectors, width)
-
-
-def refined(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
-    """Anneal one level further, in the same metric: up to twice as many cells."""
-    embedded = np.ascontiguousarray((_sample(seen, rng) - at.origin) @ at.transform.T)
-    width = _width(embedded[:_WIDTH_SAMPLE], at.codevectors)
-    codevectors = anneal_further(at.codevectors, embedded, width, rng)
-    width = _width(embedded[:_WIDTH_SAMPLE], codevectors)
-    return at._replace(codevectors=codevectors, width=width)
 
 
 def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
@@ -452,7 +438,7 @@ def _policy(at: Cells, theta: FloatArray, offsets: FloatArray, n_actions: int) -
     )
 
 
-def _sample(seen: Experience, rng: np.random.Generator) -> FloatArray:
+def sample_of(seen: Experience, rng: np.random.Generator) -> FloatArray:
     """Draw states from which a step was taken."""
     observations, steps = seen.observations, seen.steps
     drawn = rng.integers(len(observations), size=min(len(observations), _SAMPLE))
@@ -475,7 +461,7 @@ def columns_of(codevectors: FloatArray) -> FloatArray:
     return columns
 
 
-def _width(points: FloatArray, codevectors: FloatArray) -> float:
+def width_of(points: FloatArray, codevectors: FloatArray) -> float:
     """Mean squared distance from the nearest codevector."""
     gaps = (
         (points**2).sum(axis=1)[:, None]

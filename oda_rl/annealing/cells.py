@@ -9,7 +9,7 @@ Then :func:`prune_and_merge` removes what the temperature does not support, the 
 temperature of its cell, 2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
 
 Three loops are made of these functions: those of an agent's partition, which the environment's
-steps drive; of a fit, which settles on samples of its own (:mod:`oda_rl.annealing.settling`); and
+steps drive; of a fit, which settles on samples of its own (:mod:`oda_rl.annealing.placing`); and
 of :mod:`oda_rl.annealing.annealer`, with classes, blocks and a history. What a level takes, and
 what is scaled by what, differs, so the loops are three.
 

@@ -1,13 +1,16 @@
 """Cells placed among points that are all there: annealing from one on, and one level further."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._types import FloatArray
+from oda_rl._compile import compiled
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
-from oda_rl.annealing.settling import Columns, settle
+from oda_rl.annealing.cells import SMALLEST_MASS
+from oda_rl.divergences import quadratic_diagram
 
 _COOLING = 0.4
 _LEAST_TEMPERATURE = 1e-5
@@ -18,13 +21,85 @@ _LEAST_MASS = 1e-4
 _MERGE_BELOW = 1e-3  # of the temperature
 
 
+class Columns(NamedTuple):
+    """A codebook of K codevectors under the squared Euclidean distance, by components."""
+
+    masses: FloatArray
+    """Shape (K,)."""
+    means: FloatArray
+    """Shape (d, K)."""
+    offsets: FloatArray
+    """Of the diagram, shape (K,)."""
+    slopes: FloatArray
+    """Shape (d, K)."""
+    scratch: FloatArray
+    """Shape (K,)."""
+
+    @classmethod
+    def of(cls, cells: FloatArray) -> "Columns":
+        """Return those of masses and codevectors, shape (K, 1 + d)."""
+        diagram = quadratic_diagram(np.eye(cells.shape[1] - 1), cells[:, 1:])
+        masses, offsets = cells[:, 0].copy(), diagram[:, 0].copy()
+        means, slopes = (rows[:, 1:].T.copy(order="C") for rows in (cells, diagram))
+        return cls(masses, means, offsets, slopes, np.empty(len(cells)))
+
+
+@compiled
+def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: float) -> None:
+    """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
+
+    The same as :func:`oda_rl.annealing.cells.observe` for one after the other, to the bit, with
+    arrays along the codevectors: loops over those are vector instructions then.
+    Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is forgotten.
+    """
+    masses, means, offsets, slopes, weights = columns
+    m = order.shape[0]
+    d, n_cells = means.shape
+    for t in range(m):
+        step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
+        row = order[t]
+        for k in range(n_cells):
+            weights[k] = offsets[k]
+        for j in range(d):
+            x = points[row, j]
+            for k in range(n_cells):
+                weights[k] += slopes[j, k] * x
+        smallest = np.inf
+        for k in range(n_cells):
+            smallest = min(smallest, weights[k])
+        for k in range(n_cells):
+            weights[k] = (smallest - weights[k]) / temperature
+        total = 0.0
+        for k in range(n_cells):
+            weight = masses[k] * math.exp(weights[k])
+            weights[k] = weight
+            total += weight
+        for k in range(n_cells):
+            share = step_size * (weights[k] / total)
+            mass = max(masses[k] * (1.0 - step_size) + share, SMALLEST_MASS)
+            masses[k] = mass
+            weights[k] = share / mass
+            offsets[k] = 0.0
+        for j in range(d):
+            x = points[row, j]
+            for k in range(n_cells):
+                mean, slope = means[j, k], slopes[j, k]
+                mean += weights[k] * (x - mean)
+                slope += weights[k] * (-2.0 * x - slope)
+                means[j, k] = mean
+                slopes[j, k] = slope
+                offsets[k] += slope * mean
+        for k in range(n_cells):
+            offsets[k] *= -0.5
+
+
 def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> FloatArray:
     """Place at most so many codevectors among points, shape (n, d), from one on.
 
     The temperature falls until there are as many, or it is negligible beside the variance; of too
     many the lightest are dropped.
     """
-    n, d = points.shape
+    d = points.shape[1]
     mean, covariance = metric.covariance(points)
     variance = float(covariance.trace())
     temperature, coldest = 2.0 * variance, 2.0 * variance * _LEAST_TEMPERATURE

@@ -47,7 +47,7 @@ ESTIMATORS = [
         ),
     ),
     *mistakes_in(
-        "oda_rl/annealing/settling.py",
+        "oda_rl/annealing/placing.py",
         (
             "nothing of a level's samples is forgotten",
             "1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m",
