@@ -193,7 +193,7 @@ def test_what_is_put_to_the_proof_is_saved(tmp_path):
         return agent._engine._doubted is None
 
     env = Plain(gym.make("CartPole-v1"))
-    agent = FittedQAgent(env, seed=1).learn(3_000)
+    agent = FittedQAgent(env, seed=3).learn(3_000)
     swapped(env)
     agent.learn(4_000, callback=stop)
     assert agent._engine._doubted is not None

@@ -7,7 +7,8 @@ regression in each cell,
     min Σ w (Y − q_a − <g, y − c>)² + m Σ_a (q_a − V_opt)² + precision |g|²,
 
 with one slope g for all actions, as in the analysis of covariance. V_opt is the best discounted
-return seen: an action that was not tried in a cell is worth that much.
+return seen: an action that was not tried in a cell is worth that much. So it is where states are
+numbered, or actions have codevectors; else see :mod:`oda_rl.agents.fitted.advantages`.
 
 References
 ----------
@@ -46,9 +47,9 @@ Labels = npt.NDArray[np.int16]
 Targets = npt.NDArray[Any]  # of single precision, or double
 
 _SAMPLE = 3000  # states that the partition is annealed on
-WIDTH_SAMPLE = 1000
-_METRIC_SAMPLE = 20_000  # steps that the metric is learned from
-_LEAST_CELLS, _METRIC_POWER, _LEAST_WEIGHT = 4, 0.5, 1e-4
+WIDTH_SAMPLE, _METRIC_SAMPLE = 1000, 20_000  # states and steps for widths, and the metric
+_LEAST_CELLS, _LEAST_WEIGHT = 4, 1e-4
+_METRIC_POWER = 0.5
 _CHUNK = 16_384
 _SINGLE = 1e-34, 1e30  # returns between, of the largest; others are kept in double precision
 
@@ -330,21 +331,20 @@ def delivered(
     rng: np.random.Generator,
 ) -> Fit:
     """Return a fit's policy, and the metric that its gradients make of the one before."""
-    values, targets, *models = found
-    policy = _policy(at, *models, seen.n_actions)
+    policy = _policy(at, found.theta, found.offsets, seen.n_actions)
     if parts is not None:
         policy = CodevectorPolicy(**vars(policy), parts=parts)
-    n = len(values)
+    n = len(found.values)
     drawn = rng.integers(n, size=_METRIC_SAMPLE) if n > _METRIC_SAMPLE else np.arange(n)
     groups = rows.cells[drawn, 0].astype(np.int64) * seen.n_actions + rows.labels[drawn, 0]
     groups[seen.steps[drawn, MARK] != GOES_ON] = -1
     outer = at.units.outer(
         seen.observations[drawn] - at.origin,
         groups,
-        targets[drawn].astype(np.float64),
+        found.targets[drawn].astype(np.float64),
         len(at.codevectors) * seen.n_actions,
     )
-    return Fit(policy, values, at.units.average(learned, outer), at.units.scale)
+    return Fit(policy, found.values, at.units.average(learned, outer), at.units.scale)
 
 
 def place_cells(

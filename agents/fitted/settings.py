@@ -37,8 +37,8 @@ class FittedQConfig(Checked):
     dimensions; up to twice as many in eight or more; positive."""
 
     optimism: Annotated[float, POSITIVE] = 0.03
-    """Weight, in transitions, of the belief that an action is worth the best return seen;
-    positive."""
+    """Weight, in transitions, of the belief that what was not seen is worth the best return: an
+    action, where states are numbered or actions have codevectors, and else a state; positive."""
 
     sweeps: Annotated[int, within("[1, 10000]")] = 20
     """Most sweeps of fitted Q-iteration at a refit; at most 10,000."""

@@ -210,6 +210,39 @@ LEARNING = [
         ),
     ),
     *mistakes_in(
+        "agents/fitted/advantages.py",
+        (
+            "the baseline is fitted to all of the returns",
+            "left = targets[i] - taken[i]",
+            "left = targets[i]",
+            "test_advantages.py::test_each_part_is_fitted_to_what_the_other_leaves",
+        ),
+        (
+            "advantages are fitted to all of the returns",
+            "left, action = targets[i] - baseline[i], integer(steps[i, ACTION])",
+            "left, action = targets[i], integer(steps[i, ACTION])",
+            "test_advantages.py::test_what_a_state_explains_is_not_taken_for_an_action",
+        ),
+        (
+            "advantages are not shrunken",
+            "_SHRINKAGE = 5.0",
+            "_SHRINKAGE = 1e-9",
+            "test_advantages.py::test_each_part_is_fitted_to_what_the_other_leaves",
+        ),
+        (
+            "values leave out the baseline",
+            "value = baseline[i] + largest",
+            "value = largest",
+            "test_advantages.py::test_values_are_the_baseline_and_the_greatest_advantage",
+        ),
+        (
+            "what a state is worth has no slope in a cell of the policy",
+            "theta = np.column_stack([level.theta[:, :1] + advantages, level.theta[:, 1:]])",
+            "theta = np.column_stack([level.theta[:, :1] + advantages, 0.0 * level.theta[:, 1:]])",
+            "test_advantages.py::test_each_part_is_fitted_to_what_the_other_leaves",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/annealing/placing.py",
         (
             "split cells stand twice as far apart",
