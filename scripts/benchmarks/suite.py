@@ -73,7 +73,7 @@ FRONT = (
     ("Acrobot-v1", MODEL, 20_000),
     ("Pendulum-v1", MODEL, 5_000),
     ("MountainCarContinuous-v0", MODEL, 5_000),
-    ("LunarLander-v3", MODEL, 600_000),
+    ("LunarLander-v3", FITTED, 300_000),
     ("Taxi-v4", MODEL, 20_000),
     ("FrozenLake8x8-v1", MODEL, 50_000),
 )  # what the front page says: of each task the agent that one would take

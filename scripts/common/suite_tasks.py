@@ -70,7 +70,7 @@ TASKS = (
          published="PPO -172.2 (100k), continuous",
          baseline_steps=(100_000,), model_steps=(1_000, 5_000, 20_000),
          model_means={5_000: -160.0, 20_000: -145.0}),
-    Task("Acrobot-v1", "Acrobot-v1", -100.0, LONG, 100,
+    Task("Acrobot-v1", "Acrobot-v1", -100.0, LONG, 40,
          targets={200_000: 0.95},
          published="DQN -76.6 (100k), PPO -73.5 (1M)", baseline_steps=(100_000,),
          model_steps=(2_000, 5_000, 20_000, 100_000),
