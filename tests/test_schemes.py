@@ -102,9 +102,11 @@ def test_the_present_scheme_says_how_often_and_how_long(monkeypatch):
     monkeypatch.setattr(schemes, "draw", lambda played, returns, rng: len(played) % 2)
     agent = FittedQAgent(CARTPOLE, seed=0, confirm_episodes=0).learn(300)
     seen = set()
-    for _ in range(400):
-        agent.learn(10)
+
+    def note(agent):
         seen.add((agent._engine.state.longest_hold, agent.epsilon))
+
+    agent.learn(4000, callback=note)
     assert seen == {(7, 0.0), (3, 1.0)}
 
 

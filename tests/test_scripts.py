@@ -435,7 +435,7 @@ def test_fitting_script(run_script, tmp_path):
     (made,) = read_origins(tmp_path / "results" / "benchmark_fitting.csv").values()
     assert made.command.endswith("python scripts/benchmark.py fitting " + " ".join(arguments))
     assert [row["memory"] for row in rows] == ["all", "3,000"]
-    assert all(int(row["steps"]) == 10_000 and int(row["fits"]) > 10 for row in rows)
+    assert all(int(row["steps"]) == 10_000 and int(row["fits"]) > 5 for row in rows)
     assert "10,000" in printed
     assert (tmp_path / "results" / "benchmark_fitting.png").read_bytes().startswith(b"\x89PNG")
 
