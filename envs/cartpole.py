@@ -9,7 +9,7 @@ from gymnasium import logger, spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 from gymnasium.vector.utils import batch_space
 
-from oda_rl._compile import allocating, integer, spliced
+from oda_rl._compile import allocating, spliced
 from oda_rl._types import BoolArray, Float32Array, FloatArray, IntArray
 
 MAX_EPISODE_STEPS = 1000
@@ -28,8 +28,7 @@ MAX_SPEED = 20.0
     POLE_MASS,
     HALF_LENGTH,
     POLE_MASS_LENGTH,
-    PUSH_LEFT,
-    PUSH_RIGHT,
+    FORCE,
     TIME_STEP,
     FRICTION_CART,
     FRICTION_POLE,
@@ -38,11 +37,11 @@ MAX_SPEED = 20.0
     SEMI_IMPLICIT,
     STEP_REWARD,
     FAILURE_REWARD,
-) = range(15)
+) = range(14)
 
 
 def cartpole_parameters(env: CartPoleEnv | CartPoleVectorEnv) -> FloatArray:
-    """Read a cart-pole's constants, shape (15,), from the environment object.
+    """Read a cart-pole's constants, shape (14,), from the environment object.
 
     Gymnasium's CartPole has no friction: its two friction slots are 0.
     """
@@ -54,7 +53,6 @@ def cartpole_parameters(env: CartPoleEnv | CartPoleVectorEnv) -> FloatArray:
             env.masspole,
             env.length,
             env.polemass_length,
-            -env.force_mag,
             env.force_mag,
             env.tau,
             getattr(env, "friction_cart", 0.0),
@@ -77,7 +75,7 @@ def cartpole_step(parameters: FloatArray, state: FloatArray, action: int) -> tup
     failed.
     """
     x, x_dot, theta, theta_dot = state[0], state[1], state[2], state[3]
-    force = parameters[PUSH_LEFT + integer(action == 1)]  # no branch: nobody can predict it
+    force = parameters[FORCE] if action == 1 else -parameters[FORCE]
     cos_theta = math.cos(theta)
     sin_theta = math.sin(theta)
     direction = 0.0
