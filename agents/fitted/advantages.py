@@ -12,7 +12,7 @@ what is left, shrunken towards none,
 
     A_ka = Σ w (Y − B) / (Σ w + 5),  over steps of action a with weights w in cell k.
 
-The policy's cells have advantages, and a level and a slope that the baseline's would be there. So
+The policy's cells have advantages, and the level and slope that a baseline would have there. So
 its table has as many numbers as :func:`oda_rl.agents.fitted.fitting.fit` leaves.
 
 References
