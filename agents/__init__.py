@@ -8,7 +8,7 @@ import gymnasium as gym
 from oda_rl.agents.distilling.distil import Distilled, distill
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.offline.transitions import Transitions

@@ -6,104 +6,139 @@ import pytest
 from test_fitting import DISCOUNT, LEFT, RIGHT, best_value, corridor, small_problem
 
 from oda_rl.agents import FittedQConfig
-from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
-from oda_rl.agents.fitted import advantages, fitting
+from oda_rl.agents.engine.memory import (
+    CUT,
+    GOES_ON,
+    MARK,
+    REWARD,
+    TERMINAL,
+    discounted_returns,
+    watkins_targets,
+)
+from oda_rl.agents.fitting import advantages, one_piece
+from oda_rl.agents.fitting.placed import Moments, Placed, Rows
+from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, width_of
+from oda_rl.agents.fitting.regression import Belief, moments_of
 from oda_rl.annealing import placing
 
 
-def fit(observations, steps, values=None, n_actions=2, seed=0, way=None, **config):
+def fit(observations, steps, values=None, n_actions=2, seed=0, **config):
     settings = FittedQConfig(**{"discount": DISCOUNT, **config})
-    seen = fitting.Experience(observations, steps, n_actions)
-    way = way or advantages.fit_advantages
-    return way(seen, values, None, settings, np.random.default_rng(seed))
+    seen, rng = Experience(observations, steps, n_actions), np.random.default_rng(seed)
+    placed = Placed.among(seen, None, settings, rng)
+    return advantages.fit_advantages(seen, placed, len(steps) - 1, values, None, settings, rng)
+
+
+def fit_in_one_piece(observations, steps, **config):
+    settings = FittedQConfig(discount=DISCOUNT, **config)
+    seen = Experience(observations, steps, 2)
+    return one_piece.fit(seen, None, None, settings, np.random.default_rng(0))
 
 
 def problem(seed=0):
-    """Rows of a small problem whose labels are the actions of their steps."""
-    (points, cells, weights, _, steps), codevectors, _, _, rng = small_problem(seed)
-    labels = np.broadcast_to(steps[:, :1].astype(np.int16), (len(points), 3))
-    rows = fitting.Assigned(points, cells, weights, labels, steps)
-    at = fitting.Cells(np.zeros(3), np.ones(3), np.eye(3), codevectors, 0.8)
-    return rows, at, rng
+    """Rows of a small problem by two partitions, where they lie, and what random numbers to use."""
+    typed, codevectors, _, _, rng = small_problem(seed)
+    own = Assigned(*typed)
+    at = Cells(np.zeros(3), np.ones(3), np.eye(3), codevectors, 0.8)
+    fine = at._replace(codevectors=codevectors + 0.1)
+    near, weights = oracles.assign_three(own.points.astype(float), fine.codevectors, 0.8)
+    near, weights = near.astype(np.uint16), weights.astype(np.float32)
+    same = own._replace(labels=np.zeros_like(own.labels))
+    finer = same._replace(cells=near, weights=weights)
+    moments = Moments(counts_of(own, 6, 3), moments_of(same, at, 1), moments_of(finer, fine, 1))
+    return Rows(own, near, weights, moments), Placed(at, fine, anew=True), rng
 
 
-def test_values_are_the_baseline_and_the_greatest_advantage():
-    rows, _, rng = problem()
-    n, going = len(rows.points), rows.steps[:, MARK] == GOES_ON
+def counts_of(own, n_cells, n_actions):
+    going, counts = own.steps[:, MARK] == GOES_ON, np.zeros((n_cells, n_actions))
+    weights = own.weights[going].astype(float)
+    np.add.at(counts, (own.cells[going], own.labels[going]), weights)
+    return counts
+
+
+def taken_by(own, models):
+    """What advantages, shape (K, A), are of the actions of all rows; shape (n,)."""
+    return (own.weights.astype(float) * models[own.cells, own.labels]).sum(axis=1)
+
+
+@pytest.mark.parametrize("trace_decay", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first, trace_decay):
+    (own, near, weights, _), _, rng = problem()
+    n, going = len(own.points), own.steps[:, MARK] == GOES_ON
     models, baseline, old = rng.normal(size=(6, 3)), rng.normal(size=n), rng.normal(size=n)
-    values, greedy, taken = old.copy(), np.full(n, -1), np.full(n, np.nan)
-    change = advantages.improve(
-        rows.cells, rows.weights, rows.steps, models, baseline, -1.0, 1.5, values, greedy, taken
+    values, targets, sums = old.copy(), np.full(n, np.nan), np.zeros((6, 4))
+    reach = advantages.Reach(0.9, trace_decay, -1.0, 1.5)
+    change = advantages.go_back(
+        own, near, weights, models, baseline, first, reach, values, targets, sums
     )
-    blended = np.einsum("nt,nta->na", rows.weights.astype(float), models[rows.cells])
-    expected = np.clip(baseline + blended.max(axis=1), -1.0, 1.5)
-    expected[rows.steps[:, MARK] == TERMINAL] = 0.0
+    blended = np.einsum("nt,nta->na", own.weights.astype(float), models[own.cells])
+    expected = old if first else np.clip(baseline + blended.max(axis=1), -1.0, 1.5)
+    ended = own.steps[:, MARK] == TERMINAL
+    expected = np.where(ended, 0.0, expected)
     np.testing.assert_allclose(values, expected, rtol=1e-6)
-    on = rows.steps[:, MARK] != TERMINAL
-    np.testing.assert_array_equal(greedy[on], blended.argmax(axis=1)[on])
-    own = blended[going, rows.steps[going, 0].astype(int)]
-    np.testing.assert_allclose(taken[going], own, rtol=1e-5, atol=1e-6)
-    assert change == pytest.approx(np.abs(values - old)[on].sum(), rel=1e-6)
-    assert {-1.0, 1.5} <= set(values)  # some were beyond the bounds
+    assert change == pytest.approx(0.0 if first else np.abs(values - old)[~ended].sum(), rel=1e-6)
+    assert first or {-1.0, 1.5} <= set(values)  # some were beyond the bounds
+    returns, decay = np.empty(n), (0.9, 0.0 if first else trace_decay)
+    watkins_targets(own.steps, values, blended.argmax(axis=1), *decay, returns)
+    np.testing.assert_allclose(targets[going], returns[going], rtol=1e-6)
+    left, added = targets - taken_by(own, models), np.zeros((6, 4))
+    for i in np.flatnonzero(going):
+        for k, w in zip(near[i], weights[i].astype(float), strict=True):
+            added[k] += w * left[i] * np.array([1.0, *own.points[i]])
+    np.testing.assert_allclose(sums, added, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 7])
 def test_each_part_is_fitted_to_what_the_other_leaves(monkeypatch, rounds):
-    rows, at, rng = problem(seed=1)
-    finer, fine, _ = problem(seed=1)
-    fine = fine._replace(codevectors=at.codevectors + 0.1)
-    belief = fitting.Belief(-9.0, 9.0, 5.0, 0.4)
+    rows, placed, rng = problem(seed=1)
+    own, near, weights, _ = rows
+    belief = Belief(-9.0, 9.0, 5.0, 0.4)
     config = FittedQConfig(discount=0.9, trace_decay=0.5, tolerance=0.0)
-    seen = {"taken": [], "targets": [], "baseline": []}
-    add_baseline, add_advantages = advantages.add_baseline, advantages.add_advantages
+    seen = []
+    go_on = advantages.go_on
 
-    def watch_baseline(points, cells, weights, steps, targets, taken, sums):
-        seen["taken"].append(taken.copy())
-        add_baseline(points, cells, weights, steps, targets, taken, sums)
+    def watched(own, near, weights, theta, offsets, targets, baseline, sums):
+        go_on(own, near, weights, theta, offsets, targets, baseline, sums)
+        seen.append((targets.copy(), baseline.copy(), sums / (rows.moments.counts + 5.0)))
 
-    def watch_advantages(cells, weights, steps, targets, baseline, sums):
-        seen["targets"].append(targets.copy())
-        seen["baseline"].append(baseline.copy())
-        add_advantages(cells, weights, steps, targets, baseline, sums)
-
-    monkeypatch.setattr(advantages, "add_baseline", watch_baseline)
-    monkeypatch.setattr(advantages, "add_advantages", watch_advantages)
-    found = advantages.iterate_advantages(
-        rows, at, finer, fine, rng.normal(size=len(rows.points)), belief, 3, rounds, config
-    )
-    targets, baseline, taken = seen["targets"][-1], seen["baseline"][-1], seen["taken"][-1]
-    going = rows.steps[:, MARK] == GOES_ON
+    monkeypatch.setattr(advantages, "go_on", watched)
+    values = rng.normal(size=len(own.points))
+    found = advantages.iterate(rows, placed, values, belief, rounds, config)
+    assert len(seen) == rounds
+    targets, baseline, models = seen[-1]
+    before = seen[-2][2] if rounds > 1 else np.zeros((6, 3))
+    going = own.steps[:, MARK] == GOES_ON
     assert np.ptp(baseline) > 0.0
-    assert rounds == 1 or np.ptp(taken[going]) > 0.0
+    assert np.ptp(models) > 0.0
 
     def line(cells, weights, codevectors, left, k):
         """Level and slope of a cell, without regard to actions."""
         w = np.where(cells == k, weights, 0).sum(axis=1) * going
-        own, none = w > 0, np.zeros(int((w > 0).sum()), dtype=int)
+        here = w > 0
         return oracles.analysis_of_covariance(
-            rows.points[own].astype(float), none, left[own], w[own], codevectors[k],
-            1, 0.4, 5.0, 0.8,
+            own.points[here].astype(float), np.zeros(int(here.sum()), dtype=int), left[here],
+            w[here], codevectors[k], 1, 0.4, 5.0, 0.8,
         )  # fmt: skip
 
-    lines = [
-        line(finer.cells, finer.weights, fine.codevectors, targets - seen["taken"][-2], k)
-        for k in range(6)
-    ]
+    fine = placed.fine.codevectors
+    lines = [line(near, weights, fine, targets - taken_by(own, before), k) for k in range(6)]
     expected = [
         sum(
-            w * (lines[k][0][0] + lines[k][1] @ (x - fine.codevectors[k]))
-            for k, w in zip(cells, weights, strict=True)
+            w * (lines[k][0][0] + lines[k][1] @ (x - fine[k])) for k, w in zip(*at_row, strict=True)
         )
-        for x, cells, weights in zip(rows.points, finer.cells, finer.weights, strict=True)
+        for x, *at_row in zip(own.points, near, weights, strict=True)
     ]
     np.testing.assert_allclose(baseline, expected, rtol=1e-4, atol=1e-4)
+    left = targets - taken_by(own, models)
     for k in range(6):
-        w = np.where(rows.cells == k, rows.weights, 0).sum(axis=1) * going
-        level, slope = line(rows.cells, rows.weights, at.codevectors, targets - taken, k)
+        level, slope = line(own.cells, own.weights, placed.at.codevectors, left, k)
         np.testing.assert_allclose(found.theta[k, 3:], slope, rtol=1e-4, atol=1e-4)
         for action in range(3):
-            own = w * (rows.steps[:, 0] == action)
-            advantage = (own * (targets - baseline)).sum() / (own.sum() + 5.0)
+            labelled = (own.cells == k) & (own.labels == action) & going[:, None]
+            w = np.where(labelled, own.weights, 0).sum(axis=1)
+            advantage = (w * (targets - baseline)).sum() / (w.sum() + 5.0)
+            assert models[k, action] == pytest.approx(advantage, abs=1e-4)
             assert found.theta[k, action] == pytest.approx(level[0] + advantage, abs=1e-4)
 
 
@@ -123,8 +158,8 @@ def test_what_a_state_explains_is_not_taken_for_an_action():
     observations, steps = confounded()
     grid = np.linspace(0.005, 0.995, 1000)[:, None]
     right = []
-    for way in (advantages.fit_advantages, fitting.fit):
-        found = fit(observations, steps, way=way, max_cells=6).policy
+    for way in (fit, fit_in_one_piece):
+        found = way(observations, steps, max_cells=6).policy
         right.append((found.evaluate(grid)[1] == 1).mean())
     assert right[0] > 0.98
     assert right[1] < 0.6  # where cos 4 pi x is curved within a cell
@@ -134,11 +169,11 @@ def test_the_finer_cells_are_those_of_one_level_further():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(3000, 2))
     coarse = placing.anneal(points, 12, rng)
-    widths = [fitting.width_of(points, coarse)]
+    widths = [width_of(points, coarse)]
     for _ in range(2):
         finer = placing.anneal_further(coarse, points, widths[-1], rng)
         assert len(coarse) < len(finer) <= 2 * len(coarse)
-        widths.append(fitting.width_of(points, finer))
+        widths.append(width_of(points, finer))
         coarse = finer
     assert widths[0] > 1.4 * widths[1] > 1.96 * widths[2]
     alone = placing.anneal_further(np.ones((1, 2)), np.ones((50, 2)), 1e-12, rng)
@@ -187,3 +222,51 @@ def test_an_action_that_was_not_tried_has_no_advantage():
     level = values.mean(axis=1) - values[:, :2].sum(axis=1) / 3.0
     assert np.isfinite(level).all()
     assert (values[:, 2] < values.max(axis=1)).mean() > 0.8
+
+
+def walk(n=4000, seed=0):
+    """Rows of a random walk in the plane, of some 40 steps an episode."""
+    rng = np.random.default_rng(seed)
+    steps = np.column_stack([rng.integers(3, size=n), rng.normal(size=n), np.ones(n)])
+    ends = np.append(rng.random(n - 1) < 1 / 40, True)
+    steps[ends] = np.column_stack([-np.ones(ends.sum()), np.zeros(ends.sum()),
+                                   rng.choice([TERMINAL, CUT], size=ends.sum())])  # fmt: skip
+    return rng.normal(size=(n, 2)).cumsum(axis=0).astype(np.float32), steps
+
+
+def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():
+    observations, steps = walk()
+    rng, config = np.random.default_rng(1), FittedQConfig()
+    placed = Placed.among(Experience(observations, steps, 3), None, config, rng)
+    anew = Placed.read({f"p_{name}": array for name, array in placed.arrays.items()}, "p_")
+    for n in (1000, 1001, 1800, 2900):
+        then = steps[:n].copy()
+        then[-1] = (-1, 0.0, CUT)  # it goes on later, by an action that is not known yet
+        placed.assign(Experience(observations[:n], then, 3), n - 1)
+    running = placed.assign(Experience(observations, steps, 3), 3500)  # the rest may change
+    whole = placed.assign(Experience(observations, steps, 3), 3999)
+    expected = anew.assign(Experience(observations, steps, 3), 3999)
+    for found in (running, whole):
+        for one, other in zip(found.coarse, expected.coarse, strict=True):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(found.near, expected.near)
+        np.testing.assert_array_equal(found.weights, expected.weights)
+        for one, other in zip(found.moments, expected.moments, strict=True):
+            np.testing.assert_array_equal(one, other)
+    own = expected.coarse
+    points = (observations - placed.at.origin) @ placed.at.transform.T
+    np.testing.assert_allclose(own.points, points, rtol=1e-5, atol=1e-5)
+    for at, cells, weights in (
+        (placed.at, own.cells, own.weights),
+        (placed.fine, expected.near, expected.weights),
+    ):
+        nearest, shares = oracles.assign_three(points, at.codevectors, at.width)
+        shown = shares > 0
+        np.testing.assert_array_equal(cells[shown], nearest[shown])
+        np.testing.assert_allclose(weights, shares, rtol=1e-4, atol=1e-6)
+    counts = counts_of(own, len(placed.at.codevectors), 3)
+    np.testing.assert_allclose(expected.moments.counts, counts, rtol=1e-9)
+    same = own._replace(labels=np.zeros_like(own.labels))
+    np.testing.assert_allclose(expected.moments.coarse, moments_of(same, placed.at, 1), rtol=1e-9)
+    finer = same._replace(cells=expected.near, weights=expected.weights)
+    np.testing.assert_allclose(expected.moments.fine, moments_of(finer, placed.fine, 1), rtol=1e-9)

@@ -11,12 +11,12 @@ from test_adaptation import NEAR_SIGHTED
 from oda_rl.agents import CodevectorAgent, FittedQAgent, FittedQConfig, load_agent
 from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.fitted.action_codevectors import WIDENED, TakenActions, label, place
 from oda_rl.agents.fitted.codevector_engine import (
     CodevectorEngine,
     common_codevectors,
     random_actions,
 )
+from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions, label, place
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.cli import main

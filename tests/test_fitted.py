@@ -235,10 +235,10 @@ def test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_error
 
 
 def test_an_episode_into_which_a_refit_fell_is_nobodys():
-    options = {"least_refit": 10, "refit_every": 0.01, "confirm_episodes": 0}
+    options = {"least_refit": 10, "refit_every": 0.03, "confirm_episodes": 0}
     agent = FittedQAgent("CartPole-v1", seed=0, kept_policies=1000, optimism=0.3, **options)
     epsilons = [1.0]
-    agent.learn(3000, callback=lambda agent: epsilons.append(agent._engine.epsilon))
+    agent.learn(6000, callback=lambda agent: epsilons.append(agent._engine.epsilon))
     ends = np.cumsum(agent.episodes.rows[:, 1])
     fits = np.array([level.step for level in agent.history])
     whole = [
@@ -419,6 +419,7 @@ def test_a_refit_measures_cells_by_the_metric_that_was_learned_before():
     agent = FittedQAgent("CartPole-v1", seed=0).learn(2000)
     core = agent._engine
     before = core.metric.copy()
+    core._placed = None  # cells are placed anew
     core.refit()
     matrix = (before + 0.02 * np.eye(4)) * np.outer(core.scale, core.scale)
     policy = agent.newest
@@ -428,6 +429,22 @@ def test_a_refit_measures_cells_by_the_metric_that_was_learned_before():
     new = 2.0 * core.metric - before
     assert new.trace() == pytest.approx(4)
     assert np.linalg.eigvalsh(new)[0] >= -1e-9
+    learned, codevectors = core.metric.copy(), agent.newest.codevectors.copy()
+    core.refit()
+    np.testing.assert_array_equal(core.metric, learned)  # as long as cells stay where they are
+    np.testing.assert_array_equal(agent.newest.codevectors, codevectors)
+
+
+def test_cells_stay_until_a_fifth_more_has_been_seen():
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(6000)
+    steps = np.array([level.step for level in agent.history])
+    cells = [level.codevectors for level in agent.history]
+    same = [np.array_equal(one, other) for one, other in zip(cells[1:], cells, strict=False)]
+    placed = steps[0]
+    for step, stays in zip(steps[1:], same, strict=True):
+        assert stays == (step - placed < 0.2 * step)
+        placed = placed if stays else step
+    assert 5 < sum(same) < len(same) - 5
 
 
 def test_thresholds_are_known_where_the_environment_has_one():
@@ -467,7 +484,7 @@ def test_a_fit_begins_with_the_values_of_the_last_one(monkeypatch, max_transitio
     known, policies, shared = [], [], []
     fit = fitted_core.fit_advantages
 
-    def watched(seen, values, *others):
+    def watched(seen, placed, settled, values, *others):
         observations = seen.observations
         if known:
             old = np.array([tuple(x) in known[-1] for x in observations])
@@ -477,7 +494,7 @@ def test_a_fit_begins_with_the_values_of_the_last_one(monkeypatch, max_transitio
             shared.append(old.mean())
         else:
             assert values is None
-        found = fit(seen, values, *others)
+        found = fit(seen, placed, settled, values, *others)
         keys = map(tuple, observations)
         known.append(dict(zip(keys, found.values.tolist(), strict=True)))
         policies.append(found.policy)

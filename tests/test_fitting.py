@@ -6,7 +6,8 @@ import pytest
 
 from oda_rl.agents import FittedQConfig
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
-from oda_rl.agents.fitted import fitting
+from oda_rl.agents.fitting import one_piece, placement
+from oda_rl.agents.fitting.regression import Belief, Regression, moments_of
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing import placing
 
@@ -39,8 +40,8 @@ def best_value(x):
 def fit(observations, steps, values=None, learned=None, n_actions=2, seed=0, **config):
     settings = FittedQConfig(**{"discount": DISCOUNT, **config})
     rng = np.random.default_rng(seed)
-    seen = fitting.Experience(observations, steps, n_actions)
-    return fitting.fit(seen, values, learned, settings, rng)
+    seen = placement.Experience(observations, steps, n_actions)
+    return one_piece.fit(seen, values, learned, settings, rng)
 
 
 def small_problem(seed=0, n=300, d=3, n_actions=3, n_cells=6):
@@ -66,8 +67,8 @@ def test_three_nearest_cells_and_their_weights(n_cells, d):
     rng = np.random.default_rng(0)
     points, codevectors = rng.normal(size=(500, d)), rng.normal(size=(n_cells, d))
     cells, weights = np.empty((500, 3), np.uint16), np.empty((500, 3), np.float32)
-    columns = fitting.columns_of(codevectors)
-    fitting.assign_three(points, columns, 0.3, np.empty(columns.shape[1]), cells, weights)
+    columns = placement.columns_of(codevectors)
+    placement.assign_three(points, columns, 0.3, np.empty(columns.shape[1]), cells, weights)
     expected_cells, expected = oracles.assign_three(points, codevectors, 0.3)
     found = min(n_cells, 3)
     np.testing.assert_allclose(weights[:, :found], expected, rtol=1e-5)
@@ -83,12 +84,12 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
     rows, codevectors, theta, offsets, rng = small_problem(d=d, n_actions=n_actions)
     points, cells, weights, labels, steps = rows
     optimism, optimum, width = 0.4, 5.0, 0.8
-    belief = fitting.Belief(-99.0, 99.0, optimum, optimism)
-    at = fitting.Cells(np.zeros(d), np.ones(d), np.eye(d), codevectors, width)
-    solver = fitting.Regression(fitting.Assigned(*rows), at, n_actions, belief)
+    belief = Belief(-99.0, 99.0, optimum, optimism)
+    at = placement.Cells(np.zeros(d), np.ones(d), np.eye(d), codevectors, width)
+    solver = Regression(moments_of(placement.Assigned(*rows), at, n_actions), at, belief)
     sums, targets = np.zeros_like(theta), np.full(len(points), np.nan, dtype=np.float32)
     values = rng.normal(size=len(points))
-    fitting.sweep(
+    one_piece.sweep(
         *rows, theta, offsets, np.zeros((0, n_actions)), True, 0.9, 0.5, -99.0, 99.0, values,
         targets, sums,
     )  # fmt: skip
@@ -117,7 +118,7 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, bars, trace_d
     values, sums = old.copy(), np.zeros_like(theta)
     targets = np.full(len(points), np.nan, dtype=np.float32)
     barred = rng.uniform(0.0, 3.0, size=(len(theta) if bars else 0, theta.shape[1] - 3))
-    change = fitting.sweep(
+    change = one_piece.sweep(
         *rows, theta, offsets, barred, first, *decay, *bounds, values, targets, sums
     )  # fmt: skip
     expected, returns, changes = oracles.fitted_sweep(
@@ -250,14 +251,14 @@ def test_cells_are_measured_by_the_learned_metric_itself():
     ],
 )
 def test_number_of_cells_grows_as_the_root_of_the_rows(n_rows, config, expected):
-    assert fitting.n_cells(n_rows, 4, FittedQConfig(**config)) == expected
+    assert placement.n_cells(n_rows, 4, FittedQConfig(**config)) == expected
 
 
 @pytest.mark.parametrize(
     ("n_features", "expected"), [(1, 40), (4, 40), (6, 60), (8, 80), (100, 80)]
 )
 def test_number_of_cells_grows_with_the_dimensions_from_four_to_eight(n_features, expected):
-    assert fitting.n_cells(10_000, n_features, FittedQConfig()) == expected
+    assert placement.n_cells(10_000, n_features, FittedQConfig()) == expected
 
 
 @pytest.mark.parametrize("max_cells", [1, 2, 3, 7])

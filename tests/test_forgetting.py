@@ -12,9 +12,9 @@ from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL, Memory
 from oda_rl.agents.engine.state import Counters, with_lanes
-from oda_rl.agents.fitted.action_codevectors import TakenActions
 from oda_rl.agents.fitted.changes import Returns, _nearest, ended_in, far_below, steps_that_agree
-from oda_rl.agents.fitted.fitting import Experience
+from oda_rl.agents.fitting.action_codevectors import TakenActions
+from oda_rl.agents.fitting.placement import Experience
 
 
 def pushed(n, swapped_from, noise=0.0, length=10, continuous=False, seed=0):

@@ -14,8 +14,8 @@ from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERM
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.agents.environments.spaces import Described, Interface
 from oda_rl.agents.fitted.behaviour import Behaviour, metric_of_actions, shares_of
-from oda_rl.agents.fitted.fitting import assign, place_cells
 from oda_rl.agents.fitted.imagined import believed_world
+from oda_rl.agents.fitting.placement import assign, place_cells
 from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
 from oda_rl.agents.offline.transitions import FIELDS
 

@@ -33,6 +33,7 @@ FLOORS = [  # the ground floor first
     ["oda_rl.agents.worlds"],
     ["oda_rl.agents.certifying"],
     ["oda_rl.agents.distilling"],
+    ["oda_rl.agents.fitting"],
     ["oda_rl.agents.two_timescale", "oda_rl.agents.fitted", "oda_rl.agents.model"],
     ["oda_rl.agents.reviewing"],
     ["oda_rl.agents", "oda_rl.agents.sb3", "oda_rl.agents.comparison"],

@@ -12,7 +12,7 @@ from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, FittedQConfig
 from oda_rl.agents.engine.memory import GOES_ON, REWARD, TERMINAL
 from oda_rl.agents.fitted import schemes
-from oda_rl.agents.fitted.fitting import Experience
+from oda_rl.agents.fitting.placement import Experience
 
 N = schemes.NOVELTY  # those that are compared come first
 CARTPOLE = "CartPole-v1"

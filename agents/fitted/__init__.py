@@ -1,6 +1,7 @@
 """The replaying agent: cells and values fitted to all that was ever seen.
 
-``fitting`` is the fit; ``replay`` chooses actions and remembers what came of them; the
+``engine`` says when to fit (:mod:`oda_rl.agents.fitting` is how); ``replay`` chooses actions and
+remembers what came of them; ``competing`` which policy is the best; the
 ``codevector`` files choose continuous actions.
 """
 

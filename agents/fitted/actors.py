@@ -23,7 +23,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
 from oda_rl.agents.fitted.codevector_engine import CodevectorEngine
 from oda_rl.agents.fitted.engine import FittedEngine
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.training.actors import Episode, modules_of
 

@@ -11,7 +11,7 @@ from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.fitted.actors import FittedHead
 from oda_rl.agents.fitted.conservative import Estimate, estimate
 from oda_rl.agents.fitted.engine import FittedEngine
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
 from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.cells import CellPolicy

@@ -11,7 +11,7 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
-from oda_rl.agents.fitted.fitting import (
+from oda_rl.agents.fitting.placement import (
     Assigned,
     Cells,
     Experience,
@@ -20,7 +20,7 @@ from oda_rl.agents.fitted.fitting import (
     columns_of,
     place_cells,
 )
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting.settings import FittedQConfig
 
 _FITS = 3  # one after the other, each in the metric of those before
 _CELLS_PER_ROOT = 1.0  # wide ones, so that also what is seldom done has been done in them

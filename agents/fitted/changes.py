@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._threads import one_thread
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
-from oda_rl.agents.fitted.fitting import Experience
+from oda_rl.agents.fitting.placement import Experience
 
 _FAR = 4.0  # standard errors between means
 _FEWEST = 100  # newest steps to go by
@@ -134,19 +134,22 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     int
         From ``newest`` up to n / 2; 0 if nothing contradicts, or if too little can be compared.
     """
-    steps = _standardised(seen)
-    n = len(steps.actions)
+    going_on = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
+    n = len(going_on)
     newest = max(newest, _FEWEST)
     if 2 * newest > n:
         return 0
     asked, peers = _evenly(n - newest, n, _QUERIES), _evenly(n - newest, n, _PEERS)
     old = _evenly(0, n - newest, _OLD)
-    slopes = _slopes(steps, old)
-    apart = steps.trajectories[asked][:, None] != steps.trajectories[peers]
-    (near,) = _nearest_steps(steps, asked, peers, [len(peers)], apart)
-    error = _errors(steps, slopes, asked, peers[near.which])
     sizes = _ages(newest, n)
-    older = _nearest_steps(steps, asked, old, np.searchsorted(old, n - np.array(sizes)).tolist())
+    ends = np.searchsorted(old, n - np.array(sizes)).tolist()
+    compared = np.unique(np.concatenate([asked, peers, old]))
+    steps = _standardised(seen, going_on[compared])
+    asked, peers, old = (np.searchsorted(compared, which) for which in (asked, peers, old))
+    slopes = _slopes(steps, old)
+    (near,) = _nearest_steps(steps, asked, peers, [len(peers)], apart=True)
+    error = _errors(steps, slopes, asked, peers[near.which])
+    older = _nearest_steps(steps, asked, old, ends)
     for i in range(len(sizes)):
         comparable = np.isfinite(near.gap) & (older[i].gap <= _NEAR * near.gap)
         other = _errors(steps, slopes, asked, old[older[i].which])
@@ -172,8 +175,8 @@ def _contradicts(error: FloatArray, other: FloatArray) -> bool:
     return bool(worse.max() > _MOST + _SURE * math.sqrt(_MOST * (1.0 - _MOST) / n))
 
 
-def _standardised(seen: Experience) -> _Steps:
-    rows = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
+def _standardised(seen: Experience, rows: IntArray) -> _Steps:
+    """Return the steps of some rows."""
     before = seen.observations[rows].astype(np.float64)
     moves = seen.observations[rows + 1] - before
     actions = seen.steps[rows, ACTION]
@@ -205,27 +208,34 @@ def _nearest_steps(
     asked: IntArray,
     others: IntArray,
     ends: list[int],
-    allowed: BoolArray | None = None,
+    apart: bool = False,
 ) -> list[_Nearest]:
-    """Return what :func:`_nearest` does of others with the same action, that are ``allowed``."""
-    places, actions = steps.places[others], steps.actions[others]
-    sizes = (places**2).sum(axis=1)
-    room, products = np.empty((2, min(len(asked), _AT_ONCE), len(others)))
-    blocks = []
-    for begin in range(0, len(asked), _AT_ONCE):
-        own = asked[begin : begin + _AT_ONCE]
-        gaps, from_here = room[: len(own)], steps.places[own]
-        np.add((from_here**2).sum(axis=1)[:, None], sizes, out=gaps)
-        gaps -= np.matmul(2.0 * from_here, places.T, out=products[: len(own)])
-        np.maximum(gaps, 0.0, out=gaps)
-        gaps[steps.actions[own][:, None] != actions] = np.inf
-        if allowed is not None:
-            gaps[~allowed[begin : begin + _AT_ONCE]] = np.inf
-        blocks.append(_nearest(gaps, ends))
-    return [
-        _Nearest(*map(np.concatenate, zip(*of_end, strict=True)))
-        for of_end in zip(*blocks, strict=True)
-    ]
+    """Return what :func:`_nearest` does of others with the same action.
+
+    ``apart``: those of the same trajectory are left out.
+    """
+    found = [_Nearest(np.full(len(asked), np.inf), np.zeros(len(asked), dtype=np.int64))
+             for _ in ends]  # fmt: skip
+    for action in np.unique(steps.actions[asked]):
+        among = np.flatnonzero(steps.actions[others] == action)
+        mine = np.flatnonzero(steps.actions[asked] == action)
+        own_ends = np.searchsorted(among, ends).tolist()
+        places = steps.places[others[among]]
+        sizes = (places**2).sum(axis=1)
+        room, products = np.empty((2, min(len(mine), _AT_ONCE), len(among)))
+        for begin in range(0, len(mine), _AT_ONCE):
+            block = mine[begin : begin + _AT_ONCE]
+            gaps, from_here = room[: len(block)], steps.places[asked[block]]
+            np.add((from_here**2).sum(axis=1)[:, None], sizes, out=gaps)
+            gaps -= np.matmul(2.0 * from_here, places.T, out=products[: len(block)])
+            np.maximum(gaps, 0.0, out=gaps)
+            if apart:
+                theirs = steps.trajectories[others[among]]
+                gaps[steps.trajectories[asked[block]][:, None] == theirs] = np.inf
+            for to, own in zip(found, _nearest(gaps, own_ends), strict=True):
+                to.gap[block] = own.gap
+                to.which[block] = among[own.which] if len(among) else 0
+    return found
 
 
 def _nearest(gaps: FloatArray, ends: list[int]) -> list[_Nearest]:

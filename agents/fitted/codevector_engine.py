@@ -17,9 +17,9 @@ from oda_rl.agents.engine.memory import COMPONENTS
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.agents.fitted import replay
-from oda_rl.agents.fitted.action_codevectors import WIDENED, TakenActions
 from oda_rl.agents.fitted.engine import FittedEngine
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions
+from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.codevectors import CodevectorPolicy, blend
 from oda_rl.annealing.placing import anneal
 

@@ -37,26 +37,20 @@ import numpy as np
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.fitted.action_codevectors import label
 from oda_rl.agents.fitted.behaviour import Behaviour, metric_of_actions, shares_of
-from oda_rl.agents.fitted.fitting import (
-    Assigned,
-    Belief,
-    Cells,
-    Experience,
-    Fit,
-    assign,
-    delivered,
-    iterate,
-    place_cells,
-)
 from oda_rl.agents.fitted.imagined import Imagining, believed_world
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting.action_codevectors import label
+from oda_rl.agents.fitting.delivery import Fit, averaged_metric, policy_of
+from oda_rl.agents.fitting.one_piece import iterate
+from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, assign, place_cells
+from oda_rl.agents.fitting.regression import Belief
+from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 
 _FITS = 3  # one after the other, each in the metric of those before
 _SWEEPS = 300  # of an estimate: nothing is known to begin with
+_TOLERANCE = 1e-3  # no later fit goes on from here
 _REPLICATES = 20
 _REPLICATES_OF_RIVALS = 3
 _ERRORS = 2.0  # standard errors in an interval
@@ -140,7 +134,8 @@ def fit_cautiously(
     rng: np.random.Generator,
 ) -> Fit:
     """Fit cells and models to trajectories, and believe no more than ``caution`` allows."""
-    own = replace(config, cells_per_root=caution.cells_per_root)
+    tolerance = min(config.tolerance, _TOLERANCE)
+    own = replace(config, cells_per_root=caution.cells_per_root, tolerance=tolerance)
     low, high = bounds_of(seen.steps, config.discount)
     learned, found = None, None
     for _ in range(1 if caution.of_actions == 1.0 else _FITS):
@@ -151,8 +146,8 @@ def fit_cautiously(
         barred = ((high - low) or 1.0) * np.maximum(missing, 0.0)
         belief = Belief(low, high, low, caution.weight, barred)
         done = iterate(rows, at, None, belief, seen.n_actions, config.first_sweeps, own)
-        found = delivered(seen, rows, at, parts, done, learned, rng)
-        learned = found.metric
+        learned = averaged_metric(seen, rows, at, done, learned, rng)
+        found = Fit(policy_of(at, parts, done), done.values, learned, at.units.scale)
     assert found is not None
     return found
 

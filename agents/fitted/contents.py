@@ -12,7 +12,8 @@ from oda_rl.agents.engine.memory import SCHEMA as MEMORY
 from oda_rl.agents.engine.state import ROOM, Lane
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import replay, schemes
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting import placed
+from oda_rl.agents.fitting.settings import FittedQConfig
 
 SCHEMA: dict[str, Member] = {
     "room": real("5, width", "[-inf, inf] or nan"),
@@ -33,13 +34,14 @@ SCHEMA: dict[str, Member] = {
     "metric": real("d, d", optional=True),
     "scale": real("d", "[0, inf)", optional=True),
     "_values": real("values", optional=True),
+    "placed_at": whole(optional=True),
     "forgotten": whole(optional=True),
     "doubted": real("2", optional=True),
 }
 """What a file has of a fitted agent.
 
 And policy0, the newest, and one for each record; curious, if there is one that looks for what is
-new.
+new; placed_cells, if there are some that the next fit may keep.
 """
 
 
@@ -70,6 +72,12 @@ def check_contents(
         require(sizes["K"] >= 1, f"{name} has no cells")
         members = prefixed(f"{name}_", policy)
         check({k: arrays[k] for k in members if k in arrays}, members, sizes)
+        of_policies |= members.keys()
+    if any(name.startswith("placed_cells_") for name in arrays):
+        members = prefixed("placed_cells_", placed.SCHEMA)
+        check({k: arrays[k] for k in members if k in arrays}, members, sizes)
+        require(max(sizes["C"], sizes["F"]) <= 65_535, "placed_cells_ are more than 65,535")
+        require("placed_at" in arrays, "placed_at is missing")
         of_policies |= members.keys()
     single = interface.dtype == "float32"
     seen = Member(np.float32 if single else float, MEMORY["memory_observations"].shape)

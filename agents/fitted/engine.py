@@ -15,20 +15,24 @@ from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
 from oda_rl.agents.engine.state import EPISODE_END, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes, competing, replay, schemes
-from oda_rl.agents.fitted.action_codevectors import TakenActions
-from oda_rl.agents.fitted.advantages import fit_advantages
 from oda_rl.agents.fitted.conservative import fit_logged
 from oda_rl.agents.fitted.contents import check_contents
-from oda_rl.agents.fitted.fitting import Experience, Fit, fit
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.laned import LanedEngine
 from oda_rl.agents.fitted.lanes import Playing
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting.action_codevectors import TakenActions
+from oda_rl.agents.fitting.advantages import fit_advantages
+from oda_rl.agents.fitting.delivery import Fit
+from oda_rl.agents.fitting.one_piece import fit
+from oda_rl.agents.fitting.placed import Placed
+from oda_rl.agents.fitting.placement import Experience
+from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
 _LATEST = 3  # policies that are too new to be confirmed
 _PLAYED = 5  # episodes with a policy after which the next may be fitted
 _SOONER = 0.5  # of the steps after which it is fitted at the latest
+_PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _CONFIRMING = 0.5  # as many steps as before a refit
 _NEVER = 2**62  # steps
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
@@ -75,6 +79,8 @@ class FittedEngine(LanedEngine):
         self.raw, (self.lane,) = with_lanes(replay.FittedState, 1)
         self.state = replay.FittedState(self.raw)
         self._values: FloatArray | None = None
+        self._placed: Placed | None = None
+        self._placed_at = 0  # of the steps that have not been forgotten
         self.exploration = schemes.Exploration(config)
         self._curious: CellPolicy | None = None  # looks for what is new
         self._whole = True  # the running episode has been played with one policy
@@ -189,7 +195,7 @@ class FittedEngine(LanedEngine):
         episodes, steps = self.memory.forget(kept, self.lane)
         self.exploration.forget_all_but(episodes)
         self.records, self._confirming, self._confirmed = [], None, 0
-        self._values, self.metric, self._curious = None, None, None
+        self._values, self.metric, self._curious, self._placed = None, None, None, None
         self._forgotten = self.state.steps - steps
         if self._running is not None:
             self._running.give_no_credit()
@@ -274,7 +280,7 @@ class FittedEngine(LanedEngine):
     def fit_logged(self) -> None:
         """Fit to what is remembered, and believe nothing else; that policy is delivered."""
         self.memory.thin_out(self.lane)
-        self.records, self._confirming, self._doubted = [], None, None
+        self.records, self._confirming, self._doubted, self._placed = [], None, None, None
         self._install(fit_logged(self.seen, self.interface, self.config, self._fitting, type(self)))
         self._values = None  # learning begins with hopes again
 
@@ -299,20 +305,33 @@ class FittedEngine(LanedEngine):
         kept = self.memory.thin_out(self.lane)
         if kept is not None and values is not None:
             values = values[kept]
+        if kept is not None and self._placed is not None:
+            self._placed.forget_rows()
         n = self._append_running()
         rows = self.memory.rows(self.lane)
         if values is not None and rows > n:
             later = self.newest.evaluate(self.memory.observations[n:rows])[2]
             values = np.concatenate([values, later])
-        seen = self.seen
-        way = fit if seen.numbered or seen.taken is not None else fit_advantages
-        found = way(seen, values, self.metric, self.config, self._fitting)
+        seen, known = self.seen, (values, self.metric, self.config, self._fitting)
+        # The last row goes on if the next step is taken from there.
+        if seen.numbered or seen.taken is not None:
+            found = fit(seen, *known)
+        else:
+            found = fit_advantages(seen, self._placed_among(seen), n - 1, *known)
         self._values = found.values[:n]
         if self.interface.n_values > 0 and self.config.exploration is None:
             last = self._curious
             self._curious = schemes.led_by_novelty(self.seen, last, self.config, self._fitting)
         self._install(found)
         self.lane.last_row = n - 1
+
+    def _placed_among(self, seen: Experience) -> Placed:
+        """Return cells for a fit: those of the last one, unless much has been seen since."""
+        now = self.state.steps - self._forgotten
+        if self._placed is None or now - self._placed_at >= _PLACED_ANEW * self._horizon:
+            self._placed = Placed.among(seen, self.metric, self.config, self._fitting)
+            self._placed_at = now
+        return self._placed
 
     def _blank(self) -> CellPolicy:
         """Return the policy before the first fit."""
@@ -344,12 +363,16 @@ class FittedEngine(LanedEngine):
         novelty = self._curious is not None
         self.exploration.go_on(self._rewards, self._explore, anew, novelty)
 
-    def _set_due(self, share: float = 1.0) -> None:
+    @property
+    def _horizon(self) -> int:
+        """Steps that a fit is made to, about."""
         n = self.state.steps - self._forgotten
-        if self.config.max_transitions is not None:
-            n = min(n, self.config.max_transitions)
-        most = self.config.refit_every * n
-        played = min(max(self.exploration.steps_of(_PLAYED), _SOONER * most), most)
+        return n if self.config.max_transitions is None else min(n, self.config.max_transitions)
+
+    def _set_due(self, share: float = 1.0) -> None:
+        most = self.config.refit_every * self._horizon
+        episodes = max(_PLAYED, self.n_lanes)  # of several environments none is ahead
+        played = min(max(self.exploration.steps_of(episodes), _SOONER * most), most)
         needed = max(int(share * max(self.config.least_refit, played)), 1)
         self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
 
@@ -411,6 +434,9 @@ class FittedEngine(LanedEngine):
                 arrays[name] = getattr(self, name)
         if self._curious is not None:
             arrays |= {f"curious_{name}": array for name, array in self._curious.arrays.items()}
+        if self._placed is not None:
+            arrays |= {f"placed_cells_{name}": array for name, array in self._placed.arrays.items()}
+            arrays["placed_at"] = np.array(self._placed_at)
         self.lane.last_row = rows - 1
         return arrays
 
@@ -430,6 +456,8 @@ class FittedEngine(LanedEngine):
         self.newest, self.records, self._latest, self._confirming = read
         curious = within(arrays, "curious_")
         self._curious = type(self.newest).from_arrays(curious) if curious else None
+        self._placed = Placed.read(arrays, "placed_cells_")
+        self._placed_at = int(arrays.get("placed_at", 0))
         self.exploration.restore(arrays, self.state.epsilon)
         self._ended_since_fit = True
         self._confirmed = int(arrays["confirmed"])

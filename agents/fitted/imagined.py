@@ -23,7 +23,7 @@ from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.behaviour import Behaviour
-from oda_rl.agents.fitted.fitting import Experience
+from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.worlds.arrays import WorldArrays
 from oda_rl.agents.worlds.judging import judge, judged

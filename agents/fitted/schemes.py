@@ -29,8 +29,9 @@ import numpy.typing as npt
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
-from oda_rl.agents.fitted.fitting import Experience, fit
-from oda_rl.agents.fitted.settings import FittedQConfig
+from oda_rl.agents.fitting.one_piece import fit
+from oda_rl.agents.fitting.placement import Experience
+from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
 
@@ -74,7 +75,7 @@ def led_by_novelty(
     config : FittedQConfig
         Settings of the agent.
     rng : numpy.random.Generator
-        As in :func:`oda_rl.agents.fitted.fitting.fit`.
+        As in :func:`oda_rl.agents.fitting.one_piece.fit`.
 
     Returns
     -------

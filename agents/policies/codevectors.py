@@ -2,7 +2,7 @@
 
 A choice is a number j, and stands for the mean of codevectors number j over the three nearest
 cells. They are in units of the box of actions, and played at its bounds where they lie beyond; see
-:mod:`oda_rl.agents.fitted.action_codevectors`.
+:mod:`oda_rl.agents.fitting.action_codevectors`.
 """
 
 import math

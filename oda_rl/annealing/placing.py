@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._compile import compiled
+from oda_rl._compile import compiled, integer
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.cells import SMALLEST_MASS
@@ -19,6 +19,7 @@ _SHIFT = 0.05  # of the standard deviation
 _SHIFT_FURTHER = 0.2  # of that in a cell
 _LEAST_MASS = 1e-4
 _MERGE_BELOW = 1e-3  # of the temperature
+_FAR = 45.0  # temperatures, beyond which a point attracts nothing
 
 
 class Columns(NamedTuple):
@@ -34,6 +35,8 @@ class Columns(NamedTuple):
     """Shape (d, K)."""
     scratch: FloatArray
     """Shape (K,)."""
+    near: IntArray
+    """Scratch, shape (K,)."""
 
     @classmethod
     def of(cls, cells: FloatArray) -> "Columns":
@@ -41,18 +44,20 @@ class Columns(NamedTuple):
         diagram = quadratic_diagram(np.eye(cells.shape[1] - 1), cells[:, 1:])
         masses, offsets = cells[:, 0].copy(), diagram[:, 0].copy()
         means, slopes = (rows[:, 1:].T.copy(order="C") for rows in (cells, diagram))
-        return cls(masses, means, offsets, slopes, np.empty(len(cells)))
+        scratch = np.empty(len(cells)), np.empty(len(cells), dtype=np.int64)
+        return cls(masses, means, offsets, slopes, *scratch)
 
 
 @compiled
 def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: float) -> None:
     """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
 
-    The same as :func:`oda_rl.annealing.cells.observe` for one after the other, to the bit, with
-    arrays along the codevectors: loops over those are vector instructions then.
+    The same as :func:`oda_rl.annealing.cells.observe` for one after the other, with arrays along
+    the codevectors: loops over those are vector instructions then. And codevectors whose weight is
+    below e^-45 of the nearest one's, which rounding would lose, stay where they are.
     Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is forgotten.
     """
-    masses, means, offsets, slopes, weights = columns
+    masses, means, offsets, slopes, weights, near = columns
     m = order.shape[0]
     d, n_cells = means.shape
     for t in range(m):
@@ -67,30 +72,36 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
         smallest = np.inf
         for k in range(n_cells):
             smallest = min(smallest, weights[k])
+        farthest = smallest + _FAR * temperature
+        n_near = integer(0)
         for k in range(n_cells):
-            weights[k] = (smallest - weights[k]) / temperature
+            near[n_near] = k
+            if weights[k] <= farthest:
+                n_near += 1
         total = 0.0
-        for k in range(n_cells):
-            weight = masses[k] * math.exp(weights[k])
+        for i in range(n_near):
+            k = near[i]
+            weight = masses[k] * math.exp((smallest - weights[k]) / temperature)
             weights[k] = weight
             total += weight
         for k in range(n_cells):
+            masses[k] *= 1.0 - step_size
+        for i in range(n_near):
+            k = near[i]
             share = step_size * (weights[k] / total)
-            mass = max(masses[k] * (1.0 - step_size) + share, SMALLEST_MASS)
+            mass = max(masses[k] + share, SMALLEST_MASS)
             masses[k] = mass
-            weights[k] = share / mass
-            offsets[k] = 0.0
-        for j in range(d):
-            x = points[row, j]
-            for k in range(n_cells):
-                mean, slope = means[j, k], slopes[j, k]
-                mean += weights[k] * (x - mean)
-                slope += weights[k] * (-2.0 * x - slope)
+            weight, offset = share / mass, 0.0
+            for j in range(d):
+                x, mean, slope = points[row, j], means[j, k], slopes[j, k]
+                mean += weight * (x - mean)
+                slope += weight * (-2.0 * x - slope)
                 means[j, k] = mean
                 slopes[j, k] = slope
-                offsets[k] += slope * mean
+                offset += slope * mean
+            offsets[k] = -0.5 * offset
         for k in range(n_cells):
-            offsets[k] *= -0.5
+            masses[k] = max(masses[k], SMALLEST_MASS)
 
 
 def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> FloatArray:

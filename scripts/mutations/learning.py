@@ -171,13 +171,31 @@ LEARNING = [
         ),
     ),
     *mistakes_in(
-        "agents/fitted/fitting.py",
+        "agents/fitting/placement.py",
         (
             "power 1/4 of the learned metric instead of 1/2",
             "_METRIC_POWER = 0.5",
             "_METRIC_POWER = 0.25",
             "test_fitting.py::test_cells_are_measured_by_the_learned_metric_itself",
         ),
+    ),
+    *mistakes_in(
+        "agents/fitting/placed.py",
+        (
+            "the last row is taken for one that stays what it is",
+            "self._moments, self._settled = moments, settled",
+            "self._moments, self._settled = moments, n",
+            "test_advantages.py::test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same",
+        ),
+        (
+            "rows that may change are added for good",
+            "moments = Moments(*(one.copy() for one in moments))",
+            "moments = Moments(*moments)",
+            "test_advantages.py::test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same",
+        ),
+    ),
+    *mistakes_in(
+        "agents/fitting/one_piece.py",
         (
             "λ and 1 - λ are exchanged in the targets",
             "(1.0 - trace_decay) * next_value + trace_decay * next_return",
@@ -196,6 +214,9 @@ LEARNING = [
             "elif value > 1e9:",
             "test_fitting.py::test_one_sweep_is_values_then_watkins_returns_then_sums",
         ),
+    ),
+    *mistakes_in(
+        "agents/fitting/regression.py",
         (
             "the prior of slopes does not know the dimension",
             "10.0 * at.width / d",
@@ -210,17 +231,17 @@ LEARNING = [
         ),
     ),
     *mistakes_in(
-        "agents/fitted/advantages.py",
+        "agents/fitting/advantages.py",
         (
             "the baseline is fitted to all of the returns",
-            "left = targets[i] - taken[i]",
-            "left = targets[i]",
+            "left = target - (taken + w * advantages[three, labels[i, 2]])",
+            "left = target",
             "test_advantages.py::test_each_part_is_fitted_to_what_the_other_leaves",
         ),
         (
             "advantages are fitted to all of the returns",
-            "left, action = targets[i] - baseline[i], integer(steps[i, ACTION])",
-            "left, action = targets[i], integer(steps[i, ACTION])",
+            "left = targets[i] - value",
+            "left = targets[i]",
             "test_advantages.py::test_what_a_state_explains_is_not_taken_for_an_action",
         ),
         (
@@ -231,9 +252,9 @@ LEARNING = [
         ),
         (
             "values leave out the baseline",
-            "value = baseline[i] + largest",
-            "value = largest",
-            "test_advantages.py::test_values_are_the_baseline_and_the_greatest_advantage",
+            "baseline[i] + largest, reach.low",
+            "largest, reach.low",
+            "test_advantages.py::test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave",
         ),
         (
             "what a state is worth has no slope in a cell of the policy",

@@ -46,7 +46,7 @@ class FittedQConfig(Checked):
     first_sweeps: Annotated[int, within("[1, 10000]")] = 100
     """Most sweeps at the first fit; at most 10,000."""
 
-    tolerance: Annotated[float, NOT_NEGATIVE] = 1e-3
+    tolerance: Annotated[float, NOT_NEGATIVE] = 0.02
     """Sweeps end when values change by less than this share of (1 - discount) of their range."""
 
     refit_every: Annotated[float, POSITIVE] = 0.1

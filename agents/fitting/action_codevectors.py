@@ -28,7 +28,7 @@ from oda_rl._compile import compiled
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 
-Cells = npt.NDArray[np.uint16]
+Near = npt.NDArray[np.uint16]
 Labels = npt.NDArray[np.int16]
 Weights = npt.NDArray[np.float32]
 
@@ -46,7 +46,7 @@ class TakenActions(NamedTuple):
 
 
 @compiled
-def label(actions: FloatArray, cells: Cells, parts: FloatArray, labels: Labels) -> None:
+def label(actions: FloatArray, cells: Near, parts: FloatArray, labels: Labels) -> None:
     """Write which v_kj, ``parts`` of shape (K, J, p), is nearest in each of three cells.
 
     ``actions`` have the shape (n, p), ``cells`` and ``labels`` (n, 3).
@@ -66,7 +66,7 @@ def label(actions: FloatArray, cells: Cells, parts: FloatArray, labels: Labels) 
 @compiled
 def _add_up(
     actions: FloatArray,
-    cells: Cells,
+    cells: Near,
     weights: Weights,
     labels: Labels,
     steps: FloatArray,
@@ -84,7 +84,7 @@ def _add_up(
 
 
 def place(
-    taken: TakenActions, cells: Cells, weights: Weights, steps: FloatArray, n_cells: int
+    taken: TakenActions, cells: Near, weights: Weights, steps: FloatArray, n_cells: int
 ) -> tuple[FloatArray, Labels]:
     """Place the action codevectors of all cells.
 

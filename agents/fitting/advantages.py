@@ -1,0 +1,249 @@
+"""Advantages of actions, told apart from what a state is worth whatever is done there.
+
+What an action adds is little beside how much the states of one cell differ in worth, and which
+action was taken depends on where in the cell that was. So values are sums in two partitions,
+
+    Q(s, a) = B(s) + A(s, a),
+
+of a baseline B, affine in each of many small cells and the same for all actions, and of advantages
+A, constant in the cells that decide. In each sweep both are fitted to what the other leaves of
+Watkins' λ-returns: the baseline takes out what the state explains, and an advantage is the mean of
+what is left, shrunken towards none,
+
+    A_ka = Σ w (Y − B) / (Σ w + 5),  over steps of action a with weights w in cell k.
+
+The policy's cells have advantages, and the level and slope that a baseline would have there. So
+its table has as many numbers as :func:`oda_rl.agents.fitting.one_piece.fit` leaves.
+
+References
+----------
+P. M. Robinson, "Root-N-consistent semiparametric regression", Econometrica 56 (1988): effects are
+regressed on what is left when all else is partialled out. L. C. Baird, "Reinforcement learning in
+continuous time: advantage updating", ICNN 1994. A. Buja, T. Hastie, R. Tibshirani, "Linear
+smoothers and additive models", The Annals of Statistics 17 (1989): backfitting.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from oda_rl._compile import compiled, inlined, integer
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.fitting.action_codevectors import Near, Weights
+from oda_rl.agents.fitting.delivery import Fit, Iterated, averaged_metric, policy_of
+from oda_rl.agents.fitting.placed import Placed, Rows
+from oda_rl.agents.fitting.placement import Assigned, Experience, Points
+from oda_rl.agents.fitting.regression import Belief, Regression, hopes_of
+from oda_rl.agents.fitting.settings import FittedQConfig
+
+_SHRINKAGE = 5.0  # transitions without an advantage that are believed of each action in each cell
+
+
+class Reach(NamedTuple):
+    """How far values look, and reach."""
+
+    discount: float
+    trace_decay: float
+    low: float
+    """No state is worth less, or more."""
+    high: float
+
+
+@compiled
+def go_back(
+    rows: Assigned,
+    near: Near,
+    near_weights: Weights,
+    advantages: FloatArray,
+    baseline: FloatArray,
+    first: bool,
+    reach: Reach,
+    values: FloatArray,
+    targets: FloatArray,
+    sums: FloatArray,
+) -> float:
+    """Bring values and λ-returns up to date, backwards, and add up what the baseline is fitted to.
+
+    ``advantages`` has shape (K, A); those of a row are blended over its three cells. Values, (n,),
+    are the baseline, (n,), plus the greatest of them, within bounds, and 0 after the end; in the
+    ``first`` sweep they stay as they are, and returns are of one step. An action is greedy if that
+    of the nearest cell is. What an advantage leaves of targets, (n,), goes to ``sums``, shape (F,
+    1 + d): w r and w r y.
+
+    Returns
+    -------
+    float
+        Sum of the changes of values.
+    """
+    points, cells, weights, labels, steps = rows
+    n_actions = advantages.shape[1]
+    trace_decay = 0.0 if first else reach.trace_decay
+    change, future = 0.0, 0.0
+    for i in range(points.shape[0] - 1, -1, -1):
+        mark = steps[i, MARK]
+        if mark == TERMINAL:
+            values[i], future = 0.0, 0.0
+            continue
+        one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
+        u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
+        value, best = values[i], integer(-1)
+        if not first:
+            largest = -np.inf
+            for a in range(n_actions):
+                blended = u * advantages[one, a] + v * advantages[two, a] + w * advantages[three, a]
+                if blended > largest:
+                    largest, best = blended, a
+            value = min(max(baseline[i] + largest, reach.low), reach.high)
+            change += abs(value - values[i])
+            values[i] = value
+        if mark != GOES_ON:
+            future = value
+            continue
+        target = steps[i, REWARD] + reach.discount * future
+        targets[i] = target
+        future = value
+        if best == labels[i, 0]:
+            future = (1.0 - trace_decay) * value + trace_decay * target
+        taken = u * advantages[one, labels[i, 0]] + v * advantages[two, labels[i, 1]]
+        left = target - (taken + w * advantages[three, labels[i, 2]])
+        _add(points, near, near_weights, i, left, sums)
+    return change
+
+
+@inlined
+def _add(
+    points: Points, near: Near, weights: Weights, i: int, left: float, sums: FloatArray
+) -> None:
+    """Add w r and w r y of a row to sums, shape (K, 1 + d)."""
+    one, two, three = near[i, 0], near[i, 1], near[i, 2]
+    u, v, w = weights[i, 0] * left, weights[i, 1] * left, weights[i, 2] * left
+    sums[one, 0] += u
+    sums[two, 0] += v
+    sums[three, 0] += w
+    for j in range(points.shape[1]):
+        x = points[i, j]
+        sums[one, 1 + j] += u * x
+        sums[two, 1 + j] += v * x
+        sums[three, 1 + j] += w * x
+
+
+@compiled
+def go_on(
+    rows: Assigned,
+    near: Near,
+    near_weights: Weights,
+    theta: FloatArray,
+    offsets: FloatArray,
+    targets: FloatArray,
+    baseline: FloatArray,
+    sums: FloatArray,
+) -> None:
+    """Write the baseline of rows, (n,), and add up what it leaves of targets for the advantages.
+
+    The baseline by its models, ``theta``, (F, 1 + d), and ``offsets``, (F,); w r goes to ``sums``,
+    shape (K, A).
+    """
+    points, cells, weights, labels, steps = rows
+    n, d = points.shape
+    for i in range(n):
+        one, two, three = near[i, 0], near[i, 1], near[i, 2]
+        u, v, w = near_weights[i, 0], near_weights[i, 1], near_weights[i, 2]
+        value = u * (offsets[one] + theta[one, 0])
+        value += v * (offsets[two] + theta[two, 0])
+        value += w * (offsets[three] + theta[three, 0])
+        for j in range(d):
+            slope = u * theta[one, 1 + j] + v * theta[two, 1 + j] + w * theta[three, 1 + j]
+            value += slope * points[i, j]
+        baseline[i] = value
+        if steps[i, MARK] == GOES_ON:
+            left = targets[i] - value
+            for t in range(cells.shape[1]):
+                sums[cells[i, t], labels[i, t]] += weights[i, t] * left
+
+
+@compiled
+def add_levels(
+    rows: Assigned, advantages: FloatArray, targets: FloatArray, sums: FloatArray
+) -> None:
+    """Add up what advantages leave of targets in the policy's cells: w r and w r y, (K, 1 + d)."""
+    points, cells, weights, labels, steps = rows
+    for i in range(points.shape[0]):
+        if steps[i, MARK] == GOES_ON:
+            left = targets[i]
+            for t in range(cells.shape[1]):
+                left -= weights[i, t] * advantages[cells[i, t], labels[i, t]]
+            _add(points, cells, weights, i, left, sums)
+
+
+def fit_advantages(
+    seen: Experience,
+    placed: Placed,
+    settled: int,
+    values: FloatArray | None,
+    learned: FloatArray | None,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+) -> Fit:
+    """Fit a baseline and advantages to trajectories.
+
+    Parameters
+    ----------
+    seen : Experience
+        The trajectories.
+    placed : Placed
+        Cells, and what is known of rows in them.
+    settled : int
+        The first so many rows will stay what they are.
+    values : ndarray, shape (n,), or None
+        Values to begin with; changed. None for the first fit.
+    learned : ndarray, shape (d, d), or None
+        The metric of earlier fits; it stays as long as the cells.
+    config : FittedQConfig
+        Settings.
+    rng : numpy.random.Generator
+        Draws the steps that the next metric is learned from.
+    """
+    rows = placed.assign(seen, settled)
+    rounds = config.first_sweeps if values is None else config.sweeps
+    hopes = hopes_of(seen.steps, config)
+    found = iterate(rows, placed, values, hopes, rounds, config)
+    at = placed.at
+    if placed.anew:
+        learned = averaged_metric(seen, rows.coarse, at, found, learned, rng)
+        placed.anew = False
+    return Fit(policy_of(at, None, found), found.values, learned, at.units.scale)
+
+
+def iterate(
+    rows: Rows,
+    placed: Placed,
+    values: FloatArray | None,
+    hopes: Belief,
+    rounds: int,
+    config: FittedQConfig,
+) -> Iterated:
+    """Repeat sweeps of fitted Q-iteration, at most so many ``rounds``."""
+    own, near, near_weights, moments = rows
+    n = len(own.points)
+    values = np.full(n, hopes.prior) if values is None else values
+    reach = Reach(config.discount, config.trace_decay, hopes.low, hopes.high)
+    tolerance = config.tolerance * (hopes.high - hopes.low) * (1.0 - config.discount) * n
+    counts = moments.counts + _SHRINKAGE
+    solver = Regression(moments.fine, placed.fine, hopes)
+    advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))
+    for i in range(rounds):
+        sums, models = np.zeros_like(solver.theta), (advantages, baseline)
+        change = go_back(own, near, near_weights, *models, i == 0, reach, values, targets, sums)
+        solver.solve(sums)
+        models, sums = (solver.theta, solver.offsets), np.zeros_like(advantages)
+        go_on(own, near, near_weights, *models, targets, baseline, sums)
+        advantages = sums / counts
+        if i > 0 and change <= tolerance:
+            break
+    level = Regression(moments.coarse, placed.at, hopes)
+    sums = np.zeros_like(level.theta)
+    add_levels(own, advantages, targets, sums)
+    level.solve(sums)
+    theta = np.column_stack([level.theta[:, :1] + advantages, level.theta[:, 1:]])
+    return Iterated(values, targets, theta, level.offsets)

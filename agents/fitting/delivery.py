@@ -1,0 +1,81 @@
+"""What a fit leaves behind: a policy in the observation's units, values, a metric."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.fitting.placement import Assigned, Cells, Experience
+from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.policies.codevectors import CodevectorPolicy
+
+Targets = npt.NDArray[Any]  # of single precision, or double
+
+_METRIC_SAMPLE = 20_000  # steps
+
+
+class Fit(NamedTuple):
+    """What a fit leaves behind."""
+
+    policy: CellPolicy
+    values: FloatArray
+    """Value of each row, to begin the next fit with; shape (n,)."""
+    metric: FloatArray | None
+    """For the next fit: shape (d, d), in standard deviations of the observation."""
+    scale: FloatArray
+    """Inverse standard deviations, shape (d,)."""
+
+
+class Iterated(NamedTuple):
+    """What sweeps leave behind: values of rows and λ-returns of steps, (n,), and the models."""
+
+    values: FloatArray
+    targets: Targets
+    theta: FloatArray
+    """A value for each action, and slopes, in each cell: shape (K, A + d)."""
+    offsets: FloatArray
+
+
+def policy_of(at: Cells, parts: FloatArray | None, found: Iterated) -> CellPolicy:
+    """Return a fit's policy; ``parts``, shape (K, A, p), are where actions are continuous."""
+    policy = _policy(at, found.theta, found.offsets)
+    return policy if parts is None else CodevectorPolicy(**vars(policy), parts=parts)
+
+
+def averaged_metric(
+    seen: Experience,
+    rows: Assigned,
+    at: Cells,
+    found: Iterated,
+    learned: FloatArray | None,
+    rng: np.random.Generator,
+) -> FloatArray | None:
+    """Return the metric that the gradients of a fit make of the one before, shape (d, d)."""
+    n = len(found.values)
+    drawn = rng.integers(n, size=_METRIC_SAMPLE) if n > _METRIC_SAMPLE else slice(n)
+    groups = rows.cells[drawn, 0].astype(np.int64) * seen.n_actions + rows.labels[drawn, 0]
+    groups[seen.steps[drawn, MARK] != GOES_ON] = -1
+    outer = at.units.outer(
+        seen.observations[drawn] - at.origin,
+        groups,
+        found.targets[drawn].astype(np.float64, copy=False),
+        len(at.codevectors) * seen.n_actions,
+    )
+    return at.units.average(learned, outer)
+
+
+def _policy(at: Cells, theta: FloatArray, offsets: FloatArray) -> CellPolicy:
+    """Return cells and models in the observation's units."""
+    n_actions = theta.shape[1] - len(at.origin)
+    transform, codevectors = at.transform, at.codevectors
+    diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
+    shared = offsets, theta[:, n_actions:] @ transform
+    return CellPolicy(
+        at.origin,
+        np.ascontiguousarray(diagram),
+        np.ascontiguousarray(np.column_stack([*shared, theta[:, :n_actions]])),
+        at.width,
+        (np.linalg.pinv(transform) @ codevectors.T).T + at.origin,
+    )

@@ -1,0 +1,187 @@
+"""Partition and Q-function fitted to all transitions, in one piece.
+
+:func:`fit` places cells by online deterministic annealing in the learned metric, then repeats
+sweeps of fitted Q-iteration: Watkins' λ-returns of all trajectories, and a weighted ridge
+regression in each cell,
+
+    min Σ w (Y − q_a − <g, y − c>)² + m Σ_a (q_a − V_opt)² + precision |g|²,
+
+with one slope g for all actions, as in the analysis of covariance. V_opt is the best discounted
+return seen: an action that was not tried in a cell is worth that much. So it is where states are
+numbered, or actions have codevectors, and for logs; else see
+:mod:`oda_rl.agents.fitting.advantages`.
+
+References
+----------
+D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6 (2005).
+C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 1989.
+"""
+
+import numpy as np
+
+from oda_rl._compile import boolean, compiled, integer
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import CUT, MARK, REWARD, TERMINAL
+from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
+from oda_rl.agents.fitting.delivery import Fit, Iterated, Targets, averaged_metric, policy_of
+from oda_rl.agents.fitting.placement import (
+    Assigned,
+    Cells,
+    Experience,
+    Points,
+    assign,
+    place_cells,
+)
+from oda_rl.agents.fitting.regression import Belief, Regression, hopes_of, moments_of
+from oda_rl.agents.fitting.settings import FittedQConfig
+
+_SINGLE = 1e-34, 1e30  # returns between, of the largest; others are kept in double precision
+
+
+@compiled
+def sweep(
+    points: Points,
+    cells: Near,
+    weights: Weights,
+    labels: Labels,
+    steps: FloatArray,
+    theta: FloatArray,
+    offsets: FloatArray,
+    barred: FloatArray,
+    first: bool,
+    discount: float,
+    trace_decay: float,
+    low: float,
+    high: float,
+    values: FloatArray,
+    targets: Targets,
+    sums: FloatArray,
+) -> float:
+    """Bring the values of all rows up to date, and add up what the next regression needs.
+
+    ``labels`` are those of :class:`Assigned`; an action is greedy if that of the nearest cell is.
+    Backwards through the trajectories: the value of a row by the models ``theta``, shape (K,
+    A + d), and ``offsets``, shape (K,), within [low, high]; then the λ-return of its step, which is
+    written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). What is ``barred``, (K,
+    A), or (0, A) for nothing, counts when the best action is chosen, and not in its value. In the
+    ``first`` sweep values stay as they are, and returns are of one step.
+
+    Returns
+    -------
+    float
+        Sum of the changes of values.
+    """
+    n, d = points.shape
+    n_actions = theta.shape[1] - d
+    change = 0.0
+    next_value, next_return, follows = 0.0, 0.0, boolean(False)
+    for i in range(n - 1, -1, -1):
+        mark = steps[i, MARK]
+        if mark == TERMINAL:
+            values[i] = 0.0
+            next_value, next_return, follows = 0.0, 0.0, False
+            continue
+        one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
+        u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
+        value, best = values[i], integer(-1)
+        if not first:
+            value = u * offsets[one] + v * offsets[two] + w * offsets[three]
+            largest, of_best = -np.inf, 0.0
+            for j in range(n_actions + d):
+                blended = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
+                if j >= n_actions:
+                    value += blended * points[i, j - n_actions]
+                    continue
+                liked = blended
+                if barred.shape[0] > 0:
+                    liked -= u * barred[one, j] + v * barred[two, j] + w * barred[three, j]
+                if liked > largest:
+                    largest, of_best, best = liked, blended, j
+            value += of_best
+            if value < low:
+                value = low
+            elif value > high:
+                value = high
+            change += abs(value - values[i])
+            values[i] = value
+        if mark == CUT:
+            next_value, next_return, follows = value, value, False
+            continue
+        future = next_value
+        if follows:
+            future = (1.0 - trace_decay) * next_value + trace_decay * next_return
+        target = steps[i, REWARD] + discount * future
+        targets[i] = target
+        u, v, w = u * target, v * target, w * target
+        sums[one, labels[i, 0]] += u
+        sums[two, labels[i, 1]] += v
+        sums[three, labels[i, 2]] += w
+        for j in range(d):
+            x = points[i, j]
+            sums[one, n_actions + j] += u * x
+            sums[two, n_actions + j] += v * x
+            sums[three, n_actions + j] += w * x
+        next_value, next_return, follows = value, target, best == labels[i, 0]
+    return change
+
+
+def fit(
+    seen: Experience,
+    values: FloatArray | None,
+    learned: FloatArray | None,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+) -> Fit:
+    """Fit cells and their models to trajectories.
+
+    Parameters
+    ----------
+    seen : Experience
+        The trajectories.
+    values : ndarray, shape (n,), or None
+        Values to begin with; changed. None for the first fit.
+    learned : ndarray, shape (d, d), or None
+        The metric of earlier fits.
+    config : FittedQConfig
+        Settings.
+    rng : numpy.random.Generator
+        Draws the states that the partition is annealed on.
+    """
+    at = place_cells(seen, learned, config, rng)
+    rows, parts = assign(seen, at)
+    rounds = config.first_sweeps if values is None else config.sweeps
+    hopes = hopes_of(seen.steps, config)
+    found = iterate(rows, at, values, hopes, seen.n_actions, rounds, config)
+    averaged = averaged_metric(seen, rows, at, found, learned, rng)
+    return Fit(policy_of(at, parts, found), found.values, averaged, at.units.scale)
+
+
+def iterate(
+    rows: Assigned,
+    at: Cells,
+    values: FloatArray | None,
+    belief: Belief,
+    n_actions: int,
+    rounds: int,
+    config: FittedQConfig,
+) -> Iterated:
+    """Repeat sweeps of fitted Q-iteration, at most so many ``rounds``."""
+    n, low, high = len(rows.points), belief.low, belief.high
+    if values is None:
+        values = np.full(n, belief.prior)
+    solver = Regression(moments_of(rows, at, n_actions), at, belief)
+    single = _SINGLE[0] < max(high, -low) < _SINGLE[1]
+    targets = np.zeros(n, dtype=np.float32 if single else np.float64)
+    tolerance = config.tolerance * (high - low) * (1.0 - config.discount) * n
+    decay = config.discount, config.trace_decay
+    barred = np.zeros((0, n_actions)) if belief.barred is None else belief.barred
+    for i in range(rounds):
+        sums = np.zeros_like(solver.theta)
+        models = solver.theta, solver.offsets, barred
+        change = sweep(*rows, *models, i == 0, *decay, low, high, values, targets, sums)
+        solver.solve(sums)
+        if i > 0 and change <= tolerance:
+            break
+    if belief.barred is not None:
+        solver.theta[:, :n_actions] -= belief.barred
+    return Iterated(values, targets, solver.theta, solver.offsets)

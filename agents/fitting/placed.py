@@ -1,0 +1,188 @@
+"""Two partitions that stay for some fits, and what is known of a memory's rows in them.
+
+Fits follow each other closely, and most rows were there before. So only rows that have come since
+are assigned to cells, and added to what the regressions need, which stays as long as cells do.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl import metric
+from oda_rl._compile import compiled
+from oda_rl._schema import Member, real, within
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
+from oda_rl.agents.fitting.placement import (
+    Assigned,
+    Cells,
+    Experience,
+    finer,
+    labels_of,
+    place_cells,
+    write_cells,
+)
+from oda_rl.agents.fitting.regression import add_moments
+from oda_rl.agents.fitting.settings import FittedQConfig
+
+SCHEMA: dict[str, Member] = {
+    "origin": real("d"),
+    "scale": real("d", "[0, inf)"),
+    "whitening": real("d, d", optional=True),
+    "transform": real("d, d"),
+    "codevectors": real("C, d"),
+    "width": real("", "(0, inf)"),
+    "finer": real("F, d"),
+    "finer_width": real("", "(0, inf)"),
+}
+"""What a file has of :class:`Placed`."""
+
+_SLACK = 0.25  # rows that there is room for, of those that are needed
+
+
+@compiled
+def add_counts(
+    cells: Near, weights: Weights, labels: Labels, steps: FloatArray, counts: FloatArray
+) -> None:
+    """Add the weights of steps to those of their actions in each cell, shape (K, A)."""
+    for i in range(cells.shape[0]):
+        if steps[i, MARK] == GOES_ON:
+            for t in range(cells.shape[1]):
+                counts[cells[i, t], labels[i, t]] += weights[i, t]
+
+
+class Moments(NamedTuple):
+    """What regressions need of rows, whatever targets they have."""
+
+    counts: FloatArray
+    """Weights of each action in each of the policy's cells, shape (K, A)."""
+    coarse: FloatArray
+    """As :func:`add_moments` has them without regard to actions, shape (K, 1 + d, 1 + d)."""
+    fine: FloatArray
+    """In the finer cells, shape (F, 1 + d, 1 + d)."""
+
+
+class Rows(NamedTuple):
+    """Rows of a memory by both partitions."""
+
+    coarse: Assigned
+    """By the policy's cells."""
+    near: Near
+    """The three nearest finer cells, shape (n, 3)."""
+    weights: Weights
+    """Of those, shape (n, 3)."""
+    moments: Moments
+
+
+class Placed:
+    """Where both partitions lie, and rows that have been assigned.
+
+    Parameters
+    ----------
+    at, fine : Cells
+        The policy's cells and the baseline's, in one metric.
+    anew : bool
+        Whether nothing has been fitted in them.
+    """
+
+    def __init__(self, at: Cells, fine: Cells, anew: bool) -> None:
+        self.at, self.fine, self.anew = at, fine, anew
+        self.forget_rows()
+
+    @classmethod
+    def among(
+        cls,
+        seen: Experience,
+        learned: FloatArray | None,
+        config: FittedQConfig,
+        rng: np.random.Generator,
+    ) -> "Placed":
+        """Place cells among trajectories; ``learned`` is a metric, shape (d, d), or None."""
+        at = place_cells(seen, learned, config, rng)
+        return cls(at, finer(seen, at, rng), anew=True)
+
+    def forget_rows(self) -> None:
+        """Take all rows for new ones from now on."""
+        d = len(self.at.origin)
+        self._settled = 0
+        self._points = np.empty((0, d), dtype=np.float32)
+        self._cells, self._finer = np.empty((2, 0, 3), dtype=np.uint16)
+        self._weights, self._finer_weights = np.empty((2, 0, 3), dtype=np.float32)
+        self._labels: Labels = np.empty((0, 3), dtype=np.int16)
+        self._moments: Moments | None = None
+
+    def assign(self, seen: Experience, settled: int) -> Rows:
+        """Return all rows by their cells; the first ``settled`` ones will stay what they are."""
+        n, begin = len(seen.observations), self._settled
+        self._make_room(n)
+        coarse = self.at, self._cells, self._weights
+        fine = self.fine, self._finer, self._finer_weights
+        new = slice(begin, n)
+        write_cells(seen, new, self._points, (coarse, fine))
+        self._labels[new] = labels_of(seen.steps[new])
+        moments = self._moments or self._no_moments(seen.n_actions)
+        self._add(moments, seen.steps, slice(begin, settled))
+        self._moments, self._settled = moments, settled
+        moments = Moments(*(one.copy() for one in moments))
+        self._add(moments, seen.steps, slice(settled, n))
+        own = Assigned(
+            self._points[:n], self._cells[:n], self._weights[:n], self._labels[:n], seen.steps
+        )
+        return Rows(own, self._finer[:n], self._finer_weights[:n], moments)
+
+    def _make_room(self, n: int) -> None:
+        if n <= len(self._points):
+            return
+        for name in ("points", "cells", "weights", "labels", "finer", "finer_weights"):
+            old = getattr(self, f"_{name}")
+            new = np.empty((int((1.0 + _SLACK) * n), old.shape[1]), old.dtype)
+            new[: self._settled] = old[: self._settled]
+            setattr(self, f"_{name}", new)
+
+    def _no_moments(self, n_actions: int) -> Moments:
+        size = 1 + len(self.at.origin)
+        k, f = len(self.at.codevectors), len(self.fine.codevectors)
+        square = size, size
+        return Moments(np.zeros((k, n_actions)), np.zeros((k, *square)), np.zeros((f, *square)))
+
+    def _add(self, moments: Moments, steps: FloatArray, rows: slice) -> None:
+        """Add rows to moments."""
+        own, steps = self._labels[rows], steps[rows]
+        add_counts(self._cells[rows], self._weights[rows], own, steps, moments.counts)
+        same, x = np.zeros_like(own), np.empty(len(self.at.origin))
+        for at, cells, weights, to in (
+            (self.at, self._cells, self._weights, moments.coarse),
+            (self.fine, self._finer, self._finer_weights, moments.fine),
+        ):
+            near = self._points[rows], cells[rows], weights[rows], same
+            add_moments(*near, steps, at.codevectors, to, x)
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Where cells lie, to be saved: :data:`SCHEMA`."""
+        at, fine = self.at, self.fine
+        whitening = at.units.whitening
+        return {
+            "origin": at.origin,
+            "scale": at.units.scale,
+            "transform": at.transform,
+            "codevectors": at.codevectors,
+            "width": np.array(at.width),
+            "finer": fine.codevectors,
+            "finer_width": np.array(fine.width),
+            **({} if whitening is None else {"whitening": whitening}),
+        }
+
+    @classmethod
+    def read(cls, arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> "Placed | None":
+        """Return what :attr:`arrays` had, under names with a prefix; None if that was nothing."""
+        own = {name: np.array(array) for name, array in within(arrays, prefix).items()}
+        if not own:
+            return None
+        units = metric.Units(own["scale"], own.get("whitening"))
+        at = Cells(own["origin"], units, own["transform"], own["codevectors"], float(own["width"]))
+        fine = at._replace(codevectors=own["finer"], width=float(own["finer_width"]))
+        return cls(at, fine, anew=False)

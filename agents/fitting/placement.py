@@ -1,0 +1,216 @@
+"""Where cells lie among the states of trajectories, and which three of them each state is near."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl import metric
+from oda_rl._compile import compiled
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.axes import informative
+from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
+from oda_rl.agents.engine.state import Observations
+from oda_rl.agents.fitting.action_codevectors import Labels, Near, TakenActions, Weights, place
+from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.annealing.placing import anneal, anneal_further
+from oda_rl.diagram import three_least
+
+Points = npt.NDArray[np.float32]
+
+_SAMPLE = 3000  # states that the partition is annealed on
+_WIDTH_SAMPLE = 1000
+_LEAST_CELLS, _LEAST_WEIGHT = 4, 1e-4
+_METRIC_POWER = 0.5
+_CHUNK = 16_384
+
+
+class Experience(NamedTuple):
+    """What a fit is made to."""
+
+    observations: Observations
+    """Rows of a :class:`oda_rl.agents.engine.memory.Memory`, shape (n, d)."""
+    steps: FloatArray
+    """Their steps, shape (n, 3 or more)."""
+    n_actions: int
+    """Number of actions, or of codevectors of actions in each cell."""
+    numbered: bool = False
+    """Whether every value of the observation, a number, is a cell of its own."""
+    taken: TakenActions | None = None
+    """Continuous actions, of which codevectors are placed in each cell; the policy is a
+    :class:`oda_rl.agents.policies.codevectors.CodevectorPolicy` then."""
+
+
+class Cells(NamedTuple):
+    """Where the cells of a fit lie."""
+
+    origin: FloatArray
+    """Subtracted from observations, shape (d,)."""
+    units: metric.Units
+    """What distances are measured in where nothing has been learned."""
+    transform: FloatArray
+    """Distances are Euclidean in ``transform @ point``; shape (d, d)."""
+    codevectors: FloatArray
+    """There, shape (K, d)."""
+    width: float
+    """Within which cells are blended."""
+
+
+class Assigned(NamedTuple):
+    """Rows by their three nearest cells, as compiled code takes them."""
+
+    points: Points
+    """Transformed, shape (n, d)."""
+    cells: Near
+    """Shape (n, 3)."""
+    weights: Weights
+    """Shape (n, 3)."""
+    labels: Labels
+    """Which action the step's is in each of them, shape (n, 3)."""
+    steps: FloatArray
+    """Shape (n, 3 or more)."""
+
+
+def place_cells(
+    seen: Experience, learned: FloatArray | None, config: FittedQConfig, rng: np.random.Generator
+) -> Cells:
+    """Anneal cells among states from which steps were taken, in the learned metric."""
+    n, d = seen.observations.shape
+    sample = np.unique(seen.observations, axis=0) if seen.numbered else sample_of(seen, rng)
+    origin, covariance = metric.covariance(sample)
+    learning = config.metric == "learned"
+    axes = seen.numbered or not learning or informative(seen.observations, seen.steps)
+    units = metric.Units.of(origin, covariance, axes)
+    transform = units.transform(learned if learning else None, _METRIC_POWER)
+    codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
+    if not seen.numbered:
+        codevectors = anneal(codevectors, n_cells(n, d, config), rng)
+    width = width_of((sample[:_WIDTH_SAMPLE] - origin) @ transform.T, codevectors)
+    return Cells(origin, units, transform, codevectors, width)
+
+
+def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
+    """Return cells of one level further down, up to twice as many, in the same metric."""
+    embedded = np.ascontiguousarray((sample_of(seen, rng) - at.origin) @ at.transform.T)
+    drawn = embedded[:_WIDTH_SAMPLE]
+    codevectors = anneal_further(at.codevectors, embedded, width_of(drawn, at.codevectors), rng)
+    return at._replace(codevectors=codevectors, width=width_of(drawn, codevectors))
+
+
+def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
+    """Return the rows by their cells, and where codevectors of actions lie, if there are any."""
+    n, d = seen.observations.shape
+    points = np.empty((n, d), dtype=np.float32)
+    cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
+    write_cells(seen, slice(0, n), points, [(at, cells, weights)])
+    if seen.taken is None:
+        return Assigned(points, cells, weights, labels_of(seen.steps), seen.steps), None
+    parts, labels = place(seen.taken, cells, weights, seen.steps, len(at.codevectors))
+    return Assigned(points, cells, weights, labels, seen.steps), parts
+
+
+def write_cells(
+    seen: Experience, rows: slice, points: Points, partitions: Sequence[tuple[Cells, Near, Weights]]
+) -> None:
+    """Write the points of some rows, and their nearest cells and weights in partitions.
+
+    ``points``, shape (n, d), and the partitions' own, (n, 3), have all rows; the partitions are in
+    the same metric.
+    """
+    at = partitions[0][0]
+    columns = [columns_of(own.codevectors) for own, _, _ in partitions]
+    scratch = [np.empty(one.shape[1]) for one in columns]
+    for begin in range(rows.start, rows.stop, _CHUNK):
+        some = slice(begin, min(begin + _CHUNK, rows.stop))
+        embedded = seen.observations[some] - at.origin
+        embed(embedded, at.transform, np.empty(len(at.origin)))
+        points[some] = embedded
+        for one, room, (own, cells, weights) in zip(columns, scratch, partitions, strict=True):
+            assign_three(embedded, one, own.width, room, cells[some], weights[some])
+
+
+def labels_of(steps: FloatArray) -> Labels:
+    """Return the actions of steps as labels, which are the same in all three cells, (n, 3)."""
+    return np.repeat(steps[:, ACTION, None].astype(np.int16), 3, axis=1)
+
+
+def sample_of(seen: Experience, rng: np.random.Generator) -> FloatArray:
+    """Draw states from which a step was taken."""
+    observations, steps = seen.observations, seen.steps
+    drawn = rng.integers(len(observations), size=min(len(observations), _SAMPLE))
+    taken = drawn[steps[drawn, MARK] == GOES_ON]
+    if len(taken) == 0:  # of very short trajectories
+        taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
+    return np.asarray(observations[taken], dtype=np.float64)
+
+
+def n_cells(n_rows: int, n_features: int, config: FittedQConfig) -> int:
+    """How many cells there may be: .4 √n in four dimensions, .8 √n in eight, but at least 4."""
+    found = config.cells_per_root * min(max(n_features / 4, 1.0), 2.0) * math.sqrt(n_rows)
+    return min(max(int(found), _LEAST_CELLS), config.max_cells)
+
+
+def columns_of(codevectors: FloatArray) -> FloatArray:
+    """Codevectors as columns, at least three of them; the added ones are infinitely far."""
+    columns = np.full((codevectors.shape[1], max(len(codevectors), 3)), np.inf)
+    columns[:, : len(codevectors)] = codevectors.T
+    return columns
+
+
+def width_of(points: FloatArray, codevectors: FloatArray) -> float:
+    """Mean squared distance from the nearest codevector."""
+    scores = points @ (-2.0 * codevectors.T)
+    scores += (codevectors**2).sum(axis=1)
+    gaps = scores.min(axis=1) + (points**2).sum(axis=1)
+    return max(float(gaps.mean()), 1e-12)
+
+
+@compiled
+def embed(points: FloatArray, transform: FloatArray, scratch: FloatArray) -> None:
+    """Replace points, shape (n, d), by ``transform @ point``; ``scratch`` has shape (d,).
+
+    Each by itself: a product of matrices has other bits where it has other rows.
+    """
+    n, d = points.shape
+    for i in range(n):
+        for j in range(d):
+            total = 0.0
+            for l in range(d):  # noqa: E741
+                total += transform[j, l] * points[i, l]
+            scratch[j] = total
+        for j in range(d):
+            points[i, j] = scratch[j]
+
+
+@compiled
+def assign_three(
+    points: FloatArray,
+    columns: FloatArray,
+    width: float,
+    scratch: FloatArray,
+    cells: Near,
+    weights: Weights,
+) -> None:
+    """Write the three nearest cells of points, shape (n, d), and their weights, both (n, 3).
+
+    ``columns``, shape (d, K ≥ 3): the codevectors; ``scratch``, shape (K,). Weights below
+    1e-4 are 0, and the others not divided by their sum then.
+    """
+    d, n_cells = columns.shape
+    for i in range(points.shape[0]):
+        for k in range(n_cells):
+            scratch[k] = 0.0
+        for j in range(d):
+            x = points[i, j]
+            for k in range(n_cells):
+                gap = x - columns[j, k]
+                scratch[k] += gap * gap
+        first, second, third, a, b, c = three_least(scratch)
+        near, far = math.exp((a - b) / width), math.exp((a - c) / width)
+        total = 1.0 + near + far
+        cells[i, 0], cells[i, 1], cells[i, 2] = first, second, third
+        weights[i, 0] = 1.0 / total
+        weights[i, 1] = near / total if near > _LEAST_WEIGHT * total else 0.0
+        weights[i, 2] = far / total if far > _LEAST_WEIGHT * total else 0.0

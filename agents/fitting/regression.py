@@ -1,0 +1,146 @@
+"""Weighted ridge regressions, one in each cell, of returns on actions and on where states lie."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from oda_rl._compile import compiled
+from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, discounted_returns
+from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
+from oda_rl.agents.fitting.placement import Assigned, Cells, Points
+from oda_rl.agents.fitting.settings import FittedQConfig
+
+
+class Belief(NamedTuple):
+    """What is believed of values before anything is known of them."""
+
+    low: float
+    high: float
+    """No state is worth less, or more."""
+    prior: float
+    """What an action is worth that was not tried in a cell."""
+    weight: float
+    """Of that belief, in transitions."""
+    barred: FloatArray | None = None
+    """Subtracted from the value of each action in each cell when the best is chosen, (K, A)."""
+
+
+def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
+    """Return what is believed while more can be seen: the best return so far."""
+    most, least = discounted_returns(steps, config.discount)
+    lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.discount)
+    low = max(lowest, least - 0.25 * (most - least))
+    return Belief(low, most, most, config.optimism)
+
+
+@compiled
+def add_moments(
+    points: Points,
+    cells: Near,
+    weights: Weights,
+    labels: Labels,
+    steps: FloatArray,
+    codevectors: FloatArray,
+    moments: FloatArray,
+    x: FloatArray,
+) -> None:
+    """Add w z zᵀ to the upper triangles of moments, shape (K, A + d, A + d).
+
+    z has a one for the action of a step, and y - c; ``labels``, shape (n, 3), say which action that
+    is in each of the three cells. ``x``, shape (d,), is scratch.
+    """
+    d = points.shape[1]
+    n_actions = moments.shape[1] - d
+    for i in range(points.shape[0]):
+        if steps[i, MARK] != GOES_ON:
+            continue
+        for t in range(cells.shape[1]):
+            w = weights[i, t]
+            if w == 0.0:
+                continue
+            k, action = cells[i, t], labels[i, t]
+            moments[k, action, action] += w
+            for j in range(d):
+                value = points[i, j] - codevectors[k, j]
+                x[j] = value
+                weighted = w * value
+                moments[k, action, n_actions + j] += weighted
+                for l in range(j + 1):  # noqa: E741
+                    moments[k, n_actions + l, n_actions + j] += weighted * x[l]
+
+
+@compiled
+def solve(
+    inverse: FloatArray,
+    sums: FloatArray,
+    codevectors: FloatArray,
+    prior: float,
+    theta: FloatArray,
+    offsets: FloatArray,
+) -> None:
+    """Write the models of all cells, ``theta`` of shape (K, A + d) and ``offsets`` of (K,).
+
+    ``inverse``, shape (K, A + d, A + d), is that of the moments, ``sums``, shape (K, A + d), are of
+    targets and of targets times points, ``prior`` is the sum of what is believed of an action.
+    """
+    n_cells, d = codevectors.shape
+    size = sums.shape[1]
+    n_actions = size - d
+    for k in range(n_cells):
+        total = 0.0
+        for a in range(n_actions):
+            total += sums[k, a]
+        offset = 0.0
+        for i in range(size):
+            model = 0.0
+            for j in range(n_actions):
+                model += inverse[k, i, j] * (sums[k, j] + prior)
+            for j in range(d):
+                centred = sums[k, n_actions + j] - total * codevectors[k, j]
+                model += inverse[k, i, n_actions + j] * centred
+            theta[k, i] = model
+            if i >= n_actions:
+                offset -= model * codevectors[k, i - n_actions]
+        offsets[k] = offset
+
+
+def moments_of(rows: Assigned, at: Cells, n_actions: int) -> FloatArray:
+    """Return the moments of all rows, shape (K, A + d, A + d)."""
+    n, d = at.codevectors.shape
+    moments = np.zeros((n, n_actions + d, n_actions + d))
+    add_moments(*rows, at.codevectors, moments, np.empty(d))
+    return moments
+
+
+class Regression:
+    """The regressions of all cells, whose matrices stay the same from sweep to sweep.
+
+    Parameters
+    ----------
+    moments : ndarray, shape (K, A + d, A + d)
+        What :func:`add_moments` added up; changed.
+    at : Cells
+        K cells.
+    belief : Belief
+        What is believed of actions.
+    """
+
+    def __init__(self, moments: FloatArray, at: Cells, belief: Belief) -> None:
+        n, d = at.codevectors.shape
+        size = moments.shape[1]
+        n_actions = size - d
+        diagonal = np.einsum("kii->ki", moments)
+        slopes = diagonal[:, n_actions:]
+        slopes += 10.0 * at.width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6
+        diagonal[:, :n_actions] += belief.weight
+        whole = np.triu(moments) + np.triu(moments, 1).transpose(0, 2, 1)
+        self._inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
+        self._codevectors = at.codevectors
+        self._prior = belief.weight * belief.prior
+        self.theta = np.zeros((n, size))
+        self.offsets = np.zeros(n)
+
+    def solve(self, sums: FloatArray) -> None:
+        """Set the models to those of new targets: w Y and w Y y of steps, shape (K, A + d)."""
+        solve(self._inverse, sums, self._codevectors, self._prior, self.theta, self.offsets)
