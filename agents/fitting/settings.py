@@ -80,4 +80,4 @@ class FittedQConfig(Checked):
 
     max_transitions: Annotated[int | None, or_none(at_least(1))] = 1_000_000
     """Bound of the memory: of more transitions a fair sample of whole episodes is kept. None keeps
-    all of them, at some 70 bytes each, and refits to all."""
+    all of them, at some 130 bytes each, and refits to all."""
