@@ -47,6 +47,9 @@ class Dynamics:
     first_observations: Callable[[FloatArray], FloatArray] | None = None
     """What ``reset()`` returns in such states, shape (n, d); None: what ``look`` writes,
     which takes longer."""
+    foreseen: bool = False
+    """Whether loops may begin a step before they know the action: much of it depends on none, the
+    function is put in place of its call, and nothing is changed but ``state``."""
 
 
 class CompiledEnv(Protocol):
@@ -153,7 +156,8 @@ def cartpole_resets(rng: np.random.Generator, n: int) -> FloatArray:
 
 def _cartpole(env: Any) -> Dynamics:
     parameters = cartpole_parameters(env)
-    return Dynamics(cartpole_step, look, cartpole_resets, parameters, classic.in_single_precision)
+    seen = classic.in_single_precision
+    return Dynamics(cartpole_step, look, cartpole_resets, parameters, seen, foreseen=True)
 
 
 def _mountain_car(env: Any) -> Dynamics:

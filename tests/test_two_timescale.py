@@ -8,12 +8,13 @@ import numpy as np
 import oracles
 import pytest
 from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Recording, Toy
+from numba import njit
 
 from oda_rl.agents import GridPartition, ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.envs.dynamics import Dynamics, compiled_dynamics
 
 MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))
 
@@ -59,6 +60,63 @@ def test_fused_and_python_loop_give_the_same_bits(env_id, config):
         same(fused.learn(steps), stepwise.learn(steps))
     assert len(fused.episodes.rows) > 50
     assert len(fused.history) > 3
+
+
+def test_resting_is_the_same_in_both_loops_wherever_it_is_cut():
+    fused = TwoTimescaleAgent("CartPole-v1", seed=3).learn(15_000)
+    stepwise = TwoTimescaleAgent(Plain(gym.make("CartPole-v1")), seed=3).learn(15_000)
+    rested = 0
+    for steps in (1, 2, 700, 37, 1, 2600, 5, 499):  # the ring of 2000 goes round
+        same(fused.learn(steps), stepwise.learn(steps))
+        held = [agent._engine.state_arrays() for agent in (fused, stepwise)]
+        for name in ("observations", "steps", "table", "state"):
+            np.testing.assert_array_equal(*(one[name] for one in held), err_msg=name)
+        rested += fused.frozen
+    assert rested >= 4
+
+
+@njit
+def _grow(parameters, state, action):
+    state[0] *= parameters[0]
+    return float(action), False
+
+
+@njit
+def _show(parameters, state, observation):
+    observation[0] = state[0]
+
+
+class Growing(gym.Env):
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+    factor = 1.01
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = self.np_random.uniform(1.0, 2.0, size=1)
+        return self.state.copy(), {}
+
+    def step(self, action):
+        reward, terminated = _grow(np.array([self.factor]), self.state, action)
+        return self.state.copy(), reward, terminated, False, {}
+
+    def dynamics(self):
+        parameters = np.array([self.factor])
+        return Dynamics(_grow, _show, lambda rng, n: rng.uniform(1.0, 2.0, (n, 1)), parameters)
+
+
+def test_a_rest_ends_where_values_are_not_finite():
+    agents = []
+    for wrap in (lambda env: env, Plain):
+        env = Growing()
+        agent = TwoTimescaleAgent(wrap(gym.wrappers.TimeLimit(env, 50)), seed=0).learn(8000)
+        assert agent.frozen
+        env.factor = 1e9  # 17 steps lead beyond what can be squared
+        with pytest.raises(ValueError, match="not finite"):
+            agent.learn(100)
+        assert agent.num_timesteps == 8016
+        agents.append(agent)
+    same(*agents)
 
 
 def test_a_loop_of_ones_own_gives_the_same_bits():

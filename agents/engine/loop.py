@@ -38,15 +38,29 @@ class Rule(NamedTuple):
     """(agent) to an action from 0; negative: random numbers are used up."""
     learn: Callable[..., int]
     """(agent, observation, reward, terminated, truncated) to events."""
+    rest: Callable[..., int]
+    """(agent, environment, most) to how many steps it has taken by itself, at most so many, of
+    which none ends an episode. Names stand in it as in the loops: it is not compiled yet."""
+
+
+_Functions = tuple[Callable[..., Any], Callable[..., Any], bool, bool]
+"""Step and look of dynamics; whether actions are chosen by their numbers; whether steps are
+foreseen."""
 
 
 def _unbound(*arguments: Any) -> Any:
     raise NotImplementedError
 
 
+def never_rest(agent: Any, environment: tuple[Any, ...], most: int) -> int:
+    """Take no step."""
+    return 0
+
+
 # Names that stand in the loops, and sizes, which are constants there: loops over them are unrolled.
 n_state = n_features = n_actions = 0
-opened = start = choose = learn = decide = step = look = advance = _unbound
+opened = start = choose = learn = rest = _unbound
+decide = step = look = advance = foresee = _unbound
 
 
 def _train(
@@ -76,6 +90,10 @@ def _train(
     reward, terminated = 0.0, boolean(False)
     while True:
         if not at_start:
+            most = max_episode_steps - lane.episode_length
+            if budget - taken < most:
+                most = budget - taken
+            taken += rest(agent, environment, most - 1)
             action = choose(agent)
             if action < 0:
                 events = UNIFORMS
@@ -179,21 +197,27 @@ def _chosen(
     return outcome
 
 
+def _unforeseen(
+    parameters: FloatArray, choices: npt.NDArray[Any], position: FloatArray, number: int
+) -> tuple[float, bool]:
+    return 0.0, False
+
+
 def train_loop(rule: Rule, environment: Compiled) -> Callable[..., tuple[int, int, int]]:
     """Return the compiled loop that trains an agent with a rule in an environment."""
     return _bound(_train, rule.name, _functions(environment), environment.sizes, rule)
 
 
-def _functions(environment: Compiled) -> tuple[Callable[..., Any], Callable[..., Any], bool]:
+def _functions(environment: Compiled) -> _Functions:
     dynamics = environment.dynamics
-    return dynamics.step, dynamics.look, environment.choices is not None
+    return dynamics.step, dynamics.look, environment.choices is not None, dynamics.foreseen
 
 
 @cache
 def _bound(
     loop: FunctionType,
     name: str,
-    functions: tuple[Callable[..., Any], Callable[..., Any], bool],
+    functions: _Functions,
     sizes: tuple[int, int, int],
     hooks: Rule | Callable[..., int],
 ) -> Callable[..., Any]:
@@ -202,14 +226,19 @@ def _bound(
     Compiled code is kept on disk by the name of a function, and is stale when this package has
     changed: so the name tells the files of the functions, which may be a user's, as they are.
     """
-    step, look, boxed = functions
+    step, look, boxed, foreseen = functions
     own: dict[str, Any] = hooks._asdict() if isinstance(hooks, Rule) else {"decide": hooks}
     advance = spliced(bound_copy(_chosen if boxed else _numbered, "", step=step))
     parts = step, look, *(part for part in own.values() if callable(part))
     digest = hashlib.sha256(b"".join(sorted({_source(part) for part in parts}))).hexdigest()[:12]
-    label = f"_{name}_{step.__name__}_{'_'.join(map(str, sizes))}_{digest}"
-    own |= dict(zip(("n_state", "n_features", "n_actions"), sizes, strict=True))
-    bound: Callable[..., Any] = compiled(bound_copy(loop, label, **own, advance=advance, look=look))
+    sized = "_".join(map(str, (*sizes, int(foreseen))))
+    label = f"_{name}_{step.__name__}_{sized}_{digest}"
+    names: dict[str, Any] = {"advance": advance, "look": look}
+    names |= dict(zip(("n_state", "n_features", "n_actions"), sizes, strict=True))
+    if isinstance(hooks, Rule):
+        names["foresee"] = advance if foreseen else spliced(bound_copy(_unforeseen, ""))
+        own["rest"] = spliced(bound_copy(hooks.rest, "", **names))
+    bound: Callable[..., Any] = compiled(bound_copy(loop, label, **own | names))
     return bound
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from oda_rl._compile import spliced
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.loop import Rule
+from oda_rl.agents.engine.loop import Rule, never_rest
 from oda_rl.agents.engine.memory import Trajectory, begin
 from oda_rl.agents.engine.shapes import of_width
 from oda_rl.agents.engine.state import Workspace
@@ -49,4 +49,4 @@ def _learn(
     return replay.record(agent.state, agent.to, observation, reward, terminated, truncated)
 
 
-RULE = Rule("fitted", _opened, _start, _choose, _learn)
+RULE = Rule("fitted", _opened, _start, _choose, _learn, never_rest)

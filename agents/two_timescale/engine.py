@@ -10,6 +10,7 @@ from oda_rl import metric
 from oda_rl._schema import Member, check, header, real, require, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.axes import informative
+from oda_rl.agents.engine.columns import new_columns
 from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
@@ -93,6 +94,7 @@ class OnlineEngine(Engine):
         self.partition = partition
         self._schedule = Schedule(partition.learner.schedule)
         self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
+        self._columns = new_columns(capacity, d)
         self.origin, self._point = self._workspace.origin[:d], self._workspace.point[:d]
         self.metric: FloatArray | None = None
         self.observations: FloatArray = np.zeros((1, _RING, d))
@@ -275,7 +277,7 @@ class OnlineEngine(Engine):
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
         """The arrays that the rule opens in a compiled loop."""
-        return (*self.partition.learner, *self.arrays)
+        return (*self.partition.learner, *self.arrays, self._columns)
 
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice."""

@@ -12,6 +12,7 @@ from oda_rl.agents.engine.state import Workspace
 from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, schedule_of
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.qlearning import OBSERVE, RESHAPE, Online, OnlineState
+from oda_rl.agents.two_timescale.resting import rest
 from oda_rl.diagram import assign
 
 
@@ -48,6 +49,7 @@ class _Learning(NamedTuple):
     room: Workspace
     online: Online
     arrays: tuple[Any, ...]
+    columns: FloatArray
 
 
 @spliced
@@ -57,7 +59,7 @@ def _opened(arrays: tuple[Any, ...], n_features: int, n_actions: int) -> _Learni
     online = ql.opened(diagram, table, raw, arrays[7])
     ring, steps = of_width(arrays[8], n_features), of_width(arrays[9], COMPONENTS)
     to = Trajectory(ring, steps, ql.lane_of(raw, 0))
-    return _Learning(online.state, to, online.room, online, arrays)
+    return _Learning(online.state, to, online.room, online, arrays, arrays[10])
 
 
 @spliced
@@ -91,4 +93,4 @@ def _learn(
     return events
 
 
-RULE = Rule("online", _opened, _start, _choose, _learn)
+RULE = Rule("online", _opened, _start, _choose, _learn, rest)
