@@ -145,6 +145,7 @@ class ODAPartition:
         self.rescale(scaling)
         self._split()
         self._begin_level()
+        self._draw()
 
     def rescale(self, scaling: Scaling) -> None:
         """Measure distances in a new scaling from now on."""
@@ -159,10 +160,17 @@ class ODAPartition:
         """Learn from one point; see :class:`Partition`."""
         self._room[0, : len(point)] = point
         due = observe_compiled(self.diagram, *self.learner, self.n_cells, self._room)
-        return self.reshape() if due else None
+        if not due:
+            return None
+        lineage = self.reshape()
+        self._draw()
+        return lineage
 
     def reshape(self) -> Lineage:
-        """End a temperature level: prune, merge, cool, and split unless annealing is over."""
+        """End a temperature level: prune, merge, cool, and split unless annealing is over.
+
+        The diagram is drawn when the agent says in which scaling.
+        """
         cells, metric, schedule = self.learner.cells, self.learner.metric, self._schedule
         lineage = annealing.prune_and_merge(
             cells,
@@ -224,7 +232,6 @@ class ODAPartition:
         self._schedule.samples_needed = max(
             self.settings.samples_per_level, self.settings.samples_per_cell * self.n_cells
         )
-        self._draw()
 
     def _draw(self) -> None:
         rows = quadratic_diagram(self.learner.metric, self.codevectors)
