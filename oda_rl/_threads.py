@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from typing import Any
 
 _LATE = ("scipy.linalg", "scipy.linalg._fblas")  # bring linear algebra of their own
@@ -104,8 +104,24 @@ def _is_of_each_thread(library: Any) -> bool:
     return bool(library.internal_api == "openblas" and library.threading_layer == "openmp")
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+class _OneThread(ContextDecorator):
+    """A section in which the libraries work in one thread; there may be others within it."""
+
+    def __enter__(self) -> None:
+        if _own.depth == 0:
+            _shared.enter()
+        _own.depth += 1
+
+    def __exit__(self, *raised: object) -> None:
+        _own.depth -= 1
+        if _own.depth == 0:
+            _shared.leave()
+
+
+_SECTION = _OneThread()  # which keeps nothing itself
+
+
+def one_thread() -> _OneThread:
     """Let products of matrices and decompositions work in one thread; also a decorator.
 
     The libraries get back their threads when the last thread of the process leaves such a section:
@@ -117,15 +133,7 @@ def one_thread() -> Iterator[None]:
     >>> with one_thread():
     ...     total = np.ones(1000) @ np.ones(1000)
     """
-    if _own.depth == 0:
-        _shared.enter()
-    _own.depth += 1
-    try:
-        yield
-    finally:
-        _own.depth -= 1
-        if _own.depth == 0:
-            _shared.leave()
+    return _SECTION
 
 
 @contextmanager
