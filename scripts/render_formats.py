@@ -17,6 +17,7 @@ from oda_rl.agents.engine.state import ROOM, Lane
 from oda_rl.agents.fitted import codevector_engine
 from oda_rl.agents.fitted import contents as fitted
 from oda_rl.agents.fitted.replay import FittedState
+from oda_rl.agents.fitting import placed
 from oda_rl.agents.model import candidates, choosing, planning, tabled, tables
 from oda_rl.agents.model import engine as model
 from oda_rl.agents.partitions import gmm, grid, infex, oda, som
@@ -57,6 +58,7 @@ AGENTS: dict[str, Mapping[str, Any]] = {
     "CodevectorAgent, besides": codevector_engine.SCHEMA,
     "policy0_, policy1_, … of a FittedQAgent, and curious_": CellPolicy.SCHEMA,
     "policy0_, policy1_, … of a CodevectorAgent, and curious_": CodevectorPolicy.SCHEMA,
+    "placed_cells_ of a FittedQAgent": placed.SCHEMA,
     "ModelAgent": model.SCHEMA,
     "candidates_ of a ModelAgent with discrete actions, besides": choosing.SCHEMA,
     "candidates_ of a ModelAgent, rules": candidates.SCHEMA,

@@ -20,6 +20,7 @@ from environments import (
     play,
 )
 
+from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, FittedQConfig, load_agent
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK
@@ -445,6 +446,35 @@ def test_cells_stay_until_a_fifth_more_has_been_seen():
         assert stays == (step - placed < 0.2 * step)
         placed = placed if stays else step
     assert 5 < sum(same) < len(same) - 5
+
+
+def test_cells_that_stay_are_saved(tmp_path):
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(2000)
+    agent.save(tmp_path / "agent.zip")
+    loaded = load_agent(tmp_path / "agent.zip", "CartPole-v1")
+    for one in (agent, loaded):
+        one._engine.refit()
+    np.testing.assert_array_equal(loaded.newest.codevectors, agent.newest.codevectors)
+    np.testing.assert_array_equal(loaded.newest.models, agent.newest.models)
+    core = agent._engine
+    arrays = {name: np.array(array) for name, array in core.state_arrays().items()}
+    for name, wrong, match in (
+        ("placed_cells_finer", np.zeros((0, 4)), "finer"),
+        ("placed_cells_codevectors", np.zeros((9, 3)), "codevectors"),
+        ("placed_cells_width", np.array(0.0), "width"),
+        ("placed_cells_transform", np.full((4, 4), np.nan), "transform"),
+        ("placed_cells_parts", np.zeros((9, 2, 1)), "parts"),
+        ("placed_cells_finer", np.zeros((65_536, 4)), "65,535"),
+        ("placed_at", np.array(10**6), "placed_at"),
+    ):
+        with pytest.raises(InvalidFileError, match=match):
+            core.restore({**arrays, name: wrong})
+    with pytest.raises(InvalidFileError, match="placed_at"):
+        core.restore({name: array for name, array in arrays.items() if name != "placed_at"})
+    before = {name: arrays[name] for name in arrays if not name.startswith("placed_")}
+    core.restore(before)  # of a file of before: cells are placed anew
+    core.refit()
+    assert not np.array_equal(agent.newest.codevectors, loaded.newest.codevectors)
 
 
 def test_thresholds_are_known_where_the_environment_has_one():

@@ -78,6 +78,8 @@ def check_contents(
         check({k: arrays[k] for k in members if k in arrays}, members, sizes)
         require(max(sizes["C"], sizes["F"]) <= 65_535, "placed_cells_ are more than 65,535")
         require("placed_at" in arrays, "placed_at is missing")
+        at, most = int(arrays["placed_at"]), int(arrays["state"][0]["steps"])
+        require(at <= most, f"placed_at is {at}, of {most} steps")
         of_policies |= members.keys()
     single = interface.dtype == "float32"
     seen = Member(np.float32 if single else float, MEMORY["memory_observations"].shape)

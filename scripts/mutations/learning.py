@@ -95,6 +95,30 @@ LEARNING = [
         ),
     ),
     *mistakes_in(
+        "agents/two_timescale/resting.py",
+        (
+            "steps at rest are not counted",
+            "state.steps += taken",
+            "state.steps += 0",
+            "test_two_timescale.py::test_resting_is_the_same_in_both_loops_wherever_it_is_cut",
+        ),
+        (
+            "values that are not finite are gone on from",
+            "if not abs(value) <= LARGEST:  # NaN too",
+            "if abs(value) > 1e300:",
+            "test_two_timescale.py::test_a_rest_ends_where_values_are_not_finite",
+        ),
+    ),
+    *mistakes_in(
+        "agents/engine/columns.py",
+        (
+            "of cells that are as near in different blocks the last one is taken",
+            'less = builder.fcmp_ordered("<", least, builder.load(smallest))',
+            'less = builder.fcmp_ordered("<=", least, builder.load(smallest))',
+            "test_columns.py::test_of_equals_the_first_whatever_they_are",
+        ),
+    ),
+    *mistakes_in(
         "agents/partitions/oda.py",
         (
             "children inherit from the neighbour in the list",
