@@ -50,7 +50,6 @@ from oda_rl.agents.policies.codevectors import CodevectorPolicy
 
 _FITS = 3  # one after the other, each in the metric of those before
 _SWEEPS = 300  # of an estimate: nothing is known to begin with
-_TOLERANCE = 1e-3  # no later fit goes on from here
 _REPLICATES = 20
 _REPLICATES_OF_RIVALS = 3
 _ERRORS = 2.0  # standard errors in an interval
@@ -134,8 +133,7 @@ def fit_cautiously(
     rng: np.random.Generator,
 ) -> Fit:
     """Fit cells and models to trajectories, and believe no more than ``caution`` allows."""
-    tolerance = min(config.tolerance, _TOLERANCE)
-    own = replace(config, cells_per_root=caution.cells_per_root, tolerance=tolerance)
+    own = replace(config, cells_per_root=caution.cells_per_root)
     low, high = bounds_of(seen.steps, config.discount)
     learned, found = None, None
     for _ in range(1 if caution.of_actions == 1.0 else _FITS):

@@ -37,6 +37,7 @@ from oda_rl.agents.fitting.placement import Assigned, Experience, Points
 from oda_rl.agents.fitting.regression import Belief, Regression, hopes_of
 from oda_rl.agents.fitting.settings import FittedQConfig
 
+_TOLERANCE = 0.02  # the next fit goes on from here
 _SHRINKAGE = 5.0  # transitions without an advantage that are believed of each action in each cell
 
 
@@ -228,7 +229,8 @@ def iterate(
     n = len(own.points)
     values = np.full(n, hopes.prior) if values is None else values
     reach = Reach(config.discount, config.trace_decay, hopes.low, hopes.high)
-    tolerance = config.tolerance * (hopes.high - hopes.low) * (1.0 - config.discount) * n
+    share = _TOLERANCE if config.tolerance is None else config.tolerance
+    tolerance = share * (hopes.high - hopes.low) * (1.0 - config.discount) * n
     counts = moments.counts + _SHRINKAGE
     solver = Regression(moments.fine, placed.fine, hopes)
     advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))

@@ -35,6 +35,7 @@ from oda_rl.agents.fitting.placement import (
 from oda_rl.agents.fitting.regression import Belief, Regression, hopes_of, moments_of
 from oda_rl.agents.fitting.settings import FittedQConfig
 
+_TOLERANCE = 1e-3
 _SINGLE = 1e-34, 1e30  # returns between, of the largest; others are kept in double precision
 
 
@@ -172,7 +173,8 @@ def iterate(
     solver = Regression(moments_of(rows, at, n_actions), at, belief)
     single = _SINGLE[0] < max(high, -low) < _SINGLE[1]
     targets = np.zeros(n, dtype=np.float32 if single else np.float64)
-    tolerance = config.tolerance * (high - low) * (1.0 - config.discount) * n
+    share = _TOLERANCE if config.tolerance is None else config.tolerance
+    tolerance = share * (high - low) * (1.0 - config.discount) * n
     decay = config.discount, config.trace_decay
     barred = np.zeros((0, n_actions)) if belief.barred is None else belief.barred
     for i in range(rounds):

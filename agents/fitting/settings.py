@@ -46,8 +46,9 @@ class FittedQConfig(Checked):
     first_sweeps: Annotated[int, within("[1, 10000]")] = 100
     """Most sweeps at the first fit; at most 10,000."""
 
-    tolerance: Annotated[float, NOT_NEGATIVE] = 0.02
-    """Sweeps end when values change by less than this share of (1 - discount) of their range."""
+    tolerance: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
+    """Sweeps end when values change by less than this share of (1 - discount) of their range. None:
+    .02 where advantages are told apart from a baseline, .001 elsewhere."""
 
     refit_every: Annotated[float, POSITIVE] = 0.1
     """Refit when the transitions have grown by this share; by half of it, as soon as that is five
