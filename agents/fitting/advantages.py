@@ -186,24 +186,10 @@ def fit_advantages(
     config: FittedQConfig,
     rng: np.random.Generator,
 ) -> Fit:
-    """Fit a baseline and advantages to trajectories.
+    """Fit a baseline and advantages to trajectories, in cells that have been ``placed``.
 
-    Parameters
-    ----------
-    seen : Experience
-        The trajectories.
-    placed : Placed
-        Cells, and what is known of rows in them.
-    settled : int
-        The first so many rows will stay what they are.
-    values : ndarray, shape (n,), or None
-        Values to begin with; changed. None for the first fit.
-    learned : ndarray, shape (d, d), or None
-        The metric of earlier fits; it stays as long as the cells.
-    config : FittedQConfig
-        Settings.
-    rng : numpy.random.Generator
-        Draws the steps that the next metric is learned from.
+    The first ``settled`` rows will stay what they are. The other parameters, and what is returned,
+    are those of :func:`oda_rl.agents.fitting.one_piece.fit`; the metric stays as long as the cells.
     """
     rows = placed.assign(seen, settled)
     rounds = config.first_sweeps if values is None else config.sweeps
