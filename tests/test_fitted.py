@@ -283,6 +283,20 @@ def test_a_doubtful_policy_is_played_again_without_exploration():
     assert len(agent.history) > fits
 
 
+def test_equals_are_drawn_by_lot_only_while_the_agent_explores():
+    agent = FittedQAgent("FrozenLake-v1", seed=0, exploration=1.0).learn(2000)
+    core, states = agent._engine, np.arange(16).repeat(20)
+    policy = replace(agent.newest, models=np.zeros_like(agent.newest.models))
+    core._latest, core.exploration.epsilon = Record(policy), 1e-9
+    core._open()
+    assert {agent.act(state) for state in states} == {0, 1, 2, 3}
+    # A policy that is put to the proof is played as it would be delivered.
+    core._confirming = Record(policy)
+    core._open()
+    actions = [agent.act(state) for state in states]
+    assert actions == policy.evaluate(states[:, None].astype(float))[1].tolist() == [0] * 320
+
+
 @pytest.mark.parametrize("kept_policies", [2, 5, 15])
 def test_no_more_policies_compete_than_are_wanted(kept_policies):
     counts = []

@@ -91,6 +91,7 @@ def choose(agent: Fitted, lane: Lane) -> int:
     """Choose an action for the current point; or return minus the event that prevents it.
 
     One uniform decides whether to explore, which action, for how many steps, and between equals.
+    Without exploration the first of equals is chosen, as by the policy that is delivered.
     """
     state, uniforms = agent.state, agent.room.uniforms
     state.drew = False
@@ -114,7 +115,8 @@ def choose(agent: Fitted, lane: Lane) -> int:
         share, least = scaled - action, 1.0 / state.longest_hold
         lane.held = integer(1.0 / (share if share > least else least)) - 1
     else:
-        among, room = (uniform - epsilon) / (1.0 - epsilon), agent.room
+        room = agent.room
+        among = (uniform - epsilon) / (1.0 - epsilon) if epsilon > 0.0 else 0.0
         action = decide(agent.diagram, agent.models, state.width, room.point, room.weights, among)[
             1
         ]

@@ -395,6 +395,12 @@ LEARNING = [
     *mistakes_in(
         "agents/fitted/replay.py",
         (
+            "lots are drawn among equals without exploration, too",
+            "(1.0 - epsilon) if epsilon > 0.0 else 0.0",
+            "(1.0 - epsilon)",
+            "test_fitted.py::test_equals_are_drawn_by_lot_only_while_the_agent_explores",
+        ),
+        (
             "a random action is held once more than 1/U steps",
             "if share > least else least)) - 1",
             "if share > least else least))",
