@@ -90,12 +90,12 @@ class LanedEngine(Engine):
         for lane in step.begins.nonzero()[0].tolist():
             self.begin_lane(lane)
         actions = np.zeros(self.n_lanes, dtype=np.int64)
-        for policy, lanes in running.players(step.acts):
-            self._load(policy)
+        for players in running.players(step.acts):
+            self._load(players.policy)
             done = 0
-            while done < len(lanes):
+            while done < len(players.lanes):
                 event, done = running.choose(
-                    done, lanes, step.observations, actions, policy, self.raw, self.room
+                    done, players, step.observations, actions, self.raw, self.room
                 )
                 refuse(event, BAD_STEP, self.interface)
                 if event & UNIFORMS:
@@ -107,7 +107,7 @@ class LanedEngine(Engine):
         """Say how the next episode of an environment is played."""
         assert self._running is not None
         self.take_turns()
-        self._running.playing[lane] = self._playing
+        self._running.play(lane, self._playing)
         return self._playing
 
     def credit(self, lane: int, episode_return: float, length: int) -> None:
@@ -122,7 +122,7 @@ class LanedEngine(Engine):
         for lane, other in enumerate(running.playing):
             if not self._ended_since_fit or self._playing.fits - other.fits > _STALE:
                 self._commit(lane)
-                running.playing[lane] = playing
+                running.play(lane, playing)
         self._ended_since_fit = False
 
     def _commit(self, lane: int) -> None:

@@ -5,8 +5,9 @@ began: the refits that go on meanwhile would leave no episode whole that says ho
 Running trajectories are kept apart from the memory, which takes them over when they end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,18 @@ class Playing:
     """Of exploration; ``schemes.NONE`` if there is none, or nothing else."""
     fits: int
     """Number of fits before."""
+
+
+class Players(NamedTuple):
+    """Environments in which one policy is played."""
+
+    policy: CellPolicy
+    lanes: IntArray
+    """Which they are, shape (m,)."""
+    epsilons: FloatArray
+    """How each explores, shape (m,),"""
+    holds: IntArray
+    """and how long, shape (m,)."""
 
 
 @compiled
@@ -142,8 +155,6 @@ class RunningTrajectories:
     ----------
     lanes : list of Lane
         What the running episodes count.
-    playing : list of Playing
-        With what each environment plays.
     """
 
     def __init__(self, count: int, interface: Interface, playing: Playing) -> None:
@@ -170,16 +181,49 @@ class RunningTrajectories:
         """Begin a trajectory anew."""
         self.lanes[lane].assign({"last_row": -1, "fresh": False, "held": 0})
 
+    def play(self, lane: int, playing: Playing) -> None:
+        """Play in an environment from now on."""
+        self.playing = [*self.playing[:lane], playing, *self.playing[lane + 1 :]]
+
     def give_no_credit(self) -> None:
         """Let what is played count for no policy any more."""
         self.playing = [replace(playing, record=None) for playing in self.playing]
 
-    def players(self, acts: BoolArray) -> Iterable[tuple[CellPolicy, IntArray]]:
-        """Return the policies that are played, and in which of the environments that act."""
+    @property
+    def playing(self) -> Sequence[Playing]:
+        """With what each environment plays."""
+        return self._playing
+
+    @playing.setter
+    def playing(self, playing: Sequence[Playing]) -> None:
+        self._playing = tuple(playing)
+        self._players: list[Players] | None = None
+
+    def players(self, acts: BoolArray) -> list[Players]:
+        """Return who plays which policy, of the environments that act."""
+        if self._players is None:
+            self._players = self._grouped()
+        if acts.all():
+            return self._players
+        acting = [
+            Players(policy, *(array[acts[lanes]] for array in (lanes, *how)))
+            for policy, lanes, *how in self._players
+        ]
+        return sorted((own for own in acting if len(own.lanes)), key=lambda own: own.lanes[0])
+
+    def _grouped(self) -> list[Players]:
         lanes: dict[int, list[int]] = {}
-        for lane in acts.nonzero()[0].tolist():
-            lanes.setdefault(id(self.playing[lane].policy), []).append(lane)
-        return [(self.playing[own[0]].policy, np.array(own)) for own in lanes.values()]
+        for lane, playing in enumerate(self._playing):
+            lanes.setdefault(id(playing.policy), []).append(lane)
+        return [
+            Players(
+                self._playing[own[0]].policy,
+                np.array(own),
+                np.array([self._playing[lane].epsilon for lane in own]),
+                np.array([self._playing[lane].longest_hold for lane in own]),
+            )
+            for own in lanes.values()
+        ]
 
     def record(self, step: VectorStep, ended: FloatArray, raw: Raw, room: FloatArray) -> int:
         """Do what :func:`record_lanes` does."""
@@ -189,28 +233,16 @@ class RunningTrajectories:
     def choose(
         self,
         first: int,
-        lanes: IntArray,
+        players: Players,
         observations: Observations,
         actions: IntArray,
-        policy: CellPolicy,
         raw: Raw,
         room: FloatArray,
     ) -> tuple[int, int]:
         """Do what :func:`choose_lanes` does."""
-        playing = [self.playing[lane] for lane in lanes.tolist()]
-        return choose_lanes(
-            first,
-            lanes,
-            np.array([own.epsilon for own in playing]),
-            np.array([own.longest_hold for own in playing]),
-            observations,
-            actions,
-            policy.diagram,
-            policy.models,
-            *self._arrays,
-            raw,
-            room,
-        )
+        policy, *own = players
+        made = observations, actions, policy.diagram, policy.models
+        return choose_lanes(first, *own, *made, *self._arrays, raw, room)
 
     @property
     def _arrays(self) -> tuple[Raw, Observations, FloatArray]:

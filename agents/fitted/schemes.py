@@ -21,6 +21,7 @@ Strehl, M. L. Littman, "An analysis of model-based interval estimation for Marko
 processes", JCSS 74 (2008): a bonus by the root of visits.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -116,7 +117,8 @@ def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generat
     >>> [draw([1, 0] * 15, returns, rng) for _ in range(12)]
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
     """
-    explored = [i for i, scheme in enumerate(played) if scheme not in (NONE, NOVELTY)][-_LATEST:]
+    compared = (i for i in range(len(played) - 1, -1, -1) if played[i] not in (NONE, NOVELTY))
+    explored = [*itertools.islice(compared, _LATEST)][::-1]
     if len(explored) < _LATEST:
         return 0
     worth = np.array([returns[i] for i in explored])
