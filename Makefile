@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test quick check lint docs tables benchmark benchmark-suite benchmark-continuous \
+.PHONY: train test quick bounds check lint docs tables benchmark benchmark-suite benchmark-continuous \
 	benchmark-worlds benchmark-vector benchmark-oda compare figure5 infex clean
 
 train: $(VENV)/installed
@@ -15,6 +15,10 @@ test: $(VENV)/developing
 
 quick: $(VENV)/developing
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+# The quick suite, with an exception where compiled code reads or writes past an array's end.
+bounds: $(VENV)/developing
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/bounds $(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 # What to run after each change.
 check: lint quick

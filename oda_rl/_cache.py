@@ -25,7 +25,7 @@ _HERE = Path(__file__).parent
 
 @cache
 def sources() -> str:
-    """Return a digest of the package's files: their names, sizes and times."""
+    """Return a digest of the package's files (names, sizes, times) and of how they are compiled."""
     # In a source checkout two of its folders lie beside this one.
     folders = [_HERE, *(_HERE.parent / part for part in ("agents", "envs"))]
     found = [
@@ -33,7 +33,7 @@ def sources() -> str:
         for folder in folders
         for file in _python_files(folder)
     ]
-    return _digest((numba.__version__, sorted(found)))
+    return _digest((numba.__version__, numba.config.BOUNDSCHECK, sorted(found)))
 
 
 def _python_files(folder: str | Path) -> Iterator[os.DirEntry[str]]:

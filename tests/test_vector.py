@@ -18,6 +18,7 @@ from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.engine.state import with_lanes
+from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.lanes import outlasted
 
@@ -318,6 +319,18 @@ def test_nonsense_is_refused(kind, mode, change, message):
     assert np.isfinite(known).all()
     agent.env = gym.make(BARTO)
     assert agent.learn(500).num_timesteps >= 500
+
+
+def test_at_the_first_fit_no_row_need_be_settled():
+    endless = several(lambda: Toy(length=None), 3)
+    agent = FittedQAgent(endless, seed=0, discount=0.9).learn(1101)
+    assert len(agent.history) == 1
+    seen, placed = agent._engine.seen, agent._engine._placed
+    known, fresh = (
+        one.assign(seen, 0).moments for one in (placed, Placed(placed.at, placed.fine, anew=False))
+    )
+    for own, expected in zip(known, fresh, strict=True):
+        np.testing.assert_array_equal(own, expected)
 
 
 def test_other_modes_are_refused():

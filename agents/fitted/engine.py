@@ -319,7 +319,8 @@ class FittedEngine(LanedEngine):
         if seen.numbered or seen.taken is not None:
             found = fit(seen, *known)
         else:
-            found = fit_advantages(seen, self._placed_among(seen), n - 1, *known)
+            settled = max(n - 1, 0)
+            found = fit_advantages(seen, self._placed_among(seen), settled, *known)
         self._values = found.values[:n]
         if self.interface.n_values > 0 and self.config.exploration is None:
             last = self._curious

@@ -117,6 +117,7 @@ class Placed:
     def assign(self, seen: Experience, settled: int) -> Rows:
         """Return all rows by their cells; the first ``settled`` ones will stay what they are."""
         n, begin = len(seen.observations), self._settled
+        assert begin <= settled <= n  # else compiled code would go by what is in no row
         self._make_room(n)
         coarse = self.at, self._cells, self._weights
         fine = self.fine, self._finer, self._finer_weights
