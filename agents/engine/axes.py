@@ -65,19 +65,22 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     """
     rows = np.flatnonzero(steps[:, MARK] == GOES_ON)
     rows = rows[:: max(len(rows) // _STEPS, 1)]
-    before = np.asarray(observations[rows], dtype=np.float64)
+    before = np.asarray(observations.take(rows, axis=0), dtype=np.float64)
     if len(rows) < 2 or before.shape[1] > _MOST_COMPONENTS:
         return True
     scale = metric.scales(*metric.covariance(before))
     varying = scale > 0.0
-    causes, explains = _causes(steps[rows])
+    causes, explains = _causes(steps.take(rows, axis=0))
     d = int(varying.sum())
     if d < 2 or len(rows) < _LEAST_STEPS * (d + causes.shape[1]):
         return True
-    change = np.asarray(observations[rows + 1], dtype=np.float64) - before
-    both = np.concatenate([(part * scale).T[varying] for part in (before, change)]).T
-    both -= causes @ (explains @ (causes.T @ both))
-    moments = both.T @ both / len(rows)
+    change = np.asarray(observations.take(rows + 1, axis=0), dtype=np.float64) - before
+    units = scale[varying, None]
+    both = np.concatenate([
+        np.ascontiguousarray(part.T)[varying] * units for part in (before, change)
+    ])  # fmt: skip
+    both -= (explains @ (causes.T @ both.T)).T @ causes.T
+    moments = both @ both.T / len(rows)
     points, mixed, changes = moments[:d, :d], moments[:d, d:], moments[d:, d:]
     variances, vectors = np.linalg.eigh(points)
     kept = variances > _LEAST_VARIANCE * variances[-1]
@@ -98,8 +101,9 @@ def _causes(steps: FloatArray) -> tuple[FloatArray, FloatArray]:
         return causes, np.linalg.pinv(causes.T @ causes, hermitian=True)
     actions = steps[:, ACTION].astype(np.int64)
     counts = np.bincount(actions)
-    taken = counts.nonzero()[0]
-    return np.asarray(actions[:, None] == taken, dtype=np.float64), np.diag(1.0 / counts[taken])
+    taken = counts > 0
+    units = np.eye(int(taken.sum()))
+    return units.take((taken.cumsum() - 1)[actions], axis=0), units / counts[taken]
 
 
 def _turned(
