@@ -25,6 +25,7 @@ RIDGE = 1e-2
 REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
+_LEAST_VALUE = 1e-15  # of the largest, that a singular value must have to be inverted
 _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 
@@ -33,7 +34,7 @@ def covariance(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (d,), and covariance, shape (d, d), of at least one point, shape (n, d)."""
     n = len(points)
     mean = np.full(n, 1.0 / n) @ points  # much faster than points.mean(axis=0)
-    centred = points - mean
+    centred = points - mean[None].repeat(n, axis=0)  # which is faster than rows less one
     return mean, centred.T @ centred / n
 
 
@@ -47,6 +48,8 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     """
     deviations = np.sqrt(covariance.diagonal())
     varying = deviations > _NEGLIGIBLE * np.abs(mean)
+    if varying.all():
+        return np.asarray(1.0 / deviations)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
 
 
@@ -128,9 +131,9 @@ def gradient_outer_product(
     room = np.zeros((n_groups, 1 + d)), np.zeros(1 + d)
     _moments(np.ascontiguousarray(points), targets, groups, counts, *room, moments)
     large = counts >= 2 * (d + 1)
-    whole = moments[large, :d, :d] * np.outer(scale, scale)
-    ridge = RIDGE * np.trace(whole, axis1=1, axis2=2) / d + _LEAST
-    whole += ridge[:, None, None] * np.eye(d)
+    whole = moments[large, :d, :d] * (scale[:, None] * scale)
+    variances = np.einsum("gii->gi", whole)
+    variances += (RIDGE * variances.sum(axis=1) / d + _LEAST)[:, None]
     gradients = np.linalg.solve(whole, (moments[large, :d, d] * scale)[:, :, None])[:, :, 0]
     return np.asarray((counts[large, None] * gradients).T @ gradients)
 
@@ -157,6 +160,22 @@ def root(metric: FloatArray, power: float, regularisation: float = REGULARISATIO
     eigenvalues, vectors = np.linalg.eigh(metric + regularisation * np.eye(len(metric)))
     powers = np.maximum(eigenvalues, 0.0) ** power
     return np.asarray((vectors * powers) @ vectors.T)
+
+
+@one_thread()
+def pseudo_inverse(matrix: FloatArray) -> FloatArray:
+    """Pseudo-inverse of a square matrix: the bits of ``numpy.linalg.pinv`` in half the time.
+
+    Examples
+    --------
+    >>> pseudo_inverse(np.diag([4.0, 0.0]))
+    array([[0.25, 0.  ],
+           [0.  , 0.  ]])
+    """
+    left, values, right = np.linalg.svd(matrix)
+    large = values > _LEAST_VALUE * values.max()
+    inverse = np.where(large, 1.0 / np.where(large, values, 1.0), 0.0)
+    return np.asarray(right.T @ (inverse[:, None] * left.T))
 
 
 class Units(NamedTuple):

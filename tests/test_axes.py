@@ -132,14 +132,25 @@ def test_densities_are_those_of_laws_learned_from_turned_points():
     d, n = 4, 400
     points = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
     changes = points @ rng.normal(size=(d, d)) + rng.normal(size=(n, d))
-    turns = axes._turns(d)[:5]
-    np.testing.assert_array_equal(turns[0], np.eye(d))
     law = np.linalg.lstsq(points, changes, rcond=None)[0].T
-    found = axes._densities(turns, law, points.T @ points / n, changes.T @ changes / n)
-    expected = [oracles.density(points @ turn.T, changes @ turn.T) for turn in turns]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-    assert axes._densities(turns[:1], np.eye(d), np.eye(d), np.eye(d)) == 0.0
-    assert axes._densities(turns[:1], np.ones((d, d)), np.eye(d), np.eye(d)) == pytest.approx(1.0)
+    known = law, points.T @ points / n, changes.T @ changes / n
+    for turns, own in (
+        (axes._turns(d), axes._turned(*known)),
+        ([np.eye(d)], (law[None], known[1][None], known[2].diagonal()[None])),
+    ):
+        expected = [oracles.density(points @ turn.T, changes @ turn.T) for turn in turns[:5]]
+        np.testing.assert_allclose(axes._densities(*own)[:5], expected, rtol=1e-9)
+    sparse, dense, ones = np.eye(d)[None], np.ones((1, d, d)), np.ones((1, d))
+    assert axes._densities(sparse, sparse, ones) == 0.0
+    assert axes._densities(dense, sparse, ones) == pytest.approx(1.0)
+
+
+def test_what_actions_explain_is_what_least_squares_say():
+    actions = np.random.default_rng(0).choice([0, 2, 3], size=50, p=[0.5, 0.4, 0.1])
+    steps = np.column_stack([actions, np.zeros(50), np.full(50, GOES_ON)])
+    causes, inverse = axes._causes(steps.astype(np.float64))
+    np.testing.assert_array_equal(causes, actions[:, None] == [0, 2, 3])
+    np.testing.assert_array_equal(inverse, np.linalg.pinv(causes.T @ causes, hermitian=True))
 
 
 def whitened_units(points):

@@ -52,6 +52,26 @@ def test_split_cells_stand_apart_by_the_perturbation_in_scaled_units():
         np.testing.assert_allclose(found, expected**2, atol=0.2 * expected[0, 0] ** 2)
 
 
+def test_cells_split_as_before_when_their_state_has_been_read_or_restored():
+    scaling = SCALED._replace(transform=np.array([[0.5, 0.3, 0], [0.3, 2, 0.1], [0, 0.1, 1]]))
+    left = []
+    for path in ("alone", "read", "restored"):
+        partition = made(ODAPartition, samples_per_level=20)
+        partition.rescale(scaling)
+        if path != "alone":
+            np.testing.assert_array_equal(
+                partition.state()["spread"], np.linalg.pinv(scaling.transform)
+            )
+        if path == "restored":
+            state = {name: np.array(array) for name, array in partition.state().items()}
+            partition.rescale(SCALED)
+            partition.restore(state)
+        partition.reshape()
+        left.append(partition.codevectors.copy())
+    np.testing.assert_array_equal(left[0], left[1])
+    np.testing.assert_array_equal(left[0], left[2])
+
+
 def test_a_level_of_cells_is_the_papers_recursion_and_children_follow_their_parents():
     config = {"samples_per_level": 50, "samples_per_cell": 20.0, "cooling": 0.4, "max_cells": 9}
     cells = made(ODAPartition, SCALED, **config, min_temperature=1e-3, perturbation=1e-3)

@@ -11,7 +11,10 @@ from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.engine.episodes import EpisodeLog
+from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.interrupts import deferred_interrupt
+from oda_rl.agents.training.loops import train_fused
+from oda_rl.envs.dynamics import compiled_dynamics
 
 kinds = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent, quick_rule])
 
@@ -107,3 +110,17 @@ def test_times_of_episodes_increase(kind):
     times = agent.episodes.rows[:, 2]
     assert (np.diff(times) >= 0).all()
     assert 0 < times[0] < times[-1] <= agent.training_seconds
+
+
+@pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])
+def test_compiled_loops_say_after_which_step_an_episode_ended(kind):
+    agent = kind(BARTO, seed=0)
+    course = Course(4000)
+    course.observation = agent.env.reset(seed=0)[0]
+    begun, lengths, moments = 0, [], []
+    for steps, rows in train_fused(agent._engine, compiled_dynamics(agent.env), course):
+        lengths += rows[:, 1].tolist()
+        moments += (begun + rows[:, 2]).tolist()
+        begun = steps
+    assert len(moments) > 10  # and random numbers are drawn eight times meanwhile
+    np.testing.assert_array_equal(moments, np.cumsum(lengths))

@@ -19,6 +19,8 @@ from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.engine.state import with_lanes
 from oda_rl.agents.fitting.placed import Placed
+from oda_rl.agents.training.course import Course
+from oda_rl.agents.training.vector import train_vector
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.lanes import outlasted
 
@@ -275,6 +277,27 @@ def test_a_callback_ends_it_and_sees_whole_episodes(kind):
     seconds = agent.episodes.rows[:, 2]
     assert (np.diff(seconds) >= 0).all()
     assert seconds[-1] <= agent.training_seconds
+
+
+def ended_after(progress):
+    """Steps after which each episode ended, and how often it was told of any."""
+    told = [(steps, rows) for steps, rows in progress if len(rows)]
+    begun = [0, *(steps for steps, _ in told)]
+    moments = [start + rows[:, 2] for start, (_, rows) in zip(begun, told, strict=False)]
+    return np.concatenate(moments), len(told)
+
+
+@kinds
+def test_episodes_are_told_of_together_unless_somebody_waits(kind):
+    found = []
+    for one_by_one in (False, True):
+        env, agent = several(short, 6), kind(several(short, 6), seed=0)
+        course = Course(2000, one_by_one=one_by_one)
+        course.observation = env.reset(seed=0)[0]
+        found.append(ended_after(train_vector(agent._engine, env, course)))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert (np.diff(found[0][0]) >= 0).all()
+    assert found[0][1] <= 3 < found[1][1]
 
 
 @kinds

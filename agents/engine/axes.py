@@ -65,61 +65,73 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     """
     rows = np.flatnonzero(steps[:, MARK] == GOES_ON)
     rows = rows[:: max(len(rows) // _STEPS, 1)]
-    before = np.asarray(observations[rows], dtype=np.float64)
+    before = np.asarray(observations.take(rows, axis=0), dtype=np.float64)
     if len(rows) < 2 or before.shape[1] > _MOST_COMPONENTS:
         return True
     scale = metric.scales(*metric.covariance(before))
     varying = scale > 0.0
-    causes = _causes(steps[rows])
+    causes, explains = _causes(steps.take(rows, axis=0))
     d = int(varying.sum())
     if d < 2 or len(rows) < _LEAST_STEPS * (d + causes.shape[1]):
         return True
-    change = np.asarray(observations[rows + 1], dtype=np.float64) - before
-    both = (np.concatenate([before, change], axis=1) * np.tile(scale, 2))[:, np.tile(varying, 2)]
-    explains = np.linalg.pinv(causes.T @ causes, hermitian=True)
-    both -= causes @ (explains @ (causes.T @ both))
-    moments = both.T @ both / len(rows)
+    change = np.asarray(observations.take(rows + 1, axis=0), dtype=np.float64) - before
+    units = scale[varying, None]
+    both = np.concatenate([
+        np.ascontiguousarray(part.T)[varying] * units for part in (before, change)
+    ])  # fmt: skip
+    both -= (explains @ (causes.T @ both.T)).T @ causes.T
+    moments = both @ both.T / len(rows)
     points, mixed, changes = moments[:d, :d], moments[:d, d:], moments[d:, d:]
     variances, vectors = np.linalg.eigh(points)
     kept = variances > _LEAST_VARIANCE * variances[-1]
     if kept.sum() < 2:
         return True
     law = mixed.T @ (vectors[:, kept] / variances[kept]) @ vectors[:, kept].T
-    turns, known = _turns(d), (law, points, changes)
-    given = _densities(turns[:1], *known)[0]
-    return bool(given <= _DENSE or given < _densities(turns[1:], *known).min())
+    given = _densities(law[None], points[None], changes.diagonal()[None])[0]
+    return bool(given <= _DENSE or given < _densities(*_turned(law, points, changes)).min())
 
 
-def _causes(steps: FloatArray) -> FloatArray:
-    """Return what changes may depend on besides: which action, or its components and a constant."""
-    if steps.shape[1] > COMPONENTS:
-        return np.column_stack([np.ones(len(steps)), steps[:, COMPONENTS:]])
-    actions = steps[:, ACTION]
-    return np.asarray(actions[:, None] == np.unique(actions), dtype=np.float64)
+def _causes(steps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what changes may depend on besides, and the inverse of its sums of products.
 
-
-def _densities(
-    turns: FloatArray, law: FloatArray, points: FloatArray, changes: FloatArray
-) -> FloatArray:
-    """Return how dense a law is in turned axes, shape (m,), from 0 to 1.
-
-    ``turns``, shape (m, d, d); the law, and the moments of points and of changes, shape (d, d).
+    That is which action, or its components and a constant.
     """
+    if steps.shape[1] > COMPONENTS:
+        causes = np.column_stack([np.ones(len(steps)), steps[:, COMPONENTS:]])
+        return causes, np.linalg.pinv(causes.T @ causes, hermitian=True)
+    actions = steps[:, ACTION].astype(np.int64)
+    counts = np.bincount(actions)
+    taken = counts > 0
+    units = np.eye(int(taken.sum()))
+    return units.take((taken.cumsum() - 1)[actions], axis=0), units / counts[taken]
+
+
+def _turned(
+    law: FloatArray, points: FloatArray, changes: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return a law, the moments of points and the variances of changes in turned axes.
+
+    The arguments have shape (d, d), what is returned (m, d, d), (m, d, d) and (m, d).
+    """
+    turns = _turns(len(law))
     back = turns.transpose(0, 2, 1)
-    turned, second = turns @ law @ back, turns @ points @ back
-    deviations = np.sqrt(np.maximum(np.einsum("mii->mi", second), 1e-300))
-    explained = (turned @ second * turned).sum(axis=2)
-    whole = (turns @ changes * turns).sum(axis=2)
-    shares = np.clip(explained / np.maximum(whole, 1e-300), 0.0, 1.0)
+    return turns @ law @ back, turns @ points @ back, (turns @ changes * turns).sum(axis=2)
+
+
+def _densities(laws: FloatArray, points: FloatArray, variances: FloatArray) -> FloatArray:
+    """Return how dense laws are, shape (m,), from 0 to 1; each has axes of its own."""
+    deviations = np.sqrt(np.maximum(np.einsum("mii->mi", points), 1e-300))
+    explained = (laws @ points * laws).sum(axis=2)
+    shares = np.clip(explained / np.maximum(variances, 1e-300), 0.0, 1.0)
     weights = shares / (1.0 + _NOISE - shares)
-    rows = np.abs(turned) * deviations[:, None, :]
+    rows = np.abs(laws) * deviations[:, None, :]
     counts = rows.sum(axis=2) / np.maximum(np.sqrt((rows**2).sum(axis=2)), 1e-300)
     mean = (weights * counts).sum(axis=1) / np.maximum(weights.sum(axis=1), 1e-300)
-    return np.asarray((mean - 1.0) / (np.sqrt(len(law)) - 1.0))
+    return np.asarray((mean - 1.0) / (np.sqrt(laws.shape[2]) - 1.0))
 
 
 @functools.lru_cache(maxsize=8)
 def _turns(d: int) -> FloatArray:
-    """Return orthogonal matrices, always the same ones, shape (m, d, d); the first is the unit."""
-    drawn = np.linalg.qr(np.random.default_rng(d).normal(size=(_N_TURNS, d, d)))[0]
-    return np.concatenate([np.eye(d)[None], drawn])
+    """Return orthogonal matrices, always the same ones, shape (m, d, d)."""
+    drawn = np.random.default_rng(d).normal(size=(_N_TURNS, d, d))
+    return np.asarray(np.linalg.qr(drawn)[0])

@@ -261,8 +261,13 @@ def _n_values(env: AnyEnv) -> int:
     return int(env.get_wrapper_attr("n_values")) if env.has_wrapper_attr("n_values") else 0
 
 
-def flat(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """One dimension, and float32 or float64: what compiled code takes."""
+def plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Contiguous, and float32 or float64: what compiled code takes."""
     if array.dtype not in _FLOATS:
         array = array.astype(np.float64)
-    return np.ascontiguousarray(array).reshape(-1)
+    return np.ascontiguousarray(array)
+
+
+def flat(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One dimension, and what compiled code takes."""
+    return plain(array).reshape(-1)

@@ -21,6 +21,7 @@ from oda_rl.agents.partitions.schedule import (
 from oda_rl.agents.training.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
+from oda_rl.metric import pseudo_inverse
 
 SCHEMA: dict[str, Member] = {
     "cells": real("K, 1+d"),
@@ -115,6 +116,7 @@ class ODAPartition:
         self._schedule.temperature = self.settings.initial_temperature
         self.n_cells = 1
         self._spread: FloatArray = np.eye(n_features)
+        self._not_inverted: FloatArray | None = None
         self._rng = rng
         self._room = np.zeros((3, max(capacity, n_features)))
         return self
@@ -142,18 +144,14 @@ class ODAPartition:
         cells[0, 0] = 1.0
         schedule.kind = ANNEALING
         schedule.temperature = self.settings.initial_temperature
-        self.rescale(scaling)
+        self._measure(scaling)
         self._split()
         self._begin_level()
         self._draw()
 
     def rescale(self, scaling: Scaling) -> None:
         """Measure distances in a new scaling from now on."""
-        transform = scaling.transform
-        metric = transform.T @ transform
-        if not np.array_equal(metric, self.learner.metric):  # the inverse takes a while
-            self.learner.metric[:] = metric
-            self._spread = np.asarray(np.linalg.pinv(transform), dtype=np.float64)
+        self._measure(scaling)
         self._draw()
 
     def observe(self, point: FloatArray) -> Lineage | None:
@@ -200,7 +198,7 @@ class ODAPartition:
             "diagram": self.diagram[: self.n_cells],
             "metric": self.learner.metric,
             "schedule": self._schedule.record,
-            "spread": self._spread,
+            "spread": self._inverse(),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -217,14 +215,26 @@ class ODAPartition:
         kind, temperature = self._schedule.kind, self._schedule.temperature
         require(kind in (RESTING, ANNEALING), f"schedule.kind is {kind}")
         require(temperature > 0.0, f"schedule.temperature is {temperature}")
-        self._spread = np.array(state["spread"])
+        self._spread, self._not_inverted = np.array(state["spread"]), None
         self.diagram[: self.n_cells] = state["diagram"]
+
+    def _measure(self, scaling: Scaling) -> None:
+        metric = scaling.transform.T @ scaling.transform
+        if (metric != self.learner.metric).any():
+            self.learner.metric[:] = metric
+            self._not_inverted = scaling.transform
+
+    def _inverse(self) -> FloatArray:
+        """Return the inverse of the transform, which takes a while and is not always asked for."""
+        if self._not_inverted is not None:
+            self._spread, self._not_inverted = pseudo_inverse(self._not_inverted), None
+        return self._spread
 
     def _split(self) -> None:
         cells = self.learner.cells
         shape = (self.n_cells, cells.shape[1] - 1)
         noise = self._rng.normal(scale=self.settings.perturbation, size=shape)
-        annealing.split(cells, self.n_cells, noise @ self._spread.T)
+        annealing.split(cells, self.n_cells, noise @ self._inverse().T)
         self.n_cells *= 2
 
     def _begin_level(self) -> None:

@@ -5,6 +5,7 @@ since the last pair, shape (n, 3), as (return, length, steps since the last pair
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -14,7 +15,7 @@ from numba.core.errors import NumbaError
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.loop import environment_arrays, train_loop
-from oda_rl.agents.engine.state import EPISODE_END
+from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
 from oda_rl.agents.training.course import Course
 from oda_rl.envs.dynamics import Compiled, Resets
@@ -101,9 +102,8 @@ def train_fused(engine: Engine, environment: Compiled, course: Course) -> Progre
     steps = course.steps
     while not course.over:
         ahead, budget = resets.starts(len(room)), course.stop(_FUSED_STEPS) - steps
-        events, taken, written = loop(
-            own, environment.max_episode_steps, ahead, budget, room, engine.loop_arrays
-        )
+        go_on = partial(loop, own, environment.max_episode_steps)
+        events, taken, written = _until_event(engine, go_on, ahead, budget, room)
         resets.pass_by(written)
         steps += taken
         engine.note_episodes(room[:written])
@@ -112,6 +112,24 @@ def train_fused(engine: Engine, environment: Compiled, course: Course) -> Progre
         environment.write_state(own[2], engine.episode_length)
         course.at(steps, own[3])
         yield steps, room[:written].copy()
+
+
+def _until_event(
+    engine: Engine,
+    go_on: Callable[..., tuple[int, int, int]],
+    ahead: FloatArray,
+    budget: int,
+    room: FloatArray,
+) -> tuple[int, int, int]:
+    """Train as the loop does, which stops whenever random numbers are used up, and draw those."""
+    events, taken, written = go_on(ahead, budget, room, engine.loop_arrays)
+    while events == UNIFORMS and written < len(ahead):
+        engine.attend(events, "")
+        own = room[written:]
+        events, more, ended = go_on(ahead[written:], budget - taken, own, engine.loop_arrays)
+        own[:ended, 2] += taken
+        taken, written = taken + more, written + ended
+    return events, taken, written
 
 
 def last_episode(engine: Engine, moment: float) -> FloatArray:

@@ -8,9 +8,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.environments.spaces import Interface, flat
+from oda_rl.agents.environments.spaces import Interface, plain
 from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.loops import STEPS_PER_REPORT, Progress
+
+_NO_EPISODE = np.empty((0, 2))
 
 
 class Resets:
@@ -86,7 +88,7 @@ def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
             f"the environments' observations have shape {array.shape}: it must be (n, "
             f"{', '.join(map(str, interface.observation_shape))})"
         )
-    return flat(array).reshape(len(array), -1)
+    return plain(array).reshape(len(array), -1)
 
 
 def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) -> Progress:
@@ -98,16 +100,20 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
     engine.set_lanes(env.num_envs)
     actions, _ = engine.advance(first_step(course.observation, engine.interface))
     steps = last = course.steps
-    total, interrupt = course.total, course.interrupt
-    stop = course.stop(STEPS_PER_REPORT)
+    total, interrupt, first_action = course.total, course.interrupt, engine.interface.first_action
+    stop, blocks = course.stop(STEPS_PER_REPORT), [_NO_EPISODE]
+    moments: list[int] = []
     while steps < total:
-        step = resets.step(*env.step(engine.interface.first_action + actions))
-        if steps + np.count_nonzero(step.learns) >= total:
+        step = resets.step(*env.step(first_action + actions if first_action else actions))
+        if steps + env.num_envs >= total and steps + np.count_nonzero(step.learns) >= total:
             step = step._replace(acts=np.zeros_like(step.acts))
         actions, ended = engine.advance(step)
         steps = engine.state.steps - begun
-        if len(ended) or interrupt.requested or steps >= stop:
+        if len(ended):
+            blocks.append(ended)
+            moments += [steps - last] * len(ended)
+        if interrupt.requested or steps >= stop or (course.one_by_one and len(ended)):
             course.at(steps, None)
-            moments = np.full((len(ended), 1), steps - last)
-            yield steps, np.concatenate([ended, moments], axis=1)
+            yield steps, np.column_stack([np.concatenate(blocks), moments])
+            blocks, moments = [_NO_EPISODE], []
             last, stop = steps, course.stop(STEPS_PER_REPORT)

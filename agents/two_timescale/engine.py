@@ -130,6 +130,11 @@ class OnlineEngine(Engine):
         return self._lanes
 
     @property
+    def _records(self) -> npt.NDArray[np.void]:
+        """The same as one structured array, shape (lanes,)."""
+        return self.raw[ql.OnlineState.size :].view(Lane.dtype)
+
+    @property
     def n_lanes(self) -> int:
         """Number of environments learned from at once."""
         return len(self.observations)
@@ -341,7 +346,7 @@ class OnlineEngine(Engine):
 
     def _ring(self) -> Ring:
         """Return what the ring holds."""
-        return Ring.of(self.observations, self.steps, self.lanes)
+        return Ring.of(self.observations, self.steps, self._records["last_row"])
 
     def _measured(self) -> Measured:
         """Return that with what distances are measured in."""
@@ -371,12 +376,12 @@ class OnlineEngine(Engine):
 
     def _place_lanes(self) -> None:
         """Find the cells, which are others now, that all environments are in."""
-        latest = [(lane.last_row + lane.fresh) % self.steps.shape[1] for lane in self.lanes]
+        lanes = self._records
+        latest = (lanes["last_row"] + lanes["fresh"]) % self.steps.shape[1]
         points = self.observations[np.arange(self.n_lanes), latest]
         cells = np.empty(self.n_lanes, dtype=np.int64)
         assign_batch(self.partition.diagram, self.n_cells, points, cells)
-        for lane, cell in zip(self.lanes, cells.tolist(), strict=True):
-            lane.cell = cell
+        lanes["cell"] = cells
 
     @property
     def scale(self) -> FloatArray | None:
@@ -419,7 +424,7 @@ class OnlineEngine(Engine):
             "table": self.table[:, : self.n_cells],
             "room": self.room,
             "state": self.state.record,
-            "lanes": np.concatenate([lane.record for lane in self.lanes]),
+            "lanes": self._records.copy(),
             "observations": self.observations,
             "steps": self.steps,
             "metric": np.zeros((0, 0)) if self.metric is None else self.metric,

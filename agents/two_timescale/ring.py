@@ -1,14 +1,12 @@
 """What an online agent remembers of the latest steps, and how it measures distances by that."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import MARK, UNUSED, in_order
-from oda_rl.agents.engine.state import Lane
 
 
 class Ring(NamedTuple):
@@ -20,13 +18,15 @@ class Ring(NamedTuple):
     """Shape (n, 3), as in :mod:`oda_rl.agents.engine.memory`."""
 
     @classmethod
-    def of(cls, observations: FloatArray, steps: FloatArray, lanes: Sequence[Lane]) -> "Ring":
+    def of(cls, observations: FloatArray, steps: FloatArray, last_rows: IntArray) -> "Ring":
         """Return what all environments' rings hold, shape (lanes, rows, d) and (lanes, rows, 3)."""
-        ends = [(lane.last_row, bool(steps[i, -1, MARK] != UNUSED)) for i, lane in enumerate(lanes)]
-        return cls(*(
-            np.concatenate([part for i, end in enumerate(ends) for part in in_order(one[i], *end)])
-            for one in (observations, steps)
-        ))  # fmt: skip
+        points: list[FloatArray] = []
+        outcomes: list[FloatArray] = []
+        ends = last_rows.tolist(), (steps[:, -1, MARK] != UNUSED).tolist()
+        for seen, taken, last, full in zip(observations, steps, *ends, strict=True):
+            points += in_order(seen, last, full)
+            outcomes += in_order(taken, last, full)
+        return cls(np.concatenate(points), np.concatenate(outcomes))
 
     @property
     def moments(self) -> tuple[FloatArray, FloatArray]:
