@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test quick bounds check lint docs tables benchmark benchmark-suite benchmark-continuous \
+.PHONY: train test quick bounds another check lint docs tables benchmark benchmark-suite benchmark-continuous \
 	benchmark-worlds benchmark-vector benchmark-oda compare figure5 infex clean
 
 train: $(VENV)/installed
@@ -19,6 +19,10 @@ quick: $(VENV)/developing
 # The quick suite, with an exception where compiled code reads or writes past an array's end.
 bounds: $(VENV)/developing
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/bounds $(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+# With another Python (make another PYTHON=python3.13), of each file's cases one in twenty-four.
+another:
+	PYTEST_ADDOPTS="--one-case-in 24" $(MAKE) quick PYTHON=$(PYTHON) VENV=.venv-other
 
 # What to run after each change.
 check: lint quick

@@ -128,8 +128,14 @@ LEARNING = [
         ),
         (
             "a split is by so much in raw units",
-            "noise @ self._spread.T",
+            "noise @ self._inverse().T",
             "noise",
+            "test_partitions.py::test_split_cells_stand_apart_by_the_perturbation_in_scaled_units",
+        ),
+        (
+            "cells split by the inverse of a metric before",
+            "self._not_inverted = scaling.transform",
+            "self._not_inverted = self._not_inverted",
             "test_partitions.py::test_split_cells_stand_apart_by_the_perturbation_in_scaled_units",
         ),
         (
@@ -183,8 +189,8 @@ LEARNING = [
         "agents/engine/axes.py",
         (
             "what actions explain is not taken off",
-            "both -= causes @ (explains @ (causes.T @ both))",
-            "both -= both.mean(axis=0)",
+            "both -= (explains @ (causes.T @ both.T)).T @ causes.T",
+            "both -= both.mean(axis=1, keepdims=True)",
             "test_axes.py::test_what_is_done_explains_before_components_do",
         ),
         (
@@ -327,8 +333,8 @@ LEARNING = [
         ),
         (
             "schemes are compared by all episodes, also those of none",
-            "if scheme not in (NONE, NOVELTY)][-_LATEST:]",
-            "if scheme != NOVELTY][-_LATEST:]",
+            "if played[i] not in (NONE, NOVELTY))",
+            "if played[i] != NOVELTY)",
             "test_schemes.py::test_only_ranks_of_explored_episodes_count",
         ),
         (
@@ -352,6 +358,18 @@ LEARNING = [
     ),
     *mistakes_in(
         "agents/fitted/engine.py",
+        (
+            "rows of running episodes are settled where no other ones are",
+            "settled = max(n - 1, 0)",
+            "settled = len(seen.steps) - 1",
+            "test_vector.py::test_at_the_first_fit_no_row_need_be_settled",
+        ),
+        (
+            "fits are as frequent in many environments",
+            "max(self.n_lanes / _MANY, 1.0)",
+            "1.0",
+            "test_vector.py::test_in_more_than_16_copies_fits_are_rarer",
+        ),
         (
             "a refit comes after the lesser of 100 steps and a tenth of all",
             "max(self.config.least_refit, played)",
@@ -390,6 +408,15 @@ LEARNING = [
             "math.sqrt(1.0 / now.n + 1.0 / before.n)",
             "math.sqrt(1.0 / now.n)",
             "test_forgetting.py::test_returns_are_compared_by_what_they_scatter",
+        ),
+    ),
+    *mistakes_in(
+        "agents/fitted/lanes.py",
+        (
+            "who plays what is not found out anew where it has changed",
+            "        self._players: list[Players] | None = None",
+            "        self._players = getattr(self, '_players', None)",
+            "test_schemes.py::test_environments_that_play_the_same_policy_are_found",
         ),
     ),
     *mistakes_in(
