@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import config
 from numba.core.caching import IndexDataCacheFile
+
+_numba: Any = config  # of which numba does not tell the types
 
 _HERE = Path(__file__).parent
 
@@ -33,7 +36,7 @@ def sources() -> str:
         for folder in folders
         for file in _python_files(folder)
     ]
-    return _digest((numba.__version__, numba.config.BOUNDSCHECK, sorted(found)))
+    return _digest((numba.__version__, _numba.BOUNDSCHECK, sorted(found)))
 
 
 def _python_files(folder: str | Path) -> Iterator[os.DirEntry[str]]:

@@ -56,6 +56,11 @@ class Players(NamedTuple):
     holds: IntArray
     """and how long, shape (m,)."""
 
+    def those(self, which: BoolArray) -> "Players":
+        """Return some of them."""
+        policy, lanes, epsilons, holds = self
+        return Players(policy, lanes[which], epsilons[which], holds[which])
+
 
 @compiled
 def record_lanes(
@@ -205,10 +210,7 @@ class RunningTrajectories:
             self._players = self._grouped()
         if acts.all():
             return self._players
-        acting = [
-            Players(policy, *(array[acts[lanes]] for array in (lanes, *how)))
-            for policy, lanes, *how in self._players
-        ]
+        acting = [own.those(acts[own.lanes]) for own in self._players]
         return sorted((own for own in acting if len(own.lanes)), key=lambda own: own.lanes[0])
 
     def _grouped(self) -> list[Players]:
@@ -240,9 +242,9 @@ class RunningTrajectories:
         room: FloatArray,
     ) -> tuple[int, int]:
         """Do what :func:`choose_lanes` does."""
-        policy, *own = players
+        policy, lanes, epsilons, holds = players
         made = observations, actions, policy.diagram, policy.models
-        return choose_lanes(first, *own, *made, *self._arrays, raw, room)
+        return choose_lanes(first, lanes, epsilons, holds, *made, *self._arrays, raw, room)
 
     @property
     def _arrays(self) -> tuple[Raw, Observations, FloatArray]:
