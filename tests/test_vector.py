@@ -176,16 +176,6 @@ def test_many_copies_are_learned_from(kind):
         assert agent.evaluate(20, seed=0).mean() > 400
 
 
-@pytest.mark.parametrize(("copies", "rarer"), [(16, 1.0), (64, 2.0)])
-def test_in_more_than_16_copies_fits_are_rarer(copies, rarer):
-    agent = FittedQAgent(cartpoles(copies), seed=1, confirm_episodes=0, refit_every=0.1)
-    agent.learn(20_000)
-    fits = np.array([level.step for level in agent.history])
-    # At the next end of an episode. The first fits follow 100 steps at the least.
-    growth = np.diff(fits) / fits[:-1]
-    assert 0.1 * rarer <= growth[fits[:-1] > 3000].min() < 0.13 * rarer
-
-
 @kinds
 @modes
 def test_the_same_seed_gives_the_same_bits(kind, mode):

@@ -1,6 +1,5 @@
 """The state of a fitted agent: memory, policies that compete, and when to fit anew."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +32,6 @@ from oda_rl.agents.policies.cells import CellPolicy
 _LATEST = 3  # policies that are too new to be confirmed
 _PLAYED = 5  # episodes with a policy after which the next may be fitted
 _SOONER = 0.5  # of the steps after which it is fitted at the latest
-_MANY = 16  # environments; of more, fits are the rarer the more there are
 _PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _CONFIRMING = 0.5  # as many steps as before a refit
 _NEVER = 2**62  # steps
@@ -373,8 +371,7 @@ class FittedEngine(LanedEngine):
         return n if self.config.max_transitions is None else min(n, self.config.max_transitions)
 
     def _set_due(self, share: float = 1.0) -> None:
-        rarer = math.sqrt(max(self.n_lanes / _MANY, 1.0))
-        most = self.config.refit_every * self._horizon * rarer
+        most = self.config.refit_every * self._horizon
         episodes = max(_PLAYED, self.n_lanes)  # of several environments none is ahead
         played = min(max(self.exploration.steps_of(episodes), _SOONER * most), most)
         needed = max(int(share * max(self.config.least_refit, played)), 1)

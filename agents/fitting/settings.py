@@ -51,8 +51,8 @@ class FittedQConfig(Checked):
     .02 where advantages are told apart from a baseline, .001 elsewhere."""
 
     refit_every: Annotated[float, POSITIVE] = 0.1
-    """Refit when the transitions have grown by this share, in n > 16 environments √(n / 16) times
-    that; by half of it, as soon as that is five episodes, or one of each environment; positive."""
+    """Refit when the transitions have grown by this share; by half of it, as soon as that is five
+    episodes, or one of each environment; positive."""
 
     least_refit: Annotated[int, at_least(1)] = 100
     """But not before so many new transitions."""

@@ -365,12 +365,6 @@ LEARNING = [
             "test_vector.py::test_at_the_first_fit_no_row_need_be_settled",
         ),
         (
-            "fits are as frequent in many environments",
-            "max(self.n_lanes / _MANY, 1.0)",
-            "1.0",
-            "test_vector.py::test_in_more_than_16_copies_fits_are_rarer",
-        ),
-        (
             "a refit comes after the lesser of 100 steps and a tenth of all",
             "max(self.config.least_refit, played)",
             "min(self.config.least_refit, played)",
