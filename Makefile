@@ -17,8 +17,8 @@ quick: $(VENV)/developing
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 # The quick suite, with an exception where compiled code reads or writes past an array's end.
-bounds: $(VENV)/developing
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/bounds $(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+bounds:
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/bounds $(MAKE) quick
 
 # With another Python (make another PYTHON=python3.13), of each file's cases one in twenty-four.
 another:

@@ -22,7 +22,6 @@ from numba.core import config
 from numba.core.caching import IndexDataCacheFile
 
 _numba: Any = config  # of which numba does not tell the types
-
 _HERE = Path(__file__).parent
 
 

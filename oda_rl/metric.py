@@ -25,7 +25,6 @@ RIDGE = 1e-2
 REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
-_LEAST_VALUE = 1e-15  # of the largest, that a singular value must have to be inverted
 _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 
@@ -160,22 +159,6 @@ def root(metric: FloatArray, power: float, regularisation: float = REGULARISATIO
     eigenvalues, vectors = np.linalg.eigh(metric + regularisation * np.eye(len(metric)))
     powers = np.maximum(eigenvalues, 0.0) ** power
     return np.asarray((vectors * powers) @ vectors.T)
-
-
-@one_thread()
-def pseudo_inverse(matrix: FloatArray) -> FloatArray:
-    """Pseudo-inverse of a square matrix: the bits of ``numpy.linalg.pinv`` in half the time.
-
-    Examples
-    --------
-    >>> pseudo_inverse(np.diag([4.0, 0.0]))
-    array([[0.25, 0.  ],
-           [0.  , 0.  ]])
-    """
-    left, values, right = np.linalg.svd(matrix)
-    large = values > _LEAST_VALUE * values.max()
-    inverse = np.where(large, 1.0 / np.where(large, values, 1.0), 0.0)
-    return np.asarray(right.T @ (inverse[:, None] * left.T))
 
 
 class Units(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 
 from oda_rl._schema import Member, check, real, require
+from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
@@ -21,7 +22,6 @@ from oda_rl.agents.partitions.schedule import (
 from oda_rl.agents.training.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
-from oda_rl.metric import pseudo_inverse
 
 SCHEMA: dict[str, Member] = {
     "cells": real("K, 1+d"),
@@ -224,10 +224,12 @@ class ODAPartition:
             self.learner.metric[:] = metric
             self._not_inverted = scaling.transform
 
+    @one_thread()
     def _inverse(self) -> FloatArray:
         """Return the inverse of the transform, which takes a while and is not always asked for."""
         if self._not_inverted is not None:
-            self._spread, self._not_inverted = pseudo_inverse(self._not_inverted), None
+            self._spread = np.asarray(np.linalg.pinv(self._not_inverted), dtype=np.float64)
+            self._not_inverted = None
         return self._spread
 
     def _split(self) -> None:
