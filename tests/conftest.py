@@ -14,8 +14,12 @@ from oda_rl._cache import sources
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws without a screen
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of small matrices, threads only wait for each other
+# Many tests start Python: whoever keeps it from writing bytecode, reading it halves the imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).parent.parent
+APART = {"ModelAgent", "mixtures", "exemplars", "maps and comparators"}  # half of what is compiled
 COMPILED = [ROOT / "tests" / "__pycache__" / f"compiled-{i}.json" for i in range(2)]
 
 
@@ -50,11 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def compile_in_two_processes() -> None:
     # Workers that all begin with nothing would compile the same. What either process does shares
-    # little with the other's: agents that learn values; the others, and estimators.
+    # little with the other's, and takes as long.
     from oda_rl.command.warming import WORK
 
-    names = list(WORK)
-    values = names.index("ModelAgent")
+    halves = [[name for name in WORK if (name in APART) == apart] for apart in (False, True)]
     code = (
         "import conftest, oda_rl.command.warming as w; w.warm({names}); "
         "conftest.write_called({file!r})"
@@ -63,7 +66,7 @@ def compile_in_two_processes() -> None:
         subprocess.Popen(
             [sys.executable, "-c", code.format(names=own, file=str(file))], cwd=ROOT / "tests"
         )
-        for own, file in zip((names[:values], names[values:]), COMPILED, strict=True)
+        for own, file in zip(halves, COMPILED, strict=True)
     ]
     assert [process.wait() for process in processes] == [0, 0]
 

@@ -467,11 +467,12 @@ def test_vector_script(run_script, tmp_path):
 def test_vector_script_with_actors(run_script, load_script, monkeypatch, tmp_path):
     vector = load_script("benchmarks.vector")
     monkeypatch.setattr(vector, "ACTORS", (0, 2))
-    monkeypatch.setattr(vector, "PACED_STEPS", 300)
-    words = ("--only", "actors", "--seeds", "1", "--checkpoints", "1000")
+    monkeypatch.setattr(vector, "PACED_STEPS", 100)
+    monkeypatch.setattr(vector, "EVALUATION_EPISODES", 10)
+    words = ("--only", "actors", "--seeds", "1", "--checkpoints", "300")
     printed = run_script("benchmark.py", "vector", *words)
     rows = read_rows(tmp_path / "results" / "benchmark_vector_actors.csv")
-    assert [(int(row["actors"]), int(row["steps"])) for row in rows] == [(0, 1000), (2, 1000)]
+    assert [(int(row["actors"]), int(row["steps"])) for row in rows] == [(0, 300), (2, 300)]
     assert all(float(row["pace"]) > 0.0 for row in rows)
     assert "10 ms a step, and CartPole-v1" in printed
 
