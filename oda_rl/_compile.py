@@ -29,6 +29,8 @@ _FAST = {"reassoc", "contract", "nsz"}
 # starts from a literal integer or flag, numba infers the types of the whole function once more.
 integer = cast(Callable[[float], int], np.int64)
 boolean = cast(Callable[[bool], bool], np.bool_)
+# For what indexes an array in a hot loop, and cannot be negative: nothing asks whether it is then.
+unsigned = cast(Callable[[int], int], np.uint64)
 
 
 class _Uncollected(event.Listener):

@@ -17,7 +17,7 @@ from oda_rl.agents.engine.memory import (
 )
 from oda_rl.agents.fitting import advantages, one_piece
 from oda_rl.agents.fitting.placed import Moments, Placed, Rows
-from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, width_of
+from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, labels_of, width_of
 from oda_rl.agents.fitting.regression import Belief, moments_of
 from oda_rl.annealing import placing
 
@@ -38,7 +38,7 @@ def fit_in_one_piece(observations, steps, **config):
 def problem(seed=0):
     """Rows of a small problem by two partitions, where they lie, and what random numbers to use."""
     typed, codevectors, _, _, rng = small_problem(seed)
-    own = Assigned(*typed)
+    own = Assigned(*typed)._replace(labels=labels_of(typed[-1]))
     at = Cells(np.zeros(3), np.ones(3), np.eye(3), codevectors, 0.8)
     fine = at._replace(codevectors=codevectors + 0.1)
     near, weights = oracles.assign_three(own.points.astype(float), fine.codevectors, 0.8)

@@ -61,24 +61,6 @@ def small_problem(seed=0, n=300, d=3, n_actions=3, n_cells=6):
     return typed, codevectors, theta, offsets, rng
 
 
-@pytest.mark.parametrize("d", [1, 3, 9, 16])
-@pytest.mark.parametrize("n_cells", [1, 2, 3, 50])
-def test_three_nearest_cells_and_their_weights(n_cells, d):
-    rng = np.random.default_rng(0)
-    points, codevectors = rng.normal(size=(500, d)), rng.normal(size=(n_cells, d))
-    cells, weights = np.empty((500, 3), np.uint16), np.empty((500, 3), np.float32)
-    columns = placement.columns_of(codevectors)
-    placement.assign_three(points, columns, 0.3, np.empty(columns.shape[1]), cells, weights)
-    expected_cells, expected = oracles.assign_three(points, codevectors, 0.3)
-    found = min(n_cells, 3)
-    np.testing.assert_allclose(weights[:, :found], expected, rtol=1e-5)
-    np.testing.assert_array_equal(weights[:, found:], 0)
-    shown = expected > 0
-    np.testing.assert_array_equal(cells[:, :found][shown], expected_cells[shown])
-    assert (cells < n_cells).all()
-    assert n_cells < 3 or d == 1 or (~shown).any()
-
-
 @pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (1, 4), (3, 2), (5, 3)])
 def test_each_cells_model_minimises_the_objective(d, n_actions):
     rows, codevectors, theta, offsets, rng = small_problem(d=d, n_actions=n_actions)

@@ -11,15 +11,8 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
-from oda_rl.agents.fitting.placement import (
-    Assigned,
-    Cells,
-    Experience,
-    assign,
-    assign_three,
-    columns_of,
-    place_cells,
-)
+from oda_rl.agents.fitting.nearest import Search, assign_three
+from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, assign, place_cells
 from oda_rl.agents.fitting.settings import FittedQConfig
 
 _FITS = 3  # one after the other, each in the metric of those before
@@ -56,8 +49,7 @@ class Behaviour(NamedTuple):
         at, n = self.at, len(observations)
         points = (observations - at.origin) @ at.transform.T
         cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
-        columns = columns_of(at.codevectors)
-        assign_three(points, columns, at.width, np.empty(columns.shape[1]), cells, weights)
+        assign_three(points, Search.among(at.codevectors, at.width, n), cells, weights)
         shares = np.where(weights > 0.0, self.shares[cells, actions[:, None]], 0.0)
         return np.asarray(shares.max(axis=1) >= _LEAST_SHARE)
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, integer
+from oda_rl._compile import compiled, inlined, integer, unsigned
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
@@ -68,9 +68,9 @@ def go_back(
 
     ``advantages`` has shape (K, A); those of a row are blended over its three cells. Values, (n,),
     are the baseline, (n,), plus the greatest of them, within bounds, and 0 after the end; in the
-    ``first`` sweep they stay as they are, and returns are of one step. An action is greedy if that
-    of the nearest cell is. What an advantage leaves of targets, (n,), goes to ``sums``, shape (F,
-    1 + d): w r and w r y.
+    ``first`` sweep they stay as they are, and returns are of one step. The action of a row is its
+    first label, as it has the same in all three cells. What an advantage leaves of targets, (n,),
+    goes to ``sums``, shape (F, 1 + d): w r and w r y.
 
     Returns
     -------
@@ -93,8 +93,8 @@ def go_back(
             largest = -np.inf
             for a in range(n_actions):
                 blended = u * advantages[one, a] + v * advantages[two, a] + w * advantages[three, a]
-                if blended > largest:
-                    largest, best = blended, a
+                more = blended > largest
+                largest, best = blended if more else largest, a if more else best
             value = min(max(baseline[i] + largest, reach.low), reach.high)
             change += abs(value - values[i])
             values[i] = value
@@ -103,11 +103,11 @@ def go_back(
             continue
         target = steps[i, REWARD] + reach.discount * future
         targets[i] = target
-        future = value
-        if best == labels[i, 0]:
-            future = (1.0 - trace_decay) * value + trace_decay * target
-        taken = u * advantages[one, labels[i, 0]] + v * advantages[two, labels[i, 1]]
-        left = target - (taken + w * advantages[three, labels[i, 2]])
+        action = unsigned(labels[i, 0])
+        beyond = (1.0 - trace_decay) * value + trace_decay * target
+        future = beyond if best == action else value
+        taken = u * advantages[one, action] + v * advantages[two, action]
+        left = target - (taken + w * advantages[three, action])
         _add(points, near, near_weights, i, left, sums)
     return change
 
@@ -158,9 +158,9 @@ def go_on(
             value += slope * points[i, j]
         baseline[i] = value
         if steps[i, MARK] == GOES_ON:
-            left = targets[i] - value
+            left, action = targets[i] - value, unsigned(labels[i, 0])
             for t in range(cells.shape[1]):
-                sums[cells[i, t], labels[i, t]] += weights[i, t] * left
+                sums[cells[i, t], action] += weights[i, t] * left
 
 
 @compiled
@@ -171,9 +171,9 @@ def add_levels(
     points, cells, weights, labels, steps = rows
     for i in range(points.shape[0]):
         if steps[i, MARK] == GOES_ON:
-            left = targets[i]
+            left, action = targets[i], unsigned(labels[i, 0])
             for t in range(cells.shape[1]):
-                left -= weights[i, t] * advantages[cells[i, t], labels[i, t]]
+                left -= weights[i, t] * advantages[cells[i, t], action]
             _add(points, cells, weights, i, left, sums)
 
 

@@ -16,6 +16,7 @@ from oda_rl._schema import Member, real, within
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
+from oda_rl.agents.fitting.nearest import Search
 from oda_rl.agents.fitting.placement import (
     Assigned,
     Cells,
@@ -90,6 +91,7 @@ class Placed:
 
     def __init__(self, at: Cells, fine: Cells, anew: bool) -> None:
         self.at, self.fine, self.anew = at, fine, anew
+        self._searches: list[Search] = []
         self.forget_rows()
 
     @classmethod
@@ -119,10 +121,17 @@ class Placed:
         n, begin = len(seen.observations), self._settled
         assert begin <= settled <= n  # else compiled code would go by what is in no row
         self._make_room(n)
-        coarse = self.at, self._cells, self._weights
-        fine = self.fine, self._finer, self._finer_weights
+        if not self._searches:
+            self._searches = [
+                Search.among(one.codevectors, one.width, n) for one in (self.at, self.fine)
+            ]
+        coarse, fine = self._searches
         new = slice(begin, n)
-        write_cells(seen, new, self._points, (coarse, fine))
+        partitions = (
+            (coarse, self._cells, self._weights),
+            (fine, self._finer, self._finer_weights),
+        )
+        write_cells(seen, new, self.at, self._points, partitions)
         self._labels[new] = labels_of(seen.steps[new])
         moments = self._moments or self._no_moments(seen.n_actions)
         self._add(moments, seen.steps, slice(begin, settled))

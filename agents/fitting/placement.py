@@ -14,15 +14,15 @@ from oda_rl.agents.engine.axes import informative
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.state import Observations
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, TakenActions, Weights, place
+from oda_rl.agents.fitting.nearest import Search, assign_three
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.annealing.placing import anneal, anneal_further
-from oda_rl.diagram import three_least
 
 Points = npt.NDArray[np.float32]
 
 _SAMPLE = 3000  # states that the partition is annealed on
 _WIDTH_SAMPLE = 1000
-_LEAST_CELLS, _LEAST_WEIGHT = 4, 1e-4
+_LEAST_CELLS = 4
 _METRIC_POWER = 0.5
 _CHUNK = 16_384
 
@@ -104,7 +104,8 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     n, d = seen.observations.shape
     points = np.empty((n, d), dtype=np.float32)
     cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
-    write_cells(seen, slice(0, n), points, [(at, cells, weights)])
+    search = Search.among(at.codevectors, at.width, n)
+    write_cells(seen, slice(0, n), at, points, [(search, cells, weights)])
     if seen.taken is None:
         return Assigned(points, cells, weights, labels_of(seen.steps), seen.steps), None
     parts, labels = place(seen.taken, cells, weights, seen.steps, len(at.codevectors))
@@ -112,23 +113,24 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
 
 
 def write_cells(
-    seen: Experience, rows: slice, points: Points, partitions: Sequence[tuple[Cells, Near, Weights]]
+    seen: Experience,
+    rows: slice,
+    at: Cells,
+    points: Points,
+    partitions: Sequence[tuple[Search, Near, Weights]],
 ) -> None:
     """Write the points of some rows, and their nearest cells and weights in partitions.
 
     ``points``, shape (n, d), and the partitions' own, (n, 3), have all rows; the partitions are in
-    the same metric.
+    the metric of ``at``.
     """
-    at = partitions[0][0]
-    columns = [columns_of(own.codevectors) for own, _, _ in partitions]
-    scratch = [np.empty(one.shape[1]) for one in columns]
     for begin in range(rows.start, rows.stop, _CHUNK):
         some = slice(begin, min(begin + _CHUNK, rows.stop))
         embedded = seen.observations[some] - at.origin
         embed(embedded, at.transform, np.empty(len(at.origin)))
         points[some] = embedded
-        for one, room, (own, cells, weights) in zip(columns, scratch, partitions, strict=True):
-            assign_three(embedded, one, own.width, room, cells[some], weights[some])
+        for search, cells, weights in partitions:
+            assign_three(embedded, search, cells[some], weights[some])
 
 
 def labels_of(steps: FloatArray) -> Labels:
@@ -150,13 +152,6 @@ def n_cells(n_rows: int, n_features: int, config: FittedQConfig) -> int:
     """How many cells there may be: .4 √n in four dimensions, .8 √n in eight, but at least 4."""
     found = config.cells_per_root * min(max(n_features / 4, 1.0), 2.0) * math.sqrt(n_rows)
     return min(max(int(found), _LEAST_CELLS), config.max_cells)
-
-
-def columns_of(codevectors: FloatArray) -> FloatArray:
-    """Codevectors as columns, at least three of them; the added ones are infinitely far."""
-    columns = np.full((codevectors.shape[1], max(len(codevectors), 3)), np.inf)
-    columns[:, : len(codevectors)] = codevectors.T
-    return columns
 
 
 def width_of(points: FloatArray, codevectors: FloatArray) -> float:
@@ -182,35 +177,3 @@ def embed(points: FloatArray, transform: FloatArray, scratch: FloatArray) -> Non
             scratch[j] = total
         for j in range(d):
             points[i, j] = scratch[j]
-
-
-@compiled
-def assign_three(
-    points: FloatArray,
-    columns: FloatArray,
-    width: float,
-    scratch: FloatArray,
-    cells: Near,
-    weights: Weights,
-) -> None:
-    """Write the three nearest cells of points, shape (n, d), and their weights, both (n, 3).
-
-    ``columns``, shape (d, K ≥ 3): the codevectors; ``scratch``, shape (K,). Weights below
-    1e-4 are 0, and the others not divided by their sum then.
-    """
-    d, n_cells = columns.shape
-    for i in range(points.shape[0]):
-        for k in range(n_cells):
-            scratch[k] = 0.0
-        for j in range(d):
-            x = points[i, j]
-            for k in range(n_cells):
-                gap = x - columns[j, k]
-                scratch[k] += gap * gap
-        first, second, third, a, b, c = three_least(scratch)
-        near, far = math.exp((a - b) / width), math.exp((a - c) / width)
-        total = 1.0 + near + far
-        cells[i, 0], cells[i, 1], cells[i, 2] = first, second, third
-        weights[i, 0] = 1.0 / total
-        weights[i, 1] = near / total if near > _LEAST_WEIGHT * total else 0.0
-        weights[i, 2] = far / total if far > _LEAST_WEIGHT * total else 0.0

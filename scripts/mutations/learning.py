@@ -210,6 +210,21 @@ LEARNING = [
         ),
     ),
     *mistakes_in(
+        "agents/fitting/nearest.py",
+        (
+            "how far a row is from its nearest cell does not count",
+            "(math.sqrt(a) + math.sqrt(c))",
+            "math.sqrt(c)",
+            "test_nearest.py::test_lists_of_cells_change_nothing",
+        ),
+        (
+            "of cells as near as each other the one that is listed first counts",
+            "(gap == other_gap and k < other)",
+            "False",
+            "test_nearest.py::test_cells_as_far_as_others_are_those_of_lower_numbers",
+        ),
+    ),
+    *mistakes_in(
         "agents/fitting/placed.py",
         (
             "the last row is taken for one that stays what it is",
@@ -264,14 +279,14 @@ LEARNING = [
         "agents/fitting/advantages.py",
         (
             "the baseline is fitted to all of the returns",
-            "left = target - (taken + w * advantages[three, labels[i, 2]])",
+            "left = target - (taken + w * advantages[three, action])",
             "left = target",
             "test_advantages.py::test_each_part_is_fitted_to_what_the_other_leaves",
         ),
         (
             "advantages are fitted to all of the returns",
-            "left = targets[i] - value",
-            "left = targets[i]",
+            "left, action = targets[i] - value, unsigned",
+            "left, action = targets[i], unsigned",
             "test_advantages.py::test_what_a_state_explains_is_not_taken_for_an_action",
         ),
         (
