@@ -5,74 +5,56 @@ columns in step with a diagram that changes would cost more than they save: they
 stretch in which it does not change.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 from oda_rl._types import FloatArray
-
-WIDTH = 8  # cells of a block
-
-_numba: Any = cgutils  # of which numba does not tell the types
-_BITS, _WORD, _FLOAT = ir.IntType(32), ir.IntType(64), ir.DoubleType()
-
-
-def _vector(values: list[float]) -> Any:
-    return ir.Constant(ir.VectorType(_FLOAT, len(values)), [_FLOAT(value) for value in values])
-
-
-def _picked(builder: Any, vector: Any, lanes: list[int]) -> Any:
-    """Return the vector of some elements of another."""
-    nothing = ir.Constant(vector.type, ir.Undefined)
-    mask = ir.Constant(ir.VectorType(_BITS, len(lanes)), [_BITS(lane) for lane in lanes])
-    return builder.shuffle_vector(vector, nothing, mask)
-
-
-def _everywhere(builder: Any, number: Any) -> Any:
-    nothing = ir.Constant(ir.VectorType(_FLOAT, WIDTH), ir.Undefined)
-    return _picked(builder, builder.insert_element(nothing, number, _BITS(0)), [0] * WIDTH)
-
-
-def _lesser(builder: Any, one: Any, other: Any) -> Any:
-    return builder.select(builder.fcmp_ordered("<", one, other), one, other)
+from oda_rl.agents.engine.vectors import (
+    BITS,
+    FLOAT,
+    NUMBA,
+    WIDTH,
+    WORD,
+    aligned,
+    bits_of,
+    constant,
+    everywhere,
+    halves,
+    lesser,
+    lowest,
+    read,
+)
 
 
 def _scores(builder: Any, columns: Any, block: Any, point: Any) -> Any:
     """Score the cells of a block; what is NaN counts as infinite: it is never the least."""
-    (count,) = _numba.unpack_tuple(builder, point.shape)
-    length = builder.add(count, count.type(1))
-    first = builder.mul(builder.mul(block, length), block.type(WIDTH))
-    room = ir.VectorType(_FLOAT, WIDTH).as_pointer()
-    rows = builder.bitcast(builder.gep(columns.data, [first], inbounds=True), room)
-    total = _numba.alloca_once_value(builder, builder.load(rows, align=8))
-    with _numba.for_range(builder, count) as loop:
-        place = builder.add(loop.index, loop.index.type(1))
-        slope = builder.load(builder.gep(rows, [place], inbounds=True), align=8)
+    (count,) = NUMBA.unpack_tuple(builder, point.shape)
+    first = builder.mul(block, builder.add(count, count.type(1)))
+    total = NUMBA.alloca_once_value(builder, read(builder, columns.data, first))
+    with NUMBA.for_range(builder, count) as loop:
+        row = builder.add(first, builder.add(loop.index, loop.index.type(1)))
         number = builder.load(builder.gep(point.data, [loop.index], inbounds=True))
-        part = builder.fmul(slope, _everywhere(builder, number))
+        part = builder.fmul(read(builder, columns.data, row), everywhere(builder, number))
         builder.store(builder.fadd(builder.load(total), part), total)
-    return _lesser(builder, builder.load(total), _vector([np.inf] * WIDTH))
+    return lesser(builder, builder.load(total), constant(np.inf))
 
 
 def _least(builder: Any, values: Any) -> tuple[Any, Any]:
     """Return the least of a block's scores, and which it is; the first of equals."""
     least = values
-    for width in (4, 2, 1):
-        halves = (_picked(builder, least, list(range(i, i + width))) for i in (0, width))
-        least = _lesser(builder, *halves)
-    least = builder.extract_element(least, _BITS(0))
-    equal = builder.fcmp_ordered("==", values, _everywhere(builder, least))
-    bits = builder.zext(builder.bitcast(equal, ir.IntType(WIDTH)), _WORD)
-    return least, builder.cttz(bits, ir.IntType(1)(1))
+    for _ in range(3):
+        least = lesser(builder, *halves(builder, least))
+    least = builder.extract_element(least, BITS(0))
+    equal = builder.fcmp_ordered("==", values, everywhere(builder, least))
+    return least, lowest(builder, bits_of(builder, equal))
 
 
 def _blocks(builder: Any, n_cells: Any) -> Any:
-    return builder.lshr(builder.add(n_cells, _WORD(WIDTH - 1)), _WORD(WIDTH.bit_length() - 1))
+    return builder.lshr(builder.add(n_cells, WORD(WIDTH - 1)), WORD(WIDTH.bit_length() - 1))
 
 
 @intrinsic
@@ -80,16 +62,16 @@ def _assigned(typing_context: Any, columns: Any, n_cells: Any, point: Any) -> An
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         table = context.make_array(columns)(context, builder, arguments[0])
         place = context.make_array(point)(context, builder, arguments[2])
-        smallest, cell = _least(builder, _scores(builder, table, _WORD(0), place))
-        smallest = _numba.alloca_once_value(builder, smallest)
-        cell = _numba.alloca_once_value(builder, cell)
+        smallest, cell = _least(builder, _scores(builder, table, WORD(0), place))
+        smallest = NUMBA.alloca_once_value(builder, smallest)
+        cell = NUMBA.alloca_once_value(builder, cell)
         blocks = _blocks(builder, arguments[1])
-        with _numba.for_range(builder, blocks, start=_WORD(1)) as loop:
+        with NUMBA.for_range(builder, blocks, start=WORD(1)) as loop:
             least, which = _least(builder, _scores(builder, table, loop.index, place))
             less = builder.fcmp_ordered("<", least, builder.load(smallest))
-            found = builder.add(builder.mul(loop.index, _WORD(WIDTH)), which)
+            found = builder.add(builder.mul(loop.index, WORD(WIDTH)), which)
             builder.store(builder.select(less, found, builder.load(cell)), cell)
-            builder.store(_lesser(builder, least, builder.load(smallest)), smallest)
+            builder.store(lesser(builder, least, builder.load(smallest)), smallest)
         return builder.load(cell)
 
     return types.intp(columns, types.intp, point), generate
@@ -100,22 +82,22 @@ def _filled(typing_context: Any, columns: Any, diagram: Any, n_cells: Any) -> An
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         table = context.make_array(columns)(context, builder, arguments[0])
         rows = context.make_array(diagram)(context, builder, arguments[1])
-        length = _numba.unpack_tuple(builder, rows.shape)[1]
-        all_cells = builder.mul(_blocks(builder, arguments[2]), _WORD(WIDTH))
+        length = NUMBA.unpack_tuple(builder, rows.shape)[1]
+        all_cells = builder.mul(_blocks(builder, arguments[2]), WORD(WIDTH))
         with (
-            _numba.for_range(builder, all_cells) as cells,
-            _numba.for_range(builder, length) as terms,
+            NUMBA.for_range(builder, all_cells) as cells,
+            NUMBA.for_range(builder, length) as terms,
         ):
             k, j = cells.index, terms.index
             beyond = builder.icmp_signed(">=", k, arguments[2])
-            first = builder.icmp_signed("==", j, _WORD(0))
-            nowhere = builder.select(first, _FLOAT(np.inf), _FLOAT(0.0))
-            row = builder.select(beyond, _WORD(0), k)
+            first = builder.icmp_signed("==", j, WORD(0))
+            nowhere = builder.select(first, FLOAT(np.inf), FLOAT(0.0))
+            row = builder.select(beyond, WORD(0), k)
             place = builder.add(builder.mul(row, length), j)
             number = builder.load(builder.gep(rows.data, [place], inbounds=True))
-            block, lane = builder.udiv(k, _WORD(WIDTH)), builder.urem(k, _WORD(WIDTH))
+            block, lane = builder.udiv(k, WORD(WIDTH)), builder.urem(k, WORD(WIDTH))
             to = builder.add(builder.mul(block, length), j)
-            to = builder.add(builder.mul(to, _WORD(WIDTH)), lane)
+            to = builder.add(builder.mul(to, WORD(WIDTH)), lane)
             number = builder.select(beyond, nowhere, number)
             builder.store(number, builder.gep(table.data, [to], inbounds=True))
         return context.get_dummy_value()
@@ -138,7 +120,4 @@ The first of equals. For compiled code only.
 
 def new_columns(capacity: int, n_features: int) -> FloatArray:
     """Return room for a diagram of so many cells, shape (blocks, 1 + d, 8)."""
-    shape = -(-capacity // WIDTH), 1 + n_features, WIDTH
-    room = np.zeros(math.prod(shape) + WIDTH)
-    begin = -room.ctypes.data // room.itemsize % WIDTH  # so that no row is in two cache lines
-    return room[begin : begin + math.prod(shape)].reshape(shape)
+    return aligned(-(-capacity // WIDTH), 1 + n_features, WIDTH)

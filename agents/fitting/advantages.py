@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, integer, unsigned
+from oda_rl._compile import compiled, inlined, unsigned
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
@@ -88,26 +88,26 @@ def go_back(
             continue
         one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
         u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
-        value, best = values[i], integer(-1)
+        action, best = unsigned(labels[i, 0]), unsigned(0)
+        largest, taken = -np.inf, 0.0
+        for a in range(n_actions):
+            blended = u * advantages[one, a] + v * advantages[two, a] + w * advantages[three, a]
+            more, mine = blended > largest, unsigned(a) == action
+            largest, best = blended if more else largest, unsigned(a) if more else best
+            taken = blended if mine else taken
+        value = values[i]
         if not first:
-            largest = -np.inf
-            for a in range(n_actions):
-                blended = u * advantages[one, a] + v * advantages[two, a] + w * advantages[three, a]
-                more = blended > largest
-                largest, best = blended if more else largest, a if more else best
-            value = min(max(baseline[i] + largest, reach.low), reach.high)
-            change += abs(value - values[i])
+            before, value = value, min(max(baseline[i] + largest, reach.low), reach.high)
+            change += abs(value - before)
             values[i] = value
         if mark != GOES_ON:
             future = value
             continue
         target = steps[i, REWARD] + reach.discount * future
         targets[i] = target
-        action = unsigned(labels[i, 0])
         beyond = (1.0 - trace_decay) * value + trace_decay * target
         future = beyond if best == action else value
-        taken = u * advantages[one, action] + v * advantages[two, action]
-        left = target - (taken + w * advantages[three, action])
+        left = target - taken
         _add(points, near, near_weights, i, left, sums)
     return change
 

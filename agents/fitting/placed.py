@@ -91,7 +91,7 @@ class Placed:
 
     def __init__(self, at: Cells, fine: Cells, anew: bool) -> None:
         self.at, self.fine, self.anew = at, fine, anew
-        self._searches: list[Search] = []
+        self._coarse, self._fine = (Search.among(own.codevectors, own.width) for own in (at, fine))
         self.forget_rows()
 
     @classmethod
@@ -121,15 +121,10 @@ class Placed:
         n, begin = len(seen.observations), self._settled
         assert begin <= settled <= n  # else compiled code would go by what is in no row
         self._make_room(n)
-        if not self._searches:
-            self._searches = [
-                Search.among(one.codevectors, one.width, n) for one in (self.at, self.fine)
-            ]
-        coarse, fine = self._searches
         new = slice(begin, n)
         partitions = (
-            (coarse, self._cells, self._weights),
-            (fine, self._finer, self._finer_weights),
+            (self._coarse, self._cells, self._weights),
+            (self._fine, self._finer, self._finer_weights),
         )
         write_cells(seen, new, self.at, self._points, partitions)
         self._labels[new] = labels_of(seen.steps[new])

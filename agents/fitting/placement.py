@@ -104,7 +104,7 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     n, d = seen.observations.shape
     points = np.empty((n, d), dtype=np.float32)
     cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
-    search = Search.among(at.codevectors, at.width, n)
+    search = Search.among(at.codevectors, at.width)
     write_cells(seen, slice(0, n), at, points, [(search, cells, weights)])
     if seen.taken is None:
         return Assigned(points, cells, weights, labels_of(seen.steps), seen.steps), None

@@ -212,16 +212,10 @@ LEARNING = [
     *mistakes_in(
         "agents/fitting/nearest.py",
         (
-            "how far a row is from its nearest cell does not count",
-            "(math.sqrt(a) + math.sqrt(c))",
-            "math.sqrt(c)",
-            "test_nearest.py::test_lists_of_cells_change_nothing",
-        ),
-        (
-            "of cells as near as each other the one that is listed first counts",
-            "(gap == other_gap and k < other)",
-            "False",
-            "test_nearest.py::test_cells_as_far_as_others_are_those_of_lower_numbers",
+            "a cell that is just within the bound does not count",
+            'fcmp_ordered("<=", found',
+            'fcmp_ordered("<", found',
+            "test_nearest.py::test_cells_are_the_nearest_to_the_last_bit",
         ),
     ),
     *mistakes_in(
@@ -279,7 +273,7 @@ LEARNING = [
         "agents/fitting/advantages.py",
         (
             "the baseline is fitted to all of the returns",
-            "left = target - (taken + w * advantages[three, action])",
+            "left = target - taken",
             "left = target",
             "test_advantages.py::test_each_part_is_fitted_to_what_the_other_leaves",
         ),
