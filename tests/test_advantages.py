@@ -16,6 +16,7 @@ from oda_rl.agents.engine.memory import (
     watkins_targets,
 )
 from oda_rl.agents.fitting import advantages, one_piece
+from oda_rl.agents.fitting.blending import width_for
 from oda_rl.agents.fitting.placed import Moments, Placed, Rows
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, labels_of, width_of
 from oda_rl.agents.fitting.regression import Belief, moments_of
@@ -35,18 +36,22 @@ def fit_in_one_piece(observations, steps, **config):
     return one_piece.fit(seen, None, None, settings, np.random.default_rng(0))
 
 
-def problem(seed=0):
+def problem(seed=0, d=3):
     """Rows of a small problem by two partitions, where they lie, and what random numbers to use."""
-    typed, codevectors, _, _, rng = small_problem(seed)
+    typed, codevectors, _, _, rng = small_problem(seed, d=d)
     own = Assigned(*typed)._replace(labels=labels_of(typed[-1]))
-    at = Cells(np.zeros(3), np.ones(3), np.eye(3), codevectors, 0.8)
+    at = Cells(np.zeros(d), np.ones(d), np.eye(d), codevectors, 0.8)
     fine = at._replace(codevectors=codevectors + 0.1)
-    near, weights = oracles.assign_three(own.points.astype(float), fine.codevectors, 0.8)
+    near, weights = oracles.assign_three(points_of(own, d), fine.codevectors, 0.8)
     near, weights = near.astype(np.uint16), weights.astype(np.float32)
     same = own._replace(labels=np.zeros_like(own.labels))
     finer = same._replace(cells=near, weights=weights)
     moments = Moments(counts_of(own, 6, 3), moments_of(same, at, 1), moments_of(finer, fine, 1))
     return Rows(own, near, weights, moments), Placed(at, fine, anew=True), rng
+
+
+def points_of(own, d):
+    return own.points[:, 1 : 1 + d].astype(float)
 
 
 def counts_of(own, n_cells, n_actions):
@@ -63,11 +68,12 @@ def taken_by(own, models):
 
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7, 1.0])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first, trace_decay):
-    (own, near, weights, _), _, rng = problem()
+@pytest.mark.parametrize("d", [3, 7, 8])  # rows of one vector, and of two
+def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first, trace_decay, d):
+    (own, near, weights, _), _, rng = problem(d=d)
     n, going = len(own.points), own.steps[:, MARK] == GOES_ON
     models, baseline, old = rng.normal(size=(6, 3)), rng.normal(size=n), rng.normal(size=n)
-    values, targets, sums = old.copy(), np.full(n, np.nan), np.zeros((6, 4))
+    values, targets, sums = old.copy(), np.full(n, np.nan), np.zeros((6, width_for(d)))
     reach = advantages.Reach(0.9, trace_decay, -1.0, 1.5)
     change = advantages.go_back(
         own, near, weights, models, baseline, first, reach, values, targets, sums
@@ -82,24 +88,24 @@ def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first
     returns, decay = np.empty(n), (0.9, 0.0 if first else trace_decay)
     watkins_targets(own.steps, values, blended.argmax(axis=1), *decay, returns)
     np.testing.assert_allclose(targets[going], returns[going], rtol=1e-6)
-    left, added = targets - taken_by(own, models), np.zeros((6, 4))
+    left, added = targets - taken_by(own, models), np.zeros((6, width_for(d)))
     for i in np.flatnonzero(going):
         for k, w in zip(near[i], weights[i].astype(float), strict=True):
-            added[k] += w * left[i] * np.array([1.0, *own.points[i]])
+            added[k, : 1 + d] += w * left[i] * np.array([1.0, *points_of(own, d)[i]])
     np.testing.assert_allclose(sums, added, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 7])
-def test_each_part_is_fitted_to_what_the_other_leaves(monkeypatch, rounds):
-    rows, placed, rng = problem(seed=1)
+@pytest.mark.parametrize(("rounds", "d"), [(1, 3), (2, 3), (7, 3), (2, 9)])
+def test_each_part_is_fitted_to_what_the_other_leaves(monkeypatch, rounds, d):
+    rows, placed, rng = problem(seed=1, d=d)
     own, near, weights, _ = rows
     belief = Belief(-9.0, 9.0, 5.0, 0.4)
     config = FittedQConfig(discount=0.9, trace_decay=0.5, tolerance=0.0)
     seen = []
     go_on = advantages.go_on
 
-    def watched(own, near, weights, theta, offsets, targets, baseline, sums):
-        go_on(own, near, weights, theta, offsets, targets, baseline, sums)
+    def watched(own, near, weights, models, targets, baseline, sums):
+        go_on(own, near, weights, models, targets, baseline, sums)
         seen.append((targets.copy(), baseline.copy(), sums / (rows.moments.counts + 5.0)))
 
     monkeypatch.setattr(advantages, "go_on", watched)
@@ -117,7 +123,7 @@ def test_each_part_is_fitted_to_what_the_other_leaves(monkeypatch, rounds):
         w = np.where(cells == k, weights, 0).sum(axis=1) * going
         here = w > 0
         return oracles.analysis_of_covariance(
-            own.points[here].astype(float), np.zeros(int(here.sum()), dtype=int), left[here],
+            points_of(own, d)[here], np.zeros(int(here.sum()), dtype=int), left[here],
             w[here], codevectors[k], 1, 0.4, 5.0, 0.8,
         )  # fmt: skip
 
@@ -127,7 +133,7 @@ def test_each_part_is_fitted_to_what_the_other_leaves(monkeypatch, rounds):
         sum(
             w * (lines[k][0][0] + lines[k][1] @ (x - fine[k])) for k, w in zip(*at_row, strict=True)
         )
-        for x, *at_row in zip(own.points, near, weights, strict=True)
+        for x, *at_row in zip(points_of(own, d), near, weights, strict=True)
     ]
     np.testing.assert_allclose(baseline, expected, rtol=1e-4, atol=1e-4)
     left = targets - taken_by(own, models)
@@ -255,7 +261,10 @@ def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():
             np.testing.assert_array_equal(one, other)
     own = expected.coarse
     points = (observations - placed.at.origin) @ placed.at.transform.T
-    np.testing.assert_allclose(own.points, points, rtol=1e-5, atol=1e-5)
+    d = points.shape[1]
+    np.testing.assert_allclose(points_of(own, d), points, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(own.points[:, 0], 1.0)
+    np.testing.assert_array_equal(own.points[:, 1 + d :], 0.0)
     for at, cells, weights in (
         (placed.at, own.cells, own.weights),
         (placed.fine, expected.near, expected.weights),

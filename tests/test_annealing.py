@@ -177,5 +177,6 @@ def test_settling_side_by_side_is_observing_one_by_one(n, d, m):
         annealing.observe(arrays, n, points[row], 0.1, max(1.0 / (t + 2.0), 2.0 / m))
     np.testing.assert_array_equal(columns.masses, cells[:, 0])
     np.testing.assert_array_equal(columns.means.T, cells[:, 1:])
-    np.testing.assert_array_equal(columns.offsets, diagram[:, 0])
-    np.testing.assert_array_equal(columns.slopes.T, diagram[:, 1:])
+    found = columns.diagram[:, :-1].transpose(0, 2, 1).reshape(-1, 1 + d)
+    np.testing.assert_array_equal(found[:n], diagram)
+    assert np.isnan(found[n:]).all()

@@ -30,6 +30,22 @@ def test_values_are_those_of_the_three_nearest_cells(n_cells, d, n_actions):
         assert np.isnan(room[n_actions:]).all()
 
 
+@pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (2, 3), (9, 2)])
+@pytest.mark.parametrize("n_cells", [1, 2, 3, 8, 9, 40])
+def test_many_points_are_evaluated_as_each_by_itself(n_cells, d, n_actions):
+    policy, rng = random_policy(n_cells, d, n_actions)
+    if n_cells > 8:  # some are as near as others
+        policy.diagram[3:7] = policy.diagram[2]
+    points = policy.origin + rng.normal(size=(300, d))
+    points[::50] = 1e140
+    cells, actions, values = policy.evaluate(points)
+    room = np.empty(n_actions)
+    for x, *found in zip(points - policy.origin, cells, actions, values, strict=True):
+        cell = action_values(policy.diagram, policy.models, policy.width, x, room)
+        action = best_action(room, n_actions, 0.0)
+        assert found == [cell, action, room[action]]
+
+
 def test_a_narrow_width_leaves_the_nearest_cell_and_a_wide_one_the_mean_of_three():
     policy, rng = random_policy(6, 2, 3)
     x, values = rng.normal(size=2), np.zeros(3)

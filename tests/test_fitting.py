@@ -7,6 +7,7 @@ import pytest
 from oda_rl.agents import FittedQConfig
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
 from oda_rl.agents.fitting import one_piece, placement
+from oda_rl.agents.fitting.blending import new_points
 from oda_rl.agents.fitting.regression import Belief, Regression, moments_of
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing import placing
@@ -47,9 +48,9 @@ def fit(observations, steps, values=None, learned=None, n_actions=2, seed=0, **c
 def small_problem(seed=0, n=300, d=3, n_actions=3, n_cells=6):
     """Rows, three weighed cells and labels for each, and models, all random."""
     rng = np.random.default_rng(seed)
-    points = rng.normal(size=(n, d)).astype(np.float32)
-    codevectors = rng.normal(size=(n_cells, d))
-    cells, weights = oracles.assign_three(points.astype(float), codevectors, 0.8)
+    points, codevectors = new_points(n, d), rng.normal(size=(n_cells, d))
+    points[:, 1 : 1 + d] = rng.normal(size=(n, d))
+    cells, weights = oracles.assign_three(points[:, 1 : 1 + d].astype(float), codevectors, 0.8)
     labels = rng.integers(n_actions, size=(n, 3)).astype(np.int16)
     steps = np.column_stack([labels[:, 0], rng.normal(size=n), np.ones(n)])
     ends = rng.random(n) < 0.1
@@ -82,7 +83,7 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
         action = np.where(cells == k, labels, 0).sum(axis=1)
         own = w > 0
         q, slope = oracles.analysis_of_covariance(
-            points[own].astype(float), action[own], targets[own], w[own],
+            points[own, 1 : 1 + d].astype(float), action[own], targets[own], w[own],
             codevector, n_actions, optimism, optimum, width,
         )  # fmt: skip
         # Targets are kept as float32, but were added up as float64.
@@ -104,7 +105,7 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, bars, trace_d
         *rows, theta, offsets, barred, first, *decay, *bounds, values, targets, sums
     )  # fmt: skip
     expected, returns, changes = oracles.fitted_sweep(
-        points, cells, weights, steps, theta, offsets, barred, old, first, decay, bounds
+        points[:, 1:4], cells, weights, steps, theta, offsets, barred, old, first, decay, bounds
     )
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(targets, returns, rtol=1e-5, atol=1e-5)
@@ -114,7 +115,7 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, bars, trace_d
     for i in np.flatnonzero(steps[:, MARK] == GOES_ON):
         for k, w, action in zip(cells[i], weights[i], labels[i], strict=True):
             added[k, action] += w * returns[i]
-            added[k, 3:] += w * returns[i] * points[i]
+            added[k, 3:] += w * returns[i] * points[i, 1:4]
     np.testing.assert_allclose(sums, added, rtol=1e-4, atol=1e-3)
 
 

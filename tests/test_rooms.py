@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
     "_cache", "_collector", "_compile", "_lazy", "_lock", "_schema", "_splicing", "_state",
-    "_threads", "_types", "experiments", "persistence", "results", "samples", "statistics",
+    "_threads", "_types", "eights", "experiments", "persistence", "results", "samples",
+    "statistics",
 )  # fmt: skip
 FLOORS = [  # the ground floor first
     [f"oda_rl.{name}" for name in GROUND],

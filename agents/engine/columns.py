@@ -13,8 +13,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.vectors import (
-    BITS,
+from oda_rl.eights.vectors import (
     FLOAT,
     NUMBA,
     WIDTH,
@@ -23,7 +22,7 @@ from oda_rl.agents.engine.vectors import (
     bits_of,
     constant,
     everywhere,
-    halves,
+    least_of,
     lesser,
     lowest,
     read,
@@ -45,10 +44,7 @@ def _scores(builder: Any, columns: Any, block: Any, point: Any) -> Any:
 
 def _least(builder: Any, values: Any) -> tuple[Any, Any]:
     """Return the least of a block's scores, and which it is; the first of equals."""
-    least = values
-    for _ in range(3):
-        least = lesser(builder, *halves(builder, least))
-    least = builder.extract_element(least, BITS(0))
+    least = least_of(builder, values)
     equal = builder.fcmp_ordered("==", values, everywhere(builder, least))
     return least, lowest(builder, bits_of(builder, equal))
 

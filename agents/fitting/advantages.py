@@ -27,13 +27,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, unsigned
+from oda_rl._compile import compiled, unsigned
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
+from oda_rl.agents.fitting.blending import add_row, value_of
 from oda_rl.agents.fitting.delivery import Fit, Iterated, averaged_metric, policy_of
 from oda_rl.agents.fitting.placed import Placed, Rows
-from oda_rl.agents.fitting.placement import Assigned, Experience, Points
+from oda_rl.agents.fitting.placement import Assigned, Experience
 from oda_rl.agents.fitting.regression import Belief, Regression, hopes_of
 from oda_rl.agents.fitting.settings import FittedQConfig
 
@@ -70,7 +71,7 @@ def go_back(
     are the baseline, (n,), plus the greatest of them, within bounds, and 0 after the end; in the
     ``first`` sweep they stay as they are, and returns are of one step. The action of a row is its
     first label, as it has the same in all three cells. What an advantage leaves of targets, (n,),
-    goes to ``sums``, shape (F, 1 + d): w r and w r y.
+    goes to ``sums``, shape (F, 8 m): w r and w r y.
 
     Returns
     -------
@@ -108,25 +109,8 @@ def go_back(
         beyond = (1.0 - trace_decay) * value + trace_decay * target
         future = beyond if best == action else value
         left = target - taken
-        _add(points, near, near_weights, i, left, sums)
+        add_row(points, near, near_weights, i, left, sums)
     return change
-
-
-@inlined
-def _add(
-    points: Points, near: Near, weights: Weights, i: int, left: float, sums: FloatArray
-) -> None:
-    """Add w r and w r y of a row to sums, shape (K, 1 + d)."""
-    one, two, three = near[i, 0], near[i, 1], near[i, 2]
-    u, v, w = weights[i, 0] * left, weights[i, 1] * left, weights[i, 2] * left
-    sums[one, 0] += u
-    sums[two, 0] += v
-    sums[three, 0] += w
-    for j in range(points.shape[1]):
-        x = points[i, j]
-        sums[one, 1 + j] += u * x
-        sums[two, 1 + j] += v * x
-        sums[three, 1 + j] += w * x
 
 
 @compiled
@@ -134,28 +118,19 @@ def go_on(
     rows: Assigned,
     near: Near,
     near_weights: Weights,
-    theta: FloatArray,
-    offsets: FloatArray,
+    models: FloatArray,
     targets: FloatArray,
     baseline: FloatArray,
     sums: FloatArray,
 ) -> None:
     """Write the baseline of rows, (n,), and add up what it leaves of targets for the advantages.
 
-    The baseline by its models, ``theta``, (F, 1 + d), and ``offsets``, (F,); w r goes to ``sums``,
-    shape (K, A).
+    The baseline by its ``models``, levels and slopes, shape (F, 8 m); w r goes to ``sums``, shape
+    (K, A).
     """
     points, cells, weights, labels, steps = rows
-    n, d = points.shape
-    for i in range(n):
-        one, two, three = near[i, 0], near[i, 1], near[i, 2]
-        u, v, w = near_weights[i, 0], near_weights[i, 1], near_weights[i, 2]
-        value = u * (offsets[one] + theta[one, 0])
-        value += v * (offsets[two] + theta[two, 0])
-        value += w * (offsets[three] + theta[three, 0])
-        for j in range(d):
-            slope = u * theta[one, 1 + j] + v * theta[two, 1 + j] + w * theta[three, 1 + j]
-            value += slope * points[i, j]
+    for i in range(points.shape[0]):
+        value = value_of(points, near, near_weights, i, models)
         baseline[i] = value
         if steps[i, MARK] == GOES_ON:
             left, action = targets[i] - value, unsigned(labels[i, 0])
@@ -167,14 +142,14 @@ def go_on(
 def add_levels(
     rows: Assigned, advantages: FloatArray, targets: FloatArray, sums: FloatArray
 ) -> None:
-    """Add up what advantages leave of targets in the policy's cells: w r and w r y, (K, 1 + d)."""
+    """Add up what advantages leave of targets in the policy's cells: w r and w r y, (K, 8 m)."""
     points, cells, weights, labels, steps = rows
     for i in range(points.shape[0]):
         if steps[i, MARK] == GOES_ON:
             left, action = targets[i], unsigned(labels[i, 0])
             for t in range(cells.shape[1]):
                 left -= weights[i, t] * advantages[cells[i, t], action]
-            _add(points, cells, weights, i, left, sums)
+            add_row(points, cells, weights, i, left, sums)
 
 
 def fit_advantages(
@@ -220,17 +195,21 @@ def iterate(
     counts = moments.counts + _SHRINKAGE
     solver = Regression(moments.fine, placed.fine, hopes)
     advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))
+    sums, models, added = solver.no_sums(), solver.no_sums(), np.zeros_like(counts)
     for i in range(rounds):
-        sums, models = np.zeros_like(solver.theta), (advantages, baseline)
-        change = go_back(own, near, near_weights, *models, i == 0, reach, values, targets, sums)
+        parts = advantages, baseline
+        sums.fill(0.0)
+        change = go_back(own, near, near_weights, *parts, i == 0, reach, values, targets, sums)
         solver.solve(sums)
-        models, sums = (solver.theta, solver.offsets), np.zeros_like(advantages)
-        go_on(own, near, near_weights, *models, targets, baseline, sums)
-        advantages = sums / counts
+        models[:, : solver.theta.shape[1]] = solver.theta
+        models[:, 0] += solver.offsets
+        added.fill(0.0)
+        go_on(own, near, near_weights, models, targets, baseline, added)
+        advantages = added / counts
         if i > 0 and change <= tolerance:
             break
     level = Regression(moments.coarse, placed.at, hopes)
-    sums = np.zeros_like(level.theta)
+    sums = level.no_sums()
     add_levels(own, advantages, targets, sums)
     level.solve(sums)
     theta = np.column_stack([level.theta[:, :1] + advantages, level.theta[:, 1:]])

@@ -23,12 +23,12 @@ from oda_rl._compile import boolean, compiled, integer
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import CUT, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
+from oda_rl.agents.fitting.blending import Points
 from oda_rl.agents.fitting.delivery import Fit, Iterated, Targets, averaged_metric, policy_of
 from oda_rl.agents.fitting.placement import (
     Assigned,
     Cells,
     Experience,
-    Points,
     assign,
     place_cells,
 )
@@ -72,8 +72,8 @@ def sweep(
     float
         Sum of the changes of values.
     """
-    n, d = points.shape
-    n_actions = theta.shape[1] - d
+    n, n_actions = points.shape[0], barred.shape[1]
+    d = theta.shape[1] - n_actions
     change = 0.0
     next_value, next_return, follows = 0.0, 0.0, boolean(False)
     for i in range(n - 1, -1, -1):
@@ -91,7 +91,7 @@ def sweep(
             for j in range(n_actions + d):
                 blended = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
                 if j >= n_actions:
-                    value += blended * points[i, j - n_actions]
+                    value += blended * points[i, 1 + j - n_actions]
                     continue
                 liked = blended
                 if barred.shape[0] > 0:
@@ -118,7 +118,7 @@ def sweep(
         sums[two, labels[i, 1]] += v
         sums[three, labels[i, 2]] += w
         for j in range(d):
-            x = points[i, j]
+            x = points[i, 1 + j]
             sums[one, n_actions + j] += u * x
             sums[two, n_actions + j] += v * x
             sums[three, n_actions + j] += w * x

@@ -16,6 +16,7 @@ from oda_rl._schema import Member, real, within
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
+from oda_rl.agents.fitting.blending import new_points
 from oda_rl.agents.fitting.nearest import Search
 from oda_rl.agents.fitting.placement import (
     Assigned,
@@ -110,7 +111,7 @@ class Placed:
         """Take all rows for new ones from now on."""
         d = len(self.at.origin)
         self._settled = 0
-        self._points = np.empty((0, d), dtype=np.float32)
+        self._points = new_points(0, d)
         self._cells, self._finer = np.empty((2, 0, 3), dtype=np.uint16)
         self._weights, self._finer_weights = np.empty((2, 0, 3), dtype=np.float32)
         self._labels: Labels = np.empty((0, 3), dtype=np.int16)
@@ -141,9 +142,12 @@ class Placed:
     def _make_room(self, n: int) -> None:
         if n <= len(self._points):
             return
+        room = int((1.0 + _SLACK) * n)
         for name in ("points", "cells", "weights", "labels", "finer", "finer_weights"):
             old = getattr(self, f"_{name}")
-            new = np.empty((int((1.0 + _SLACK) * n), old.shape[1]), old.dtype)
+            new = np.empty((room, old.shape[1]), old.dtype)
+            if name == "points":
+                new = new_points(room, len(self.at.origin))
             new[: self._settled] = old[: self._settled]
             setattr(self, f"_{name}", new)
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl._compile import compiled
@@ -14,11 +13,10 @@ from oda_rl.agents.engine.axes import informative
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.state import Observations
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, TakenActions, Weights, place
+from oda_rl.agents.fitting.blending import Points, new_points
 from oda_rl.agents.fitting.nearest import Search, assign_three
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.annealing.placing import anneal, anneal_further
-
-Points = npt.NDArray[np.float32]
 
 _SAMPLE = 3000  # states that the partition is annealed on
 _WIDTH_SAMPLE = 1000
@@ -62,7 +60,7 @@ class Assigned(NamedTuple):
     """Rows by their three nearest cells, as compiled code takes them."""
 
     points: Points
-    """Transformed, shape (n, d)."""
+    """Transformed, shape (n, 8 m)."""
     cells: Near
     """Shape (n, 3)."""
     weights: Weights
@@ -102,7 +100,7 @@ def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
 def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     """Return the rows by their cells, and where codevectors of actions lie, if there are any."""
     n, d = seen.observations.shape
-    points = np.empty((n, d), dtype=np.float32)
+    points = new_points(n, d)
     cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
     search = Search.among(at.codevectors, at.width)
     write_cells(seen, slice(0, n), at, points, [(search, cells, weights)])
@@ -121,14 +119,14 @@ def write_cells(
 ) -> None:
     """Write the points of some rows, and their nearest cells and weights in partitions.
 
-    ``points``, shape (n, d), and the partitions' own, (n, 3), have all rows; the partitions are in
-    the metric of ``at``.
+    ``points`` and the partitions' own, (n, 3), have all rows; the partitions are in the metric of
+    ``at``.
     """
     for begin in range(rows.start, rows.stop, _CHUNK):
         some = slice(begin, min(begin + _CHUNK, rows.stop))
         embedded = seen.observations[some] - at.origin
         embed(embedded, at.transform, np.empty(len(at.origin)))
-        points[some] = embedded
+        points[some, 1 : 1 + len(at.origin)] = embedded
         for search, cells, weights in partitions:
             assign_three(embedded, search, cells[some], weights[some])
 

@@ -8,8 +8,10 @@ from oda_rl._compile import compiled
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, discounted_returns
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.placement import Assigned, Cells, Points
+from oda_rl.agents.fitting.blending import Points, width_for
+from oda_rl.agents.fitting.placement import Assigned, Cells
 from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.eights.vectors import aligned
 
 
 class Belief(NamedTuple):
@@ -50,7 +52,7 @@ def add_moments(
     z has a one for the action of a step, and y - c; ``labels``, shape (n, 3), say which action that
     is in each of the three cells. ``x``, shape (d,), is scratch.
     """
-    d = points.shape[1]
+    d = codevectors.shape[1]
     n_actions = moments.shape[1] - d
     for i in range(points.shape[0]):
         if steps[i, MARK] != GOES_ON:
@@ -62,7 +64,7 @@ def add_moments(
             k, action = cells[i, t], labels[i, t]
             moments[k, action, action] += w
             for j in range(d):
-                value = points[i, j] - codevectors[k, j]
+                value = points[i, 1 + j] - codevectors[k, j]
                 x[j] = value
                 weighted = w * value
                 moments[k, action, n_actions + j] += weighted
@@ -81,11 +83,12 @@ def solve(
 ) -> None:
     """Write the models of all cells, ``theta`` of shape (K, A + d) and ``offsets`` of (K,).
 
-    ``inverse``, shape (K, A + d, A + d), is that of the moments, ``sums``, shape (K, A + d), are of
-    targets and of targets times points, ``prior`` is the sum of what is believed of an action.
+    ``inverse``, shape (K, A + d, A + d), is that of the moments, ``sums``, shape (K, A + d) or
+    wider, are of targets and of targets times points, ``prior`` is the sum of what is believed of
+    an action.
     """
     n_cells, d = codevectors.shape
-    size = sums.shape[1]
+    size = inverse.shape[1]
     n_actions = size - d
     for k in range(n_cells):
         total = 0.0
@@ -141,6 +144,11 @@ class Regression:
         self.theta = np.zeros((n, size))
         self.offsets = np.zeros(n)
 
+    def no_sums(self) -> FloatArray:
+        """Return zeros of the width that rows of points have, without regard to actions."""
+        n, size = self.theta.shape
+        return aligned(n, width_for(size - 1))
+
     def solve(self, sums: FloatArray) -> None:
-        """Set the models to those of new targets: w Y and w Y y of steps, shape (K, A + d)."""
+        """Set the models to those of new targets: w Y and w Y y of steps, (K, A + d) or wider."""
         solve(self._inverse, sums, self._codevectors, self._prior, self.theta, self.offsets)

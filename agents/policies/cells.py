@@ -26,6 +26,8 @@ from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Rows, Stored
+from oda_rl.eights.columns import by_eights, score_three
+from oda_rl.eights.three import three_within
 
 
 @spliced
@@ -65,8 +67,21 @@ def action_values(
 
     The point and the room for values may be longer than they need to be.
     """
-    d = diagram.shape[1] - 1
-    first, second, third, a, b, c = three_nearest(diagram, point)
+    near = three_nearest(diagram, point)
+    return blended_values(near, models, width, diagram.shape[1] - 1, point, values)
+
+
+@spliced
+def blended_values(
+    three: tuple[int, int, int, float, float, float],
+    models: FloatArray,
+    width: float,
+    d: int,
+    point: FloatArray,
+    values: FloatArray,
+) -> int:
+    """Write the values of all actions by the three nearest cells; return the first of them."""
+    first, second, third, a, b, c = three
     near = math.exp((a - b) / width)
     far = math.exp((a - c) / width)
     u = 1.0 / (1.0 + near + far)
@@ -121,7 +136,7 @@ def decide(
 @compiled
 def evaluate_batch(
     points: FloatArray,
-    diagram: FloatArray,
+    columns: FloatArray,
     models: FloatArray,
     width: float,
     cells: IntArray,
@@ -131,11 +146,16 @@ def evaluate_batch(
 ) -> None:
     """Write nearest cell, greedy action and its value, all (n,), of points, shape (n, d).
 
-    ``scratch`` has room for the values of all actions.
+    ``columns`` are the diagram's, as :func:`by_eights` has them; ``scratch`` has room for the
+    values of all actions.
     """
+    d = points.shape[1]
+    assert columns.shape[1] == 2 + d
     for i in range(points.shape[0]):
-        cell, action = decide(diagram, models, width, points[i], scratch, 0.0)
-        cells[i], actions[i], values[i] = cell, action, scratch[action]
+        three = three_within(columns, score_three(columns, points, i))
+        cells[i] = blended_values(three, models, width, d, points[i], scratch)
+        actions[i] = best_action(scratch, scratch.shape[0], 0.0)
+        values[i] = scratch[actions[i]]
 
 
 @spliced
@@ -203,9 +223,8 @@ class CellPolicy(Stored):
         points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
         cells, actions = np.empty((2, len(points)), dtype=np.int64)
         values, scratch = np.empty(len(points)), np.empty(self.n_actions)
-        evaluate_batch(
-            points, self.diagram, self.models, self.width, cells, actions, values, scratch
-        )
+        columns = by_eights(self.diagram)
+        evaluate_batch(points, columns, self.models, self.width, cells, actions, values, scratch)
         return cells, actions, values
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:

@@ -11,6 +11,9 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.cells import SMALLEST_MASS
 from oda_rl.divergences import quadratic_diagram
+from oda_rl.eights.columns import by_eights, score_all
+from oda_rl.eights.three import first_of, within
+from oda_rl.eights.vectors import WIDTH
 
 _COOLING = 0.4
 _LEAST_TEMPERATURE = 1e-5
@@ -29,10 +32,8 @@ class Columns(NamedTuple):
     """Shape (K,)."""
     means: FloatArray
     """Shape (d, K)."""
-    offsets: FloatArray
-    """Of the diagram, shape (K,)."""
-    slopes: FloatArray
-    """Shape (d, K)."""
+    diagram: FloatArray
+    """As :func:`by_eights` has it."""
     scratch: FloatArray
     """Shape (K,)."""
     near: IntArray
@@ -42,10 +43,9 @@ class Columns(NamedTuple):
     def of(cls, cells: FloatArray) -> "Columns":
         """Return those of masses and codevectors, shape (K, 1 + d)."""
         diagram = quadratic_diagram(np.eye(cells.shape[1] - 1), cells[:, 1:])
-        masses, offsets = cells[:, 0].copy(), diagram[:, 0].copy()
-        means, slopes = (rows[:, 1:].T.copy(order="C") for rows in (cells, diagram))
         scratch = np.empty(len(cells)), np.empty(len(cells), dtype=np.int64)
-        return cls(masses, means, offsets, slopes, *scratch)
+        means = cells[:, 1:].T.copy(order="C")
+        return cls(cells[:, 0].copy(), means, by_eights(diagram), *scratch)
 
 
 @compiled
@@ -57,49 +57,43 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
     below e^-45 of the nearest one's, which rounding would lose, stay where they are.
     Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is forgotten.
     """
-    masses, means, offsets, slopes, weights, near = columns
+    masses, means, diagram, weights, near = columns
     m = order.shape[0]
     d, n_cells = means.shape
     for t in range(m):
         step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
         row = order[t]
-        for k in range(n_cells):
-            weights[k] = offsets[k]
-        for j in range(d):
-            x = points[row, j]
-            for k in range(n_cells):
-                weights[k] += slopes[j, k] * x
-        smallest = np.inf
-        for k in range(n_cells):
-            smallest = min(smallest, weights[k])
+        smallest = score_all(diagram, points, row)
         farthest = smallest + _FAR * temperature
-        n_near = integer(0)
-        for k in range(n_cells):
-            near[n_near] = k
-            if weights[k] <= farthest:
+        n_near, total = integer(0), 0.0
+        for block in range(diagram.shape[0]):
+            left = within(diagram, block, farthest)
+            while left != 0:
+                lane = first_of(left)
+                left &= left - 1
+                k = WIDTH * block + lane
+                score = diagram[block, 1 + d, lane]
+                weight = masses[k] * math.exp((smallest - score) / temperature)
+                near[n_near], weights[n_near] = k, weight
+                total += weight
                 n_near += 1
-        total = 0.0
-        for i in range(n_near):
-            k = near[i]
-            weight = masses[k] * math.exp((smallest - weights[k]) / temperature)
-            weights[k] = weight
-            total += weight
         for k in range(n_cells):
             masses[k] *= 1.0 - step_size
         for i in range(n_near):
             k = near[i]
-            share = step_size * (weights[k] / total)
+            block, lane = k // WIDTH, k % WIDTH
+            share = step_size * (weights[i] / total)
             mass = max(masses[k] + share, SMALLEST_MASS)
             masses[k] = mass
             weight, offset = share / mass, 0.0
             for j in range(d):
-                x, mean, slope = points[row, j], means[j, k], slopes[j, k]
+                x, mean, slope = points[row, j], means[j, k], diagram[block, 1 + j, lane]
                 mean += weight * (x - mean)
                 slope += weight * (-2.0 * x - slope)
                 means[j, k] = mean
-                slopes[j, k] = slope
+                diagram[block, 1 + j, lane] = slope
                 offset += slope * mean
-            offsets[k] = -0.5 * offset
+            diagram[block, 0, lane] = -0.5 * offset
         for k in range(n_cells):
             masses[k] = max(masses[k], SMALLEST_MASS)
 

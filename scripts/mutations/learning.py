@@ -210,7 +210,7 @@ LEARNING = [
         ),
     ),
     *mistakes_in(
-        "agents/fitting/nearest.py",
+        "oda_rl/eights/three.py",
         (
             "a cell that is just within the bound does not count",
             'fcmp_ordered("<=", found',

@@ -4,6 +4,7 @@ What is built here is code: arguments and results are LLVM values. Comparisons a
 NaN is neither lesser nor greater: of two numbers the second is taken then.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ WIDTH = 8
 
 NUMBA: Any = cgutils  # of which numba does not tell the types
 BITS, WORD, FLOAT = ir.IntType(32), ir.IntType(64), ir.DoubleType()
-VECTOR = ir.VectorType(FLOAT, WIDTH)
+VECTOR, _SINGLES = ir.VectorType(FLOAT, WIDTH), ir.VectorType(ir.FloatType(), WIDTH)
 
 
 def constant(number: float) -> Any:
@@ -53,20 +54,31 @@ def greater(builder: Any, one: Any, other: Any) -> Any:
     return builder.select(builder.fcmp_ordered("<", one, other), other, one)
 
 
-def place(builder: Any, data: Any, block: Any) -> Any:
-    """Return where a block of eight numbers is."""
+def least_of(builder: Any, vector: Any) -> Any:
+    """Return the least number of a vector of eight."""
+    for _ in range(3):
+        vector = lesser(builder, *halves(builder, vector))
+    return builder.extract_element(vector, BITS(0))
+
+
+def _place(builder: Any, data: Any, block: Any, kind: Any) -> Any:
     first = builder.mul(block, WORD(WIDTH))
-    return builder.bitcast(builder.gep(data, [first], inbounds=True), VECTOR.as_pointer())
+    return builder.bitcast(builder.gep(data, [first], inbounds=True), kind.as_pointer())
 
 
 def read(builder: Any, data: Any, block: Any) -> Any:
     """Return a block of eight numbers."""
-    return builder.load(place(builder, data, block), align=8)
+    return builder.load(_place(builder, data, block, VECTOR), align=8)
+
+
+def read_single(builder: Any, data: Any, block: Any) -> Any:
+    """Return a block of eight numbers of single precision, in double precision."""
+    return builder.fpext(builder.load(_place(builder, data, block, _SINGLES), align=4), VECTOR)
 
 
 def write(builder: Any, vector: Any, data: Any, block: Any) -> None:
     """Write a block of eight numbers."""
-    builder.store(vector, place(builder, data, block), align=8)
+    builder.store(vector, _place(builder, data, block, VECTOR), align=8)
 
 
 def bits_of(builder: Any, flags: Any) -> Any:
@@ -81,6 +93,7 @@ def lowest(builder: Any, bits: Any) -> Any:
 
 def aligned(*shape: int) -> FloatArray:
     """Return zeros, of which no block of eight is in two cache lines."""
-    room = np.zeros(int(np.prod(shape)) + WIDTH)
+    size = math.prod(shape)
+    room = np.zeros(size + WIDTH)
     begin = -room.ctypes.data // room.itemsize % WIDTH
-    return room[begin : len(room) - WIDTH + begin].reshape(shape)
+    return room[begin : begin + size].reshape(shape)

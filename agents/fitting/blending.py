@@ -1,0 +1,127 @@
+"""Rows that are blends of three cells: what models say of them, and what they add to cells' sums.
+
+A row is a 1, its point, and zeros, so that its numbers are whole vectors of eight; models and sums
+have rows of the same width. Level and slopes of a cell are then treated alike, eight at a time.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba.core import types
+from numba.extending import intrinsic
+
+from oda_rl._compile import inlined, integer
+from oda_rl._types import FloatArray
+from oda_rl.agents.fitting.action_codevectors import Near, Weights
+from oda_rl.eights.vectors import (
+    BITS,
+    FLOAT,
+    NUMBA,
+    WIDTH,
+    WORD,
+    everywhere,
+    read,
+    read_single,
+    write,
+)
+
+Points = npt.NDArray[np.float32]
+"""Shape (n, 8 m): 1, the d components of a point, and zeros."""
+
+_Three = tuple[float, float, float]
+
+
+def width_for(n_features: int) -> int:
+    """Return how wide rows are."""
+    return WIDTH * -(-(1 + n_features) // WIDTH)
+
+
+def new_points(n: int, n_features: int) -> Points:
+    """Return n rows of points that are 0."""
+    points = np.zeros((n, width_for(n_features)), dtype=np.float32)
+    points[:, 0] = 1.0
+    return points
+
+
+def _opened(context: Any, builder: Any, kinds: Any, arguments: Any) -> tuple[Any, Any, Any, Any]:
+    """Return two arrays, and cells and factors, of (points, i, cells, factors, rows of cells)."""
+    points, row, cells, factors, own = arguments
+    assert kinds[0].layout == kinds[4].layout == "C"
+    arrays = (context.make_array(kinds[0]), points), (context.make_array(kinds[4]), own)
+    numbers = (everywhere(builder, one) for one in NUMBA.unpack_tuple(builder, factors))
+    pairs = zip(NUMBA.unpack_tuple(builder, cells), numbers, strict=True)
+    return *(make(context, builder, array) for make, array in arrays), row, list(pairs)
+
+
+def _blocks(builder: Any, array: Any) -> Any:
+    return builder.udiv(NUMBA.unpack_tuple(builder, array.shape)[1], WORD(WIDTH))
+
+
+def _typed(kind: Any, points: Any, models: Any) -> Any:
+    three: Any = types.Tuple  # whose type is not known
+    whole, real = three((types.intp,) * 3), three((types.float64,) * 3)
+    return kind(points, types.intp, whole, real, models)
+
+
+@intrinsic
+def _added(context: Any, points: Any, i: Any, cells: Any, factors: Any, sums: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        rows, to, row, pairs = _opened(context, builder, signature.args, arguments)
+        count = _blocks(builder, to)
+        with NUMBA.for_range(builder, count) as loop:
+            here = builder.add(builder.mul(row, count), loop.index)
+            numbers = read_single(builder, rows.data, here)
+            for cell, factor in pairs:
+                there = builder.add(builder.mul(cell, count), loop.index)
+                more = builder.fmul(factor, numbers)
+                sum_of_both = builder.fadd(read(builder, to.data, there), more)
+                write(builder, sum_of_both, to.data, there)
+        return context.get_dummy_value()
+
+    return _typed(types.void, points, sums), generate
+
+
+@intrinsic
+def _valued(context: Any, points: Any, i: Any, cells: Any, weights: Any, models: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        rows, table, row, pairs = _opened(context, builder, signature.args, arguments)
+        count = _blocks(builder, table)
+        total = NUMBA.alloca_once_value(builder, FLOAT(0.0))
+        builder.store(FLOAT(0.0), total)
+        with NUMBA.for_range(builder, count) as loop:
+            there = (builder.add(builder.mul(cell, count), loop.index) for cell, _ in pairs)
+            own = [read(builder, table.data, one) for one in there]
+            parts = [builder.fmul(pair[1], one) for pair, one in zip(pairs, own, strict=True)]
+            model = builder.fadd(builder.fadd(parts[0], parts[1]), parts[2])
+            here = builder.add(builder.mul(row, count), loop.index)
+            products = builder.fmul(model, read_single(builder, rows.data, here))
+            value = builder.load(total)
+            for lane in range(WIDTH):
+                value = builder.fadd(value, builder.extract_element(products, BITS(lane)))
+            builder.store(value, total)
+        return builder.load(total)
+
+    return _typed(types.float64, points, models), generate
+
+
+_add = cast(Callable[[Points, int, tuple[int, int, int], _Three, FloatArray], None], _added)
+_value = cast(Callable[[Points, int, tuple[int, int, int], _Three, FloatArray], float], _valued)
+
+
+@inlined
+def add_row(
+    points: Points, near: Near, weights: Weights, i: int, left: float, sums: FloatArray
+) -> None:
+    """Add w r and w r y of row i to the sums of its cells, shape (K, 8 m)."""
+    cells = integer(near[i, 0]), integer(near[i, 1]), integer(near[i, 2])
+    _add(points, i, cells, (weights[i, 0] * left, weights[i, 1] * left, weights[i, 2] * left), sums)
+
+
+@inlined
+def value_of(points: Points, near: Near, weights: Weights, i: int, models: FloatArray) -> float:
+    """Return what the blended models of row i's cells, shape (K, 8 m), make of it."""
+    cells = integer(near[i, 0]), integer(near[i, 1]), integer(near[i, 2])
+    u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
+    return _value(points, i, cells, (float(u), float(v), float(w)), models)

@@ -1,0 +1,84 @@
+"""Rows of numbers as columns of blocks, and what is worked out of each eight of them."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
+
+from oda_rl._compile import compiled
+from oda_rl._types import FloatArray
+from oda_rl.eights.three import third_of, work_out
+from oda_rl.eights.vectors import (
+    NUMBA,
+    VECTOR,
+    WIDTH,
+    aligned,
+    everywhere,
+    least_of,
+    read,
+)
+
+
+def by_eights(rows: FloatArray) -> FloatArray:
+    """Return rows, shape (K, m), as columns of blocks, shape (blocks, m + 1, 8).
+
+    What is left of the last block is NaN. The last row of each block is room for the eight numbers
+    that are worked out of the others.
+    """
+    columns = aligned(-(-len(rows) // WIDTH), rows.shape[1] + 1, WIDTH)
+    _arrange(rows, columns)
+    return columns
+
+
+@compiled
+def _arrange(rows: FloatArray, columns: FloatArray) -> None:
+    n, m = rows.shape
+    for k in range(WIDTH * columns.shape[0]):
+        block, lane = k // WIDTH, k % WIDTH
+        for j in range(m):
+            columns[block, j, lane] = rows[k, j] if k < n else np.nan
+
+
+def _scores(builder: Any, table: Any, points: Any, row: Any) -> Any:
+    """Generate code that scores a point by affine functions, and return the least of each lane."""
+    d = NUMBA.unpack_tuple(builder, points.shape)[1]
+    point = builder.gep(points.data, [builder.mul(row, d)], inbounds=True)
+    total = NUMBA.alloca_once(builder, VECTOR)
+
+    def score(first: Any, count: Any) -> Any:
+        builder.store(read(builder, table.data, first), total)
+        with NUMBA.for_range(builder, d) as loop:
+            number = builder.load(builder.gep(point, [loop.index], inbounds=True))
+            slopes = builder.add(first, builder.add(loop.index, loop.index.type(1)))
+            part = builder.fmul(read(builder, table.data, slopes), everywhere(builder, number))
+            builder.store(builder.fadd(builder.load(total), part), total)
+        return builder.load(total)
+
+    return work_out(builder, table, score)
+
+
+def _scoring(reduced: Callable[[Any, Any], Any]) -> Any:
+    """Return the intrinsic function that writes scores and returns something of the least ones."""
+
+    @intrinsic
+    def score(typing_context: Any, columns: Any, points: Any, i: Any) -> Any:
+        assert points.layout == columns.layout == "C"
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            table = context.make_array(columns)(context, builder, arguments[0])
+            rows = context.make_array(points)(context, builder, arguments[1])
+            return reduced(builder, _scores(builder, table, rows, arguments[2]))
+
+        return types.float64(columns, points, types.intp), generate
+
+    return score
+
+
+score_three = cast(Callable[[FloatArray, FloatArray, int], float], _scoring(third_of))
+"""``score_three(columns, points, i)`` writes the scores of row i; three of them are within what it
+returns. For compiled code only, as the next."""
+
+score_all = cast(Callable[[FloatArray, FloatArray, int], float], _scoring(least_of))
+"""``score_all(columns, points, i)`` likewise; it returns the least."""
