@@ -100,7 +100,8 @@ class CodevectorEngine(FittedEngine):
             self._performed = random_actions(1, self.interface.n_components, self._explore)
         else:
             point, numbers = self._workspace.point[None], np.array([number])
-            blend(self.arrays[2], self._parts, state.width, point, numbers, self._performed)
+            diagram = self._playing.policy.diagram
+            blend(diagram, self._parts, state.width, point, numbers, self._performed)
         self._note(lane.last_row + lane.fresh)
         return np.asarray(self.box.actions(self._performed)[0])
 

@@ -28,6 +28,7 @@ from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.eights.columns import by_eights
 
 _LATEST = 3  # policies that are too new to be confirmed
 _PLAYED = 5  # episodes with a policy after which the next may be fitted
@@ -384,7 +385,7 @@ class FittedEngine(LanedEngine):
         self.arrays = (
             self.memory.observations,
             self.memory.steps,
-            policy.diagram,
+            by_eights(policy.diagram),
             policy.models,
             self.raw,
             self.room,

@@ -24,8 +24,8 @@ class _Collecting(NamedTuple):
 
 @spliced
 def _opened(arrays: tuple[Any, ...], n_features: int, n_actions: int) -> _Collecting:
-    observations, steps, diagram, models, raw, room = arrays
-    fitted = replay.opened(of_width(diagram, 1 + n_features), models, raw, room)
+    observations, steps, columns, models, raw, room = arrays
+    fitted = replay.opened(columns, models, raw, room)
     to = Trajectory(of_width(observations, n_features), steps, replay.lane_of(raw, 0))
     return _Collecting(fitted.state, to, fitted.room, fitted)
 

@@ -22,6 +22,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.eights.columns import by_eights
 
 _FIRST_ROWS = 256
 
@@ -49,6 +50,8 @@ class Players(NamedTuple):
     """Environments in which one policy is played."""
 
     policy: CellPolicy
+    columns: FloatArray
+    """Of its diagram, as :func:`by_eights` has them."""
     lanes: IntArray
     """Which they are, shape (m,)."""
     epsilons: FloatArray
@@ -58,8 +61,8 @@ class Players(NamedTuple):
 
     def those(self, which: BoolArray) -> "Players":
         """Return some of them."""
-        policy, lanes, epsilons, holds = self
-        return Players(policy, lanes[which], epsilons[which], holds[which])
+        policy, columns, lanes, epsilons, holds = self
+        return Players(policy, columns, lanes[which], epsilons[which], holds[which])
 
 
 @compiled
@@ -111,7 +114,7 @@ def choose_lanes(
     holds: IntArray,
     observations: Observations,
     actions: IntArray,
-    diagram: FloatArray,
+    columns: FloatArray,
     models: FloatArray,
     lanes_raw: Raw,
     own: Observations,
@@ -125,7 +128,7 @@ def choose_lanes(
 
     Returns an event to attend to and how far it came, or 0 and the number of lanes.
     """
-    agent = opened(diagram, models, raw, room)
+    agent = opened(columns, models, raw, room)
     event = 0
     i = first
     while i < lanes.shape[0] and event == 0:
@@ -220,6 +223,7 @@ class RunningTrajectories:
         return [
             Players(
                 self._playing[own[0]].policy,
+                by_eights(self._playing[own[0]].policy.diagram),
                 np.array(own),
                 np.array([self._playing[lane].epsilon for lane in own]),
                 np.array([self._playing[lane].longest_hold for lane in own]),
@@ -242,8 +246,8 @@ class RunningTrajectories:
         room: FloatArray,
     ) -> tuple[int, int]:
         """Do what :func:`choose_lanes` does."""
-        policy, lanes, epsilons, holds = players
-        made = observations, actions, policy.diagram, policy.models
+        policy, columns, lanes, epsilons, holds = players
+        made = observations, actions, columns, policy.models
         return choose_lanes(first, lanes, epsilons, holds, *made, *self._arrays, raw, room)
 
     @property

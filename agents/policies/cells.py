@@ -121,16 +121,21 @@ def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
 
 @internal
 def decide(
-    diagram: FloatArray,
+    columns: FloatArray,
     models: FloatArray,
     width: float,
     point: FloatArray,
     values: FloatArray,
     uniform: float,
 ) -> tuple[int, int]:
-    """Return the nearest cell and the :func:`best_action`; write :func:`action_values`."""
-    cell = action_values(diagram, models, width, point, values)
-    return cell, best_action(values, models.shape[1] - diagram.shape[1], uniform)
+    """Return the nearest cell and the :func:`best_action`; write :func:`action_values`.
+
+    ``columns`` are the diagram's, as :func:`by_eights` has them.
+    """
+    three = three_within(columns, score_three(columns, point))
+    n_before = columns.shape[1] - 1  # numbers of a cell's model before those of its actions
+    cell = blended_values(three, models, width, n_before - 1, point, values)
+    return cell, best_action(values, models.shape[1] - n_before, uniform)
 
 
 @compiled
@@ -146,25 +151,21 @@ def evaluate_batch(
 ) -> None:
     """Write nearest cell, greedy action and its value, all (n,), of points, shape (n, d).
 
-    ``columns`` are the diagram's, as :func:`by_eights` has them; ``scratch`` has room for the
-    values of all actions.
+    ``scratch`` has room for the values of all actions.
     """
-    d = points.shape[1]
-    assert columns.shape[1] == 2 + d
+    assert columns.shape[1] == 2 + points.shape[1]
     for i in range(points.shape[0]):
-        three = three_within(columns, score_three(columns, points, i))
-        cells[i] = blended_values(three, models, width, d, points[i], scratch)
-        actions[i] = best_action(scratch, scratch.shape[0], 0.0)
-        values[i] = scratch[actions[i]]
+        cell, action = decide(columns, models, width, points[i], scratch, 0.0)
+        cells[i], actions[i], values[i] = cell, action, scratch[action]
 
 
 @spliced
 def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Return the action in a state by (diagram, models, width, origin, room for point, values)."""
-    diagram, models, width, origin, point, values = arrays
+    """Return the action in a state by (columns, models, width, origin, room for point, values)."""
+    columns, models, width, origin, point, values = arrays
     for j in range(point.shape[0]):
         point[j] = observation[j] - origin[j]
-    return decide(diagram, models, width, point, values, 0.0)[1]
+    return decide(columns, models, width, point, values, 0.0)[1]
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,8 @@ class CellPolicy(Stored):
     def in_loops(self) -> InLoops | None:
         """How compiled loops decide by it."""
         room = np.empty(len(self.origin)), np.empty(self.n_actions)
-        arrays = self.diagram, self.models, float(self.width), self.origin, *room
+        columns = by_eights(self.diagram)
+        arrays = columns, self.models, float(self.width), self.origin, *room
         return InLoops("cells", decide_by_cells, arrays)
 
     @property

@@ -63,7 +63,7 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
     for t in range(m):
         step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
         row = order[t]
-        smallest = score_all(diagram, points, row)
+        smallest = score_all(diagram, points[row])
         farthest = smallest + _FAR * temperature
         n_near, total = integer(0), 0.0
         for block in range(diagram.shape[0]):

@@ -41,15 +41,13 @@ def _arrange(rows: FloatArray, columns: FloatArray) -> None:
             columns[block, j, lane] = rows[k, j] if k < n else np.nan
 
 
-def _scores(builder: Any, table: Any, points: Any, row: Any) -> Any:
+def _scores(builder: Any, table: Any, point: Any) -> Any:
     """Generate code that scores a point by affine functions, and return the least of each lane."""
-    d = NUMBA.unpack_tuple(builder, points.shape)[1]
-    point = builder.gep(points.data, [builder.mul(row, d)], inbounds=True)
     total = NUMBA.alloca_once(builder, VECTOR)
 
     def score(first: Any, count: Any) -> Any:
         builder.store(read(builder, table.data, first), total)
-        with NUMBA.for_range(builder, d) as loop:
+        with NUMBA.for_range(builder, builder.sub(count, count.type(1))) as loop:
             number = builder.load(builder.gep(point, [loop.index], inbounds=True))
             slopes = builder.add(first, builder.add(loop.index, loop.index.type(1)))
             part = builder.fmul(read(builder, table.data, slopes), everywhere(builder, number))
@@ -63,22 +61,22 @@ def _scoring(reduced: Callable[[Any, Any], Any]) -> Any:
     """Return the intrinsic function that writes scores and returns something of the least ones."""
 
     @intrinsic
-    def score(typing_context: Any, columns: Any, points: Any, i: Any) -> Any:
-        assert points.layout == columns.layout == "C"
+    def score(typing_context: Any, columns: Any, point: Any) -> Any:
+        assert point.layout == columns.layout == "C"
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             table = context.make_array(columns)(context, builder, arguments[0])
-            rows = context.make_array(points)(context, builder, arguments[1])
-            return reduced(builder, _scores(builder, table, rows, arguments[2]))
+            numbers = context.make_array(point)(context, builder, arguments[1])
+            return reduced(builder, _scores(builder, table, numbers.data))
 
-        return types.float64(columns, points, types.intp), generate
+        return types.float64(columns, point), generate
 
     return score
 
 
-score_three = cast(Callable[[FloatArray, FloatArray, int], float], _scoring(third_of))
-"""``score_three(columns, points, i)`` writes the scores of row i; three of them are within what it
-returns. For compiled code only, as the next."""
+score_three = cast(Callable[[FloatArray, FloatArray], float], _scoring(third_of))
+"""``score_three(columns, point)`` writes the scores of a point, shape (d or more,); three of them
+are within what it returns. For compiled code only, as the next."""
 
-score_all = cast(Callable[[FloatArray, FloatArray, int], float], _scoring(least_of))
-"""``score_all(columns, points, i)`` likewise; it returns the least."""
+score_all = cast(Callable[[FloatArray, FloatArray], float], _scoring(least_of))
+"""``score_all(columns, point)`` likewise; it returns the least."""
