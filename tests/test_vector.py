@@ -1,5 +1,7 @@
 """Training in several environments at once."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import oracles
@@ -18,7 +20,9 @@ from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.engine.state import with_lanes
+from oda_rl.agents.fitted.lanes import Arranged
 from oda_rl.agents.fitting.placed import Placed
+from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.vector import train_vector
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -434,3 +438,19 @@ def test_policies_of_any_partition_are_kept(partition):
     agent.learn(20_000, callback=lambda one: kept.append(one.frozen))
     assert any(kept)
     assert agent.evaluate(50, seed=0).mean() > 30.0  # random play has 20
+
+
+def test_columns_are_those_of_the_policy_that_is_asked_for():
+    rng = np.random.default_rng(0)
+    policies = [
+        replace(CellPolicy.blank(2, 3), diagram=rng.normal(size=(1 + i % 20, 3)))
+        for i in range(300)
+    ]
+    arranged = Arranged()
+    for which in (range(100), range(300), range(0, 300, 7), [5, 5, 5]):
+        for i in which:
+            columns = arranged.columns_of(policies[i])
+            rows = columns[:, :3].transpose(0, 2, 1).reshape(-1, 3)
+            n = len(policies[i].diagram)
+            np.testing.assert_array_equal(rows[:n], policies[i].diagram)
+            assert np.isnan(rows[n:]).all()

@@ -19,7 +19,7 @@ from oda_rl.agents.fitted.conservative import fit_logged
 from oda_rl.agents.fitted.contents import check_contents
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.laned import LanedEngine
-from oda_rl.agents.fitted.lanes import Playing
+from oda_rl.agents.fitted.lanes import Arranged, Playing
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.advantages import fit_advantages
 from oda_rl.agents.fitting.delivery import Fit
@@ -28,7 +28,6 @@ from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.eights.columns import by_eights
 
 _LATEST = 3  # policies that are too new to be confirmed
 _PLAYED = 5  # episodes with a policy after which the next may be fitted
@@ -90,6 +89,7 @@ class FittedEngine(LanedEngine):
         self._doubted: changes.Returns | None = None  # a record's before it is put to the proof
         self._forgotten = 0  # steps that were taken before all that is remembered
         self._set_due()
+        self._arranged = Arranged()
         self._open()
 
     @property
@@ -385,7 +385,7 @@ class FittedEngine(LanedEngine):
         self.arrays = (
             self.memory.observations,
             self.memory.steps,
-            by_eights(policy.diagram),
+            self._arranged.columns_of(policy),
             policy.models,
             self.raw,
             self.room,

@@ -25,6 +25,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.eights.columns import by_eights
 
 _FIRST_ROWS = 256
+_ARRANGED = 128  # policies
 
 running_lane = reader(Lane)
 
@@ -44,6 +45,21 @@ class Playing:
     """Of exploration; ``schemes.NONE`` if there is none, or nothing else."""
     fits: int
     """Number of fits before."""
+
+
+class Arranged:
+    """Diagrams as :func:`by_eights` has them, of the policies that were asked for last."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[CellPolicy, FloatArray]] = {}
+
+    def columns_of(self, policy: CellPolicy) -> FloatArray:
+        """Return those of a policy's diagram, which is not changed."""
+        if id(policy) not in self._known:
+            if len(self._known) == _ARRANGED:
+                del self._known[next(iter(self._known))]
+            self._known[id(policy)] = policy, by_eights(policy.diagram)
+        return self._known[id(policy)][1]
 
 
 class Players(NamedTuple):
@@ -167,6 +183,7 @@ class RunningTrajectories:
 
     def __init__(self, count: int, interface: Interface, playing: Playing) -> None:
         self.playing = [playing] * count
+        self._arranged = Arranged()
         self._raw: Raw = np.zeros(count * Lane.size, dtype=np.uint8)
         self.lanes = new_lanes(self._raw)
         # A memory (oda_rl.agents.engine.memory) for each environment.
@@ -223,7 +240,7 @@ class RunningTrajectories:
         return [
             Players(
                 self._playing[own[0]].policy,
-                by_eights(self._playing[own[0]].policy.diagram),
+                self._arranged.columns_of(self._playing[own[0]].policy),
                 np.array(own),
                 np.array([self._playing[lane].epsilon for lane in own]),
                 np.array([self._playing[lane].longest_hold for lane in own]),
