@@ -59,13 +59,6 @@ def quadratic_diagram(metric: FloatArray, codevectors: FloatArray) -> FloatArray
     return np.concatenate([offsets[:, None], gradients], axis=1)
 
 
-def quadratic_divergences(metric: FloatArray, codevectors: FloatArray) -> FloatArray:
-    """Divergences between all pairs of codevectors, shape (n, n)."""
-    differences = codevectors[:, None] - codevectors
-    squares: FloatArray = ((differences @ metric) * differences).sum(axis=2)
-    return squares
-
-
 class Divergence(ABC):
     """What the learners need of a Bregman divergence.
 

@@ -353,6 +353,22 @@ def discounted_return(steps, discount, i):
     return steps[i, 1] + discount * discounted_return(steps, discount, i + 1)
 
 
+def prune_and_merge(masses, codevectors, metric, min_mass, below):
+    """New masses and codevectors, and of which old cells each consists."""
+    close = [[divergence(metric, x, y) < below for y in codevectors] for x in codevectors]
+    left = {k: [k] for k in range(len(masses)) if masses[k] >= min_mass or k == masses.argmax()}
+    masses, codevectors = list(masses), list(codevectors)
+    for k in range(len(masses)):
+        for other in range(k + 1, len(masses)):
+            if k in left and other in left and close[k][other]:
+                mass = masses[k] + masses[other]
+                mean = masses[k] * codevectors[k] + masses[other] * codevectors[other]
+                masses[k], codevectors[k] = mass, mean / mass
+                left[k] += left.pop(other)[:1]
+    kept = np.array([masses[k] for k in left])
+    return kept / kept.sum(), np.array([codevectors[k] for k in left]), list(left.values())
+
+
 def cell_values(diagram, models, width, x):
     """Nearest cell, and the value of each action by the three nearest cells' models."""
     d = len(x)

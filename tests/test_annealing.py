@@ -149,6 +149,29 @@ def test_merge_takes_the_weighted_mean():
     np.testing.assert_allclose(lineage, [[0.1, 0.3, 0.0], [0.0, 0.0, 0.6]])
 
 
+@pytest.mark.parametrize("n", [1, 2, 9, 40])
+@pytest.mark.parametrize("d", [1, 3])
+def test_pruning_and_merging_is_that_of_one_pair_after_the_other(n, d):
+    rng = np.random.default_rng(n)
+    root = rng.normal(size=(d, d))
+    for below in (0.0, 0.03, 0.3, 10.0):
+        codevectors = rng.normal(size=(n, d))
+        codevectors[n // 2 :] = codevectors[: n - n // 2] + 0.1 * rng.normal(size=(n - n // 2, d))
+        book = Codebook(codevectors, root.T @ root, rng.dirichlet(np.full(n, 0.5)))
+        expected = oracles.prune_and_merge(
+            book.masses.copy(), codevectors, book.metric, 0.01, below
+        )
+        before = book.masses.copy()
+        lineage = annealing.prune_and_merge(book.cells, book.metric, n, 0.01, below)
+        masses, means, consist = expected
+        np.testing.assert_allclose(book.cells[: len(masses), 0], masses, rtol=1e-12)
+        np.testing.assert_allclose(book.cells[: len(masses), 1:], means, rtol=1e-9, atol=1e-12)
+        rows = np.zeros((len(masses), n))
+        for row, own in zip(rows, consist, strict=True):
+            row[own] = before[own]
+        np.testing.assert_array_equal(lineage, rows)
+
+
 def test_closeness_is_measured_in_the_metric():
     book = Codebook([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], metric=np.diag([100.0, 0.01]))
     lineage = annealing.prune_and_merge(book.cells, book.metric, 3, 0.0, 1.0)

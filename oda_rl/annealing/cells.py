@@ -25,10 +25,10 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import spliced
-from oda_rl._types import BoolArray, FloatArray
+from oda_rl._compile import compiled, spliced
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.diagram import Codevectors, move, scores
-from oda_rl.divergences import quadratic_divergences, quadratic_gradient
+from oda_rl.divergences import quadratic_gradient
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
@@ -73,29 +73,51 @@ def prune_and_merge(
     """
     alive = cells[:n_cells, 0] >= min_mass
     alive[cells[:n_cells, 0].argmax()] = True
-    close = quadratic_divergences(metric, cells[:n_cells, 1:]) < merge_below
+    close = np.zeros((n_cells, n_cells), dtype=np.bool_)
+    _compare(cells, metric, merge_below, close)
     return merge(cells, n_cells, alive, close)
 
 
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
     """Drop the cells that are not ``alive``, shape (n_cells,), and merge pairs that are ``close``.
 
-    ``close``, shape (n_cells, n_cells), is symmetric. Masses are made to sum to 1. Returns the
-    lineage, as :func:`prune_and_merge` does.
+    Of ``close``, shape (n_cells, n_cells), what is above the diagonal counts. Masses are made to
+    sum to 1. Returns the lineage, as :func:`prune_and_merge` does.
     """
-    before, codevectors = cells[:n_cells, 0].copy(), cells[:n_cells, 1:].copy()
-    masses, living, owners = before.tolist(), alive.tolist(), list(range(n_cells))
-    pairs = (side.tolist() for side in np.nonzero(close))  # plain numbers index faster
-    for first, second in zip(*pairs, strict=True):
-        if first < second and living[first] and living[second]:
-            mass = masses[first] + masses[second]
-            share = masses[second] / mass
-            codevectors[first] += share * (codevectors[second] - codevectors[first])
-            masses[first], owners[second], living[second] = mass, first, False
-    kept = np.flatnonzero(living)
-    n, left = len(kept), np.array(masses)[kept]
-    cells[:n, 0], cells[:n, 1:] = left / left.sum(), codevectors[kept]
-    return np.where(np.array(owners) == kept[:, None], before, 0.0)
+    before, owners, living = cells[:n_cells, 0].copy(), np.arange(n_cells), alive.copy()
+    _merge(cells, close, living, owners)
+    kept = living.nonzero()[0]
+    merged, n = cells[kept], len(kept)
+    cells[:n, 0], cells[:n, 1:] = merged[:, 0] / merged[:, 0].sum(), merged[:, 1:]
+    return np.where(owners == kept[:, None], before, 0.0)
+
+
+@compiled
+def _compare(cells: FloatArray, metric: FloatArray, below: float, close: BoolArray) -> None:
+    """Say which pairs are closer than a squared distance, above the diagonal."""
+    n, width = close.shape[0], cells.shape[1]
+    for first in range(n):
+        for second in range(first + 1, n):
+            distance = 0.0
+            for i in range(1, width):
+                slope = 0.0
+                for j in range(1, width):
+                    slope += (cells[first, j] - cells[second, j]) * metric[j - 1, i - 1]
+                distance += slope * (cells[first, i] - cells[second, i])
+            close[first, second] = distance < below
+
+
+@compiled
+def _merge(cells: FloatArray, close: BoolArray, living: BoolArray, owners: IntArray) -> None:
+    n = close.shape[0]
+    for first in range(n):
+        for second in range(first + 1, n):
+            if close[first, second] and living[first] and living[second]:
+                mass = cells[first, 0] + cells[second, 0]
+                share = cells[second, 0] / mass
+                for i in range(1, cells.shape[1]):
+                    cells[first, i] += share * (cells[second, i] - cells[first, i])
+                cells[first, 0], owners[second], living[second] = mass, first, False
 
 
 def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
