@@ -193,7 +193,8 @@ def iterate(
     share = _TOLERANCE if config.tolerance is None else config.tolerance
     tolerance = share * (hopes.high - hopes.low) * (1.0 - config.discount) * n
     counts = moments.counts + _SHRINKAGE
-    solver = Regression(moments.fine, placed.fine, hopes)
+    size = moments.fine.shape[1]
+    solver = Regression(moments.fine[:, :, :size], placed.fine, hopes)
     advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))
     sums, models, added = solver.no_sums(), solver.no_sums(), np.zeros_like(counts)
     for i in range(rounds):
@@ -208,7 +209,7 @@ def iterate(
         advantages = added / counts
         if i > 0 and change <= tolerance:
             break
-    level = Regression(moments.coarse, placed.at, hopes)
+    level = Regression(moments.coarse[:, :, :size], placed.at, hopes)
     sums = level.no_sums()
     add_levels(own, advantages, targets, sums)
     level.solve(sums)

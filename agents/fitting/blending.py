@@ -106,8 +106,70 @@ def _valued(context: Any, points: Any, i: Any, cells: Any, weights: Any, models:
     return _typed(types.float64, points, models), generate
 
 
+@intrinsic
+def _squared(
+    context: Any, points: Any, i: Any, cell: Any, weight: Any, origins: Any, moments: Any, room: Any
+) -> Any:
+    kinds = points, origins, moments, room
+    assert all(kind.layout == "C" for kind in kinds)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        own, row, cell, weight, *others = arguments
+        rows, centres, to, scratch = (
+            context.make_array(kind)(context, builder, array)
+            for kind, array in zip(kinds, (own, *others), strict=True)
+        )
+        count, factor = _blocks(builder, rows), everywhere(builder, weight)
+        n_rows = NUMBA.unpack_tuple(builder, to.shape)[1]
+        first = builder.mul(builder.mul(cell, n_rows), count)
+        with NUMBA.for_range(builder, count) as block:
+            here = builder.add(builder.mul(row, count), block.index)
+            there = builder.add(builder.mul(cell, count), block.index)
+            centre = read(builder, centres.data, there)
+            numbers = builder.fsub(read_single(builder, rows.data, here), centre)
+            write(builder, numbers, scratch.data, block.index)
+            weighted = builder.fmul(factor, numbers)
+            write(builder, weighted, scratch.data, builder.add(count, block.index))
+        with NUMBA.for_range(builder, n_rows) as line:
+            number = builder.load(builder.gep(scratch.data, [line.index], inbounds=True))
+            number = everywhere(builder, number)
+            begin = builder.add(first, builder.mul(line.index, count))
+            with NUMBA.for_range(builder, count) as block:
+                weighted = read(builder, scratch.data, builder.add(count, block.index))
+                there = builder.add(begin, block.index)
+                more = builder.fmul(weighted, number)
+                write(builder, builder.fadd(read(builder, to.data, there), more), to.data, there)
+        return context.get_dummy_value()
+
+    whole, real = types.intp, types.float64
+    return types.void(points, whole, whole, real, origins, moments, room), generate
+
+
+_add_square = cast(
+    Callable[[Points, int, int, float, FloatArray, FloatArray, FloatArray], None], _squared
+)
 _add = cast(Callable[[Points, int, tuple[int, int, int], _Three, FloatArray], None], _added)
 _value = cast(Callable[[Points, int, tuple[int, int, int], _Three, FloatArray], float], _valued)
+
+
+@inlined
+def add_squares(
+    points: Points,
+    near: Near,
+    weights: Weights,
+    i: int,
+    origins: FloatArray,
+    moments: FloatArray,
+    room: FloatArray,
+) -> None:
+    """Add w z zᵀ of row i to the moments of its cells, shape (K, 1 + d, 8 m).
+
+    z is the row less the origin of the cell, shape (K, 8 m), which begins with 0. ``room`` has the
+    shape (2, 8 m).
+    """
+    for t in range(near.shape[1]):
+        cell, weight = integer(near[i, t]), float(weights[i, t])
+        _add_square(points, i, cell, weight, origins, moments, room)
 
 
 @inlined

@@ -16,7 +16,7 @@ from oda_rl._schema import Member, real, within
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.blending import new_points
+from oda_rl.agents.fitting.blending import Points, add_squares, new_points, width_for
 from oda_rl.agents.fitting.nearest import Search
 from oda_rl.agents.fitting.placement import (
     Assigned,
@@ -27,8 +27,8 @@ from oda_rl.agents.fitting.placement import (
     place_cells,
     write_cells,
 )
-from oda_rl.agents.fitting.regression import add_moments
 from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.eights.vectors import aligned
 
 SCHEMA: dict[str, Member] = {
     "origin": real("d"),
@@ -56,15 +56,32 @@ def add_counts(
                 counts[cells[i, t], labels[i, t]] += weights[i, t]
 
 
+@compiled
+def add_moments(
+    points: Points,
+    cells: Near,
+    weights: Weights,
+    steps: FloatArray,
+    origins: FloatArray,
+    moments: FloatArray,
+    room: FloatArray,
+) -> None:
+    """Add what :func:`add_squares` does of all steps."""
+    for i in range(points.shape[0]):
+        if steps[i, MARK] == GOES_ON:
+            add_squares(points, cells, weights, i, origins, moments, room)
+
+
 class Moments(NamedTuple):
     """What regressions need of rows, whatever targets they have."""
 
     counts: FloatArray
     """Weights of each action in each of the policy's cells, shape (K, A)."""
     coarse: FloatArray
-    """As :func:`add_moments` has them without regard to actions, shape (K, 1 + d, 1 + d)."""
+    """Sums of w z zᵀ, where z is a one and the point less the cell's codevector, without regard to
+    actions: shape (K, 1 + d, 8 m)."""
     fine: FloatArray
-    """In the finer cells, shape (F, 1 + d, 1 + d)."""
+    """In the finer cells, shape (F, 1 + d, 8 m)."""
 
 
 class Rows(NamedTuple):
@@ -152,22 +169,25 @@ class Placed:
             setattr(self, f"_{name}", new)
 
     def _no_moments(self, n_actions: int) -> Moments:
-        size = 1 + len(self.at.origin)
+        d = len(self.at.origin)
         k, f = len(self.at.codevectors), len(self.fine.codevectors)
-        square = size, size
-        return Moments(np.zeros((k, n_actions)), np.zeros((k, *square)), np.zeros((f, *square)))
+        square = 1 + d, width_for(d)
+        return Moments(np.zeros((k, n_actions)), aligned(k, *square), aligned(f, *square))
 
     def _add(self, moments: Moments, steps: FloatArray, rows: slice) -> None:
         """Add rows to moments."""
         own, steps = self._labels[rows], steps[rows]
         add_counts(self._cells[rows], self._weights[rows], own, steps, moments.counts)
-        same, x = np.zeros_like(own), np.empty(len(self.at.origin))
+        width = self._points.shape[1]
         for at, cells, weights, to in (
             (self.at, self._cells, self._weights, moments.coarse),
             (self.fine, self._finer, self._finer_weights, moments.fine),
         ):
-            near = self._points[rows], cells[rows], weights[rows], same
-            add_moments(*near, steps, at.codevectors, to, x)
+            n, d = at.codevectors.shape
+            origins = aligned(n, width)
+            origins[:, 1 : 1 + d] = at.codevectors
+            near = self._points[rows], cells[rows], weights[rows]
+            add_moments(*near, steps, origins, to, aligned(2, width))
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
