@@ -454,3 +454,7 @@ def test_columns_are_those_of_the_policy_that_is_asked_for():
             n = len(policies[i].diagram)
             np.testing.assert_array_equal(rows[:n], policies[i].diagram)
             assert np.isnan(rows[n:]).all()
+    known = arranged._known  # as of a copy: a number is that of another policy by now
+    known[id(policies[7])] = known[id(policies[5])]
+    found = arranged.columns_of(policies[7])[0, :3, :8].T
+    np.testing.assert_array_equal(found, policies[7].diagram)

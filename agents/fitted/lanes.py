@@ -55,11 +55,13 @@ class Arranged:
 
     def columns_of(self, policy: CellPolicy) -> FloatArray:
         """Return those of a policy's diagram, which is not changed."""
-        if id(policy) not in self._known:
-            if len(self._known) == _ARRANGED:
+        known, columns = self._known.get(id(policy), (None, None))
+        if known is not policy or columns is None:  # copies have other identities
+            if len(self._known) >= _ARRANGED:
                 del self._known[next(iter(self._known))]
-            self._known[id(policy)] = policy, by_eights(policy.diagram)
-        return self._known[id(policy)][1]
+            columns = by_eights(policy.diagram)
+            self._known[id(policy)] = policy, columns
+        return columns
 
 
 class Players(NamedTuple):
