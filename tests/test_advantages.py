@@ -16,8 +16,8 @@ from oda_rl.agents.engine.memory import (
     watkins_targets,
 )
 from oda_rl.agents.fitting import advantages, one_piece
-from oda_rl.agents.fitting.blending import width_for
-from oda_rl.agents.fitting.placed import Moments, Placed, Rows, add_moments
+from oda_rl.agents.fitting.blending import add_squares, wide, width_for
+from oda_rl.agents.fitting.placed import Moments, Placed, Rows
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, labels_of, width_of
 from oda_rl.agents.fitting.regression import Belief, moments_of
 from oda_rl.annealing import placing
@@ -70,10 +70,9 @@ def taken_by(own, models):
 def test_moments_by_vectors_are_those_by_numbers(d):
     rows, placed, _ = problem(d=d)
     own, width = rows.coarse, width_for(d)
-    origins, moments = np.zeros((6, width)), np.zeros((6, 1 + d, width))
-    origins[:, 1 : 1 + d] = placed.at.codevectors
+    origins, moments = wide(placed.at.codevectors), np.zeros((6, 1 + d, width))
     room = np.full((2, width), np.nan)
-    add_moments(own.points, own.cells, own.weights, own.steps, origins, moments, room)
+    add_squares(own.points, own.cells, own.weights, own.steps, origins, moments, room)
     above = np.triu(np.ones((1 + d, 1 + d), dtype=bool))
     expected = rows.moments.coarse[:, above]
     np.testing.assert_array_equal(moments[:, :, : 1 + d][:, above], expected)

@@ -13,6 +13,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from oda_rl._types import FloatArray
+from oda_rl.eights.columns import score
 from oda_rl.eights.vectors import (
     FLOAT,
     NUMBA,
@@ -25,21 +26,14 @@ from oda_rl.eights.vectors import (
     least_of,
     lesser,
     lowest,
-    read,
 )
 
 
 def _scores(builder: Any, columns: Any, block: Any, point: Any) -> Any:
     """Score the cells of a block; what is NaN counts as infinite: it is never the least."""
-    (count,) = NUMBA.unpack_tuple(builder, point.shape)
-    first = builder.mul(block, builder.add(count, count.type(1)))
-    total = NUMBA.alloca_once_value(builder, read(builder, columns.data, first))
-    with NUMBA.for_range(builder, count) as loop:
-        row = builder.add(first, builder.add(loop.index, loop.index.type(1)))
-        number = builder.load(builder.gep(point.data, [loop.index], inbounds=True))
-        part = builder.fmul(read(builder, columns.data, row), everywhere(builder, number))
-        builder.store(builder.fadd(builder.load(total), part), total)
-    return lesser(builder, builder.load(total), constant(np.inf))
+    (d,) = NUMBA.unpack_tuple(builder, point.shape)
+    first = builder.mul(block, builder.add(d, d.type(1)))
+    return lesser(builder, score(builder, columns.data, first, point.data, d), constant(np.inf))
 
 
 def _least(builder: Any, values: Any) -> tuple[Any, Any]:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
 
-from oda_rl._compile import inlined, integer
+from oda_rl._compile import compiled, inlined, integer
 from oda_rl._types import FloatArray
+from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.eights.vectors import (
     BITS,
@@ -21,6 +22,7 @@ from oda_rl.eights.vectors import (
     NUMBA,
     WIDTH,
     WORD,
+    aligned,
     everywhere,
     read,
     read_single,
@@ -43,6 +45,14 @@ def new_points(n: int, n_features: int) -> Points:
     points = np.zeros((n, width_for(n_features)), dtype=np.float32)
     points[:, 0] = 1.0
     return points
+
+
+def wide(points: FloatArray) -> FloatArray:
+    """Return points, shape (K, d), in rows of that width that begin with 0, in double precision."""
+    n, d = points.shape
+    rows = aligned(n, width_for(d))
+    rows[:, 1 : 1 + d] = points
+    return rows
 
 
 def _opened(context: Any, builder: Any, kinds: Any, arguments: Any) -> tuple[Any, Any, Any, Any]:
@@ -152,24 +162,26 @@ _add = cast(Callable[[Points, int, tuple[int, int, int], _Three, FloatArray], No
 _value = cast(Callable[[Points, int, tuple[int, int, int], _Three, FloatArray], float], _valued)
 
 
-@inlined
+@compiled
 def add_squares(
     points: Points,
     near: Near,
     weights: Weights,
-    i: int,
+    steps: FloatArray,
     origins: FloatArray,
     moments: FloatArray,
     room: FloatArray,
 ) -> None:
-    """Add w z zᵀ of row i to the moments of its cells, shape (K, 1 + d, 8 m).
+    """Add w z zᵀ of all steps to the moments of their cells, shape (K, 1 + d, 8 m).
 
     z is the row less the origin of the cell, shape (K, 8 m), which begins with 0. ``room`` has the
     shape (2, 8 m).
     """
-    for t in range(near.shape[1]):
-        cell, weight = integer(near[i, t]), float(weights[i, t])
-        _add_square(points, i, cell, weight, origins, moments, room)
+    for i in range(points.shape[0]):
+        if steps[i, MARK] == GOES_ON:
+            for t in range(near.shape[1]):
+                cell, weight = integer(near[i, t]), float(weights[i, t])
+                _add_square(points, i, cell, weight, origins, moments, room)
 
 
 @inlined

@@ -16,7 +16,7 @@ from oda_rl._schema import Member, real, within
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.blending import Points, add_squares, new_points, width_for
+from oda_rl.agents.fitting.blending import add_squares, new_points, wide, width_for
 from oda_rl.agents.fitting.nearest import Search
 from oda_rl.agents.fitting.placement import (
     Assigned,
@@ -54,22 +54,6 @@ def add_counts(
         if steps[i, MARK] == GOES_ON:
             for t in range(cells.shape[1]):
                 counts[cells[i, t], labels[i, t]] += weights[i, t]
-
-
-@compiled
-def add_moments(
-    points: Points,
-    cells: Near,
-    weights: Weights,
-    steps: FloatArray,
-    origins: FloatArray,
-    moments: FloatArray,
-    room: FloatArray,
-) -> None:
-    """Add what :func:`add_squares` does of all steps."""
-    for i in range(points.shape[0]):
-        if steps[i, MARK] == GOES_ON:
-            add_squares(points, cells, weights, i, origins, moments, room)
 
 
 class Moments(NamedTuple):
@@ -110,6 +94,7 @@ class Placed:
     def __init__(self, at: Cells, fine: Cells, anew: bool) -> None:
         self.at, self.fine, self.anew = at, fine, anew
         self._coarse, self._fine = (Search.among(own.codevectors, own.width) for own in (at, fine))
+        self._origins, self._finer_origins = (wide(own.codevectors) for own in (at, fine))
         self.forget_rows()
 
     @classmethod
@@ -162,9 +147,9 @@ class Placed:
         room = int((1.0 + _SLACK) * n)
         for name in ("points", "cells", "weights", "labels", "finer", "finer_weights"):
             old = getattr(self, f"_{name}")
-            new = np.empty((room, old.shape[1]), old.dtype)
-            if name == "points":
-                new = new_points(room, len(self.at.origin))
+            points = name == "points"
+            d = len(self.at.origin)
+            new = new_points(room, d) if points else np.empty((room, old.shape[1]), old.dtype)
             new[: self._settled] = old[: self._settled]
             setattr(self, f"_{name}", new)
 
@@ -178,16 +163,13 @@ class Placed:
         """Add rows to moments."""
         own, steps = self._labels[rows], steps[rows]
         add_counts(self._cells[rows], self._weights[rows], own, steps, moments.counts)
-        width = self._points.shape[1]
-        for at, cells, weights, to in (
-            (self.at, self._cells, self._weights, moments.coarse),
-            (self.fine, self._finer, self._finer_weights, moments.fine),
+        room = aligned(2, self._points.shape[1])
+        for origins, cells, weights, to in (
+            (self._origins, self._cells, self._weights, moments.coarse),
+            (self._finer_origins, self._finer, self._finer_weights, moments.fine),
         ):
-            n, d = at.codevectors.shape
-            origins = aligned(n, width)
-            origins[:, 1 : 1 + d] = at.codevectors
             near = self._points[rows], cells[rows], weights[rows]
-            add_moments(*near, steps, origins, to, aligned(2, width))
+            add_squares(*near, steps, origins, to, room)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

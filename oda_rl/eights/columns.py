@@ -41,37 +41,41 @@ def _arrange(rows: FloatArray, columns: FloatArray) -> None:
             columns[block, j, lane] = rows[k, j] if k < n else np.nan
 
 
-def _scores(builder: Any, table: Any, point: Any) -> Any:
-    """Generate code that scores a point by affine functions, and return the least of each lane."""
+def score(builder: Any, columns: Any, first: Any, point: Any, d: Any) -> Any:
+    """Generate code that scores a point by the affine functions of the block that begins there.
+
+    Each score is added up in the order of :mod:`oda_rl.diagram`.
+    """
     total = NUMBA.alloca_once(builder, VECTOR)
-
-    def score(first: Any, count: Any) -> Any:
-        builder.store(read(builder, table.data, first), total)
-        with NUMBA.for_range(builder, builder.sub(count, count.type(1))) as loop:
-            number = builder.load(builder.gep(point, [loop.index], inbounds=True))
-            slopes = builder.add(first, builder.add(loop.index, loop.index.type(1)))
-            part = builder.fmul(read(builder, table.data, slopes), everywhere(builder, number))
-            builder.store(builder.fadd(builder.load(total), part), total)
-        return builder.load(total)
-
-    return work_out(builder, table, score)
+    builder.store(read(builder, columns, first), total)
+    with NUMBA.for_range(builder, d) as loop:
+        number = builder.load(builder.gep(point, [loop.index], inbounds=True))
+        slopes = builder.add(first, builder.add(loop.index, loop.index.type(1)))
+        part = builder.fmul(read(builder, columns, slopes), everywhere(builder, number))
+        builder.store(builder.fadd(builder.load(total), part), total)
+    return builder.load(total)
 
 
 def _scoring(reduced: Callable[[Any, Any], Any]) -> Any:
     """Return the intrinsic function that writes scores and returns something of the least ones."""
 
     @intrinsic
-    def score(typing_context: Any, columns: Any, point: Any) -> Any:
+    def scored(typing_context: Any, columns: Any, point: Any) -> Any:
         assert point.layout == columns.layout == "C"
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             table = context.make_array(columns)(context, builder, arguments[0])
-            numbers = context.make_array(point)(context, builder, arguments[1])
-            return reduced(builder, _scores(builder, table, numbers.data))
+            numbers = context.make_array(point)(context, builder, arguments[1]).data
+
+            def of_block(first: Any, count: Any) -> Any:
+                d = builder.sub(count, count.type(1))
+                return score(builder, table.data, first, numbers, d)
+
+            return reduced(builder, work_out(builder, table, of_block))
 
         return types.float64(columns, point), generate
 
-    return score
+    return scored
 
 
 score_three = cast(Callable[[FloatArray, FloatArray], float], _scoring(third_of))
