@@ -13,6 +13,7 @@ A. Radhakrishnan, D. Beaglehole, P. Pandit, M. Belkin, "Mechanism for feature le
 networks and backpropagation-free machine learning models", Science 383 (2024), 1461-1467.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -130,10 +131,12 @@ def gradient_outer_product(
     room = np.zeros((n_groups, 1 + d)), np.zeros(1 + d)
     _moments(np.ascontiguousarray(points), targets, groups, counts, *room, moments)
     large = counts >= 2 * (d + 1)
-    whole = moments[large, :d, :d] * (scale[:, None] * scale)
+    units = np.concatenate([scale, [1.0]])  # the target's is its own
+    systems = moments[large] * (units[:, None] * units)
+    whole, right = systems[:, :d, :d], systems[:, :d, d:]
     variances = np.einsum("gii->gi", whole)
     variances += (RIDGE * variances.sum(axis=1) / d + _LEAST)[:, None]
-    gradients = np.linalg.solve(whole, (moments[large, :d, d] * scale)[:, :, None])[:, :, 0]
+    gradients = np.linalg.solve(whole, right)[:, :, 0]
     return np.asarray((counts[large, None] * gradients).T @ gradients)
 
 
@@ -143,7 +146,7 @@ def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
     An outer product without a trace leaves the old metric as it is.
     """
     trace = float(outer.trace())
-    if not (np.isfinite(trace) and trace > 0.0):
+    if not 0.0 < trace < math.inf:
         return old
     new = outer * (len(outer) / trace)
     return new if old is None else 0.5 * (old + new)

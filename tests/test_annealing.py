@@ -151,9 +151,10 @@ def test_merge_takes_the_weighted_mean():
 
 @pytest.mark.parametrize("n", [1, 2, 9, 40])
 @pytest.mark.parametrize("d", [1, 3])
-def test_pruning_and_merging_is_that_of_one_pair_after_the_other(n, d):
+@pytest.mark.parametrize("euclidean", [False, True])
+def test_pruning_and_merging_is_that_of_one_pair_after_the_other(n, d, euclidean):
     rng = np.random.default_rng(n)
-    root = rng.normal(size=(d, d))
+    root = np.eye(d) if euclidean else rng.normal(size=(d, d))
     for below in (0.0, 0.03, 0.3, 10.0):
         codevectors = rng.normal(size=(n, d))
         codevectors[n // 2 :] = codevectors[: n - n // 2] + 0.1 * rng.normal(size=(n - n // 2, d))
@@ -162,7 +163,8 @@ def test_pruning_and_merging_is_that_of_one_pair_after_the_other(n, d):
             book.masses.copy(), codevectors, book.metric, 0.01, below
         )
         before = book.masses.copy()
-        lineage = annealing.prune_and_merge(book.cells, book.metric, n, 0.01, below)
+        metric = None if euclidean else book.metric
+        lineage = annealing.prune_and_merge(book.cells, metric, n, 0.01, below)
         masses, means, consist = expected
         np.testing.assert_allclose(book.cells[: len(masses), 0], masses, rtol=1e-12)
         np.testing.assert_allclose(book.cells[: len(masses), 1:], means, rtol=1e-9, atol=1e-12)

@@ -129,11 +129,11 @@ def random_steps(rng, n=400):
 @pytest.mark.parametrize("discount", [0.5, 0.99, 1.0])
 def test_watkins_targets_are_mixed_n_step_returns(discount, trace_decay):
     rng = np.random.default_rng(0)
-    steps, values = random_steps(rng), rng.normal(size=400)
-    greedy = np.where(rng.random(400) < 0.7, steps[:, 0], rng.integers(3, size=400))
-    greedy = greedy.astype(np.int64)
+    steps, cells = random_steps(rng), rng.integers(20, size=400)
+    worth, best = rng.normal(size=20), rng.integers(3, size=20)
     targets = np.full(400, np.nan)
-    memory.watkins_targets(steps, values, greedy, discount, trace_decay, targets)
+    memory.watkins_targets(steps, cells, worth, best, discount, trace_decay, targets)
+    values, greedy = worth[cells], best[cells]
     for i in range(400):
         if steps[i, MARK] == GOES_ON:
             arguments = steps, values, greedy, discount, trace_decay, i

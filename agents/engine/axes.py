@@ -33,6 +33,7 @@ _N_TURNS = 200
 _DENSE = 0.35  # from 0, one component in each row, to 1, all alike
 _NOISE = 0.01  # of a change's variance, that is not told from none
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have
+_TINY = 1e-300  # keeps what is 0 from dividing 0
 
 
 @one_thread()
@@ -63,30 +64,36 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     >>> informative(points, steps), informative(points / points.std(axis=0) @ turn, steps)
     (True, False)
     """
-    rows = np.flatnonzero(steps[:, MARK] == GOES_ON)
+    rows = (steps[:, MARK] == GOES_ON).nonzero()[0]
     rows = rows[:: max(len(rows) // _STEPS, 1)]
+    n, d = len(rows), observations.shape[1]
+    if n < 2 or d > _MOST_COMPONENTS:
+        return True
     before = np.asarray(observations.take(rows, axis=0), dtype=np.float64)
-    if len(rows) < 2 or before.shape[1] > _MOST_COMPONENTS:
-        return True
-    scale = metric.scales(*metric.covariance(before))
-    varying = scale > 0.0
+    mean = np.full(n, 1.0 / n) @ before
+    change, before = observations.take(rows + 1, axis=0) - before, before - mean
     causes, explains = _causes(steps.take(rows, axis=0))
-    d = int(varying.sum())
-    if d < 2 or len(rows) < _LEAST_STEPS * (d + causes.shape[1]):
+    caused = np.concatenate([causes @ before, causes @ change], axis=1)
+    moments = np.zeros((2 * d, 2 * d))
+    moments[:d, :d], moments[d:, d:] = before.T @ before, change.T @ change
+    moments[d:, :d] = change.T @ before
+    scale = metric.scales(mean, moments[:d, :d] / n)
+    moments -= caused.T @ explains @ caused
+    varying = scale.nonzero()[0]
+    if len(varying) < d:
+        moments = moments[np.ix_(kept := np.concatenate([varying, d + varying]), kept)]
+        scale, d = scale[varying], len(varying)
+    if d < 2 or n < _LEAST_STEPS * (d + len(causes)):
         return True
-    change = np.asarray(observations.take(rows + 1, axis=0), dtype=np.float64) - before
-    units = scale[varying, None]
-    both = np.concatenate([
-        np.ascontiguousarray(part.T)[varying] * units for part in (before, change)
-    ])  # fmt: skip
-    both -= (explains @ (causes.T @ both.T)).T @ causes.T
-    moments = both @ both.T / len(rows)
-    points, mixed, changes = moments[:d, :d], moments[:d, d:], moments[d:, d:]
+    units = np.concatenate([scale, scale])
+    moments *= units[:, None] * units / n
+    points, mixed, changes = moments[:d, :d], moments[d:, :d], moments[d:, d:]
     variances, vectors = np.linalg.eigh(points)
-    kept = variances > _LEAST_VARIANCE * variances[-1]
-    if kept.sum() < 2:
+    first = int((variances <= _LEAST_VARIANCE * variances[-1]).sum())
+    if d - first < 2:
         return True
-    law = mixed.T @ (vectors[:, kept] / variances[kept]) @ vectors[:, kept].T
+    told = vectors[:, first:]
+    law = mixed @ (told / variances[first:]) @ told.T
     given = _densities(law[None], points[None], changes.diagonal()[None])[0]
     return bool(given <= _DENSE or given < _densities(*_turned(law, points, changes)).min())
 
@@ -97,13 +104,11 @@ def _causes(steps: FloatArray) -> tuple[FloatArray, FloatArray]:
     That is which action, or its components and a constant.
     """
     if steps.shape[1] > COMPONENTS:
-        causes = np.column_stack([np.ones(len(steps)), steps[:, COMPONENTS:]])
-        return causes, np.linalg.pinv(causes.T @ causes, hermitian=True)
-    actions = steps[:, ACTION].astype(np.int64)
-    counts = np.bincount(actions)
-    taken = counts > 0
-    units = np.eye(int(taken.sum()))
-    return units.take((taken.cumsum() - 1)[actions], axis=0), units / counts[taken]
+        causes = np.concatenate([np.ones((1, len(steps))), steps[:, COMPONENTS:].T])
+        return causes, np.linalg.pinv(causes @ causes.T, hermitian=True)
+    actions = steps[:, ACTION]
+    causes = np.equal.outer(np.arange(actions.max() + 1.0), actions).astype(np.float64)
+    return causes, np.diag(1.0 / np.maximum(causes.sum(axis=1), 1.0))
 
 
 def _turned(
@@ -120,13 +125,13 @@ def _turned(
 
 def _densities(laws: FloatArray, points: FloatArray, variances: FloatArray) -> FloatArray:
     """Return how dense laws are, shape (m,), from 0 to 1; each has axes of its own."""
-    deviations = np.sqrt(np.maximum(np.einsum("mii->mi", points), 1e-300))
+    deviations = np.sqrt(np.maximum(np.einsum("mii->mi", points), 0.0))
     explained = (laws @ points * laws).sum(axis=2)
-    shares = np.clip(explained / np.maximum(variances, 1e-300), 0.0, 1.0)
+    shares = np.minimum(explained / np.maximum(variances, _TINY), 1.0)
     weights = shares / (1.0 + _NOISE - shares)
     rows = np.abs(laws) * deviations[:, None, :]
-    counts = rows.sum(axis=2) / np.maximum(np.sqrt((rows**2).sum(axis=2)), 1e-300)
-    mean = (weights * counts).sum(axis=1) / np.maximum(weights.sum(axis=1), 1e-300)
+    counts = rows.sum(axis=2) / np.sqrt(np.maximum((rows * rows).sum(axis=2), _TINY))
+    mean = (weights * counts).sum(axis=1) / np.maximum(weights.sum(axis=1), _TINY)
     return np.asarray((mean - 1.0) / (np.sqrt(laws.shape[2]) - 1.0))
 
 

@@ -110,27 +110,30 @@ def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
     require(right.all(), f"{name} has an action that there is not: from 0 to {n_actions - 1}")
 
 
-@compiled
+@spliced
 def watkins_targets(
     steps: FloatArray,
+    cells: IntArray,
     values: FloatArray,
     greedy: IntArray,
     discount: float,
     trace_decay: float,
     targets: FloatArray,
 ) -> None:
-    """Write Watkins' λ-return of each row of trajectories, all of shape (n,).
+    """Write Watkins' λ-return of each row of trajectories, shape (n,), as are their ``cells``.
 
-    ``values`` are those of the greedy actions. Where the next action taken was not greedy, the
-    return ends with the value; rows without a step keep their value (0 after the end).
+    ``values``, shape (cells,), are those of the ``greedy`` actions. Where the next action taken was
+    not greedy, the return ends with the value; rows without a step keep their value (0 after the
+    end).
     """
     future = 0.0  # what leading to the row that was done last is worth
     for i in range(steps.shape[0] - 1, -1, -1):
-        value = values[i]
+        cell = cells[i]
+        value = values[cell]
         if steps[i, MARK] == GOES_ON:
             target = steps[i, REWARD] + discount * future
             future = value
-            if greedy[i] == steps[i, ACTION]:
+            if greedy[cell] == steps[i, ACTION]:
                 future = (1.0 - trace_decay) * value + trace_decay * target
         else:
             target = 0.0 if steps[i, MARK] == TERMINAL else value

@@ -16,13 +16,11 @@ from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import (
-    ACTION,
     CUT,
     GOES_ON,
     MARK,
     UNUSED,
     check_steps,
-    watkins_targets,
 )
 from oda_rl.agents.engine.state import ROOM, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
@@ -32,6 +30,7 @@ from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_com
 from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
+from oda_rl.agents.two_timescale.hindsight import returns_by_action
 from oda_rl.agents.two_timescale.lanes import step_lanes
 from oda_rl.agents.two_timescale.ring import Measured, Ring
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
@@ -357,14 +356,11 @@ class OnlineEngine(Engine):
         if self.config.metric != "learned":
             return
         (points, steps), units = measured.ring, measured.units
-        cells = np.empty(len(points), dtype=np.int64)
-        assign_batch(diagram, self.n_cells, points, cells)
         q = self.table[ql.VALUES, : self.n_cells]
-        greedy, targets = q.argmax(axis=1)[cells], np.empty(len(points))
-        decay = self.config.discount, _METRIC_TRACE_DECAY
-        watkins_targets(steps, q.max(axis=1)[cells], greedy, *decay, targets)
-        groups = cells * q.shape[1] + steps[:, ACTION].astype(np.int64)
-        groups[steps[:, MARK] != GOES_ON] = -1
+        greedy, decay = q.argmax(axis=1), (self.config.discount, _METRIC_TRACE_DECAY)
+        (cells, groups), targets = np.empty((2, len(points)), np.int64), np.empty(len(points))
+        rules = q.shape[1], q.max(axis=1), greedy, *decay
+        returns_by_action(diagram, points, steps, *rules, cells, groups, targets)
         self.metric = units.average(self.metric, units.outer(points, groups, targets, q.size))
 
     def _take_over(self, lineage: Lineage | None) -> None:
@@ -413,7 +409,7 @@ class OnlineEngine(Engine):
             transform = measured.units.transform(self.metric, _METRIC_POWER)
         else:
             transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
-        variance = float(np.trace(transform @ covariance @ transform.T))
+        variance = float((transform @ covariance @ transform.T).trace())
         if variance > 0.0:
             transform = transform * np.sqrt(_TOTAL_VARIANCE / variance)
         return Scaling(transform, self.origin, np.sqrt(covariance.diagonal()))

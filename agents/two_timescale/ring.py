@@ -22,8 +22,8 @@ class Ring(NamedTuple):
         """Return what all environments' rings hold, shape (lanes, rows, d) and (lanes, rows, 3)."""
         points: list[FloatArray] = []
         outcomes: list[FloatArray] = []
-        ends = last_rows.tolist(), (steps[:, -1, MARK] != UNUSED).tolist()
-        for seen, taken, last, full in zip(observations, steps, *ends, strict=True):
+        for seen, taken, last in zip(observations, steps, last_rows.tolist(), strict=True):
+            full = taken[-1, MARK] != UNUSED
             points += in_order(seen, last, full)
             outcomes += in_order(taken, last, full)
         return cls(np.concatenate(points), np.concatenate(outcomes))

@@ -25,7 +25,7 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import compiled, spliced
+from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.diagram import Codevectors, move, scores
 from oda_rl.divergences import quadratic_gradient
@@ -60,22 +60,26 @@ def observe(
 
 
 def prune_and_merge(
-    cells: FloatArray, metric: FloatArray, n_cells: int, min_mass: float, merge_below: float
+    cells: FloatArray,
+    metric: FloatArray | None,
+    n_cells: int,
+    min_mass: float,
+    merge_below: float,
 ) -> FloatArray:
     """Drop cells lighter than ``min_mass``, merge pairs closer than ``merge_below``.
 
-    The heaviest cell always remains. The diagram has to be filled anew by the caller.
+    Squared distances are those of the ``metric``, shape (d, d), or Euclidean without one. The
+    heaviest cell always remains. The diagram has to be filled anew by the caller.
 
     Returns
     -------
     lineage : ndarray, shape (new cells, n_cells)
         Row k says by which masses the new cell k consists of the old ones.
     """
-    alive = cells[:n_cells, 0] >= min_mass
-    alive[cells[:n_cells, 0].argmax()] = True
-    close = np.zeros((n_cells, n_cells), dtype=np.bool_)
-    _compare(cells, metric, merge_below, close)
-    return merge(cells, n_cells, alive, close)
+    owners, living = np.empty(n_cells, dtype=np.int64), np.empty(n_cells, dtype=np.bool_)
+    close, before = np.empty((n_cells, n_cells), dtype=np.bool_), cells[:n_cells, 0].copy()
+    _prune_and_merge(cells, metric, min_mass, merge_below, close, living, owners)
+    return _gathered(cells, before, living, owners)
 
 
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
@@ -86,6 +90,13 @@ def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -
     """
     before, owners, living = cells[:n_cells, 0].copy(), np.arange(n_cells), alive.copy()
     _merge(cells, close, living, owners)
+    return _gathered(cells, before, living, owners)
+
+
+def _gathered(
+    cells: FloatArray, before: FloatArray, living: BoolArray, owners: IntArray
+) -> FloatArray:
+    """Let cells that live take the first rows, with masses that sum to 1; return the lineage."""
     kept = living.nonzero()[0]
     merged, n = cells[kept], len(kept)
     cells[:n, 0], cells[:n, 1:] = merged[:, 0] / merged[:, 0].sum(), merged[:, 1:]
@@ -93,21 +104,41 @@ def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -
 
 
 @compiled
-def _compare(cells: FloatArray, metric: FloatArray, below: float, close: BoolArray) -> None:
-    """Say which pairs are closer than a squared distance, above the diagonal."""
-    n, width = close.shape[0], cells.shape[1]
+def _prune_and_merge(
+    cells: FloatArray,
+    metric: FloatArray | None,
+    min_mass: float,
+    below: float,
+    close: BoolArray,
+    living: BoolArray,
+    owners: IntArray,
+) -> None:
+    """Say which cells live, shape (n,), and which ones the others have become part of."""
+    n, width, heaviest = living.shape[0], cells.shape[1], integer(0)
     for first in range(n):
+        owners[first], living[first] = first, cells[first, 0] >= min_mass
+        if cells[first, 0] > cells[heaviest, 0]:
+            heaviest = first
         for second in range(first + 1, n):
             distance = 0.0
-            for i in range(1, width):
-                slope = 0.0
-                for j in range(1, width):
-                    slope += (cells[first, j] - cells[second, j]) * metric[j - 1, i - 1]
-                distance += slope * (cells[first, i] - cells[second, i])
+            if metric is None:
+                for i in range(1, width):
+                    gap = cells[first, i] - cells[second, i]
+                    distance += gap * gap
+                    if distance >= below:
+                        break
+            else:
+                for i in range(1, width):
+                    slope = 0.0
+                    for j in range(1, width):
+                        slope += (cells[first, j] - cells[second, j]) * metric[j - 1, i - 1]
+                    distance += slope * (cells[first, i] - cells[second, i])
             close[first, second] = distance < below
+    living[heaviest] = True
+    _merge(cells, close, living, owners)
 
 
-@compiled
+@spliced
 def _merge(cells: FloatArray, close: BoolArray, living: BoolArray, owners: IntArray) -> None:
     n = close.shape[0]
     for first in range(n):

@@ -161,8 +161,8 @@ LEARNING = [
         "agents/engine/memory.py",
         (
             "a return is cut by the action before, not by the step's own",
-            "if greedy[i] == steps[i, ACTION]:",
-            "if greedy[i - 1] == steps[i - 1, ACTION]:",
+            "if greedy[cell] == steps[i, ACTION]:",
+            "if greedy[cell] == steps[i - 1, ACTION]:",
             "test_memory.py::test_watkins_targets_are_mixed_n_step_returns",
         ),
         (
