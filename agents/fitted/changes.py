@@ -143,7 +143,7 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     old = _evenly(0, n - newest, _OLD)
     sizes = _ages(newest, n)
     ends = np.searchsorted(old, n - np.array(sizes)).tolist()
-    compared = np.unique(np.concatenate([asked, peers, old]))
+    compared = np.concatenate([old, np.unique(np.concatenate([asked, peers]))])
     steps = _standardised(seen, going_on[compared])
     asked, peers, old = (np.searchsorted(compared, which) for which in (asked, peers, old))
     slopes = _slopes(steps, old)

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._types import FloatArray
+from oda_rl import metric
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience
 from oda_rl.agents.policies.cells import CellPolicy
@@ -54,11 +55,15 @@ def averaged_metric(
 ) -> FloatArray | None:
     """Return the metric that the gradients of a fit make of the one before, shape (d, d)."""
     n = len(found.values)
-    drawn = rng.integers(n, size=_METRIC_SAMPLE) if n > _METRIC_SAMPLE else slice(n)
+    drawn: IntArray | slice = slice(n)
+    points = seen.observations[:n]
+    if n > _METRIC_SAMPLE:
+        drawn = rng.integers(n, size=_METRIC_SAMPLE)
+        points = seen.observations.take(drawn, axis=0)
     groups = rows.cells[drawn, 0].astype(np.int64) * seen.n_actions + rows.labels[drawn, 0]
     groups[seen.steps[drawn, MARK] != GOES_ON] = -1
     outer = at.units.outer(
-        seen.observations[drawn] - at.origin,
+        metric.less(points, at.origin),
         groups,
         found.targets[drawn].astype(np.float64, copy=False),
         len(at.codevectors) * seen.n_actions,

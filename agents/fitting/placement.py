@@ -124,7 +124,7 @@ def write_cells(
     """
     for begin in range(rows.start, rows.stop, _CHUNK):
         some = slice(begin, min(begin + _CHUNK, rows.stop))
-        embedded = seen.observations[some] - at.origin
+        embedded = metric.less(seen.observations[some], at.origin)
         embed(embedded, at.transform, np.empty(len(at.origin)))
         points[some, 1 : 1 + len(at.origin)] = embedded
         for search, cells, weights in partitions:

@@ -137,8 +137,9 @@ class Regression:
         slopes = diagonal[:, n_actions:]
         slopes += 10.0 * at.width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6
         diagonal[:, :n_actions] += belief.weight
-        whole = np.triu(moments) + np.triu(moments, 1).transpose(0, 2, 1)
-        self._inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
+        row, column = np.triu_indices(size, 1)
+        moments[:, column, row] = moments[:, row, column]
+        self._inverse = np.asarray(np.linalg.inv(moments), dtype=np.float64)
         self._codevectors = at.codevectors
         self._prior = belief.weight * belief.prior
         self.theta = np.zeros((n, size))

@@ -31,10 +31,9 @@ from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.hindsight import returns_by_action
-from oda_rl.agents.two_timescale.lanes import step_lanes
+from oda_rl.agents.two_timescale.lanes import place_lanes, step_lanes
 from oda_rl.agents.two_timescale.ring import Measured, Ring
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
-from oda_rl.diagram import assign_batch
 
 _RING = 2000  # latest transitions, and what they led to, that the metric is learned from
 _LEAST_ROWS = 100  # of that for each of several environments
@@ -365,19 +364,10 @@ class OnlineEngine(Engine):
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.state.n_cells = self.partition.n_cells
-        self._place_lanes()
+        place_lanes(self.partition.diagram, self.raw, self.observations)
         self.state.learner_active = self.partition.active
         step, temperature = self.state.steps, self.partition.temperature
-        self.note_level(Level(step, temperature, self.codevectors.copy(), lineage))
-
-    def _place_lanes(self) -> None:
-        """Find the cells, which are others now, that all environments are in."""
-        lanes = self._records
-        latest = (lanes["last_row"] + lanes["fresh"]) % self.steps.shape[1]
-        points = self.observations[np.arange(self.n_lanes), latest]
-        cells = np.empty(self.n_lanes, dtype=np.int64)
-        assign_batch(self.partition.diagram, self.n_cells, points, cells)
-        lanes["cell"] = cells
+        self.note_level(Level(step, temperature, self.codevectors, lineage))
 
     @property
     def scale(self) -> FloatArray | None:

@@ -19,6 +19,7 @@ from oda_rl.agents.two_timescale.qlearning import (
     lane_of,
     learn_from,
     opened,
+    state_of,
 )
 from oda_rl.diagram import assign
 
@@ -36,6 +37,15 @@ def outlasted(raw: Raw, lane: int, n: int) -> bool:
         if other != lane and lane_of(raw, other).episode_length > length:
             longer += 1
     return bool(2 * longer >= n)
+
+
+@compiled
+def place_lanes(diagram: FloatArray, raw: Raw, ring: FloatArray) -> None:
+    """Find the cells, which are others now, that all environments are in."""
+    n_cells, rows = state_of(raw, 0).n_cells, ring.shape[1]
+    for i in range(ring.shape[0]):
+        lane = lane_of(raw, i)
+        lane.cell = assign(diagram, n_cells, ring[i, (lane.last_row + lane.fresh) % rows])
 
 
 @compiled

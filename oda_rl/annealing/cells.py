@@ -76,10 +76,20 @@ def prune_and_merge(
     lineage : ndarray, shape (new cells, n_cells)
         Row k says by which masses the new cell k consists of the old ones.
     """
-    owners, living = np.empty(n_cells, dtype=np.int64), np.empty(n_cells, dtype=np.bool_)
-    close, before = np.empty((n_cells, n_cells), dtype=np.bool_), cells[:n_cells, 0].copy()
-    _prune_and_merge(cells, metric, min_mass, merge_below, close, living, owners)
-    return _gathered(cells, before, living, owners)
+    before = cells[:n_cells, 0].copy()
+    owners, kept = _joined(cells, metric, n_cells, min_mass, merge_below)
+    return np.where(owners == kept[:, None], before, 0.0)
+
+
+def thin_out(
+    cells: FloatArray,
+    metric: FloatArray | None,
+    n_cells: int,
+    min_mass: float,
+    merge_below: float,
+) -> int:
+    """Do what :func:`prune_and_merge` does, and only return how many cells are left."""
+    return len(_joined(cells, metric, n_cells, min_mass, merge_below)[1])
 
 
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
@@ -90,17 +100,31 @@ def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -
     """
     before, owners, living = cells[:n_cells, 0].copy(), np.arange(n_cells), alive.copy()
     _merge(cells, close, living, owners)
-    return _gathered(cells, before, living, owners)
-
-
-def _gathered(
-    cells: FloatArray, before: FloatArray, living: BoolArray, owners: IntArray
-) -> FloatArray:
-    """Let cells that live take the first rows, with masses that sum to 1; return the lineage."""
-    kept = living.nonzero()[0]
-    merged, n = cells[kept], len(kept)
-    cells[:n, 0], cells[:n, 1:] = merged[:, 0] / merged[:, 0].sum(), merged[:, 1:]
+    kept = _gather(cells, living)
     return np.where(owners == kept[:, None], before, 0.0)
+
+
+def _joined(
+    cells: FloatArray,
+    metric: FloatArray | None,
+    n_cells: int,
+    min_mass: float,
+    merge_below: float,
+) -> tuple[IntArray, IntArray]:
+    """Prune and merge; return of which cell each is part now, (n_cells,), and those that live."""
+    owners, living = np.empty(n_cells, dtype=np.int64), np.empty(n_cells, dtype=np.bool_)
+    close = np.empty((n_cells, n_cells), dtype=np.bool_)
+    _prune_and_merge(cells, metric, min_mass, merge_below, close, living, owners)
+    return owners, _gather(cells, living)
+
+
+def _gather(cells: FloatArray, living: BoolArray) -> IntArray:
+    """Let cells that live take the first rows, with masses that sum to 1; return which they are."""
+    kept = living.nonzero()[0]
+    merged = cells[kept]
+    merged[:, 0] /= merged[:, 0].sum()
+    cells[: len(kept)] = merged
+    return kept
 
 
 @compiled
