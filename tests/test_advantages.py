@@ -5,6 +5,7 @@ import oracles
 import pytest
 from test_fitting import DISCOUNT, LEFT, RIGHT, best_value, corridor, small_problem
 
+from oda_rl import metric
 from oda_rl.agents import FittedQConfig
 from oda_rl.agents.engine.memory import (
     CUT,
@@ -18,7 +19,14 @@ from oda_rl.agents.engine.memory import (
 from oda_rl.agents.fitting import advantages, one_piece
 from oda_rl.agents.fitting.blending import add_squares, wide, width_for
 from oda_rl.agents.fitting.placed import Moments, Placed, Rows
-from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, labels_of, width_of
+from oda_rl.agents.fitting.placement import (
+    Assigned,
+    Cells,
+    Experience,
+    finer,
+    labels_of,
+    width_of,
+)
 from oda_rl.agents.fitting.regression import Belief, moments_of
 from oda_rl.annealing import placing
 
@@ -45,8 +53,8 @@ def problem(seed=0, d=3):
     near, weights = oracles.assign_three(points_of(own, d), fine.codevectors, 0.8)
     near, weights = near.astype(np.uint16), weights.astype(np.float32)
     same = own._replace(labels=np.zeros_like(own.labels))
-    finer = same._replace(cells=near, weights=weights)
-    moments = Moments(counts_of(own, 6, 3), moments_of(same, at, 1), moments_of(finer, fine, 1))
+    split = same._replace(cells=near, weights=weights)
+    moments = Moments(counts_of(own, 6, 3), moments_of(same, at, 1), moments_of(split, fine, 1))
     return Rows(own, near, weights, moments), Placed(at, fine, anew=True), rng
 
 
@@ -190,13 +198,31 @@ def test_the_finer_cells_are_those_of_one_level_further():
     coarse = placing.anneal(points, 12, rng)
     widths = [width_of(points, coarse)]
     for _ in range(2):
-        finer = placing.anneal_further(coarse, points, widths[-1], rng)
-        assert len(coarse) < len(finer) <= 2 * len(coarse)
-        widths.append(width_of(points, finer))
-        coarse = finer
+        further = placing.anneal_further(coarse, points, widths[-1], rng)
+        assert len(coarse) < len(further) <= 2 * len(coarse)
+        widths.append(width_of(points, further))
+        coarse = further
     assert widths[0] > 1.4 * widths[1] > 1.96 * widths[2]
     alone = placing.anneal_further(np.ones((1, 2)), np.ones((50, 2)), 1e-12, rng)
     np.testing.assert_allclose(alone, 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "levels"), [(4, 20_000, 1), (5, 900, 1), (5, 1600, 2), (5, 20_000, 3)]
+)
+def test_the_baseline_has_more_levels_in_many_dimensions_if_there_are_rows_enough(d, n, levels):
+    # Models of 6 numbers: 32 cells split again with 64 x 6 x 4 = 1536 rows, 64 with 3072.
+    rng = np.random.default_rng(d)
+    observations = rng.normal(size=(n, d))
+    steps = np.tile([0.0, 0.0, GOES_ON], (n, 1))
+    seen = Experience(observations, steps, 2)
+    units = metric.Units(np.ones(d))
+    points = placing.anneal(observations[:3000], 16, rng)
+    at = Cells(np.zeros(d), units, np.eye(d), points, width_of(observations[:1000], points))
+    fine = finer(seen, at, rng)
+    n_cells = len(fine.codevectors)
+    assert len(points) * 2 ** (levels - 1) < n_cells <= len(points) * 2**levels
+    assert fine.width == pytest.approx(width_of(observations[-1000:], fine.codevectors), rel=0.1)
 
 
 def test_it_finds_the_best_way_out_of_a_corridor():
@@ -289,10 +315,10 @@ def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():
     counts = counts_of(own, len(placed.at.codevectors), 3)
     np.testing.assert_allclose(expected.moments.counts, counts, rtol=1e-9)
     same = own._replace(labels=np.zeros_like(own.labels))
-    finer = same._replace(cells=expected.near, weights=expected.weights)
+    split = same._replace(cells=expected.near, weights=expected.weights)
     for moments, of in (
         (expected.moments.coarse, moments_of(same, placed.at, 1)),
-        (expected.moments.fine, moments_of(finer, placed.fine, 1)),
+        (expected.moments.fine, moments_of(split, placed.fine, 1)),
     ):
         above = np.triu(np.ones((1 + d, 1 + d), dtype=bool))
         np.testing.assert_array_equal(moments[:, :, : 1 + d][:, above], of[:, above])

@@ -5,10 +5,10 @@ action was taken depends on where in the cell that was. So values are sums in tw
 
     Q(s, a) = B(s) + A(s, a),
 
-of a baseline B, affine in each of many small cells and the same for all actions, and of advantages
-A, constant in the cells that decide. In each sweep both are fitted to what the other leaves of
-Watkins' λ-returns: the baseline takes out what the state explains, and an advantage is the mean of
-what is left, shrunken towards none,
+of a baseline B, affine in each of many small cells (:func:`oda_rl.agents.fitting.placement.finer`)
+and the same for all actions, and of advantages A, constant in the cells that decide. In each sweep
+both are fitted to what the other leaves of Watkins' λ-returns: the baseline takes out what the
+state explains, and an advantage is the mean of what is left, shrunken towards none,
 
     A_ka = Σ w (Y − B) / (Σ w + 5),  over steps of action a with weights w in cell k.
 

@@ -19,6 +19,9 @@ from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.annealing.placing import anneal, anneal_further
 
 _SAMPLE = 3000  # states that the partition is annealed on
+_FEW_DIMENSIONS = 4
+_LEVELS, _FINER_SAMPLE = 3, 10_000  # for the baseline's cells in more dimensions
+_ROWS_PER_NUMBER = 4  # of the models that a further level may have, at least
 _WIDTH_SAMPLE = 1000
 _LEAST_CELLS = 4
 _METRIC_POWER = 0.5
@@ -76,7 +79,8 @@ def place_cells(
 ) -> Cells:
     """Anneal cells among states from which steps were taken, in the learned metric."""
     n, d = seen.observations.shape
-    sample = np.unique(seen.observations, axis=0) if seen.numbered else sample_of(seen, rng)
+    numbers = np.unique(seen.observations, axis=0) if seen.numbered else None
+    sample = sample_of(seen, _SAMPLE, rng) if numbers is None else numbers
     origin, covariance = metric.covariance(sample)
     learning = config.metric == "learned"
     axes = seen.numbered or not learning or informative(seen.observations, seen.steps)
@@ -90,11 +94,23 @@ def place_cells(
 
 
 def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
-    """Return cells of one level further down, up to twice as many, in the same metric."""
-    embedded = np.ascontiguousarray((sample_of(seen, rng) - at.origin) @ at.transform.T)
-    drawn = embedded[:_WIDTH_SAMPLE]
-    codevectors = anneal_further(at.codevectors, embedded, width_of(drawn, at.codevectors), rng)
-    return at._replace(codevectors=codevectors, width=width_of(drawn, codevectors))
+    """Return cells further down in the same metric: up to twice as many for each level.
+
+    That is one level; in more than four dimensions, where as many cells are farther apart, up to
+    three, as long as there are four rows for each number of their models.
+    """
+    n, d = seen.observations.shape
+    many = d > _FEW_DIMENSIONS
+    levels, size = (_LEVELS, _FINER_SAMPLE) if many else (1, _SAMPLE)
+    embedded = np.ascontiguousarray((sample_of(seen, size, rng) - at.origin) @ at.transform.T)
+    drawn, codevectors = embedded[:_WIDTH_SAMPLE], at.codevectors
+    width = width_of(drawn, codevectors)
+    for level in range(levels):
+        if level > 0 and 2 * len(codevectors) * (1 + d) * _ROWS_PER_NUMBER > n:
+            break
+        codevectors = anneal_further(codevectors, embedded, width, rng)
+        width = width_of(drawn, codevectors)
+    return at._replace(codevectors=codevectors, width=width)
 
 
 def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
@@ -136,10 +152,10 @@ def labels_of(steps: FloatArray) -> Labels:
     return np.repeat(steps[:, ACTION, None].astype(np.int16), 3, axis=1)
 
 
-def sample_of(seen: Experience, rng: np.random.Generator) -> FloatArray:
-    """Draw states from which a step was taken."""
+def sample_of(seen: Experience, size: int, rng: np.random.Generator) -> FloatArray:
+    """Draw states from which a step was taken, of at most so many rows."""
     observations, steps = seen.observations, seen.steps
-    drawn = rng.integers(len(observations), size=min(len(observations), _SAMPLE))
+    drawn = rng.integers(len(observations), size=min(len(observations), size))
     taken = drawn[steps[drawn, MARK] == GOES_ON]
     if len(taken) == 0:  # of very short trajectories
         taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
@@ -148,7 +164,8 @@ def sample_of(seen: Experience, rng: np.random.Generator) -> FloatArray:
 
 def n_cells(n_rows: int, n_features: int, config: FittedQConfig) -> int:
     """How many cells there may be: .4 √n in four dimensions, .8 √n in eight, but at least 4."""
-    found = config.cells_per_root * min(max(n_features / 4, 1.0), 2.0) * math.sqrt(n_rows)
+    share = min(max(n_features / _FEW_DIMENSIONS, 1.0), 2.0)
+    found = config.cells_per_root * share * math.sqrt(n_rows)
     return min(max(int(found), _LEAST_CELLS), config.max_cells)
 
 
