@@ -31,7 +31,12 @@ _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 
 def less(points: npt.NDArray[Any], origin: FloatArray) -> FloatArray:
-    """Return points, shape (n, d), less an origin, (d,): an array as large takes half the time."""
+    """Return points, shape (n, d), less an origin, (d,): an array as large takes half the time.
+
+    >>> less(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 0.0]))
+    array([[0., 2.],
+           [2., 4.]])
+    """
     return np.asarray(points - origin[None].repeat(len(points), axis=0), dtype=np.float64)
 
 
