@@ -44,8 +44,8 @@ def place_lanes(diagram: FloatArray, raw: Raw, ring: FloatArray) -> None:
     """Find the cells, which are others now, that all environments are in."""
     n_cells, rows = state_of(raw, 0).n_cells, ring.shape[1]
     for i in range(ring.shape[0]):
-        lane = lane_of(raw, i)
-        lane.cell = assign(diagram, n_cells, ring[i, (lane.last_row + lane.fresh) % rows])
+        own = lane_of(raw, i)
+        own.cell = assign(diagram, n_cells, ring[i, (own.last_row + own.fresh) % rows])
 
 
 @compiled

@@ -29,8 +29,8 @@ ESTIMATORS = [
         ),
         (
             "the first cell always remains, not the heaviest",
-            "alive[cells[:n_cells, 0].argmax()] = True",
-            "alive[0] = True",
+            "living[heaviest] = True",
+            "living[0] = True",
             "test_annealing.py::test_prune_drops_light_cells_but_not_the_last",
         ),
         (

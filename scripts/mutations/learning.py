@@ -158,6 +158,15 @@ LEARNING = [
         ),
     ),
     *mistakes_in(
+        "agents/two_timescale/hindsight.py",
+        (
+            "rows of all actions in a cell belong together",
+            "group = cell * n_actions + integer(steps[i, ACTION])",
+            "group = cell * n_actions",
+            "test_hindsight.py::test_returns_and_groups_are_those_of_the_nearest_cells_and_their_greedy_actions",
+        ),
+    ),
+    *mistakes_in(
         "agents/engine/memory.py",
         (
             "a return is cut by the action before, not by the step's own",
@@ -189,8 +198,8 @@ LEARNING = [
         "agents/engine/axes.py",
         (
             "what actions explain is not taken off",
-            "both -= (explains @ (causes.T @ both.T)).T @ causes.T",
-            "both -= both.mean(axis=1, keepdims=True)",
+            "moments -= caused.T @ explains @ caused",
+            "moments -= 0.0 * caused.T @ explains @ caused",
             "test_axes.py::test_what_is_done_explains_before_components_do",
         ),
         (
@@ -207,6 +216,18 @@ LEARNING = [
             "_METRIC_POWER = 0.5",
             "_METRIC_POWER = 0.25",
             "test_fitting.py::test_cells_are_measured_by_the_learned_metric_itself",
+        ),
+        (
+            "a level further where there are too few rows for it",
+            "(1 + d) * _ROWS_PER_NUMBER > n",
+            "(1 + d) > n",
+            "test_advantages.py::test_the_baseline_has_more_levels_in_many_dimensions_if_there_are_rows_enough",
+        ),
+        (
+            "more levels in few dimensions, too",
+            "many = d > _FEW_DIMENSIONS",
+            "many = d > 1",
+            "test_advantages.py::test_the_baseline_has_more_levels_in_many_dimensions_if_there_are_rows_enough",
         ),
     ),
     *mistakes_in(
