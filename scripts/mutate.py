@@ -23,12 +23,13 @@ import tyro
 from mutations import Mutation
 from mutations.delivering import DELIVERING
 from mutations.estimators import ESTIMATORS
+from mutations.fitting import FITTING
 from mutations.learning import LEARNING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 ROOT = Path(__file__).parents[1]
-MUTATIONS = [*LEARNING, *ESTIMATORS, *DELIVERING]
+MUTATIONS = [*LEARNING, *FITTING, *ESTIMATORS, *DELIVERING]
 FOLDERS = "oda_rl", "agents", "envs", "tests", "scripts"
 LONGEST = 900.0  # seconds that tests may take
 MOST_MEMORY = 8_000_000  # kilobytes that tests may take: some mistakes go on for ever
