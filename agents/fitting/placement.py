@@ -79,8 +79,10 @@ def place_cells(
 ) -> Cells:
     """Anneal cells among states from which steps were taken, in the learned metric."""
     n, d = seen.observations.shape
-    numbers = np.unique(seen.observations, axis=0) if seen.numbered else None
-    sample = sample_of(seen, _SAMPLE, rng) if numbers is None else numbers
+    if seen.numbered:
+        sample = np.unique(seen.observations, axis=0)
+    else:
+        sample = sample_of(seen, _SAMPLE, rng)
     origin, covariance = metric.covariance(sample)
     learning = config.metric == "learned"
     axes = seen.numbered or not learning or informative(seen.observations, seen.steps)

@@ -100,12 +100,12 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
     engine.set_lanes(env.num_envs)
     actions, _ = engine.advance(first_step(course.observation, engine.interface))
     steps = last = course.steps
-    total, interrupt, first = course.total, course.interrupt, engine.interface.first_action
+    total, interrupt = course.total, course.interrupt
     stop, blocks = course.stop(STEPS_PER_REPORT), [_NO_EPISODE]
     moments: list[int] = []
     while steps < total:
-        step = resets.step(*env.step(actions + first if first else actions))
-        if steps + len(actions) >= total and steps + np.count_nonzero(step.learns) >= total:
+        step = resets.step(*env.step(engine.interface.first_action + actions))
+        if steps + np.count_nonzero(step.learns) >= total:
             step = step._replace(acts=np.zeros_like(step.acts))
         actions, ended = engine.advance(step)
         steps = engine.state.steps - begun

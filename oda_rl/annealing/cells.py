@@ -77,7 +77,7 @@ def prune_and_merge(
         Row k says by which masses the new cell k consists of the old ones.
     """
     before = cells[:n_cells, 0].copy()
-    owners, kept = _joined(cells, metric, n_cells, min_mass, merge_below)
+    owners, kept = thin_out(cells, metric, n_cells, min_mass, merge_below)
     return np.where(owners == kept[:, None], before, 0.0)
 
 
@@ -87,9 +87,15 @@ def thin_out(
     n_cells: int,
     min_mass: float,
     merge_below: float,
-) -> int:
-    """Do what :func:`prune_and_merge` does, and only return how many cells are left."""
-    return len(_joined(cells, metric, n_cells, min_mass, merge_below)[1])
+) -> tuple[IntArray, IntArray]:
+    """Do what :func:`prune_and_merge` does, without its lineage.
+
+    Returns of which cell each is part now, shape (n_cells,), and which ones are left.
+    """
+    owners, living = np.empty(n_cells, dtype=np.int64), np.empty(n_cells, dtype=np.bool_)
+    close = np.empty((n_cells, n_cells), dtype=np.bool_)
+    _prune_and_merge(cells, metric, min_mass, merge_below, close, living, owners)
+    return owners, _gather(cells, living)
 
 
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
@@ -102,20 +108,6 @@ def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -
     _merge(cells, close, living, owners)
     kept = _gather(cells, living)
     return np.where(owners == kept[:, None], before, 0.0)
-
-
-def _joined(
-    cells: FloatArray,
-    metric: FloatArray | None,
-    n_cells: int,
-    min_mass: float,
-    merge_below: float,
-) -> tuple[IntArray, IntArray]:
-    """Prune and merge; return of which cell each is part now, (n_cells,), and those that live."""
-    owners, living = np.empty(n_cells, dtype=np.int64), np.empty(n_cells, dtype=np.bool_)
-    close = np.empty((n_cells, n_cells), dtype=np.bool_)
-    _prune_and_merge(cells, metric, min_mass, merge_below, close, living, owners)
-    return owners, _gather(cells, living)
 
 
 def _gather(cells: FloatArray, living: BoolArray) -> IntArray:

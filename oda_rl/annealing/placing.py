@@ -155,4 +155,4 @@ def _level(
     settle(columns, points, order, temperature)
     cells[:n_cells, 0], cells[:n_cells, 1:] = columns.masses, columns.means.T
     below = _MERGE_BELOW * temperature
-    return annealing.thin_out(cells, None, n_cells, _LEAST_MASS, below)
+    return len(annealing.thin_out(cells, None, n_cells, _LEAST_MASS, below)[1])
