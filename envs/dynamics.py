@@ -154,7 +154,12 @@ def cartpole_resets(rng: np.random.Generator, n: int) -> FloatArray:
     return rng.uniform(-0.05, 0.05, size=(n, 4))
 
 
-def _cartpole(env: Any) -> Dynamics:
+def cartpole_dynamics(env: Any) -> Dynamics:
+    """Return the dynamics of a cart-pole, or of copies of it in one object.
+
+    >>> cartpole_dynamics(gym.make("CartPole-v1").unwrapped).parameters[0]
+    np.float64(9.8)
+    """
     parameters = cartpole_parameters(env)
     seen = classic.in_single_precision
     return Dynamics(cartpole_step, look, cartpole_resets, parameters, seen, foreseen=True)
@@ -192,8 +197,8 @@ def _acrobot(env: Any) -> Dynamics:
 
 _KNOWN: dict[type, Callable[[Any], Dynamics]] = {
     AcrobotEnv: _acrobot,
-    BartoCartPoleEnv: _cartpole,
-    CartPoleEnv: _cartpole,
+    BartoCartPoleEnv: cartpole_dynamics,
+    CartPoleEnv: cartpole_dynamics,
     MountainCarEnv: _mountain_car,
     PendulumEnv: _pendulum,
 }

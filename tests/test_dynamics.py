@@ -9,6 +9,7 @@ from environments import BARTO, Plain
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.envs import Dynamics
+from oda_rl.envs.classic_control import squared
 from oda_rl.envs.dynamics import Resets, compiled_dynamics
 from oda_rl.envs.wrappers import ActionChoices
 
@@ -154,6 +155,34 @@ def test_dynamics_that_are_not_those_of_the_step_are_refused():
         compiled_dynamics(Pucks(error=1e-9))
     with pytest.raises(ValueError, match="they must agree to the last bit"):
         FittedQAgent(Pucks(error=1e-9), seed=0).learn(100)
+
+
+@pytest.mark.parametrize("env_id", TASKS)
+def test_compiled_steps_are_gymnasiums_for_long(env_id):
+    # Of 20,000 steps of Acrobot, 30 would differ if squares were products; of Pendulum, 10.
+    env = adapted(gym.make(env_id), 7)
+    found, rng = compiled_dynamics(env), np.random.default_rng(0)
+    step, parameters = found.dynamics.step, found.dynamics.parameters
+    for turn in range(10_000):
+        if turn % 200 == 0:
+            env.reset(seed=turn)
+        number, state = int(rng.integers(env.action_space.n)), found.read_state()
+        action = number if found.choices is None else found.choices[number]
+        own = step(parameters, state, action)
+        _, reward, terminated, truncated, _ = env.step(number)
+        np.testing.assert_array_equal(state, found.read_state())
+        assert own == (reward, terminated)
+        if terminated or truncated:
+            env.reset()
+
+
+def test_squares_are_numpys():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=100_000) * 10.0 ** rng.uniform(-3, 3, size=100_000)
+    numbers[:6] = 0.0, -0.0, 1e150, -1e-200, np.inf, 3.0
+    found = np.array([squared(number, 2.0) for number in numbers.tolist()])
+    np.testing.assert_array_equal(found, [number**2 for number in numbers])  # one at a time
+    assert (found != numbers * numbers).any()  # what this is about
 
 
 def test_a_method_that_is_called_dynamics_by_chance_is_left_alone():

@@ -125,11 +125,16 @@ class AdaptedVector(_VectorWrapper):
         self.n_values = int(seen.n) if isinstance(seen, spaces.Discrete) else 0
         self.single_observation_space = self._one.observation_space
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
-        self._choices: npt.NDArray[Any] | None = None
+        self.choices: npt.NDArray[Any] | None = None
         if not isinstance(taken, spaces.Discrete):
-            self._choices = action_choices(taken, action_bins)
-            self.single_action_space = spaces.Discrete(len(self._choices))
+            self.choices = action_choices(taken, action_bins)
+            self.single_action_space = spaces.Discrete(len(self.choices))
             self.action_space = batch_space(self.single_action_space, env.num_envs)
+
+    @property
+    def sees_vectors(self) -> bool:
+        """Whether observations are left as they are."""
+        return not isinstance(self._one, gym.ObservationWrapper)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -140,7 +145,7 @@ class AdaptedVector(_VectorWrapper):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Take actions by their numbers; return observations as vectors."""
-        taken = actions if self._choices is None else self._choices[actions]
+        taken = actions if self.choices is None else self.choices[actions]
         observations, *outcome, infos = self.env.step(taken)
         if "final_obs" in infos and isinstance(self._one, gym.ObservationWrapper):
             finals = [

@@ -9,6 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.environments.spaces import Interface, plain
+from oda_rl.agents.training.copies import stepper
 from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.loops import STEPS_PER_REPORT, Progress
 
@@ -98,13 +99,14 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
     """
     resets, begun = Resets(env, engine.interface), engine.state.steps - course.steps
     engine.set_lanes(env.num_envs)
+    taker = stepper(env, engine.interface.first_action)
     actions, _ = engine.advance(first_step(course.observation, engine.interface))
     steps = last = course.steps
     total, interrupt = course.total, course.interrupt
     stop, blocks = course.stop(STEPS_PER_REPORT), [_NO_EPISODE]
     moments: list[int] = []
     while steps < total:
-        step = resets.step(*env.step(engine.interface.first_action + actions))
+        step = resets.step(*taker.step(actions))
         if steps + np.count_nonzero(step.learns) >= total:
             step = step._replace(acts=np.zeros_like(step.acts))
         actions, ended = engine.advance(step)
@@ -114,6 +116,7 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
             moments += [steps - last] * len(ended)
         if interrupt.requested or steps >= stop or (course.one_by_one and len(ended)):
             course.at(steps, None)
+            taker.leave()
             yield steps, np.column_stack([np.concatenate(blocks), moments])
             blocks, moments = [_NO_EPISODE], []
             last, stop = steps, course.stop(STEPS_PER_REPORT)

@@ -1,8 +1,9 @@
-"""Many copies of CartPole-v1 at once: what training costs beside stepping, and what a step teaches.
+"""Many copies at once: what training costs beside stepping, and what a step teaches.
 
-First the time: 64 copies of Gymnasium's own vector implementation are merely stepped, with actions
-drawn beforehand, and then trained in for as many steps, in turns in the same process. Then, for 1,
-8 and 64 copies, the share of seeds whose delivered policy reaches a mean of 475 in 100 greedy
+First the time: copies of an environment, 64 cart-poles in Gymnasium's own implementation and 16
+acrobots one by one, are merely stepped by Gymnasium, with actions drawn beforehand, and then
+trained in for as many steps, in turns in the same process. Then, of CartPole-v1 and for 1, 8 and 64
+copies, the share of seeds whose delivered policy reaches a mean of 475 in 100 greedy
 episodes after the same number of steps, counted over all copies (looked at when the first episode
 after that ends, for training goes on). Seeds are those from 59 000 000 on.
 
@@ -48,17 +49,20 @@ ENV_ID, SOLVED = "CartPole-v1", 475.0
 COPIES = (1, 8, 64)
 CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
 EVALUATION_EPISODES = 100
-TIMED_COPIES, TIMED_STEPS = 64, 200_000
+TIMED = (  # environment, copies, how Gymnasium steps them, steps
+    (ENV_ID, 64, "vector_entry_point", 200_000),
+    ("Acrobot-v1", 16, "sync", 50_000),
+)
 ACTORS = (0, 1, 2, 4)
 PAUSE, PACED_STEPS = 0.01, 5_000
 KINDS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
 
 
-def copies_of(count: int) -> Any:
+def copies_of(count: int, env_id: str = ENV_ID, mode: str = "vector_entry_point") -> Any:
     """Gymnasium's vector implementation, or the environment itself."""
     if count == 1:
-        return gym.make(ENV_ID)
-    return gym.make_vec(ENV_ID, count, vectorization_mode="vector_entry_point")
+        return gym.make(env_id)
+    return gym.make_vec(env_id, count, vectorization_mode=mode)
 
 
 def train(agent: str, copies: int, seed: int, checkpoints: list[int]) -> list[Row]:
@@ -81,22 +85,29 @@ def train(agent: str, copies: int, seed: int, checkpoints: list[int]) -> list[Ro
 def measure(times: int) -> list[Row]:
     """Microseconds a step of stepping and of training, in turns."""
     rows: list[Row] = []
-    for kind in KINDS.values():
-        kind(copies_of(TIMED_COPIES), seed=0).learn(TIMED_STEPS)  # compiles
-    for turn in range(times):
-        env = copies_of(TIMED_COPIES)
-        env.reset(seed=turn)
-        env.action_space.seed(turn)
-        actions = [env.action_space.sample() for _ in range(1000)]
-        begun = time.perf_counter()
-        for i in range(TIMED_STEPS // TIMED_COPIES):
-            env.step(actions[i % len(actions)])
-        row = {"stepping": time.perf_counter() - begun}
-        for name, kind in KINDS.items():
-            agent = kind(copies_of(TIMED_COPIES), seed=FIRST_SEEDS[EXPERIMENT.name] + turn)
-            row[name] = seconds(partial(agent.learn, TIMED_STEPS))
-        rows.append({key: 1e6 * taken / TIMED_STEPS for key, taken in row.items()})
+    for env_id, copies, mode, steps in TIMED:
+        make = partial(copies_of, copies, env_id, mode)
+        for kind in KINDS.values():
+            kind(make(), seed=0).learn(steps)  # compiles
+        for turn in range(times):
+            row = {"stepping": stepped(make(), steps, turn)}
+            for name, kind in KINDS.items():
+                agent = kind(make(), seed=FIRST_SEEDS[EXPERIMENT.name] + turn)
+                row[name] = seconds(partial(agent.learn, steps))
+            taken = {key: 1e6 * value / steps for key, value in row.items()}
+            rows.append({"environment": env_id, "copies": copies, "steps": steps, **taken})
     return rows
+
+
+def stepped(env: Any, steps: int, seed: int) -> float:
+    """Return the seconds that so many steps take, by actions that were drawn before."""
+    env.reset(seed=seed)
+    env.action_space.seed(seed)
+    actions = [env.action_space.sample() for _ in range(1000)]
+    begun = time.perf_counter()
+    for i in range(steps // env.num_envs):
+        env.step(actions[i % len(actions)])
+    return time.perf_counter() - begun
 
 
 class SlowCartPole(CartPoleEnv):
@@ -148,19 +159,27 @@ def acted(rows: Rows) -> dict[str, Table]:
     return {"actors": Table(title, columns, [own for own in lines if own])}
 
 
-def times(rows: Rows) -> dict[str, str]:
-    """Say what training costs beside stepping."""
-    stepping = rows.column("stepping")
-    said = []
-    for name in KINDS:
-        ratios = rows.column(name) / stepping
-        said.append(
-            f"`{name}` takes {np.median(ratios):.1f} times ({ratios.min():.1f} to "
-            f"{ratios.max():.1f}) as long as merely stepping {TIMED_COPIES} copies, "
-            f"{np.median(rows.column(name)):.2f} against {np.median(stepping):.2f} µs a step"
-        )
-    text = f"Medians of {len(rows)} trainings of {TIMED_STEPS:,} steps: {', and '.join(said)}."
-    return {"vector times": text}
+def times(rows: Rows) -> dict[str, Table]:
+    """Return what training costs beside stepping."""
+    columns = [
+        Column("environment", the("environment")),
+        Column("copies", the("copies")),
+        Column("Gymnasium alone", of(np.median, "stepping", ".2f")),
+        *(Column(f"`{name}`", beside_stepping(name)) for name in KINDS),
+    ]
+    title = "µs a step, and how many times as long as merely stepping"
+    return {"vector times": Table(title, columns, rows.groups("environment"))}
+
+
+def beside_stepping(name: str) -> Text:
+    """Make a text of the median time of trainings, and of its ratio to that of stepping."""
+
+    def text(own: Rows) -> str:
+        ratios = own.column(name) / own.column("stepping")
+        span = f"{ratios.min():.2f} to {ratios.max():.2f}"
+        return f"{np.median(own.column(name)):.2f}: {np.median(ratios):.2f} times ({span})"
+
+    return text
 
 
 def solved(steps: int) -> Text:

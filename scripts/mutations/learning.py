@@ -193,6 +193,64 @@ LEARNING = [
             "test_memory.py::test_new_trajectories_are_no_likelier_to_be_kept_where_long_ones_leave_room",
         ),
     ),
+    # Dynamics, and copies of them.
+    *mistakes_in(
+        "envs/classic_control.py",
+        (
+            "a square is a product",
+            "square = math.pow(number, two)",
+            "square = number * number",
+            "test_dynamics.py::test_squares_are_numpys",
+        ),
+    ),
+    *mistakes_in(
+        "agents/engine/loop.py",
+        (
+            "of several environments, one is cut a step late",
+            "truncated[i] = elapsed[i] >= limits[i]",
+            "truncated[i] = elapsed[i] > limits[i]",
+            "test_copies.py::test_compiled_steps_are_the_environments_own",
+        ),
+        (
+            "all of several environments have the constants of the first",
+            "advance(parameters[i], choices, position, actions[i])",
+            "advance(parameters[0], choices, position, actions[i])",
+            "test_copies.py::test_compiled_steps_are_the_environments_own",
+        ),
+    ),
+    *mistakes_in(
+        "agents/training/copies.py",
+        (
+            "an environment does not know where its episode has begun anew",
+            "env.prev_done = self.over.copy()",
+            "pass",
+            "test_copies.py::test_compiled_steps_are_the_environments_own",
+        ),
+        (
+            "a limit goes on counting after a reset",
+            "self.elapsed[lanes] = 0",
+            "pass",
+            "test_copies.py::test_compiled_steps_are_the_environments_own",
+        ),
+        (
+            "an environment's own generator is tried out, too",
+            "probe.np_random = np.random.default_rng(0)",
+            "pass",
+            "test_copies.py::test_trying_dynamics_leaves_the_environment_alone",
+        ),
+        (
+            "dynamics are believed without a trial",
+            "if kind not in _TRUSTED and _agree(env):",
+            "if kind not in _TRUSTED:",
+            "test_copies.py::test_dynamics_that_have_changed_are_found_out",
+        ),
+        (
+            "an object that stands in several places is several environments",
+            "len({id(own.env) for own in each}) == len(each)",
+            "True",
+            "test_copies.py::test_others_take_their_steps_themselves",
+        ),
+    ),
     # The fitted agent.
     *mistakes_in(
         "agents/engine/axes.py",
