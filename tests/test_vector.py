@@ -350,6 +350,21 @@ def test_at_the_first_fit_no_row_need_be_settled():
         np.testing.assert_array_equal(own, expected)
 
 
+@pytest.mark.parametrize(("steps", "at_random"), [(3000, [False, True] * 2), (4100, [False] * 4)])
+def test_every_other_environment_goes_on_at_random_until_an_episode_ends(steps, at_random):
+    env = several(lambda: gym.make("Pendulum-v1", max_episode_steps=1000), 4)
+    playing = FittedQAgent(env, seed=0).learn(steps)._engine._running.playing
+    assert [own.epsilon == 1.0 for own in playing] == at_random
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_environments_find_a_goal_that_is_far_away(seed):
+    # If all play by the first fit, 60 random steps each after they began, not one does.
+    envs = gym.make_vec("MountainCarContinuous-v0", 16, vectorization_mode="sync")
+    agent = FittedQAgent(envs, seed=seed).learn(40_000)
+    assert agent.evaluate(10, seed=seed).min() > 80.0
+
+
 def test_other_modes_are_refused():
     env = several(short, 2, AutoresetMode.DISABLED)
     for kind in KINDS:

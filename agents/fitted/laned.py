@@ -117,10 +117,16 @@ class LanedEngine(Engine):
         self._credit(episode_return, length, playing.record, playing.scheme)
 
     def _replace_stale(self, running: RunningTrajectories) -> None:
-        """Let environments play the present policy if theirs is old, or no episode seems to end."""
+        """Let environments play the present policy if theirs is old, or no episode seems to end.
+
+        Where that is at random, every other one goes on to its episode's end: a goal may be farther
+        away than the steps of a first fit have taken each of many environments.
+        """
         playing = replace(self._playing, record=None)
         for lane, other in enumerate(running.playing):
-            if not self._ended_since_fit or self._playing.fits - other.fits > _STALE:
+            waits = other.epsilon >= 1.0 and lane % 2 == 1
+            endless = not self._ended_since_fit and not waits
+            if endless or self._playing.fits - other.fits > _STALE:
                 self._commit(lane)
                 running.play(lane, playing)
         self._ended_since_fit = False

@@ -5,7 +5,8 @@ acrobots one by one, are merely stepped by Gymnasium, with actions drawn beforeh
 trained in for as many steps, in turns in the same process. Then, of CartPole-v1 and for 1, 8 and 64
 copies, the share of seeds whose delivered policy reaches a mean of 475 in 100 greedy
 episodes after the same number of steps, counted over all copies (looked at when the first episode
-after that ends, for training goes on). Seeds are those from 59 000 000 on.
+after that ends, for training goes on). Seeds are those from 59 000 000 on. Then the fitted agent
+alone, on tasks whose episodes are long, with seeds from 59 200 000 on.
 
 Then actors, of which each plays in a copy of its own in a process of its own, and none, where the
 agent plays itself: steps per second of a CartPole that takes 10 ms a step, and the share of seeds,
@@ -13,10 +14,11 @@ those from 59 500 000 on, that are solved after the first number of steps above.
 takes minutes a seed, is that of the first four.
 
 Run: python scripts/benchmark.py vector [--seeds 100] [--workers 2] [--only times copies]
+     python scripts/benchmark.py vector --only worlds --seeds 20
      python scripts/benchmark.py vector --only actors --seeds 20
-Trainings in copies are kept in results/benchmark_vector.jsonl as they end, and not repeated. It
-writes results/benchmark_vector.csv, results/benchmark_vector_times.csv and
-results/benchmark_vector_actors.csv, and results/benchmark_vector.png.
+Trainings in copies are kept in results/benchmark_vector.jsonl and benchmark_vector_worlds.jsonl as
+they end, and not repeated. It writes results/benchmark_vector.csv, benchmark_vector_times.csv,
+benchmark_vector_worlds.csv and benchmark_vector_actors.csv, and results/benchmark_vector.png.
 """
 
 import time
@@ -43,8 +45,9 @@ from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("benchmark_vector", leave_out=("checkpoints",))
 TIMES = Experiment("benchmark_vector_times")
+WORLDS = Experiment("benchmark_vector_worlds", leave_out=("checkpoints",))
 ACTED = Experiment("benchmark_vector_actors")
-PARTS = ("times", "copies", "actors")
+PARTS = ("times", "copies", "worlds", "actors")
 ENV_ID, SOLVED = "CartPole-v1", 475.0
 COPIES = (1, 8, 64)
 CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
@@ -53,6 +56,8 @@ TIMED = (  # environment, copies, how Gymnasium steps them, steps
     (ENV_ID, 64, "vector_entry_point", 200_000),
     ("Acrobot-v1", 16, "sync", 50_000),
 )
+LONG = ("MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1")
+LONG_COPIES, LONG_CHECKPOINTS = (1, 16, 64), (50_000, 100_000)
 ACTORS = (0, 1, 2, 4)
 PAUSE, PACED_STEPS = 0.01, 5_000
 KINDS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
@@ -67,19 +72,28 @@ def copies_of(count: int, env_id: str = ENV_ID, mode: str = "vector_entry_point"
 
 def train(agent: str, copies: int, seed: int, checkpoints: list[int]) -> list[Row]:
     """Train once; a row for each checkpoint."""
-    learner = KINDS[agent](copies_of(copies), seed=seed)
+    rows = looks(KINDS[agent](copies_of(copies), seed=seed), seed, checkpoints)
+    return [{**row, "solved": int(row["mean"] >= SOLVED)} for row in rows]
+
+
+def looks(learner: Any, seed: int, checkpoints: list[int]) -> list[Row]:
+    """Train, and evaluate the delivered policy at each checkpoint."""
     rows: list[Row] = []
 
     def look(one: Any) -> None:
         while len(rows) < len(checkpoints) and one.num_timesteps >= checkpoints[len(rows)]:
             returns = one.evaluate(EVALUATION_EPISODES, seed=seed + 10**8)
-            mean = float(returns.mean())
-            steps = checkpoints[len(rows)]
-            rows.append({"steps": steps, "mean": mean, "solved": int(mean >= SOLVED)})
+            rows.append({"steps": checkpoints[len(rows)], "mean": float(returns.mean())})
 
     learner.learn(checkpoints[-1], callback=look)
     look(learner)
     return rows
+
+
+def train_elsewhere(environment: str, copies: int, seed: int, checkpoints: list[int]) -> list[Row]:
+    """Train the fitted agent once in an environment with long episodes; a row a checkpoint."""
+    learner = FittedQAgent(copies_of(copies, environment, "sync"), seed=seed)
+    return looks(learner, seed, checkpoints)
 
 
 def measure(times: int) -> list[Row]:
@@ -203,6 +217,25 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"vector": Table(title, columns, [own for own in lines if own])}
 
 
+def elsewhere(rows: Rows) -> dict[str, Table]:
+    """Return means and leasts of the fitted agent where episodes are long."""
+    columns = [
+        Column("environment", the("environment"), once=True),
+        Column("copies", the("copies")),
+        Column("seeds", lambda own: str(len(own.groups("seed")))),
+        *(Column(f"{n:,}", among(mean_and_least, steps=n)) for n in sorted(rows.values("steps"))),
+    ]
+    lines = [rows.where(environment=name, copies=n) for name in LONG for n in LONG_COPIES]
+    title = "`FittedQAgent` after so many steps of all copies: mean (least of the seeds)"
+    return {"vector worlds": Table(title, columns, [own for own in lines if own])}
+
+
+def mean_and_least(own: Rows) -> str:
+    """Return the mean of all seeds, and the least."""
+    means = own.column("mean")
+    return f"{means.mean():.1f} ({means.min():.1f})"
+
+
 def draw(rows: Rows) -> Any:
     """Draw the share of solved seeds over steps, a panel for each agent."""
     panels, checkpoints = new_axes(9.0, 3.6, columns=2), sorted(rows.values("steps"))
@@ -233,7 +266,7 @@ class Options(SharedOptions):
     paced: int = 4
     """Of how many seeds, the first ones, the pace of actors is measured."""
     only: tuple[str, ...] = ()
-    """Of times, copies and actors; by default all."""
+    """Of times, copies, worlds and actors; by default all."""
 
 
 def main(options: Options) -> None:
@@ -256,6 +289,19 @@ def main(options: Options) -> None:
         rows = EXPERIMENT.run(train, settings, options.execution)
         say(*tables(rows).values())
         EXPERIMENT.save(draw(rows))
+    if "worlds" in parts:
+        settings = [
+            {
+                "environment": name,
+                "copies": copies,
+                "seed": seed,
+                "checkpoints": list(LONG_CHECKPOINTS),
+            }
+            for name in LONG
+            for copies in LONG_COPIES
+            for seed in WORLDS.seeds(options)
+        ]
+        say(*elsewhere(WORLDS.run(train_elsewhere, settings, options.execution)).values())
     if "actors" in parts:
         for i, seed in enumerate(ACTED.seeds(options)):  # rows are there when each has ended
             found = act(seed, options.checkpoints[0], i < options.paced)
