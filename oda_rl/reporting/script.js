@@ -385,7 +385,7 @@ const AcrobotEnv = {
   plane: [0, 2],
   rate: 15,
   ended: "the tip is above the line",
-  factors: { gravity: [11], "length of the links": [3, 4, 5] },
+  factors: { gravity: [12], "length of the links": [3, 4, 5] },
   pushes: { component: 2, size: 1.5, what: "the upper link" },
   more: [9.8], // Gymnasium has gravity in its equations
   start: (random) => [0, 0, 0, 0].map(() => Math.fround(random.between(-0.1, 0.1))),
@@ -398,10 +398,10 @@ const AcrobotEnv = {
     const [cosine, sine] = [Math.cos(b), Math.sin(b)];
     const d1 = m1 * (c1 * c1) + m2 * (l1 * l1 + c2 * c2 + 2 * l1 * c2 * cosine) + inertia + inertia;
     const d2 = m2 * (c2 * c2 + l1 * c2 * cosine) + inertia;
-    const phi2 = m2 * c2 * p[11] * Math.cos(a + b - Math.PI / 2);
+    const phi2 = m2 * c2 * p[12] * Math.cos(a + b - Math.PI / 2);
     const phi1 =
       -m2 * l1 * c2 * (db * db) * sine - 2 * m2 * l1 * c2 * db * da * sine +
-      (m1 * c1 + m2 * l1) * p[11] * Math.cos(a - Math.PI / 2) + phi2;
+      (m1 * c1 + m2 * l1) * p[12] * Math.cos(a - Math.PI / 2) + phi2;
     let rest = torque + (d2 / d1) * phi1;
     if (p[9] === 0) rest -= m2 * l1 * c2 * (da * da) * sine;
     const second = (rest - phi2) / (m2 * (c2 * c2) + inertia - (d2 * d2) / d1);
