@@ -359,7 +359,7 @@ def test_every_other_environment_goes_on_at_random_until_an_episode_ends(steps, 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_many_environments_find_a_goal_that_is_far_away(seed):
-    # If all play by the first fit, 60 random steps each after they began, not one does.
+    # If all play by the first fit, 60 random steps each after they began, hardly one does.
     envs = gym.make_vec("MountainCarContinuous-v0", 16, vectorization_mode="sync")
     agent = FittedQAgent(envs, seed=seed).learn(40_000)
     assert agent.evaluate(10, seed=seed).min() > 80.0
