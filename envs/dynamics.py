@@ -98,6 +98,12 @@ class Compiled(Stateful):
     """Actions by their numbers, where these are not Discrete."""
 
     @property
+    def constants(self) -> FloatArray | None:
+        """Parameters as the environment has them now; None if it steps in another way now."""
+        present = _dynamics_of(self.env)
+        return None if present is None else present.parameters
+
+    @property
     def max_episode_steps(self) -> int:
         """Steps after which an episode is cut."""
         return self.time_limit._max_episode_steps if self.time_limit else _NEVER
@@ -185,7 +191,10 @@ def _pendulum(env: Any) -> Dynamics:
     )
 
 
-def _acrobot(env: Any) -> Dynamics:
+def _acrobot(env: Any) -> Dynamics | None:
+    torques = np.array(env.AVAIL_TORQUE)
+    if env.torque_noise_max > 0.0 or not np.array_equal(torques, torques[0] + np.arange(3.0)):
+        return None
     return Dynamics(
         classic.acrobot_step,
         classic.acrobot_look,
@@ -195,7 +204,7 @@ def _acrobot(env: Any) -> Dynamics:
     )
 
 
-_KNOWN: dict[type, Callable[[Any], Dynamics]] = {
+_KNOWN: dict[type, Callable[[Any], Dynamics | None]] = {
     AcrobotEnv: _acrobot,
     BartoCartPoleEnv: cartpole_dynamics,
     CartPoleEnv: cartpole_dynamics,
@@ -249,12 +258,12 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
         return None
     if choices is None and not isinstance(layer.action_space, gym.spaces.Discrete):
         return None
-    offered = callable(getattr(layer, "dynamics", None))
+    offered = _offers(layer)
     if not offered and type(layer) not in _KNOWN:
         return None
-    dynamics = layer.dynamics() if offered else _KNOWN[type(layer)](layer)  # type: ignore[attr-defined]
-    if not isinstance(dynamics, Dynamics):
-        return None  # a method of that name that is about something else
+    dynamics = _dynamics_of(layer)
+    if dynamics is None:  # or a method of that name is about something else
+        return None
     found = Compiled(layer, time_limit, dynamics, choices)
     if type(layer) is BartoCartPoleEnv:  # whose own step is the compiled one
         return found
@@ -268,6 +277,16 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
             "last bit"
         )
     return found if difference is None else None
+
+
+def _offers(layer: gym.Env[Any, Any]) -> bool:
+    return callable(getattr(layer, "dynamics", None))
+
+
+def _dynamics_of(layer: Any) -> Dynamics | None:
+    """Return what an environment offers, or what is known of it, if those are dynamics."""
+    found = layer.dynamics() if _offers(layer) else _KNOWN[type(layer)](layer)
+    return found if isinstance(found, Dynamics) else None
 
 
 def stateful(env: gym.Env[Any, Any]) -> Stateful | None:
@@ -291,10 +310,7 @@ def stateful(env: gym.Env[Any, Any]) -> Stateful | None:
         layer = layer.env
     if any(name in vars(layer) for name in ("step", "reset")):
         return None
-    offered = callable(getattr(layer, "dynamics", None)) and isinstance(
-        layer.dynamics(),  # type: ignore[attr-defined]
-        Dynamics,
-    )
+    offered = _offers(layer) and _dynamics_of(layer) is not None
     return Stateful(layer, time_limit) if offered or type(layer) in _KNOWN else None
 
 

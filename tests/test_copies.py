@@ -121,6 +121,35 @@ def test_agents_learn_the_same_from_compiled_steps(kind, make):
     np.testing.assert_equal(*stepped)
 
 
+def heavier(env):
+    for one in getattr(env, "envs", [env]):
+        one.unwrapped.gravity = 12.0
+
+
+def elsewhere(env):
+    env.state = 0.5 * env.state
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [(at_once, heavier), (one_by_one, heavier), (at_once, elsewhere)],
+    ids=["heavier at once", "heavier one by one", "elsewhere"],
+)
+def test_what_a_callback_changes_of_the_environment_counts(make, change):
+    agents = []
+    for wrap in (lambda env: env, steps_itself):
+        env = make("CartPole-v1")
+
+        def noted(agent, env=env):
+            if 400 < agent.num_timesteps < 800:
+                change(env)
+
+        agents.append(TwoTimescaleAgent(wrap(env), seed=0).learn(2000, callback=noted))
+    test_two_timescale.same(*agents)
+    unchanged = TwoTimescaleAgent(make("CartPole-v1"), seed=0).learn(2000)
+    assert not np.array_equal(agents[0].episodes.rows[:, :2], unchanged.episodes.rows[:, :2])
+
+
 def test_what_was_returned_does_not_change():
     env = at_once("CartPole-v1")
     env.reset(seed=0)

@@ -157,6 +157,64 @@ def test_dynamics_that_are_not_those_of_the_step_are_refused():
         FittedQAgent(Pucks(error=1e-9), seed=0).learn(100)
 
 
+def heavier(env):
+    env.gravity = 12.0
+
+
+def harder(env):
+    env.force = np.array([0.1])
+
+
+def windy(env):
+    env.torque_noise_max = 0.5  # which compiled dynamics do not know
+
+
+def elsewhere(env):
+    env.state = 0.5 * env.state
+
+
+CHANGES = {
+    "heavier": (lambda: gym.make("CartPole-v1"), heavier),
+    "harder": (lambda: limited(Pucks()), harder),
+    "no longer known": (lambda: gym.make("Acrobot-v1", max_episode_steps=50), windy),
+    "elsewhere": (lambda: gym.make("MountainCar-v0", max_episode_steps=50), elsewhere),
+}
+
+
+@pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent])
+@pytest.mark.parametrize(("make", "change"), CHANGES.values(), ids=CHANGES)
+def test_what_a_callback_changes_of_the_environment_counts(kind, make, change):
+    agents, steps = [], []
+    for wrap in (lambda env: env, Plain):
+        env = wrap(make())
+        own = []
+
+        def noted(agent, env=env, own=own):
+            own.append(agent.num_timesteps)
+            if 800 < agent.num_timesteps < 1600:
+                change(env.unwrapped)
+
+        agents.append(kind(env, seed=0).learn(2500, callback=noted))
+        steps.append(own)
+    assert compiled_dynamics(make()) is not None
+    assert_same(*agents)
+    assert steps[0] == steps[1]
+    unchanged = kind(make(), seed=0).learn(2500)
+    assert not np.array_equal(agents[0].codevectors, unchanged.codevectors)
+
+
+def unevenly(env):
+    env.AVAIL_TORQUE = [-1.0, 0.0, 2.0]
+
+
+@pytest.mark.parametrize("change", [windy, unevenly])
+def test_an_acrobot_of_another_kind_takes_its_steps_itself(change):
+    env = gym.make("Acrobot-v1")
+    assert compiled_dynamics(env) is not None  # and its constants are known from now on
+    change(env.unwrapped)
+    assert compiled_dynamics(env) is None
+
+
 @pytest.mark.parametrize("env_id", TASKS)
 def test_compiled_steps_are_gymnasiums_for_long(env_id):
     # Of 20,000 steps of Acrobot, 30 would differ if squares were products; of Pendulum, 10.

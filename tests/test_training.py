@@ -118,7 +118,7 @@ def test_compiled_loops_say_after_which_step_an_episode_ended(kind):
     course = Course(4000)
     course.observation = agent.env.reset(seed=0)[0]
     begun, lengths, moments = 0, [], []
-    for steps, rows in train_fused(agent._engine, compiled_dynamics(agent.env), course):
+    for steps, rows in train_fused(agent._engine, agent.env, compiled_dynamics(agent.env), course):
         lengths += rows[:, 1].tolist()
         moments += (begun + rows[:, 2]).tolist()
         begun = steps

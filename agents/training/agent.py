@@ -212,7 +212,8 @@ class Agent(ByHand):
         total_timesteps : int
             At least 1.
         callback : callable, optional
-            Called with the agent after each episode; ends the training by returning False.
+            Called with the agent after each episode; ends the training by returning False. What it
+            changes of the environment's constants, or of its state, counts from then on.
         progress_bar : bool
             Show a live line.
         checkpoint : str or Path, optional
@@ -468,7 +469,7 @@ class Agent(ByHand):
             course.observation, course.chosen = self._reset_env(env), False
         if dynamics is None or not self.fuses:
             return train_stepwise(self._engine, env, course)
-        return train_fused(self._engine, dynamics, course)
+        return train_fused(self._engine, env, dynamics, course)
 
 
 def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Generator]:

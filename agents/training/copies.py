@@ -31,6 +31,9 @@ class Stepper(Protocol):
     def leave(self) -> None:
         """Put the environment where these steps have led."""
 
+    def take_up(self) -> bool:
+        """Go on from where it is; False if that cannot be, as its constants are others now."""
+
 
 class Own:
     """An environment that takes its steps itself.
@@ -52,6 +55,10 @@ class Own:
 
     def leave(self) -> None:
         """Do nothing: it is there."""
+
+    def take_up(self) -> bool:
+        """Go on from where it is, as always."""
+        return True
 
 
 class Copies(ABC):
@@ -120,6 +127,21 @@ class Copies(ABC):
     def leave(self) -> None:
         """Put the environment where these steps have led."""
 
+    def take_up(self) -> bool:
+        """Go on from where it is; False if that cannot be, as its constants are others now."""
+        same = np.array_equal(self._constants(), self._constant[0])
+        if same:
+            self._read()
+        return same
+
+    @abstractmethod
+    def _constants(self) -> Array:
+        """Return the constants that the environments have now, shape (n, m)."""
+
+    @abstractmethod
+    def _read(self) -> None:
+        """Read where the environments are."""
+
 
 class CartPoles(Copies):
     """Copies of a cart-pole in Gymnasium's own implementation.
@@ -131,13 +153,12 @@ class CartPoles(Copies):
     """
 
     def __init__(self, env: CartPoleVectorEnv) -> None:
-        self._env, dynamics = env, cartpole_dynamics(env)
-        n = env.num_envs
-        parameters, limits = np.tile(dynamics.parameters, (n, 1)), np.full(n, env.max_episode_steps)
+        self._env = env
         seen: Any = env.single_observation_space
-        super().__init__(dynamics, None, (4, 4, 2), parameters, limits, seen)
-        self.states = np.array(env.state, dtype=np.float64).T.copy()
-        self.elapsed, self.over = env.steps.astype(np.int64), env.prev_done
+        limits = np.full(env.num_envs, env.max_episode_steps)
+        own = cartpole_dynamics(env), None, (4, 4, 2)
+        super().__init__(*own, self._constants(), limits, seen)
+        self._read()
 
     def _begin(self, lanes: IntArray) -> tuple[Any, Any]:
         env = self._env
@@ -149,6 +170,14 @@ class CartPoles(Copies):
         env: Any = self._env
         env.state, env.steps = self.states.T.copy(), self.elapsed.astype(np.int32)
         env.prev_done = self.over.copy()
+
+    def _constants(self) -> Array:
+        return np.tile(cartpole_dynamics(self._env).parameters, (self._env.num_envs, 1))
+
+    def _read(self) -> None:
+        env = self._env
+        self.states = np.array(env.state, dtype=np.float64).T.copy()
+        self.elapsed, self.over = env.steps.astype(np.int64), env.prev_done
 
 
 class Several(Copies):
@@ -165,12 +194,10 @@ class Several(Copies):
     def __init__(self, env: SyncVectorEnv[Any, Any], each: list[Compiled]) -> None:
         self._env, self._each, first = env, each, each[0]
         seen: Any = env.single_observation_space
-        parameters = np.array([one.dynamics.parameters for one in each])
         limits = np.array([one.max_episode_steps for one in each])
-        super().__init__(first.dynamics, first.choices, first.sizes, parameters, limits, seen)
-        self.states = np.array([one.read_state() for one in each])
-        self.elapsed = np.array([one.elapsed_steps for one in each])
-        self.over = env._autoreset_envs
+        own = first.dynamics, first.choices, first.sizes
+        super().__init__(*own, self._constants(), limits, seen)
+        self._read()
 
     def _begin(self, lanes: IntArray) -> tuple[Any, Any]:
         seen = [self._env.envs[lane].reset()[0] for lane in lanes]
@@ -182,6 +209,14 @@ class Several(Copies):
         self._env._autoreset_envs = self.over.copy()
         for one, state, elapsed in zip(self._each, self.states, self.elapsed, strict=True):
             one.write_state(state, int(elapsed))
+
+    def _constants(self) -> Array:
+        return np.array([one.constants for one in self._each])
+
+    def _read(self) -> None:
+        self.states = np.array([one.read_state() for one in self._each])
+        self.elapsed = np.array([one.elapsed_steps for one in self._each])
+        self.over = self._env._autoreset_envs
 
 
 def stepper(env: VectorEnv[Any, Any, Any], first_action: int) -> Stepper:

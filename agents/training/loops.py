@@ -18,7 +18,7 @@ from oda_rl.agents.engine.loop import environment_arrays, train_loop
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
 from oda_rl.agents.training.course import Course
-from oda_rl.envs.dynamics import Compiled, Resets
+from oda_rl.envs.dynamics import Compiled, Resets, compiled_dynamics
 
 Progress = Iterator[tuple[int, FloatArray]]
 
@@ -94,8 +94,10 @@ def add_to_returns(engine: Engine, gains: FloatArray) -> None:
         lane.episode_return += gain
 
 
-def train_fused(engine: Engine, environment: Compiled, course: Course) -> Progress:
-    """Train in compiled code, from where the course is."""
+def train_fused(
+    engine: Engine, env: gym.Env[Any, Any], environment: Compiled, course: Course
+) -> Progress:
+    """Train in compiled code, from where the course is, in the ``environment`` within ``env``."""
     loop, resets = train_loop(engine.rule, environment), Resets(environment)
     own = environment_arrays(environment, course.observation)
     room = np.empty((1 if course.one_by_one else _FUSED_EPISODES, 3))
@@ -112,6 +114,19 @@ def train_fused(engine: Engine, environment: Compiled, course: Course) -> Progre
         environment.write_state(own[2], engine.episode_length)
         course.at(steps, own[3])
         yield steps, room[:written].copy()
+        if not course.one_by_one:
+            continue
+        # Who was told may have changed the environment.
+        present = environment.constants
+        if present is None or not np.array_equal(present, environment.dynamics.parameters):
+            changed = compiled_dynamics(env)
+            if changed is None:
+                seen, space = own[3], env.observation_space
+                course.observation = seen.astype(space.dtype).reshape(space.shape)
+                yield from train_stepwise(engine, env, course)
+                return
+            environment, resets = changed, Resets(changed)
+        own = environment_arrays(environment, own[3])
 
 
 def _until_event(

@@ -120,3 +120,6 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
             yield steps, np.column_stack([np.concatenate(blocks), moments])
             blocks, moments = [_NO_EPISODE], []
             last, stop = steps, course.stop(STEPS_PER_REPORT)
+            # Who was told may have changed the environment.
+            if course.one_by_one and not taker.take_up():
+                taker = stepper(env, engine.interface.first_action)

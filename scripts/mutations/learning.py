@@ -195,6 +195,21 @@ LEARNING = [
     ),
     # Dynamics, and copies of them.
     *mistakes_in(
+        "agents/training/loops.py",
+        (
+            "compiled steps go on though the environment is another now",
+            "if changed is None:",
+            "if False:",
+            "test_dynamics.py::test_what_a_callback_changes_of_the_environment_counts",
+        ),
+        (
+            "what a callback has changed is not looked at",
+            "if not course.one_by_one:",
+            "if True:",
+            "test_dynamics.py::test_what_a_callback_changes_of_the_environment_counts",
+        ),
+    ),
+    *mistakes_in(
         "envs/classic_control.py",
         (
             "a square is a product",
@@ -231,6 +246,12 @@ LEARNING = [
             "self.elapsed[lanes] = 0",
             "pass",
             "test_copies.py::test_compiled_steps_are_the_environments_own",
+        ),
+        (
+            "constants are those of the beginning, whatever a callback does",
+            "same = np.array_equal(self._constants(), self._constant[0])",
+            "same = True",
+            "test_copies.py::test_what_a_callback_changes_of_the_environment_counts",
         ),
         (
             "an environment's own generator is tried out, too",
