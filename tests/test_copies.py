@@ -130,10 +130,14 @@ def elsewhere(env):
     env.state = 0.5 * env.state
 
 
+def shorter(env):
+    env.max_episode_steps = 15
+
+
 @pytest.mark.parametrize(
     ("make", "change"),
-    [(at_once, heavier), (one_by_one, heavier), (at_once, elsewhere)],
-    ids=["heavier at once", "heavier one by one", "elsewhere"],
+    [(at_once, heavier), (one_by_one, heavier), (at_once, elsewhere), (at_once, shorter)],
+    ids=["heavier at once", "heavier one by one", "elsewhere", "shorter"],
 )
 def test_what_a_callback_changes_of_the_environment_counts(make, change):
     agents = []

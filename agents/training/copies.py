@@ -64,8 +64,8 @@ class Own:
 class Copies(ABC):
     """Several environments that compiled code steps, to the same bits as their own ``step``.
 
-    Each is reset at the step after its episode's last, as Gymnasium's vector environments do, by
-    itself: so it draws what it would.
+    Each is reset at the step after its episode's last, where Gymnasium's vector environments reset
+    it, and with their generators: they draw what they would.
 
     Parameters
     ----------
@@ -77,8 +77,6 @@ class Copies(ABC):
         Components of a state, and of an observation, and number of actions.
     parameters : ndarray, shape (n, m)
         Constants of each environment.
-    limits : ndarray, shape (n,)
-        Steps after which its episodes are cut.
     seen : gymnasium.spaces.Box
         What is observed in one of them, in single or double precision.
     """
@@ -87,6 +85,8 @@ class Copies(ABC):
     """Shape (n, n_state)."""
     elapsed: IntArray
     """Steps of the running episodes, shape (n,)."""
+    limits: IntArray
+    """Steps after which they are cut, shape (n,)."""
     over: BoolArray
     """Which episodes have ended: the next step is a reset. Shape (n,)."""
 
@@ -96,12 +96,12 @@ class Copies(ABC):
         choices: Array | None,
         sizes: tuple[int, int, int],
         parameters: FloatArray,
-        limits: IntArray,
         seen: Box,
     ) -> None:
         self._step = step_loop(dynamics, choices is not None, sizes)
-        self._constant = parameters, np.zeros(0) if choices is None else choices, limits
-        self._shape, self._seen = (len(limits), sizes[1]), seen
+        self._constant = parameters, np.zeros(0) if choices is None else choices
+        self._shape, self._seen = (len(parameters), sizes[1]), seen
+        self._read()
 
     def step(
         self, actions: IntArray
@@ -111,7 +111,8 @@ class Copies(ABC):
         observations, rewards = np.empty(self._shape, self._seen.dtype), np.empty(n)
         terminated, truncated = np.empty(n, np.bool_), np.empty(n, np.bool_)
         made = observations, rewards, terminated, truncated
-        self._step(*self._constant, self.states, self.elapsed, over, actions, *made)
+        place = self.limits, self.states, self.elapsed, over
+        self._step(*self._constant, *place, actions, *made)
         if over.any():
             lanes = over.nonzero()[0]
             self.elapsed[lanes] = 0
@@ -155,10 +156,7 @@ class CartPoles(Copies):
     def __init__(self, env: CartPoleVectorEnv) -> None:
         self._env = env
         seen: Any = env.single_observation_space
-        limits = np.full(env.num_envs, env.max_episode_steps)
-        own = cartpole_dynamics(env), None, (4, 4, 2)
-        super().__init__(*own, self._constants(), limits, seen)
-        self._read()
+        super().__init__(cartpole_dynamics(env), None, (4, 4, 2), self._constants(), seen)
 
     def _begin(self, lanes: IntArray) -> tuple[Any, Any]:
         env = self._env
@@ -178,6 +176,7 @@ class CartPoles(Copies):
         env = self._env
         self.states = np.array(env.state, dtype=np.float64).T.copy()
         self.elapsed, self.over = env.steps.astype(np.int64), env.prev_done
+        self.limits = np.full(env.num_envs, env.max_episode_steps)
 
 
 class Several(Copies):
@@ -194,10 +193,8 @@ class Several(Copies):
     def __init__(self, env: SyncVectorEnv[Any, Any], each: list[Compiled]) -> None:
         self._env, self._each, first = env, each, each[0]
         seen: Any = env.single_observation_space
-        limits = np.array([one.max_episode_steps for one in each])
         own = first.dynamics, first.choices, first.sizes
-        super().__init__(*own, self._constants(), limits, seen)
-        self._read()
+        super().__init__(*own, self._constants(), seen)
 
     def _begin(self, lanes: IntArray) -> tuple[Any, Any]:
         seen = [self._env.envs[lane].reset()[0] for lane in lanes]
@@ -216,6 +213,7 @@ class Several(Copies):
     def _read(self) -> None:
         self.states = np.array([one.read_state() for one in self._each])
         self.elapsed = np.array([one.elapsed_steps for one in self._each])
+        self.limits = np.array([one.max_episode_steps for one in self._each])
         self.over = self._env._autoreset_envs
 
 
