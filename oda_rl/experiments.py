@@ -334,7 +334,9 @@ def dask_client(workers: int | None, address: str | None) -> Any:
         n_workers=workers,
         threads_per_worker=1,
         dashboard_address="127.0.0.1:0",  # any port: another cluster may have the usual one
-        silence_logs=logging.ERROR,  # workers warn of tasks in whose midst they end
+        # Workers tell of tasks in whose midst they end, and of a scheduler that has ended before
+        # them; what goes wrong with a task is raised where its result is waited for.
+        silence_logs=logging.CRITICAL,
     )
 
 
