@@ -235,8 +235,9 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
     There are some for BartoCartPole, for Gymnasium's CartPole, MountainCar, Pendulum and Acrobot,
     with the constants of the object, and for every :class:`CompiledEnv`; inside no other wrappers
     than those of ``gymnasium.make``, and a choice of actions. A subclass, another wrapper, a
-    replaced method or a window to draw in gives None; so does a numpy whose sine differs from the
-    C library's in the last bit, because results would then not be the same as step by step.
+    replaced method, a window to draw in, or an Acrobot with noise or uneven torques gives None; so
+    does a numpy whose sine differs from the C library's in the last bit, because results would then
+    not be the same as step by step.
 
     Raises
     ------

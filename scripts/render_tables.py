@@ -32,7 +32,7 @@ TABLES: dict[str, str] = {
     "benchmark_suite_pace": "benchmarks.suite.paces",
     "benchmark_vector_actors": "benchmarks.vector.acted",
     "benchmark_vector_times": "benchmarks.vector.times",
-    "benchmark_vector_worlds": "benchmarks.vector.elsewhere",
+    "benchmark_vector_worlds": "benchmarks.vector.worlds",
     "figure5": "reproduce_figure5.tables",
     "infex_codebook": "reproduce_infex.margins",
     "infex_density": "reproduce_infex.densities",

@@ -31,30 +31,12 @@ def one_by_one(env_id, count=5, **more):
     return gym.make_vec(env_id, count, vectorization_mode="sync", **more)
 
 
-def of_two_weights():
+def all_unlike():
     """Gravity, force and the length of episodes are another in each."""
     made = [gym.make("CartPole-v1", max_episode_steps=20 + i) for i in range(3)]
     for i, env in enumerate(made):
         env.unwrapped.gravity, env.unwrapped.force_mag = 9.8 - i, 10.0 + i
     return SyncVectorEnv([lambda env=env: env for env in made])
-
-
-ENVIRONMENTS = {
-    "cart-poles": lambda: at_once("CartPole-v1"),
-    "semi-implicit cart-poles": lambda: semi_implicit(),
-    "short cart-poles": lambda: at_once("CartPole-v1", max_episode_steps=25),
-    "cart-poles that fail": lambda: at_once("CartPole-v1", sutton_barto_reward=True),
-    "cart-poles with friction": lambda: at_once(BARTO, max_episode_steps=30),
-    "cart-poles one by one": lambda: one_by_one("CartPole-v1"),
-    "mountain cars": lambda: one_by_one("MountainCar-v0"),
-    "pendulums": lambda: one_by_one("Pendulum-v1"),
-    "acrobots": lambda: one_by_one("Acrobot-v1", max_episode_steps=60),
-    "unlike ones": of_two_weights,
-    "from outside": lambda: SyncVectorEnv([lambda: limited(Pucks())] * 4),
-    "in tables": lambda: SyncVectorEnv([lambda: limited(Table())] * 4),
-    "pushed by a choice": lambda: SyncVectorEnv([lambda: limited(Puck())] * 4),
-}
-everywhere = pytest.mark.parametrize("make", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 
 
 class Table(Pucks):
@@ -76,6 +58,24 @@ def semi_implicit():
     env = at_once("CartPole-v1")
     env.kinematics_integrator = "semi-implicit"
     return env
+
+
+ENVIRONMENTS = {
+    "cart-poles": lambda: at_once("CartPole-v1"),
+    "semi-implicit cart-poles": semi_implicit,
+    "short cart-poles": lambda: at_once("CartPole-v1", max_episode_steps=25),
+    "cart-poles that fail": lambda: at_once("CartPole-v1", sutton_barto_reward=True),
+    "cart-poles with friction": lambda: at_once(BARTO, max_episode_steps=30),
+    "cart-poles one by one": lambda: one_by_one("CartPole-v1"),
+    "mountain cars": lambda: one_by_one("MountainCar-v0"),
+    "pendulums": lambda: one_by_one("Pendulum-v1"),
+    "acrobots": lambda: one_by_one("Acrobot-v1", max_episode_steps=60),
+    "unlike ones": all_unlike,
+    "from outside": lambda: SyncVectorEnv([lambda: limited(Pucks())] * 4),
+    "in tables": lambda: SyncVectorEnv([lambda: limited(Table())] * 4),
+    "pushed by a choice": lambda: SyncVectorEnv([lambda: limited(Puck())] * 4),
+}
+everywhere = pytest.mark.parametrize("make", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 
 
 def steps_itself(env):
@@ -187,7 +187,9 @@ def replaced():
     [
         lambda: Windy(5),
         lambda: steps_itself(at_once("CartPole-v1")),
-        lambda: SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 3, autoreset_mode="SameStep"),
+        lambda: SyncVectorEnv(
+            [lambda: gym.make("CartPole-v1")] * 3, autoreset_mode=AutoresetMode.SAME_STEP
+        ),
         lambda: SyncVectorEnv([lambda: Plain(gym.make("CartPole-v1"))] * 3),
         lambda: SyncVectorEnv([lambda: gym.make("FrozenLake-v1")] * 3),
         one_thrice,
@@ -223,8 +225,7 @@ def test_trying_dynamics_leaves_the_environment_alone():
 
 
 def test_actions_are_numbered_from_zero():
-    env = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2, autoreset_mode="NextStep")
-    assert env.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+    env = SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2)
     env.reset(seed=0)
     taker = stepper(env, 0)
     assert isinstance(taker, Several)

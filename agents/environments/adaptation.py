@@ -115,6 +115,11 @@ class AdaptedVector(_VectorWrapper):
         Of environments with the spaces that :func:`adapted` takes.
     action_bins : int
         Values of each component of a continuous action.
+
+    Attributes
+    ----------
+    choices : ndarray or None
+        Actions by their numbers, if those of the environments are not Discrete.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], action_bins: int) -> None:

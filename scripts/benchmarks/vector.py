@@ -56,8 +56,9 @@ TIMED = (  # environment, copies, how Gymnasium steps them, steps
     (ENV_ID, 64, "vector_entry_point", 200_000),
     ("Acrobot-v1", 16, "sync", 50_000),
 )
-LONG = ("MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1")
-LONG_COPIES, LONG_CHECKPOINTS = (1, 16, 64), (50_000, 100_000)
+# Episodes of which are long.
+WORLD_IDS = ("MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1")
+WORLD_COPIES, WORLD_CHECKPOINTS = (1, 16, 64), (50_000, 100_000)
 ACTORS = (0, 1, 2, 4)
 PAUSE, PACED_STEPS = 0.01, 5_000
 KINDS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
@@ -90,7 +91,7 @@ def looks(learner: Any, seed: int, checkpoints: list[int]) -> list[Row]:
     return rows
 
 
-def train_elsewhere(environment: str, copies: int, seed: int, checkpoints: list[int]) -> list[Row]:
+def train_in_world(environment: str, copies: int, seed: int, checkpoints: list[int]) -> list[Row]:
     """Train the fitted agent once in an environment with long episodes; a row a checkpoint."""
     learner = FittedQAgent(copies_of(copies, environment, "sync"), seed=seed)
     return looks(learner, seed, checkpoints)
@@ -217,7 +218,7 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"vector": Table(title, columns, [own for own in lines if own])}
 
 
-def elsewhere(rows: Rows) -> dict[str, Table]:
+def worlds(rows: Rows) -> dict[str, Table]:
     """Return means and leasts of the fitted agent where episodes are long."""
     columns = [
         Column("environment", the("environment"), once=True),
@@ -225,7 +226,7 @@ def elsewhere(rows: Rows) -> dict[str, Table]:
         Column("seeds", lambda own: str(len(own.groups("seed")))),
         *(Column(f"{n:,}", among(mean_and_least, steps=n)) for n in sorted(rows.values("steps"))),
     ]
-    lines = [rows.where(environment=name, copies=n) for name in LONG for n in LONG_COPIES]
+    lines = [rows.where(environment=name, copies=n) for name in WORLD_IDS for n in WORLD_COPIES]
     title = "`FittedQAgent` after so many steps of all copies: mean (least of the seeds)"
     return {"vector worlds": Table(title, columns, [own for own in lines if own])}
 
@@ -295,13 +296,13 @@ def main(options: Options) -> None:
                 "environment": name,
                 "copies": copies,
                 "seed": seed,
-                "checkpoints": list(LONG_CHECKPOINTS),
+                "checkpoints": list(WORLD_CHECKPOINTS),
             }
-            for name in LONG
-            for copies in LONG_COPIES
+            for name in WORLD_IDS
+            for copies in WORLD_COPIES
             for seed in WORLDS.seeds(options)
         ]
-        say(*elsewhere(WORLDS.run(train_elsewhere, settings, options.execution)).values())
+        say(*worlds(WORLDS.run(train_in_world, settings, options.execution)).values())
     if "actors" in parts:
         for i, seed in enumerate(ACTED.seeds(options)):  # rows are there when each has ended
             found = act(seed, options.checkpoints[0], i < options.paced)
