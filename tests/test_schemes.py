@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from oracles import middle_ranks
+from test_played import acting
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
 from oda_rl import InvalidFileError
@@ -134,43 +135,17 @@ def test_each_of_several_environments_explores_by_its_own_scheme():
     engine.set_lanes(2)
     running = engine._running
     greedy = replace(running.playing[0], epsilon=0.0, longest_hold=1)
-    running.playing = [greedy, replace(greedy, epsilon=1.0)]
-    (players,) = running.players(np.ones(2, dtype=np.bool_))
-    observations, chosen = np.full((2, 4), 0.02, np.float32), []
+    running.play(0, greedy)
+    running.play(1, replace(greedy, epsilon=1.0))
+    step, chosen = acting(np.full((2, 4), 0.02, np.float32)), []
     for _ in range(100):
-        actions = np.zeros(2, np.int64)
+        actions, known = np.zeros(2, np.int64), np.zeros(2, np.bool_)
         engine._draw()
-        made = players, observations, actions, engine.raw, engine.room
-        assert running.choose(0, *made) == (0, 2)
+        assert running.choose(0, step, known, actions, engine.raw, engine.room) == (0, 2)
         chosen.append(actions)
     shares = np.mean(chosen, axis=0)
     assert shares[0] in (0.0, 1.0)
     assert 0.3 < shares[1] < 0.7
-
-
-def test_environments_that_play_the_same_policy_are_found():
-    engine = FittedQAgent(CARTPOLE, seed=0)._engine
-    engine.set_lanes(4)
-    running = engine._running
-    first = running.playing[0]
-    other = replace(first, policy=replace(first.policy), epsilon=0.5)
-
-    def found(acts):
-        return [
-            (own.policy, own.lanes.tolist(), own.epsilons.tolist(), own.holds.tolist())
-            for own in running.players(np.array(acts))
-        ]
-
-    a, b, hold = first.policy, other.policy, first.longest_hold
-    assert found([True] * 4) == [(a, [0, 1, 2, 3], [1.0] * 4, [hold] * 4)]
-    running.play(1, other)
-    running.play(3, replace(other, epsilon=0.25, longest_hold=7))
-    both = [(a, [0, 2], [1.0, 1.0], [hold, hold]), (b, [1, 3], [0.5, 0.25], [hold, 7])]
-    assert found([True] * 4) == both
-    # In the order of the first that acts.
-    assert found([False, True, True, False]) == [(b, [1], [0.5], [hold]), (a, [2], [1.0], [hold])]
-    assert found([False, True, False, True]) == both[1:]
-    assert found([False] * 4) == []
 
 
 def trajectories_of(states, actions, n_actions):

@@ -1,6 +1,6 @@
 """Training in several environments at once."""
 
-from dataclasses import replace
+import itertools
 
 import gymnasium as gym
 import numpy as np
@@ -20,9 +20,7 @@ from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.engine.state import with_lanes
-from oda_rl.agents.fitted.lanes import Arranged
 from oda_rl.agents.fitting.placed import Placed
-from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.vector import train_vector
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -350,6 +348,28 @@ def test_at_the_first_fit_no_row_need_be_settled():
         np.testing.assert_array_equal(own, expected)
 
 
+@pytest.mark.parametrize(
+    ("copies", "steps", "least", "most"),
+    [(0, 90_000, 1.0, 1.0), (8, 90_000, 1.0, 1.0), (64, 30_000, 1.0, 1.0), (64, 90_000, 1.2, 1.8),
+     (64, 400_000, 4.0, 4.0)],
+)  # fmt: skip
+def test_fits_are_rarer_where_many_environments_have_taken_many_steps(copies, steps, least, most):
+    modes = {"vectorization_mode": "vector_entry_point"}
+    env = gym.make_vec("CartPole-v1", copies, **modes) if copies else gym.make("CartPole-v1")
+    agent, placed = FittedQAgent(env, seed=0, confirm_episodes=0), {0}
+    agent.learn(steps, callback=lambda one: placed.add(one._engine._placed_at))
+
+    def rarer(taken):
+        return min(max(taken * copies / 3_200_000, 1.0), 4.0)
+
+    fitted_at, due_after = agent.history[-1].step, agent._engine.state.needed
+    assert least <= rarer(fitted_at) <= most
+    share = due_after / (rarer(fitted_at) * fitted_at)
+    assert 0.049 < share <= 0.1
+    for before, now in itertools.pairwise(sorted(placed)):
+        assert now - before >= 0.2 * rarer(now) * now
+
+
 @pytest.mark.parametrize(("steps", "at_random"), [(3000, [False, True] * 2), (4100, [False] * 4)])
 def test_every_other_environment_goes_on_at_random_until_an_episode_ends(steps, at_random):
     env = several(lambda: gym.make("Pendulum-v1", max_episode_steps=1000), 4)
@@ -453,23 +473,3 @@ def test_policies_of_any_partition_are_kept(partition):
     agent.learn(20_000, callback=lambda one: kept.append(one.frozen))
     assert any(kept)
     assert agent.evaluate(50, seed=0).mean() > 30.0  # random play has 20
-
-
-def test_columns_are_those_of_the_policy_that_is_asked_for():
-    rng = np.random.default_rng(0)
-    policies = [
-        replace(CellPolicy.blank(2, 3), diagram=rng.normal(size=(1 + i % 20, 3)))
-        for i in range(300)
-    ]
-    arranged = Arranged()
-    for which in (range(100), range(300), range(0, 300, 7), [5, 5, 5]):
-        for i in which:
-            columns = arranged.columns_of(policies[i])
-            rows = columns[:, :3].transpose(0, 2, 1).reshape(-1, 3)
-            n = len(policies[i].diagram)
-            np.testing.assert_array_equal(rows[:n], policies[i].diagram)
-            assert np.isnan(rows[n:]).all()
-    known = arranged._known  # as of a copy: a number is that of another policy by now
-    known[id(policies[7])] = known[id(policies[5])]
-    found = arranged.columns_of(policies[7])[0, :3, :8].T
-    np.testing.assert_array_equal(found, policies[7].diagram)

@@ -19,7 +19,7 @@ from oda_rl.agents.fitted.conservative import fit_logged
 from oda_rl.agents.fitted.contents import check_contents
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.laned import LanedEngine
-from oda_rl.agents.fitted.lanes import Arranged, Playing
+from oda_rl.agents.fitted.lanes import Playing
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.advantages import fit_advantages
 from oda_rl.agents.fitting.delivery import Fit
@@ -28,12 +28,15 @@ from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.eights.columns import by_eights
 
 _LATEST = 3  # policies that are too new to be confirmed
 _PLAYED = 5  # episodes with a policy after which the next may be fitted
 _SOONER = 0.5  # of the steps after which it is fitted at the latest
 _PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _CONFIRMING = 0.5  # as many steps as before a refit
+_MANY = 64 * 50_000  # steps times environments, from which on fits are rarer
+_RARELY = 4.0  # times as rare at most
 _NEVER = 2**62  # steps
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 
@@ -89,7 +92,7 @@ class FittedEngine(LanedEngine):
         self._doubted: changes.Returns | None = None  # a record's before it is put to the proof
         self._forgotten = 0  # steps that were taken before all that is remembered
         self._set_due()
-        self._arranged = Arranged()
+        self._arranged: tuple[CellPolicy, FloatArray] | None = None
         self._open()
 
     @property
@@ -330,7 +333,7 @@ class FittedEngine(LanedEngine):
     def _placed_among(self, seen: Experience) -> Placed:
         """Return cells for a fit: those of the last one, unless much has been seen since."""
         now = self.state.steps - self._forgotten
-        if self._placed is None or now - self._placed_at >= _PLACED_ANEW * self._horizon:
+        if self._placed is None or now - self._placed_at >= self._share(_PLACED_ANEW):
             self._placed = Placed.among(seen, self.metric, self.config, self._fitting)
             self._placed_at = now
         return self._placed
@@ -371,8 +374,13 @@ class FittedEngine(LanedEngine):
         n = self.state.steps - self._forgotten
         return n if self.config.max_transitions is None else min(n, self.config.max_transitions)
 
+    def _share(self, share: float) -> float:
+        """Return a share of those steps; more of them where many environments have taken many."""
+        taken = self.state.steps - self._forgotten
+        return share * self._horizon * min(max(taken * self.n_lanes / _MANY, 1.0), _RARELY)
+
     def _set_due(self, share: float = 1.0) -> None:
-        most = self.config.refit_every * self._horizon
+        most = self._share(self.config.refit_every)
         episodes = max(_PLAYED, self.n_lanes)  # of several environments none is ahead
         played = min(max(self.exploration.steps_of(episodes), _SOONER * most), most)
         needed = max(int(share * max(self.config.least_refit, played)), 1)
@@ -382,10 +390,12 @@ class FittedEngine(LanedEngine):
         """Let compiled code work on the present memory and policy."""
         self._set_playing()
         policy = self._playing.policy
+        if self._arranged is None or self._arranged[0] is not policy:
+            self._arranged = policy, by_eights(policy.diagram)
         self.arrays = (
             self.memory.observations,
             self.memory.steps,
-            self._arranged.columns_of(policy),
+            self._arranged[1],
             policy.models,
             self.raw,
             self.room,
@@ -407,18 +417,17 @@ class FittedEngine(LanedEngine):
 
     def _play(self, playing: Playing) -> None:
         """Let compiled code choose actions by a policy, and explore."""
-        self._load(playing.policy)
-        self.state.epsilon, self.state.longest_hold = playing.epsilon, playing.longest_hold
-
-    def _load(self, policy: CellPolicy) -> None:
+        policy = playing.policy
         self._workspace.origin[: len(policy.origin)] = policy.origin
         self.state.width = policy.width
+        self.state.epsilon, self.state.longest_hold = playing.epsilon, playing.longest_hold
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart.
 
         Running trajectories of several environments are saved as if they were over.
         """
+        self._play(self._playing)  # several environments have played others since
         rows = self._append_running()
         arrays: dict[str, npt.NDArray[Any]] = {
             "room": self.room,

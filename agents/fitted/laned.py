@@ -11,12 +11,12 @@ from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import Memory
-from oda_rl.agents.engine.state import UNIFORMS, Lane
+from oda_rl.agents.engine.state import Lane
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
-from oda_rl.agents.policies.cells import CellPolicy
 
+_NONE = np.empty(0, dtype=np.int64)
 _STALE = 10  # fits after which an environment gives up an old policy
 
 
@@ -74,33 +74,29 @@ class LanedEngine(Engine):
         """
         running = self._running
         assert running is not None
-        assert len(step.rewards) == self.n_lanes  # else compiled code would write past the ends
-        ended = np.zeros((self.n_lanes, 2))
+        n = self.n_lanes
+        assert len(step.rewards) == n  # else compiled code would write past the ends
+        ended, over = np.zeros((n, 2)), _NONE
         events = running.record(step, ended, self.raw, self.room)
-        refuse(events, BAD_STEP, self.interface)
-        over = ended[:, 1].nonzero()[0]
-        for lane in over.tolist():
-            episode_return, length = ended[lane].tolist()
-            self.credit(lane, episode_return, int(length))
-            self._commit(lane)
-        if events & replay.REFIT:
-            self.refit_or_confirm()
-        if events & replay.ROOM:
-            running.make_room()
+        if events:
+            refuse(events, BAD_STEP, self.interface)
+            over = ended[:, 1].nonzero()[0]
+            for lane in over.tolist():
+                episode_return, length = ended[lane].tolist()
+                self.credit(lane, episode_return, int(length))
+                self._commit(lane)
+            if events & replay.REFIT:
+                self.refit_or_confirm()
+            if events & replay.ROOM:
+                running.make_room()
         for lane in step.begins.nonzero()[0].tolist():
             self.begin_lane(lane)
-        actions = np.zeros(self.n_lanes, dtype=np.int64)
-        for players in running.players(step.acts):
-            self._load(players.policy)
-            done = 0
-            while done < len(players.lanes):
-                event, done = running.choose(
-                    done, players, step.observations, actions, self.raw, self.room
-                )
+        actions, chosen, at = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_), 0
+        while at < n:
+            event, at = running.choose(at, step, chosen, actions, self.raw, self.room)
+            if event:
                 refuse(event, BAD_STEP, self.interface)
-                if event & UNIFORMS:
-                    self._draw()
-        self._play(self._playing)
+                self._draw()
         return actions, ended[over]
 
     def begin_lane(self, lane: int) -> Playing:
@@ -160,11 +156,3 @@ class LanedEngine(Engine):
     @abstractmethod
     def _open(self) -> None:
         """Let compiled code work on the present memory and policy."""
-
-    @abstractmethod
-    def _play(self, playing: Playing) -> None:
-        """Let compiled code choose actions by a policy, and explore."""
-
-    @abstractmethod
-    def _load(self, policy: CellPolicy) -> None:
-        """Let compiled code choose actions by a policy."""

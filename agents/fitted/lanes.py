@@ -7,7 +7,6 @@ Running trajectories are kept apart from the memory, which takes them over when 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,12 +19,11 @@ from oda_rl.agents.engine.memory import COMPONENTS, Trajectory, begin
 from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, new_lanes, workspace
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
+from oda_rl.agents.fitted.played import PlayedPolicies, Tables, Turns
 from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.eights.columns import by_eights
 
 _FIRST_ROWS = 256
-_ARRANGED = 128  # policies
 
 running_lane = reader(Lane)
 
@@ -45,42 +43,6 @@ class Playing:
     """Of exploration; ``schemes.NONE`` if there is none, or nothing else."""
     fits: int
     """Number of fits before."""
-
-
-class Arranged:
-    """Diagrams as :func:`by_eights` has them, of the policies that were asked for last."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[CellPolicy, FloatArray]] = {}
-
-    def columns_of(self, policy: CellPolicy) -> FloatArray:
-        """Return those of a policy's diagram, which is not changed."""
-        known, columns = self._known.get(id(policy), (None, None))
-        if known is not policy or columns is None:  # copies have other identities
-            if len(self._known) >= _ARRANGED:
-                del self._known[next(iter(self._known))]
-            columns = by_eights(policy.diagram)
-            self._known[id(policy)] = policy, columns
-        return columns
-
-
-class Players(NamedTuple):
-    """Environments in which one policy is played."""
-
-    policy: CellPolicy
-    columns: FloatArray
-    """Of its diagram, as :func:`by_eights` has them."""
-    lanes: IntArray
-    """Which they are, shape (m,)."""
-    epsilons: FloatArray
-    """How each explores, shape (m,),"""
-    holds: IntArray
-    """and how long, shape (m,)."""
-
-    def those(self, which: BoolArray) -> "Players":
-        """Return some of them."""
-        policy, columns, lanes, epsilons, holds = self
-        return Players(policy, columns, lanes[which], epsilons[which], holds[which])
 
 
 @compiled
@@ -127,42 +89,53 @@ def record_lanes(
 @compiled
 def choose_lanes(
     first: int,
-    lanes: IntArray,
-    epsilons: FloatArray,
-    holds: IntArray,
+    acts: BoolArray,
+    chosen: BoolArray,
     observations: Observations,
     actions: IntArray,
-    columns: FloatArray,
-    models: FloatArray,
+    tables: Tables,
+    turns: Turns,
     lanes_raw: Raw,
     own: Observations,
     own_steps: FloatArray,
     raw: Raw,
     room: FloatArray,
 ) -> tuple[int, int]:
-    """Choose actions in the environments ``lanes``, from the first-th on, by one policy.
+    """Choose actions in the environments that act, those of one policy after the other.
 
-    ``epsilons`` and ``holds``, as many: how each explores.
+    What has been chosen is told by ``chosen``. Policies come in the order of their first
+    environments that act, of which ``first`` is the next.
 
-    Returns an event to attend to and how far it came, or 0 and the number of lanes.
+    Returns an event to attend to and with which to go on, or 0 and the number of environments.
     """
-    agent = opened(columns, models, raw, room)
-    event = 0
-    i = first
-    while i < lanes.shape[0] and event == 0:
-        k = lanes[i]
-        agent.state.epsilon, agent.state.longest_hold = epsilons[i], holds[i]
-        lane = running_lane(lanes_raw, k)
-        event = load(observations[k], own[k], agent.room)
-        if event == 0:
-            begin(Trajectory(own[k], own_steps[k], lane), observations[k])
-            code = choose(agent, lane)
-            if code < 0:
-                event = -code
-            else:
-                actions[k] = code
-                i += 1
-    return event, i
+    n = acts.shape[0]
+    space, state = workspace(room), state_of(raw, 0)
+    for i in range(first, n):
+        if not acts[i] or (chosen[i] and i > first):
+            continue
+        place = turns.places[i]
+        blocks, cells = tables.sizes[place]
+        columns, models = tables.columns[place][:blocks], tables.models[place][:cells]
+        agent = opened(columns, models, raw, room)
+        state.width = tables.widths[place]
+        for j in range(tables.origins.shape[1]):
+            space.origin[j] = tables.origins[place, j]
+        for k in range(i, n):
+            if not acts[k] or chosen[k] or turns.places[k] != place:
+                continue
+            state.epsilon, state.longest_hold = turns.epsilons[k], turns.holds[k]
+            lane = running_lane(lanes_raw, k)
+            event = load(observations[k], own[k], space)
+            if event == 0:
+                begin(Trajectory(own[k], own_steps[k], lane), observations[k])
+                code = choose(agent, lane)
+                if code < 0:
+                    event = -code
+                else:
+                    actions[k], chosen[k] = code, True
+            if event:
+                return event, i
+    return 0, n
 
 
 class RunningTrajectories:
@@ -184,8 +157,10 @@ class RunningTrajectories:
     """
 
     def __init__(self, count: int, interface: Interface, playing: Playing) -> None:
-        self.playing = [playing] * count
-        self._arranged = Arranged()
+        self._playing = [playing] * count
+        self._played = PlayedPolicies(count, playing.policy)
+        for lane in range(count):
+            self.play(lane, playing)
         self._raw: Raw = np.zeros(count * Lane.size, dtype=np.uint8)
         self.lanes = new_lanes(self._raw)
         # A memory (oda_rl.agents.engine.memory) for each environment.
@@ -208,47 +183,19 @@ class RunningTrajectories:
         """Begin a trajectory anew."""
         self.lanes[lane].assign({"last_row": -1, "fresh": False, "held": 0})
 
-    def play(self, lane: int, playing: Playing) -> None:
-        """Play in an environment from now on."""
-        self.playing = [*self.playing[:lane], playing, *self.playing[lane + 1 :]]
-
-    def give_no_credit(self) -> None:
-        """Let what is played count for no policy any more."""
-        self.playing = [replace(playing, record=None) for playing in self.playing]
-
     @property
     def playing(self) -> Sequence[Playing]:
         """With what each environment plays."""
         return self._playing
 
-    @playing.setter
-    def playing(self, playing: Sequence[Playing]) -> None:
-        self._playing = tuple(playing)
-        self._players: list[Players] | None = None
+    def play(self, lane: int, playing: Playing) -> None:
+        """Play in an environment from now on."""
+        self._playing[lane] = playing
+        self._played.play(lane, playing.policy, playing.epsilon, playing.longest_hold)
 
-    def players(self, acts: BoolArray) -> list[Players]:
-        """Return who plays which policy, of the environments that act."""
-        if self._players is None:
-            self._players = self._grouped()
-        if acts.all():
-            return self._players
-        acting = [own.those(acts[own.lanes]) for own in self._players]
-        return sorted((own for own in acting if len(own.lanes)), key=lambda own: own.lanes[0])
-
-    def _grouped(self) -> list[Players]:
-        lanes: dict[int, list[int]] = {}
-        for lane, playing in enumerate(self._playing):
-            lanes.setdefault(id(playing.policy), []).append(lane)
-        return [
-            Players(
-                self._playing[own[0]].policy,
-                self._arranged.columns_of(self._playing[own[0]].policy),
-                np.array(own),
-                np.array([self._playing[lane].epsilon for lane in own]),
-                np.array([self._playing[lane].longest_hold for lane in own]),
-            )
-            for own in lanes.values()
-        ]
+    def give_no_credit(self) -> None:
+        """Let what is played count for no policy any more."""
+        self._playing = [replace(playing, record=None) for playing in self._playing]
 
     def record(self, step: VectorStep, ended: FloatArray, raw: Raw, room: FloatArray) -> int:
         """Do what :func:`record_lanes` does."""
@@ -258,16 +205,16 @@ class RunningTrajectories:
     def choose(
         self,
         first: int,
-        players: Players,
-        observations: Observations,
+        step: VectorStep,
+        chosen: BoolArray,
         actions: IntArray,
         raw: Raw,
         room: FloatArray,
     ) -> tuple[int, int]:
         """Do what :func:`choose_lanes` does."""
-        policy, columns, lanes, epsilons, holds = players
-        made = observations, actions, columns, policy.models
-        return choose_lanes(first, lanes, epsilons, holds, *made, *self._arrays, raw, room)
+        played, seen = self._played, step.observations
+        made = step.acts, chosen, seen, actions, played.tables, played.turns
+        return choose_lanes(first, *made, *self._arrays, raw, room)
 
     @property
     def _arrays(self) -> tuple[Raw, Observations, FloatArray]:

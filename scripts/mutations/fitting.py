@@ -183,6 +183,18 @@ FITTING = [
     *mistakes_in(
         "agents/fitted/engine.py",
         (
+            "fits are as frequent in many environments as in one",
+            "most = self._share(self.config.refit_every)",
+            "most = self.config.refit_every * self._horizon",
+            "test_vector.py::test_fits_are_rarer_where_many_environments_have_taken_many_steps",
+        ),
+        (
+            "cells are placed as often in many environments as in one",
+            ">= self._share(_PLACED_ANEW):",
+            ">= _PLACED_ANEW * self._horizon:",
+            "test_vector.py::test_fits_are_rarer_where_many_environments_have_taken_many_steps",
+        ),
+        (
             "rows of running episodes are settled where no other ones are",
             "settled = max(n - 1, 0)",
             "settled = len(seen.steps) - 1",
@@ -231,10 +243,31 @@ FITTING = [
     *mistakes_in(
         "agents/fitted/lanes.py",
         (
-            "who plays what is not found out anew where it has changed",
-            "        self._players: list[Players] | None = None",
-            "        self._players = getattr(self, '_players', None)",
-            "test_schemes.py::test_environments_that_play_the_same_policy_are_found",
+            "environments choose one after the other, whatever they play",
+            "or turns.places[k] != place",
+            "or k != i",
+            "test_played.py::test_environments_choose_in_the_order_of_their_policies",
+        ),
+        (
+            "after a draw it goes on with the next policy",
+            "(chosen[i] and i > first)",
+            "chosen[i]",
+            "test_played.py::test_environments_choose_in_the_order_of_their_policies",
+        ),
+    ),
+    *mistakes_in(
+        "agents/fitted/played.py",
+        (
+            "a policy takes the place of one that is played",
+            ".difference(self.turns.places.tolist())",
+            "",
+            "test_played.py::test_tables_have_the_policies_that_environments_play",
+        ),
+        (
+            "a larger policy is written where there is no room",
+            "if place < count and policy.n_cells <= cells:",
+            "if place < count:",
+            "test_played.py::test_tables_have_the_policies_that_environments_play",
         ),
     ),
     *mistakes_in(

@@ -1,0 +1,107 @@
+"""The policies that several environments play, in a few arrays, and which of them each plays."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.eights.columns import by_eights
+from oda_rl.eights.vectors import aligned
+
+_SLACK = 1.5  # times as much room as is needed
+
+
+class Tables(NamedTuple):
+    """P policies, each with room for the largest."""
+
+    columns: FloatArray
+    """Their diagrams as :func:`by_eights` has them, shape (P, blocks, 2 + d, 8)."""
+    models: FloatArray
+    """Shape (P, K, 1 + d + A)."""
+    sizes: IntArray
+    """Blocks and cells of each, shape (P, 2)."""
+    origins: FloatArray
+    """Shape (P, d)."""
+    widths: FloatArray
+    """Shape (P,)."""
+
+    @classmethod
+    def with_room(cls, count: int, blocks: int, policy: CellPolicy) -> "Tables":
+        """Return room for so many policies of so many blocks, that are like this one."""
+        d, wide = len(policy.origin), policy.models.shape[1]
+        columns, models = aligned(count, blocks, 2 + d, 8), np.zeros((count, 8 * blocks, wide))
+        sizes = np.zeros((count, 2), dtype=np.int64)
+        return cls(columns, models, sizes, np.zeros((count, d)), np.zeros(count))
+
+    def write(self, place: int, policy: CellPolicy) -> None:
+        """Put a policy in its place."""
+        columns, n = by_eights(policy.diagram), policy.n_cells
+        self.columns[place, : len(columns)] = columns
+        self.models[place, :n] = policy.models
+        self.sizes[place] = len(columns), n
+        self.origins[place], self.widths[place] = policy.origin, policy.width
+
+
+class Turns(NamedTuple):
+    """What n environments play, and how."""
+
+    places: IntArray
+    """Of their policies in the tables, shape (n,)."""
+    epsilons: FloatArray
+    """Probabilities of a random decision, shape (n,)."""
+    holds: IntArray
+    """Most steps for which one is held, shape (n,)."""
+
+
+class PlayedPolicies:
+    """Tables of the policies that n environments play.
+
+    Parameters
+    ----------
+    count : int
+        Environments.
+    policy : CellPolicy
+        That all of them begin with.
+
+    Attributes
+    ----------
+    tables : Tables
+        Of policies. A new one takes the place of one that nobody plays.
+    turns : Turns
+        Of the environments.
+    """
+
+    def __init__(self, count: int, policy: CellPolicy) -> None:
+        self.turns = Turns(np.zeros(count, np.int64), np.zeros(count), np.ones(count, np.int64))
+        self._policies = [policy]
+        self._arrange(policy)
+
+    def play(self, lane: int, policy: CellPolicy, epsilon: float, longest_hold: int) -> None:
+        """Say what an environment plays from now on, and how."""
+        places, epsilons, holds = self.turns
+        if self._policies[places[lane]] is not policy:
+            places[lane] = self._place_of(policy)
+        epsilons[lane], holds[lane] = epsilon, longest_hold
+
+    def _place_of(self, policy: CellPolicy) -> int:
+        for place, known in enumerate(self._policies):
+            if known is policy:
+                return place
+        free = set(range(len(self._policies))).difference(self.turns.places.tolist())
+        place = min(free, default=len(self._policies))
+        self._policies[place : place + 1] = [policy]
+        count, cells = self.tables.models.shape[:2]
+        if place < count and policy.n_cells <= cells:
+            self.tables.write(place, policy)
+        else:
+            self._arrange(policy)
+        return place
+
+    def _arrange(self, like: CellPolicy) -> None:
+        """Write all policies to new tables, of which the largest may be this one."""
+        largest = max(policy.n_cells for policy in self._policies)
+        count, blocks = int(_SLACK * len(self._policies)) + 1, int(_SLACK * largest / 8) + 1
+        self.tables = Tables.with_room(count, blocks, like)
+        for place, policy in enumerate(self._policies):
+            self.tables.write(place, policy)
