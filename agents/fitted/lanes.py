@@ -16,11 +16,18 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import COMPONENTS, Trajectory, begin
-from oda_rl.agents.engine.state import EPISODE_END, Lane, Observations, new_lanes, workspace
+from oda_rl.agents.engine.state import (
+    EPISODE_END,
+    Lane,
+    Observations,
+    Workspace,
+    new_lanes,
+    workspace,
+)
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted.played import PlayedPolicies, Tables, Turns
-from oda_rl.agents.fitted.replay import choose, load, opened, record, state_of
+from oda_rl.agents.fitted.replay import Fitted, choose, load, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
 
 _FIRST_ROWS = 256
@@ -108,24 +115,23 @@ def choose_lanes(
 
     Returns an event to attend to and with which to go on, or 0 and the number of environments.
     """
-    n = acts.shape[0]
-    space, state = workspace(room), state_of(raw, 0)
+    n, state, space = acts.shape[0], state_of(raw, 0), workspace(room)
     for i in range(first, n):
         if not acts[i] or (chosen[i] and i > first):
             continue
         place = turns.places[i]
-        blocks, cells = tables.sizes[place]
-        columns, models = tables.columns[place][:blocks], tables.models[place][:cells]
-        agent = opened(columns, models, raw, room)
+        blocks, cells = tables.sizes[place, 0], tables.sizes[place, 1]
+        columns, models = tables.columns[place, :blocks], tables.models[place, :cells]
+        origin = tables.origins[place]
+        own_space = Workspace(space.point, space.weights, space.gradient, origin, space.uniforms)
+        agent = Fitted(state, columns, models, own_space)
         state.width = tables.widths[place]
-        for j in range(tables.origins.shape[1]):
-            space.origin[j] = tables.origins[place, j]
         for k in range(i, n):
             if not acts[k] or chosen[k] or turns.places[k] != place:
                 continue
             state.epsilon, state.longest_hold = turns.epsilons[k], turns.holds[k]
             lane = running_lane(lanes_raw, k)
-            event = load(observations[k], own[k], space)
+            event = load(observations[k], own[k], own_space)
             if event == 0:
                 begin(Trajectory(own[k], own_steps[k], lane), observations[k])
                 code = choose(agent, lane)
