@@ -36,7 +36,7 @@ _SOONER = 0.5  # of the steps after which it is fitted at the latest
 _PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _CONFIRMING = 0.5  # as many steps as before a refit
 _MANY = 64 * 50_000  # steps times environments, from which on fits are rarer
-_RARELY = 4.0  # times as rare at most
+_RARELY = 4.0  # times as rare at most, as after the longest trainings that decided it
 _NEVER = 2**62  # steps
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 

@@ -7,7 +7,7 @@ import numpy as np
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.eights.columns import by_eights
-from oda_rl.eights.vectors import aligned
+from oda_rl.eights.vectors import WIDTH, aligned
 
 _SLACK = 1.5  # times as much room as is needed
 
@@ -30,9 +30,9 @@ class Tables(NamedTuple):
     def with_room(cls, count: int, blocks: int, policy: CellPolicy) -> "Tables":
         """Return room for so many policies of so many blocks, that are like this one."""
         d, wide = len(policy.origin), policy.models.shape[1]
-        columns, models = aligned(count, blocks, 2 + d, 8), np.zeros((count, 8 * blocks, wide))
+        columns, models = aligned(count, blocks, 2 + d, WIDTH), (count, WIDTH * blocks, wide)
         sizes = np.zeros((count, 2), dtype=np.int64)
-        return cls(columns, models, sizes, np.zeros((count, d)), np.zeros(count))
+        return cls(columns, np.zeros(models), sizes, np.zeros((count, d)), np.zeros(count))
 
     def write(self, place: int, policy: CellPolicy) -> None:
         """Put a policy in its place."""
@@ -101,7 +101,7 @@ class PlayedPolicies:
     def _arrange(self, like: CellPolicy) -> None:
         """Write all policies to new tables, of which the largest may be this one."""
         largest = max(policy.n_cells for policy in self._policies)
-        count, blocks = int(_SLACK * len(self._policies)) + 1, int(_SLACK * largest / 8) + 1
+        count, blocks = int(_SLACK * len(self._policies)) + 1, int(_SLACK * largest / WIDTH) + 1
         self.tables = Tables.with_room(count, blocks, like)
         for place, policy in enumerate(self._policies):
             self.tables.write(place, policy)
