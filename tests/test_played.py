@@ -51,7 +51,7 @@ def test_environments_choose_in_the_order_of_their_policies(acts, order, left):
             assert event == UNIFORMS
             uniforms[: 8 - left] = numbers[left:]
             engine.state.next_uniform = 0
-    np.testing.assert_array_equal(np.argsort(actions)[-len(order) or 4 :], order)
+    np.testing.assert_array_equal(np.argsort(actions)[4 - len(order) :], order)
     np.testing.assert_array_equal(np.sort(actions[acts]), np.arange(len(order)))
     np.testing.assert_array_equal(known, acts)
 

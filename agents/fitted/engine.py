@@ -241,8 +241,7 @@ class FittedEngine(LanedEngine):
 
         Not while it is one of the latest: learning goes on then, and soon there may be better.
         """
-        steps = self.state.steps - self._forgotten
-        spent = self._confirmed > self.config.confirm_share * steps
+        spent = self._confirmed > self.config.confirm_share * self._steps_that_count
         if spent or len(self.records) <= _LATEST:
             return None
         best = self._best()
@@ -332,7 +331,7 @@ class FittedEngine(LanedEngine):
 
     def _placed_among(self, seen: Experience) -> Placed:
         """Return cells for a fit: those of the last one, unless much has been seen since."""
-        now = self.state.steps - self._forgotten
+        now = self._steps_that_count
         if self._placed is None or now - self._placed_at >= self._share(_PLACED_ANEW):
             self._placed = Placed.among(seen, self.metric, self.config, self._fitting)
             self._placed_at = now
@@ -369,15 +368,20 @@ class FittedEngine(LanedEngine):
         self.exploration.go_on(self._rewards, self._explore, anew, novelty)
 
     @property
+    def _steps_that_count(self) -> int:
+        """Steps that were taken since what has been forgotten."""
+        return self.state.steps - self._forgotten
+
+    @property
     def _horizon(self) -> int:
         """Steps that a fit is made to, about."""
-        n = self.state.steps - self._forgotten
+        n = self._steps_that_count
         return n if self.config.max_transitions is None else min(n, self.config.max_transitions)
 
     def _share(self, share: float) -> float:
         """Return a share of those steps; more of them where many environments have taken many."""
-        taken = self.state.steps - self._forgotten
-        return share * self._horizon * min(max(taken * self.n_lanes / _MANY, 1.0), _RARELY)
+        many = self._steps_that_count * self.n_lanes / _MANY
+        return share * self._horizon * min(max(many, 1.0), _RARELY)
 
     def _set_due(self, share: float = 1.0) -> None:
         most = self._share(self.config.refit_every)

@@ -16,7 +16,7 @@ from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
 
-_NONE = np.empty(0, dtype=np.int64)
+_NO_LANES = np.empty(0, dtype=np.int64)
 _STALE = 10  # fits after which an environment gives up an old policy
 
 
@@ -76,7 +76,7 @@ class LanedEngine(Engine):
         assert running is not None
         n = self.n_lanes
         assert len(step.rewards) == n  # else compiled code would write past the ends
-        ended, over = np.zeros((n, 2)), _NONE
+        ended, over = np.zeros((n, 2)), _NO_LANES
         events = running.record(step, ended, self.raw, self.room)
         if events:
             refuse(events, BAD_STEP, self.interface)
