@@ -18,7 +18,7 @@ from oda_rl.agents.engine.memory import (
 )
 from oda_rl.agents.fitting import advantages, one_piece
 from oda_rl.agents.fitting.blending import add_squares, wide, width_for
-from oda_rl.agents.fitting.placed import Moments, Placed, Rows
+from oda_rl.agents.fitting.placed import Moments, Placed, Rows, Since
 from oda_rl.agents.fitting.placement import (
     Assigned,
     Cells,
@@ -30,12 +30,15 @@ from oda_rl.agents.fitting.placement import (
 from oda_rl.agents.fitting.regression import Belief, moments_of
 from oda_rl.annealing import placing
 
+NO_ROWS = np.empty(0, dtype=np.int64)
+
 
 def fit(observations, steps, values=None, n_actions=2, seed=0, **config):
     settings = FittedQConfig(**{"discount": DISCOUNT, **config})
     seen, rng = Experience(observations, steps, n_actions), np.random.default_rng(seed)
     placed = Placed.among(seen, None, settings, rng)
-    return advantages.fit_advantages(seen, placed, len(steps) - 1, values, None, settings, rng)
+    since = Since(len(steps) - 1, NO_ROWS)
+    return advantages.fit_advantages(seen, placed, since, values, None, settings, rng)
 
 
 def fit_in_one_piece(observations, steps, **config):
@@ -287,10 +290,10 @@ def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():
     for n in (1000, 1001, 1800, 2900):
         then = steps[:n].copy()
         then[-1] = (-1, 0.0, CUT)  # it goes on later, by an action that is not known yet
-        placed.assign(Experience(observations[:n], then, 3), n - 1)
-    running = placed.assign(Experience(observations, steps, 3), 3500)  # the rest may change
-    whole = placed.assign(Experience(observations, steps, 3), 3999)
-    expected = anew.assign(Experience(observations, steps, 3), 3999)
+        placed.assign(Experience(observations[:n], then, 3), Since(n - 1, NO_ROWS))
+    running = placed.assign(Experience(observations, steps, 3), Since(3500, NO_ROWS))
+    whole = placed.assign(Experience(observations, steps, 3), Since(3999, NO_ROWS))
+    expected = anew.assign(Experience(observations, steps, 3), Since(3999, NO_ROWS))
     for found in (running, whole):
         for one, other in zip(found.coarse, expected.coarse, strict=True):
             np.testing.assert_array_equal(one, other)

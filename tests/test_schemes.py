@@ -139,9 +139,9 @@ def test_each_of_several_environments_explores_by_its_own_scheme():
     running.play(1, replace(greedy, epsilon=1.0))
     step, chosen = acting(np.full((2, 4), 0.02, np.float32)), []
     for _ in range(100):
-        actions, known = np.zeros(2, np.int64), np.zeros(2, np.bool_)
+        actions = np.zeros(2, np.int64)
         engine._draw()
-        assert running.choose(0, step, known, actions, engine.raw, engine.room) == (0, 2)
+        assert running.choose(0, step, actions, engine.raw, engine.room) == (0, 2)
         chosen.append(actions)
     shares = np.mean(chosen, axis=0)
     assert shares[0] in (0.0, 1.0)

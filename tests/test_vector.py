@@ -1,6 +1,7 @@
 """Training in several environments at once."""
 
 import itertools
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -15,12 +16,20 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from test_adaptation import BOX, MIXED, Combined, near_sighted
 from test_qlearning import make_core
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents import (
+    CodevectorAgent,
+    FittedQAgent,
+    FittedQConfig,
+    ModelAgent,
+    TwoTimescaleAgent,
+    load_agent,
+)
 from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.engine.state import with_lanes
-from oda_rl.agents.fitting.placed import Placed
+from oda_rl.agents.fitted.timing import Timing
+from oda_rl.agents.fitting.placed import Placed, Since
 from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.vector import train_vector
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -341,9 +350,9 @@ def test_at_the_first_fit_no_row_need_be_settled():
     agent = FittedQAgent(endless, seed=0, discount=0.9).learn(1101)
     assert len(agent.history) == 1
     seen, placed = agent._engine.seen, agent._engine._placed
-    known, fresh = (
-        one.assign(seen, 0).moments for one in (placed, Placed(placed.at, placed.fine, anew=False))
-    )
+    nothing = Since(0, np.empty(0, dtype=np.int64))
+    each = placed, Placed(placed.at, placed.fine, anew=False)
+    known, fresh = (one.assign(seen, nothing).moments for one in each)
     for own, expected in zip(known, fresh, strict=True):
         np.testing.assert_array_equal(own, expected)
 
@@ -368,6 +377,23 @@ def test_fits_are_rarer_where_many_environments_have_taken_many_steps(copies, st
     assert 0.049 < share <= 0.1
     for before, now in itertools.pairwise(sorted(placed)):
         assert now - before >= 0.2 * rarer(now) * now
+
+
+@pytest.mark.parametrize(
+    ("copies", "steps", "tolerance"),
+    [
+        (0, 10**7, None),
+        (1, 10**7, 0.08),
+        (64, 49_999, None),
+        (64, 50_000, 0.08),
+        (8, 399_999, None),
+    ],
+)
+def test_sweeps_end_sooner_where_many_environments_have_taken_many_steps(copies, steps, tolerance):
+    config = FittedQConfig()
+    assert Timing(config, steps, copies).settings == replace(config, tolerance=tolerance)
+    exact = FittedQConfig(tolerance=0.001)
+    assert Timing(exact, steps, copies).settings == exact
 
 
 @pytest.mark.parametrize(("steps", "at_random"), [(3000, [False, True] * 2), (4100, [False] * 4)])

@@ -49,7 +49,9 @@ class Behaviour(NamedTuple):
         at, n = self.at, len(observations)
         points = (observations - at.origin) @ at.transform.T
         cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
-        assign_three(points, Search.among(at.codevectors, at.width), cells, weights)
+        assign_three(
+            points, Search.among(at.codevectors, at.width), np.arange(len(points)), cells, weights
+        )
         shares = np.where(weights > 0.0, self.shares[cells, actions[:, None]], 0.0)
         return np.asarray(shares.max(axis=1) >= _LEAST_SHARE)
 

@@ -1,4 +1,4 @@
-"""The state of a fitted agent: memory, policies that compete, and when to fit anew."""
+"""The state of a fitted agent: memory, and policies that compete, fitted anew again and again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from oda_rl._schema import within
 from oda_rl._threads import one_thread
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
@@ -20,23 +20,20 @@ from oda_rl.agents.fitted.contents import check_contents
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.laned import LanedEngine
 from oda_rl.agents.fitted.lanes import Playing
+from oda_rl.agents.fitted.moves import NOWHERE
+from oda_rl.agents.fitted.timing import Timing
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.advantages import fit_advantages
 from oda_rl.agents.fitting.delivery import Fit
 from oda_rl.agents.fitting.one_piece import fit
-from oda_rl.agents.fitting.placed import Placed
+from oda_rl.agents.fitting.placed import Placed, Since
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.eights.columns import by_eights
 
 _LATEST = 3  # policies that are too new to be confirmed
-_PLAYED = 5  # episodes with a policy after which the next may be fitted
-_SOONER = 0.5  # of the steps after which it is fitted at the latest
-_PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _CONFIRMING = 0.5  # as many steps as before a refit
-_MANY = 64 * 50_000  # steps times environments, from which on fits are rarer
-_RARELY = 4.0  # times as rare at most, as after the longest trainings that decided it
 _NEVER = 2**62  # steps
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 
@@ -81,7 +78,9 @@ class FittedEngine(LanedEngine):
         )
         self.raw, (self.lane,) = with_lanes(replay.FittedState, 1)
         self.state = replay.FittedState(self.raw)
-        self._values: FloatArray | None = None
+        self._values: FloatArray | None  # of rows, at the last fit
+        self._n_over: int  # of those, how many are of trajectories that were over
+        self._forget_values()
         self._placed: Placed | None = None
         self._placed_at = 0  # of the steps that have not been forgotten
         self.exploration = schemes.Exploration(config)
@@ -199,10 +198,12 @@ class FittedEngine(LanedEngine):
         episodes, steps = self.memory.forget(kept, self.lane)
         self.exploration.forget_all_but(episodes)
         self.records, self._confirming, self._confirmed = [], None, 0
-        self._values, self.metric, self._curious, self._placed = None, None, None, None
+        self.metric, self._curious, self._placed = None, None, None
+        self._forget_values()
         self._forgotten = self.state.steps - steps
         if self._running is not None:
             self._running.give_no_credit()
+            self._running.moves.forget()
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
@@ -241,7 +242,7 @@ class FittedEngine(LanedEngine):
 
         Not while it is one of the latest: learning goes on then, and soon there may be better.
         """
-        spent = self._confirmed > self.config.confirm_share * self._steps_that_count
+        spent = self._confirmed > self.config.confirm_share * self._timing.steps
         if spent or len(self.records) <= _LATEST:
             return None
         best = self._best()
@@ -285,7 +286,7 @@ class FittedEngine(LanedEngine):
         self.memory.thin_out(self.lane)
         self.records, self._confirming, self._doubted, self._placed = [], None, None, None
         self._install(fit_logged(self.seen, self.interface, self.config, self._fitting, type(self)))
-        self._values = None  # learning begins with hopes again
+        self._forget_values()  # learning begins with hopes again
 
     def _install(self, found: Fit) -> None:
         """Go on with a new policy."""
@@ -302,27 +303,28 @@ class FittedEngine(LanedEngine):
     @one_thread()
     def refit(self) -> None:
         """Fit partition and values to all that is remembered."""
-        before = self.memory.rows(self.lane)
-        values = self._known_values(before)
-        self._values = None  # frees memory while it is needed
+        ended = self._where_ended_were(self._n_over)
+        values = self._known_values(ended)
         kept = self.memory.thin_out(self.lane)
-        if kept is not None and values is not None:
-            values = values[kept]
-        if kept is not None and self._placed is not None:
-            self._placed.forget_rows()
+        if kept is not None:
+            ended = ended[:0]
+            values = values if values is None else values[kept]
+            if self._placed is not None:
+                self._placed.forget_rows()
         n = self._append_running()
-        rows = self.memory.rows(self.lane)
-        if values is not None and rows > n:
-            later = self.newest.evaluate(self.memory.observations[n:rows])[2]
-            values = np.concatenate([values, later])
-        seen, known = self.seen, (values, self.metric, self.config, self._fitting)
+        running = self._where_running_were(n)
+        if values is not None and len(running) > 0:
+            values = np.concatenate([values, self._valued(n, running)])
+        self._values = None  # frees memory while it is needed
+        seen, known = self.seen, (values, self.metric)
         # The last row goes on if the next step is taken from there.
         if seen.numbered or seen.taken is not None:
-            found = fit(seen, *known)
+            found = fit(seen, *known, self.config, self._fitting)
         else:
-            settled = max(n - 1, 0)
-            found = fit_advantages(seen, self._placed_among(seen), settled, *known)
-        self._values = found.values[:n]
+            since = Since(max(n - 1, 0), np.concatenate([ended, running]))
+            cells, config = self._placed_among(seen), self._timing.settings
+            found = fit_advantages(seen, cells, since, *known, config, self._fitting)
+        self._values, self._n_over = found.values, n
         if self.interface.n_values > 0 and self.config.exploration is None:
             last = self._curious
             self._curious = schemes.led_by_novelty(self.seen, last, self.config, self._fitting)
@@ -331,10 +333,10 @@ class FittedEngine(LanedEngine):
 
     def _placed_among(self, seen: Experience) -> Placed:
         """Return cells for a fit: those of the last one, unless much has been seen since."""
-        now = self._steps_that_count
-        if self._placed is None or now - self._placed_at >= self._share(_PLACED_ANEW):
+        timing = self._timing
+        if self._placed is None or timing.is_to_place(self._placed_at):
             self._placed = Placed.among(seen, self.metric, self.config, self._fitting)
-            self._placed_at = now
+            self._placed_at = timing.steps
         return self._placed
 
     def _blank(self) -> CellPolicy:
@@ -345,12 +347,23 @@ class FittedEngine(LanedEngine):
         """Return the actions of the first n rows if they are continuous."""
         return None
 
-    def _known_values(self, n: int) -> FloatArray | None:
-        """Values of all rows: from the last fit, and by its policy for those that are newer."""
+    def _known_values(self, ended: IntArray) -> FloatArray | None:
+        """Values of the rows of trajectories that are over, the last of which were there."""
         if self._values is None:
             return None
-        rows = self.memory.observations[len(self._values) : n]
-        return np.concatenate([self._values, self.newest.evaluate(rows)[2]])
+        return np.concatenate([self._values[: self._n_over], self._valued(self._n_over, ended)])
+
+    def _forget_values(self) -> None:
+        self._values, self._n_over = None, 0
+
+    def _valued(self, begin: int, were: IntArray) -> FloatArray:
+        """Values of rows: from the last fit if they were in it, else by its policy."""
+        assert self._values is not None
+        new = (were == NOWHERE).nonzero()[0]
+        values = self._values.take(were, mode="clip") if len(self._values) else np.empty(len(were))
+        rows = self.memory.observations[begin : begin + len(were)]
+        values[new] = self.newest.evaluate(rows.take(new, axis=0))[2]
+        return values
 
     def _rewards(self) -> FloatArray:
         steps = self.memory.steps[: self.memory.rows(self.lane)]
@@ -368,26 +381,11 @@ class FittedEngine(LanedEngine):
         self.exploration.go_on(self._rewards, self._explore, anew, novelty)
 
     @property
-    def _steps_that_count(self) -> int:
-        """Steps that were taken since what has been forgotten."""
-        return self.state.steps - self._forgotten
+    def _timing(self) -> Timing:
+        return Timing(self.config, self.state.steps - self._forgotten, self.n_lanes)
 
-    @property
-    def _horizon(self) -> int:
-        """Steps that a fit is made to, about."""
-        n = self._steps_that_count
-        return n if self.config.max_transitions is None else min(n, self.config.max_transitions)
-
-    def _share(self, share: float) -> float:
-        """Return a share of those steps; more of them where many environments have taken many."""
-        many = self._steps_that_count * self.n_lanes / _MANY
-        return share * self._horizon * min(max(many, 1.0), _RARELY)
-
-    def _set_due(self, share: float = 1.0) -> None:
-        most = self._share(self.config.refit_every)
-        episodes = max(_PLAYED, self.n_lanes)  # of several environments none is ahead
-        played = min(max(self.exploration.steps_of(episodes), _SOONER * most), most)
-        needed = max(int(share * max(self.config.least_refit, played)), 1)
+    def _set_due(self, part: float = 1.0) -> None:
+        needed = self._timing.needed(self.exploration.mean_length, part)
         self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
 
     def _open(self) -> None:
@@ -444,9 +442,11 @@ class FittedEngine(LanedEngine):
             **competing.record_arrays(self.newest, self.records, self._latest, self._confirming),
             **{f"memory_{name}": array for name, array in self.memory.state(self.lane).items()},
         }
-        for name in ("metric", "scale", "_values"):
+        for name in ("metric", "scale"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
+        if self._values is not None:
+            arrays["_values"] = self._values[: self._n_over]
         if self._curious is not None:
             arrays |= {f"curious_{name}": array for name, array in self._curious.arrays.items()}
         if self._placed is not None:
@@ -466,6 +466,7 @@ class FittedEngine(LanedEngine):
         self._whole = bool(arrays["whole"])
         for name in ("metric", "scale", "_values"):
             setattr(self, name, arrays.get(name))
+        self._n_over = len(arrays.get("_values", ()))
         self.memory.restore(within(arrays, "memory_"))
         read = competing.read_records(arrays, type(self.newest))
         self.newest, self.records, self._latest, self._confirming = read

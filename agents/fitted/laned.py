@@ -15,8 +15,9 @@ from oda_rl.agents.engine.state import Lane
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
+from oda_rl.agents.fitted.moves import NOWHERE
 
-_NO_LANES = np.empty(0, dtype=np.int64)
+_NONE = np.empty(0, dtype=np.int64)
 _STALE = 10  # fits after which an environment gives up an old policy
 
 
@@ -76,7 +77,7 @@ class LanedEngine(Engine):
         assert running is not None
         n = self.n_lanes
         assert len(step.rewards) == n  # else compiled code would write past the ends
-        ended, over = np.zeros((n, 2)), _NO_LANES
+        ended, over = np.zeros((n, 2)), _NONE
         events = running.record(step, ended, self.raw, self.room)
         if events:
             refuse(events, BAD_STEP, self.interface)
@@ -91,9 +92,9 @@ class LanedEngine(Engine):
                 running.make_room()
         for lane in step.begins.nonzero()[0].tolist():
             self.begin_lane(lane)
-        actions, chosen, at = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_), 0
+        actions, at = np.zeros(n, dtype=np.int64), 0
         while at < n:
-            event, at = running.choose(at, step, chosen, actions, self.raw, self.room)
+            event, at = running.choose(at, step, actions, self.raw, self.room)
             if event:
                 refuse(event, BAD_STEP, self.interface)
                 self._draw()
@@ -130,16 +131,30 @@ class LanedEngine(Engine):
     def _commit(self, lane: int) -> None:
         """Take over an environment's trajectory, which is over."""
         assert self._running is not None
-        self.memory.append(*self._running.rows(lane), self.lane)
+        observations, steps = self._running.rows(lane)
+        self._running.moves.end(lane, len(steps), self.memory.rows(self.lane))
+        self.memory.append(observations, steps, self.lane)
         self._running.forget(lane)
 
     def _append_running(self) -> int:
         """Put running trajectories behind the others; returns how many rows there were."""
         n = self.memory.rows(self.lane)
-        for lane in range(self.n_lanes):
-            assert self._running is not None
-            self.memory.append(*self._running.rows(lane), self.lane)
+        if self._running is not None:
+            self.memory.append(*self._running.all_rows(), self.lane)
         return n
+
+    def _where_ended_were(self, begin: int) -> IntArray:
+        """Return where the memory's rows from ``begin`` on were at the last fit."""
+        end = self.memory.rows(self.lane)
+        if self._running is None:
+            return np.full(end - begin, NOWHERE)
+        return self._running.moves.of_ended(begin, end)
+
+    def _where_running_were(self, begin: int) -> IntArray:
+        """Return where the rows of running trajectories were, that begin at a row in this fit."""
+        if self._running is None:
+            return _NONE
+        return self._running.moves.of_running(begin, self._running.lengths)
 
     @abstractmethod
     def refit_or_confirm(self) -> None:

@@ -26,6 +26,7 @@ from oda_rl.agents.engine.state import (
 )
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
+from oda_rl.agents.fitted.moves import Moves
 from oda_rl.agents.fitted.played import PlayedPolicies, Tables, Turns
 from oda_rl.agents.fitted.replay import Fitted, choose, load, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
@@ -97,7 +98,6 @@ def record_lanes(
 def choose_lanes(
     first: int,
     acts: BoolArray,
-    chosen: BoolArray,
     observations: Observations,
     actions: IntArray,
     tables: Tables,
@@ -108,39 +108,34 @@ def choose_lanes(
     raw: Raw,
     room: FloatArray,
 ) -> tuple[int, int]:
-    """Choose actions in the environments that act, those of one policy after the other.
+    """Choose actions in the environments that act, each by its policy.
 
-    What has been chosen is told by ``chosen``. Policies come in the order of their first
-    environments that act, of which ``first`` is the next.
-
-    Returns an event to attend to and with which to go on, or 0 and the number of environments.
+    They have their turns in an order, ``first`` the turn to begin with. Returns an event to attend
+    to and the turn to go on with, or 0 and the number of environments.
     """
     n, state, space = acts.shape[0], state_of(raw, 0), workspace(room)
-    for i in range(first, n):
-        if not acts[i] or (chosen[i] and i > first):
+    for t in range(first, n):
+        i = turns.order[t]
+        if not acts[i]:
             continue
         place = turns.places[i]
-        blocks, cells = tables.sizes[place, 0], tables.sizes[place, 1]
-        columns, models = tables.columns[place, :blocks], tables.models[place, :cells]
         origin = tables.origins[place]
         own_space = Workspace(space.point, space.weights, space.gradient, origin, space.uniforms)
-        agent = Fitted(state, columns, models, own_space)
+        columns = tables.columns[place, : tables.blocks[place]]
+        agent = Fitted(state, columns, tables.models[place], own_space)
         state.width = tables.widths[place]
-        for k in range(i, n):
-            if not acts[k] or chosen[k] or turns.places[k] != place:
-                continue
-            state.epsilon, state.longest_hold = turns.epsilons[k], turns.holds[k]
-            lane = running_lane(lanes_raw, k)
-            event = load(observations[k], own[k], own_space)
-            if event == 0:
-                begin(Trajectory(own[k], own_steps[k], lane), observations[k])
-                code = choose(agent, lane)
-                if code < 0:
-                    event = -code
-                else:
-                    actions[k], chosen[k] = code, True
-            if event:
-                return event, i
+        state.epsilon, state.longest_hold = turns.epsilons[i], turns.holds[i]
+        lane = running_lane(lanes_raw, i)
+        event = load(observations[i], own[i], own_space)
+        if event == 0:
+            begin(Trajectory(own[i], own_steps[i], lane), observations[i])
+            code = choose(agent, lane)
+            if code < 0:
+                event = -code
+            else:
+                actions[i] = code
+        if event:
+            return event, t
     return 0, n
 
 
@@ -160,6 +155,8 @@ class RunningTrajectories:
     ----------
     lanes : list of Lane
         What the running episodes count.
+    moves : Moves
+        Where their rows have been.
     """
 
     def __init__(self, count: int, interface: Interface, playing: Playing) -> None:
@@ -169,6 +166,7 @@ class RunningTrajectories:
             self.play(lane, playing)
         self._raw: Raw = np.zeros(count * Lane.size, dtype=np.uint8)
         self.lanes = new_lanes(self._raw)
+        self.moves = Moves(count)
         # A memory (oda_rl.agents.engine.memory) for each environment.
         seen, kept = interface.n_features, COMPONENTS + interface.n_components
         self._observations: Observations = np.zeros((count, _FIRST_ROWS, seen), interface.dtype)
@@ -184,6 +182,16 @@ class RunningTrajectories:
         """Return the observations and steps of a trajectory so far."""
         n = self.lanes[lane].last_row + 1
         return self._observations[lane, :n], self._steps[lane, :n]
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many rows each environment's trajectory has so far."""
+        return [lane.last_row + 1 for lane in self.lanes]
+
+    def all_rows(self) -> tuple[Observations, FloatArray]:
+        """Return those of all trajectories, one after the other."""
+        each = [self.rows(lane) for lane in range(len(self.lanes))]
+        return np.concatenate([own[0] for own in each]), np.concatenate([own[1] for own in each])
 
     def forget(self, lane: int) -> None:
         """Begin a trajectory anew."""
@@ -212,14 +220,12 @@ class RunningTrajectories:
         self,
         first: int,
         step: VectorStep,
-        chosen: BoolArray,
         actions: IntArray,
         raw: Raw,
         room: FloatArray,
     ) -> tuple[int, int]:
         """Do what :func:`choose_lanes` does."""
-        played, seen = self._played, step.observations
-        made = step.acts, chosen, seen, actions, played.tables, played.turns
+        made = step.acts, step.observations, actions, self._played.tables, self._played.turns
         return choose_lanes(first, *made, *self._arrays, raw, room)
 
     @property

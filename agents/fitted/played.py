@@ -19,8 +19,8 @@ class Tables(NamedTuple):
     """Their diagrams as :func:`by_eights` has them, shape (P, blocks, 2 + d, 8)."""
     models: FloatArray
     """Shape (P, K, 1 + d + A)."""
-    sizes: IntArray
-    """Blocks and cells of each, shape (P, 2)."""
+    blocks: IntArray
+    """Of each, shape (P,)."""
     origins: FloatArray
     """Shape (P, d)."""
     widths: FloatArray
@@ -31,15 +31,15 @@ class Tables(NamedTuple):
         """Return room for so many policies of so many blocks, that are like this one."""
         d, wide = len(policy.origin), policy.models.shape[1]
         columns, models = aligned(count, blocks, 2 + d, WIDTH), (count, WIDTH * blocks, wide)
-        sizes = np.zeros((count, 2), dtype=np.int64)
-        return cls(columns, np.zeros(models), sizes, np.zeros((count, d)), np.zeros(count))
+        used = np.zeros(count, dtype=np.int64)
+        return cls(columns, np.zeros(models), used, np.zeros((count, d)), np.zeros(count))
 
     def write(self, place: int, policy: CellPolicy) -> None:
         """Put a policy in its place."""
-        columns, n = by_eights(policy.diagram), policy.n_cells
+        columns = by_eights(policy.diagram)
+        self.blocks[place] = len(columns)
         self.columns[place, : len(columns)] = columns
-        self.models[place, :n] = policy.models
-        self.sizes[place] = len(columns), n
+        self.models[place, : policy.n_cells] = policy.models
         self.origins[place], self.widths[place] = policy.origin, policy.width
 
 
@@ -52,6 +52,8 @@ class Turns(NamedTuple):
     """Probabilities of a random decision, shape (n,)."""
     holds: IntArray
     """Most steps for which one is held, shape (n,)."""
+    order: IntArray
+    """In which they choose, shape (n,): all that play a policy while it is in the cache."""
 
 
 class PlayedPolicies:
@@ -73,16 +75,22 @@ class PlayedPolicies:
     """
 
     def __init__(self, count: int, policy: CellPolicy) -> None:
-        self.turns = Turns(np.zeros(count, np.int64), np.zeros(count), np.ones(count, np.int64))
+        whole = np.zeros((3, count), dtype=np.int64)
+        self.turns = Turns(whole[0], np.zeros(count), whole[1], whole[2])
+        self._set_order()
         self._policies = [policy]
         self._arrange(policy)
 
     def play(self, lane: int, policy: CellPolicy, epsilon: float, longest_hold: int) -> None:
         """Say what an environment plays from now on, and how."""
-        places, epsilons, holds = self.turns
+        places, epsilons, holds, _ = self.turns
         if self._policies[places[lane]] is not policy:
             places[lane] = self._place_of(policy)
+            self._set_order()
         epsilons[lane], holds[lane] = epsilon, longest_hold
+
+    def _set_order(self) -> None:
+        self.turns.order[:] = np.argsort(self.turns.places, kind="stable")
 
     def _place_of(self, policy: CellPolicy) -> int:
         for place, known in enumerate(self._policies):

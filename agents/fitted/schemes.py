@@ -22,6 +22,8 @@ processes", JCSS 74 (2008): a bonus by the root of visits.
 """
 
 import itertools
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -121,16 +123,19 @@ def draw(played: Sequence[int], returns: Sequence[float], rng: np.random.Generat
     explored = [*itertools.islice(compared, _LATEST)][::-1]
     if len(explored) < _LATEST:
         return 0
-    worth = np.array([returns[i] for i in explored])
-    schemes = [played[i] for i in explored]
-    ordered = np.sort(worth)
-    below = np.searchsorted(ordered, worth) + np.searchsorted(ordered, worth, side="right")
-    ranks = below / (2.0 * _LATEST)
-    # Each scheme has had one more episode, in the middle.
-    counts = 1.0 + np.bincount(schemes, minlength=NOVELTY)
-    means = (0.5 + np.bincount(schemes, weights=ranks, minlength=NOVELTY)) / counts
-    drawn = means + _DEVIATION / np.sqrt(counts) * rng.standard_normal(NOVELTY)
-    return int(drawn.argmax())
+    ordered = sorted(returns[i] for i in explored)
+    # Each scheme has had one more episode, in the middle. (Arrays of so few numbers are slower.)
+    counts, ranks = [1.0] * NOVELTY, [0.0] * NOVELTY
+    for i in explored:
+        below = bisect_left(ordered, returns[i]) + bisect_right(ordered, returns[i])
+        counts[played[i]] += 1.0
+        ranks[played[i]] += below / (2.0 * _LATEST)
+    noise = rng.standard_normal(NOVELTY).tolist()
+    drawn = [
+        (0.5 + rank) / count + _DEVIATION / math.sqrt(count) * more
+        for rank, count, more in zip(ranks, counts, noise, strict=True)
+    ]
+    return drawn.index(max(drawn))
 
 
 class Exploration:
@@ -188,8 +193,9 @@ class Exploration:
         ``rewards`` of all steps have to do for returns while no episode has ended. ``novelty`` says
         whether there is a policy that looks for what is new.
         """
-        worth = np.array(self.returns) if self.returns else rewards()
-        if np.ptp(worth) <= _SAME * np.abs(worth).max():
+        worth = self.returns or rewards().tolist()
+        least, most = min(worth), max(worth)
+        if most - least <= _SAME * max(abs(least), abs(most)):
             self.scheme, self.epsilon = NONE, 1.0
             return
         decisions = self._config.exploration
@@ -199,16 +205,13 @@ class Exploration:
                 if novelty and rng.random() < _NOVEL:
                     self.scheme = NOVELTY
             decisions = SCHEMES[self.scheme].decisions
-        self.epsilon = min(1.0, decisions / self._mean_length())
+        self.epsilon = min(1.0, decisions / self.mean_length)
 
-    def steps_of(self, episodes: int) -> float:
-        """Return about how many steps so many episodes take."""
-        return episodes * self._mean_length()
-
-    def _mean_length(self) -> float:
-        """Return the mean length of the latest episodes, or ten horizons if none ever ended."""
+    @property
+    def mean_length(self) -> float:
+        """Mean length of the latest episodes, or ten horizons if none ever ended."""
         if self.lengths:
-            return float(np.mean(self.lengths))
+            return sum(self.lengths) / len(self.lengths)
         return _HORIZONS / (1.0 - self._config.discount)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

@@ -33,7 +33,7 @@ from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.agents.fitting.blending import add_row, value_of
 from oda_rl.agents.fitting.delivery import Fit, Iterated, averaged_metric, policy_of
-from oda_rl.agents.fitting.placed import Placed, Rows
+from oda_rl.agents.fitting.placed import Placed, Rows, Since
 from oda_rl.agents.fitting.placement import Assigned, Experience
 from oda_rl.agents.fitting.regression import Belief, Regression, hopes_of
 from oda_rl.agents.fitting.settings import FittedQConfig
@@ -155,7 +155,7 @@ def add_levels(
 def fit_advantages(
     seen: Experience,
     placed: Placed,
-    settled: int,
+    since: Since,
     values: FloatArray | None,
     learned: FloatArray | None,
     config: FittedQConfig,
@@ -163,10 +163,10 @@ def fit_advantages(
 ) -> Fit:
     """Fit a baseline and advantages to trajectories, in cells that have been ``placed``.
 
-    The first ``settled`` rows will stay what they are. The other parameters, and what is returned,
-    are those of :func:`oda_rl.agents.fitting.one_piece.fit`; the metric stays as long as the cells.
+    The other parameters, and what is returned, are those of
+    :func:`oda_rl.agents.fitting.one_piece.fit`; the metric stays as long as the cells.
     """
-    rows = placed.assign(seen, settled)
+    rows = placed.assign(seen, since)
     rounds = config.first_sweeps if values is None else config.sweeps
     hopes = hopes_of(seen.steps, config)
     found = iterate(rows, placed, values, hopes, rounds, config)

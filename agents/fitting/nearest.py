@@ -8,7 +8,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from oda_rl._compile import compiled
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.eights.columns import by_eights
 from oda_rl.eights.three import third_of, three_within, work_out
@@ -60,8 +60,10 @@ _measure = cast(Callable[[FloatArray, FloatArray, int], float], _measured)
 
 
 @compiled
-def assign_three(points: FloatArray, search: Search, cells: Near, weights: Weights) -> None:
-    """Write the three nearest cells of points, shape (n, d), and their weights, both (n, 3).
+def assign_three(
+    points: FloatArray, search: Search, rows: IntArray, cells: Near, weights: Weights
+) -> None:
+    """Write the three nearest cells of points, shape (n, d), and their weights, to rows of (m, 3).
 
     Of cells as near as each other those of lower numbers count. Weights below 1e-4 are 0, and the
     others not divided by their sum then.
@@ -73,7 +75,8 @@ def assign_three(points: FloatArray, search: Search, cells: Near, weights: Weigh
         first, second, third, a, b, c = three_within(columns, bound)
         near, far = math.exp((a - b) / width), math.exp((a - c) / width)
         total = 1.0 + near + far
-        cells[i, 0], cells[i, 1], cells[i, 2] = first, second, third
-        weights[i, 0] = 1.0 / total
-        weights[i, 1] = near / total if near > _LEAST_WEIGHT * total else 0.0
-        weights[i, 2] = far / total if far > _LEAST_WEIGHT * total else 0.0
+        row = rows[i]
+        cells[row, 0], cells[row, 1], cells[row, 2] = first, second, third
+        weights[row, 0] = 1.0 / total
+        weights[row, 1] = near / total if near > _LEAST_WEIGHT * total else 0.0
+        weights[row, 2] = far / total if far > _LEAST_WEIGHT * total else 0.0

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from oda_rl import metric
 from oda_rl._compile import compiled
 from oda_rl._schema import Member, real, within
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
 from oda_rl.agents.fitting.blending import add_squares, new_points, wide, width_for
@@ -43,6 +43,7 @@ SCHEMA: dict[str, Member] = {
 """What a file has of :class:`Placed`."""
 
 _SLACK = 0.25  # rows that there is room for, of those that are needed
+_KEPT = "_points", "_cells", "_weights", "_finer", "_finer_weights"  # of rows
 
 
 @compiled
@@ -80,6 +81,15 @@ class Rows(NamedTuple):
     moments: Moments
 
 
+class Since(NamedTuple):
+    """How rows hang together with those of the last fit."""
+
+    settled: int
+    """How many of the first will stay what they are."""
+    were: IntArray
+    """Which rows the last ones were then, or -1, shape (m,)."""
+
+
 class Placed:
     """Where both partitions lie, and rows that have been assigned.
 
@@ -112,28 +122,28 @@ class Placed:
     def forget_rows(self) -> None:
         """Take all rows for new ones from now on."""
         d = len(self.at.origin)
-        self._settled = 0
+        self._settled = self._n = 0
         self._points = new_points(0, d)
         self._cells, self._finer = np.empty((2, 0, 3), dtype=np.uint16)
         self._weights, self._finer_weights = np.empty((2, 0, 3), dtype=np.float32)
         self._labels: Labels = np.empty((0, 3), dtype=np.int16)
         self._moments: Moments | None = None
 
-    def assign(self, seen: Experience, settled: int) -> Rows:
-        """Return all rows by their cells; the first ``settled`` ones will stay what they are."""
-        n, begin = len(seen.observations), self._settled
+    def assign(self, seen: Experience, since: Since) -> Rows:
+        """Return all rows by their cells."""
+        n, begin, settled = len(seen.observations), self._settled, since.settled
         assert begin <= settled <= n  # else compiled code would go by what is in no row
         self._make_room(n)
-        new = slice(begin, n)
+        new = self._move(n, since.were)
         partitions = (
             (self._coarse, self._cells, self._weights),
             (self._fine, self._finer, self._finer_weights),
         )
         write_cells(seen, new, self.at, self._points, partitions)
-        self._labels[new] = labels_of(seen.steps[new])
+        self._labels[begin:n] = labels_of(seen.steps[begin:])
         moments = self._moments or self._no_moments(seen.n_actions)
         self._add(moments, seen.steps, slice(begin, settled))
-        self._moments, self._settled = moments, settled
+        self._moments, self._settled, self._n = moments, settled, n
         moments = Moments(*(one.copy() for one in moments))
         self._add(moments, seen.steps, slice(settled, n))
         own = Assigned(
@@ -141,17 +151,27 @@ class Placed:
         )
         return Rows(own, self._finer[:n], self._finer_weights[:n], moments)
 
+    def _move(self, n: int, were: IntArray) -> IntArray:
+        """Put what is known of rows to where they are now; return those of which nothing is."""
+        first = n - len(were)
+        were = np.where(were < self._n, were, -1)  # nothing is known after all rows were forgotten
+        if (were >= 0).any():
+            for name in _KEPT:
+                array = getattr(self, name)
+                array[first:n] = array.take(were, axis=0, mode="clip")
+        new = first + (were < 0).nonzero()[0]
+        return np.concatenate([np.arange(self._settled, first), new])
+
     def _make_room(self, n: int) -> None:
         if n <= len(self._points):
             return
-        room = int((1.0 + _SLACK) * n)
-        for name in ("points", "cells", "weights", "labels", "finer", "finer_weights"):
-            old = getattr(self, f"_{name}")
-            points = name == "points"
-            d = len(self.at.origin)
+        room, d = int((1.0 + _SLACK) * n), len(self.at.origin)
+        for name in (*_KEPT, "_labels"):
+            old = getattr(self, name)
+            points = name == "_points"
             new = new_points(room, d) if points else np.empty((room, old.shape[1]), old.dtype)
-            new[: self._settled] = old[: self._settled]
-            setattr(self, f"_{name}", new)
+            new[: self._n] = old[: self._n]
+            setattr(self, name, new)
 
     def _no_moments(self, n_actions: int) -> Moments:
         d = len(self.at.origin)

@@ -8,7 +8,7 @@ import numpy as np
 
 from oda_rl import metric
 from oda_rl._compile import compiled
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.axes import informative
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.state import Observations
@@ -121,7 +121,7 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
     points = new_points(n, d)
     cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
     search = Search.among(at.codevectors, at.width)
-    write_cells(seen, slice(0, n), at, points, [(search, cells, weights)])
+    write_cells(seen, np.arange(n), at, points, [(search, cells, weights)])
     if seen.taken is None:
         return Assigned(points, cells, weights, labels_of(seen.steps), seen.steps), None
     parts, labels = place(seen.taken, cells, weights, seen.steps, len(at.codevectors))
@@ -130,7 +130,7 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
 
 def write_cells(
     seen: Experience,
-    rows: slice,
+    rows: IntArray,
     at: Cells,
     points: Points,
     partitions: Sequence[tuple[Search, Near, Weights]],
@@ -140,13 +140,12 @@ def write_cells(
     ``points`` and the partitions' own, (n, 3), have all rows; the partitions are in the metric of
     ``at``.
     """
-    for begin in range(rows.start, rows.stop, _CHUNK):
-        some = slice(begin, min(begin + _CHUNK, rows.stop))
-        embedded = metric.less(seen.observations[some], at.origin)
-        embed(embedded, at.transform, np.empty(len(at.origin)))
-        points[some, 1 : 1 + len(at.origin)] = embedded
+    for begin in range(0, len(rows), _CHUNK):
+        some = rows[begin : begin + _CHUNK]
+        embedded = metric.less(seen.observations.take(some, axis=0), at.origin)
+        embed(embedded, at.transform, some, points, np.empty(len(at.origin)))
         for search, cells, weights in partitions:
-            assign_three(embedded, search, cells[some], weights[some])
+            assign_three(embedded, search, some, cells, weights)
 
 
 def labels_of(steps: FloatArray) -> Labels:
@@ -180,10 +179,13 @@ def width_of(points: FloatArray, codevectors: FloatArray) -> float:
 
 
 @compiled
-def embed(points: FloatArray, transform: FloatArray, scratch: FloatArray) -> None:
-    """Replace points, shape (n, d), by ``transform @ point``; ``scratch`` has shape (d,).
+def embed(
+    points: FloatArray, transform: FloatArray, rows: IntArray, to: Points, scratch: FloatArray
+) -> None:
+    """Replace points, shape (n, d), by ``transform @ point``, and write these to rows of others.
 
-    Each by itself: a product of matrices has other bits where it has other rows.
+    Each by itself: a product of matrices has other bits where it has other rows. ``scratch`` has
+    shape (d,).
     """
     n, d = points.shape
     for i in range(n):
@@ -194,3 +196,4 @@ def embed(points: FloatArray, transform: FloatArray, scratch: FloatArray) -> Non
             scratch[j] = total
         for j in range(d):
             points[i, j] = scratch[j]
+            to[rows[i], 1 + j] = scratch[j]

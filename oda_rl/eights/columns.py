@@ -7,7 +7,6 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from oda_rl._compile import compiled
 from oda_rl._types import FloatArray
 from oda_rl.eights.three import third_of, work_out
 from oda_rl.eights.vectors import (
@@ -27,18 +26,12 @@ def by_eights(rows: FloatArray) -> FloatArray:
     What is left of the last block is NaN. The last row of each block is room for the eight numbers
     that are worked out of the others.
     """
-    columns = aligned(-(-len(rows) // WIDTH), rows.shape[1] + 1, WIDTH)
-    _arrange(rows, columns)
-    return columns
-
-
-@compiled
-def _arrange(rows: FloatArray, columns: FloatArray) -> None:
     n, m = rows.shape
-    for k in range(WIDTH * columns.shape[0]):
-        block, lane = k // WIDTH, k % WIDTH
-        for j in range(m):
-            columns[block, j, lane] = rows[k, j] if k < n else np.nan
+    blocks = -(-n // WIDTH)
+    columns, filled = aligned(blocks, m + 1, WIDTH), np.full((blocks * WIDTH, m), np.nan)
+    filled[:n] = rows
+    columns[:, :m] = filled.reshape(blocks, WIDTH, m).transpose(0, 2, 1)
+    return columns
 
 
 def score(builder: Any, columns: Any, first: Any, point: Any, d: Any) -> Any:

@@ -37,8 +37,8 @@ FITTING = [
         "agents/fitting/placed.py",
         (
             "the last row is taken for one that stays what it is",
-            "self._moments, self._settled = moments, settled",
-            "self._moments, self._settled = moments, n",
+            "self._settled, self._n = moments, settled, n",
+            "self._settled, self._n = moments, n, n",
             "test_advantages.py::test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same",
         ),
         (
@@ -151,7 +151,7 @@ FITTING = [
         "agents/fitted/schemes.py",
         (
             "so many random decisions a step, not an episode",
-            "decisions / self._mean_length()",
+            "decisions / self.mean_length",
             "decisions",
             "test_fitted.py::test_so_many_random_decisions_an_episode",
         ),
@@ -163,8 +163,8 @@ FITTING = [
         ),
         (
             "the best scheme by its mean rank, without chance",
-            "_DEVIATION / np.sqrt(counts)",
-            "0.0 / np.sqrt(counts)",
+            "_DEVIATION / math.sqrt(count)",
+            "0.0 / math.sqrt(count)",
             "test_schemes.py::test_schemes_that_cost_nothing_take_turns_alike",
         ),
         (
@@ -181,24 +181,24 @@ FITTING = [
         ),
     ),
     *mistakes_in(
-        "agents/fitted/engine.py",
+        "agents/fitted/timing.py",
         (
             "fits are as frequent in many environments as in one",
             "most = self._share(self.config.refit_every)",
-            "most = self.config.refit_every * self._horizon",
+            "most = self.config.refit_every * self.steps",
             "test_vector.py::test_fits_are_rarer_where_many_environments_have_taken_many_steps",
         ),
         (
             "cells are placed as often in many environments as in one",
-            ">= self._share(_PLACED_ANEW):",
-            ">= _PLACED_ANEW * self._horizon:",
+            ">= self._share(_PLACED_ANEW)",
+            ">= _PLACED_ANEW * self.steps",
             "test_vector.py::test_fits_are_rarer_where_many_environments_have_taken_many_steps",
         ),
         (
-            "rows of running episodes are settled where no other ones are",
-            "settled = max(n - 1, 0)",
-            "settled = len(seen.steps) - 1",
-            "test_vector.py::test_at_the_first_fit_no_row_need_be_settled",
+            "sweeps go as far in many environments as in one",
+            "if self._many < 1.0 or",
+            "if self._many >= 0.0 or",
+            "test_vector.py::test_sweeps_end_sooner_where_many_environments_have_taken_many_steps",
         ),
         (
             "a refit comes after the lesser of 100 steps and a tenth of all",
@@ -211,6 +211,27 @@ FITTING = [
             "_SOONER * most",
             "most",
             "test_fitted.py::test_it_fits_anew_after_a_tenth_more_steps_or_half_of_that_in_five_episodes",
+        ),
+    ),
+    *mistakes_in(
+        "agents/fitted/engine.py",
+        (
+            "what is known of rows is kept when rows are dropped",
+            "ended = ended[:0]",
+            "pass",
+            "test_moves.py::test_what_is_known_of_rows_is_what_would_be_found_out[60]",
+        ),
+        (
+            "what is known of rows is kept when steps are forgotten",
+            "            self._running.moves.forget()",
+            "            pass",
+            "test_moves.py::test_what_is_known_of_rows_is_what_would_be_found_out[None]",
+        ),
+        (
+            "rows of running episodes are settled where no other ones are",
+            "Since(max(n - 1, 0), ",
+            "Since(len(seen.steps) - 1, ",
+            "test_vector.py::test_at_the_first_fit_no_row_need_be_settled",
         ),
         (
             "an episode that a refit fell into counts for the new policy",
@@ -243,20 +264,41 @@ FITTING = [
     *mistakes_in(
         "agents/fitted/lanes.py",
         (
-            "environments choose one after the other, whatever they play",
-            "or turns.places[k] != place",
-            "or k != i",
-            "test_played.py::test_environments_choose_in_the_order_of_their_policies",
-        ),
-        (
-            "after a draw it goes on with the next policy",
-            "(chosen[i] and i > first)",
-            "chosen[i]",
+            "after a draw it goes on with the environment of that number",
+            "            return event, t",
+            "            return event, i",
             "test_played.py::test_environments_choose_in_the_order_of_their_policies",
         ),
     ),
     *mistakes_in(
+        "agents/fitted/moves.py",
+        (
+            "an episode that has ended is not found again",
+            "self._ended.append((first, min(known, n_rows), to))",
+            "self._ended.append((first, 0, to))",
+            "test_moves.py::test_rows_are_found_where_they_were",
+        ),
+        (
+            "rows after those that were known are taken for known ones",
+            "within < known.repeat(sizes)",
+            "within < sizes.repeat(sizes)",
+            "test_moves.py::test_rows_are_found_where_they_were",
+        ),
+        (
+            "after its end a trajectory is known in the next one",
+            "        self._at[lane] = 0",
+            "        pass",
+            "test_moves.py::test_rows_are_found_where_they_were",
+        ),
+    ),
+    *mistakes_in(
         "agents/fitted/played.py",
+        (
+            "environments choose one after the other, whatever they play",
+            "            self._set_order()\n        epsilons",
+            "        epsilons",
+            "test_played.py::test_environments_choose_in_the_order_of_their_policies",
+        ),
         (
             "a policy takes the place of one that is played",
             ".difference(self.turns.places.tolist())",
