@@ -304,18 +304,17 @@ class FittedEngine(LanedEngine):
     def refit(self) -> None:
         """Fit partition and values to all that is remembered."""
         ended = self._where_ended_were(self._n_over)
-        values = self._known_values(ended)
+        parts = self._known_values(ended)
         kept = self.memory.thin_out(self.lane)
         if kept is not None:
             ended = ended[:0]
-            values = values if values is None else values[kept]
+            parts = [np.concatenate(parts)[kept]] if parts else []
             if self._placed is not None:
                 self._placed.forget_rows()
         n = self._append_running()
         running = self._where_running_were(n)
-        if values is not None and len(running) > 0:
-            values = np.concatenate([values, self._valued(n, running)])
-        self._values = None  # frees memory while it is needed
+        values = np.concatenate([*parts, self._valued(n, running)]) if parts else None
+        parts, self._values = [], None  # frees memory while it is needed
         seen, known = self.seen, (values, self.metric)
         # The last row goes on if the next step is taken from there.
         if seen.numbered or seen.taken is not None:
@@ -347,11 +346,11 @@ class FittedEngine(LanedEngine):
         """Return the actions of the first n rows if they are continuous."""
         return None
 
-    def _known_values(self, ended: IntArray) -> FloatArray | None:
+    def _known_values(self, ended: IntArray) -> list[FloatArray]:
         """Values of the rows of trajectories that are over, the last of which were there."""
         if self._values is None:
-            return None
-        return np.concatenate([self._values[: self._n_over], self._valued(self._n_over, ended)])
+            return []
+        return [self._values[: self._n_over], self._valued(self._n_over, ended)]
 
     def _forget_values(self) -> None:
         self._values, self._n_over = None, 0

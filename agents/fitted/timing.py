@@ -15,7 +15,7 @@ _SOONER = 0.5  # of the steps after which it is fitted at the latest
 _PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _MANY = 64 * 50_000  # steps times environments, from which on fits are rarer
 _RARELY = 4.0  # times as rare at most, as after the longest trainings that decided it
-_ROUGHLY = 0.08  # tolerance of sweeps from then on
+_ROUGHLY, _ROUGH_FROM = 0.08, 0.5  # tolerance of sweeps, from that part of so many on
 
 
 class Timing(NamedTuple):
@@ -45,7 +45,7 @@ class Timing(NamedTuple):
     @property
     def settings(self) -> FittedQConfig:
         """Settings of a fit of advantages: unless told when, sweeps end sooner after many steps."""
-        if self._many < 1.0 or self.config.tolerance is not None:
+        if self._many < _ROUGH_FROM or self.config.tolerance is not None:
             return self.config
         return replace(self.config, tolerance=_ROUGHLY)
 

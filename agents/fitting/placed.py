@@ -42,7 +42,7 @@ SCHEMA: dict[str, Member] = {
 }
 """What a file has of :class:`Placed`."""
 
-_SLACK = 0.25  # rows that there is room for, of those that are needed
+_SLACK = 0.5  # more rows that there is room for, of those that are needed
 _KEPT = "_points", "_cells", "_weights", "_finer", "_finer_weights"  # of rows
 
 
