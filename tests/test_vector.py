@@ -384,9 +384,9 @@ def test_fits_are_rarer_where_many_environments_have_taken_many_steps(copies, st
     [
         (0, 10**7, None),
         (1, 10**7, 0.08),
-        (64, 49_999, None),
-        (64, 50_000, 0.08),
-        (8, 399_999, None),
+        (64, 24_999, None),
+        (64, 25_000, 0.08),
+        (8, 199_999, None),
     ],
 )
 def test_sweeps_end_sooner_where_many_environments_have_taken_many_steps(copies, steps, tolerance):

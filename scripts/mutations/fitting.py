@@ -196,7 +196,7 @@ FITTING = [
         ),
         (
             "sweeps go as far in many environments as in one",
-            "if self._many < 1.0 or",
+            "if self._many < _ROUGH_FROM or",
             "if self._many >= 0.0 or",
             "test_vector.py::test_sweeps_end_sooner_where_many_environments_have_taken_many_steps",
         ),
