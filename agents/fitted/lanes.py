@@ -118,7 +118,7 @@ def choose_lanes(
         i = turns.order[t]
         if not acts[i]:
             continue
-        place = turns.places[i]
+        place, seen, rows = turns.places[i], observations[i], own[i]
         origin = tables.origins[place]
         own_space = Workspace(space.point, space.weights, space.gradient, origin, space.uniforms)
         columns = tables.columns[place, : tables.blocks[place]]
@@ -126,9 +126,9 @@ def choose_lanes(
         state.width = tables.widths[place]
         state.epsilon, state.longest_hold = turns.epsilons[i], turns.holds[i]
         lane = running_lane(lanes_raw, i)
-        event = load(observations[i], own[i], own_space)
+        event = load(seen, rows, own_space)
         if event == 0:
-            begin(Trajectory(own[i], own_steps[i], lane), observations[i])
+            begin(Trajectory(rows, own_steps[i], lane), seen)
             code = choose(agent, lane)
             if code < 0:
                 event = -code

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
 
-from oda_rl._compile import compiled, inlined, integer
+from oda_rl._compile import compiled, inlined, integer, spliced
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
@@ -184,7 +184,7 @@ def add_squares(
                 _add_square(points, i, cell, weight, origins, moments, room)
 
 
-@inlined
+@spliced
 def add_row(
     points: Points, near: Near, weights: Weights, i: int, left: float, sums: FloatArray
 ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from oda_rl._compile import inlined, integer
+from oda_rl._compile import integer, spliced
 from oda_rl._types import FloatArray
 from oda_rl.eights.vectors import (
     BITS,
@@ -92,7 +92,7 @@ first_of = cast(Callable[[int], int], _lowest)
 """``first_of(bits)``: the lowest that is set; ``bits &= bits - 1`` clears it."""
 
 
-@inlined
+@spliced
 def three_within(columns: FloatArray, bound: float) -> tuple[int, int, int, float, float, float]:
     """Return where the three least numbers within a bound are, and what; else inf, at 0.
 

@@ -23,6 +23,11 @@ EXPERIMENT = Experiment("benchmark_first_call")
 TARGET = 3.0  # seconds, cold
 _POINTS = "import numpy as np; X = np.random.default_rng(0).normal(size=(1000, 4)); "
 _AGENT = "from oda_rl.agents import {0}; {0}('{1}', seed=0).learn({2})"
+_COPIES = (
+    "import gymnasium as gym; from oda_rl.agents import {0}; "
+    "envs = gym.make_vec('{1}', 64, vectorization_mode='vector_entry_point'); "
+    "{0}(envs, seed=0).learn({2})"
+)
 _ESTIMATOR = _POINTS + "from oda_rl import {0}; {0}({1}random_state=0).fit(X{2})"
 WORK = {
     "TwoTimescaleAgent, CartPole-v1": _AGENT.format("TwoTimescaleAgent", "CartPole-v1", 20_000),
@@ -30,6 +35,10 @@ WORK = {
     "TwoTimescaleAgent, MountainCar-v0":
         _AGENT.format("TwoTimescaleAgent", "MountainCar-v0", 5_000),
     "FittedQAgent, MountainCar-v0": _AGENT.format("FittedQAgent", "MountainCar-v0", 5_000),
+    "TwoTimescaleAgent, 64 copies of CartPole-v1":
+        _COPIES.format("TwoTimescaleAgent", "CartPole-v1", 20_000),
+    "FittedQAgent, 64 copies of CartPole-v1":
+        _COPIES.format("FittedQAgent", "CartPole-v1", 5_000),
     "ModelAgent, CartPole-v1": _AGENT.format("ModelAgent", "CartPole-v1", 250),
     "ODAClusterer": _ESTIMATOR.format("ODAClusterer", "10, ", ""),
     "ODAClassifier": _ESTIMATOR.format("ODAClassifier", "10, ", ", X[:, 0] > 0"),
