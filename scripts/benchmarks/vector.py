@@ -14,7 +14,7 @@ those from 59 500 000 on, that are solved after the first number of steps above.
 takes minutes a seed, is that of the first four.
 
 Run: python scripts/benchmark.py vector [--seeds 100] [--workers 2] [--only times copies]
-     python scripts/benchmark.py vector --only worlds --seeds 20
+     python scripts/benchmark.py vector --only worlds --seeds 40
      python scripts/benchmark.py vector --only actors --seeds 20
 Trainings in copies are kept in results/benchmark_vector.jsonl and benchmark_vector_worlds.jsonl as
 they end, and not repeated. It writes results/benchmark_vector.csv, benchmark_vector_times.csv,
