@@ -87,8 +87,9 @@ CASES = {
     "mixture, EM": (StochasticEMGaussianMixture(4, random_state=0), MOONS, None),
     "mixture, by sums": (
         DistributedGaussianMixture(3, covariance_type="full", random_state=0), IRIS, None),
-    "exemplars": (INFEX(bandwidth=0.5), MOONS, None),
-    "exemplars, finite": (INFEX(kernel="epanechnikov", bandwidth=0.5), MOONS, None),
+    "exemplars": (INFEX(bandwidth=0.5, random_state=0), MOONS, None),
+    "exemplars, finite": (
+        INFEX(kernel="epanechnikov", bandwidth=0.5, random_state=0), MOONS, None),
     "exemplars, convex": (ConvexClustering(bandwidth=1.0), IRIS, None),
     "exemplars, balls": (KernelVectorQuantization(0.5), MOONS, None),
     "densities": (
@@ -96,7 +97,8 @@ CASES = {
     "densities, cells": (DensityClassifier(ODAClusterer(4), random_state=0), MOONS, SIDES),
     "densities, tree": (DensityClassifier(ODATreeClusterer(), random_state=0), MOONS, SIDES),
     "densities, exemplars": (
-        DensityClassifier(INFEX(kernel="epanechnikov", bandwidth=0.5)), MOONS, SIDES),
+        DensityClassifier(INFEX(kernel="epanechnikov", bandwidth=0.5), random_state=0), MOONS,
+        SIDES),
     "outliers": (
         DensityOutlierDetector(SGDGaussianMixture(4, tol=1e-2), random_state=0), MOONS, None),
     "outliers, cells": (DensityOutlierDetector(ODAClusterer(4, random_state=0)), MOONS, None),
