@@ -7,8 +7,8 @@ from gymnasium.vector import SyncVectorEnv
 
 from oda_rl.agents import FittedQAgent
 from oda_rl.agents.fitted import engine as fitted_engine
-from oda_rl.agents.fitted.moves import NOWHERE, Moves
-from oda_rl.agents.fitting.placed import Placed, Since
+from oda_rl.agents.fitted.moves import Moves
+from oda_rl.agents.fitting.placed import NOWHERE, Placed, Since
 
 
 @pytest.mark.parametrize("seed", range(5))

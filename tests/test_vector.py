@@ -396,6 +396,20 @@ def test_sweeps_end_sooner_where_many_environments_have_taken_many_steps(copies,
     assert Timing(exact, steps, copies).settings == exact
 
 
+@pytest.mark.parametrize(("steps", "same"), [(24_000, True), (40_000, False)])
+def test_64_environments_end_sweeps_sooner_from_25_000_steps_on(steps, same):
+    modes = {"vectorization_mode": "vector_entry_point"}
+    usual, as_before = (
+        FittedQAgent(gym.make_vec("CartPole-v1", 64, **modes), seed=0, tolerance=tolerance)
+        for tolerance in (None, 0.02)
+    )
+    usual.learn(steps)
+    as_before.learn(steps)
+    assert (usual.history[-1].step > 25_000) == (not same)
+    newest, other = (agent._engine.newest.models for agent in (usual, as_before))
+    assert np.array_equal(newest, other) == same
+
+
 @pytest.mark.parametrize(("steps", "at_random"), [(3000, [False, True] * 2), (4100, [False] * 4)])
 def test_every_other_environment_goes_on_at_random_until_an_episode_ends(steps, at_random):
     env = several(lambda: gym.make("Pendulum-v1", max_episode_steps=1000), 4)

@@ -49,9 +49,8 @@ class Behaviour(NamedTuple):
         at, n = self.at, len(observations)
         points = (observations - at.origin) @ at.transform.T
         cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
-        assign_three(
-            points, Search.among(at.codevectors, at.width), np.arange(len(points)), cells, weights
-        )
+        search = Search.among(at.codevectors, at.width)
+        assign_three(points, search, np.arange(n), cells, weights)
         shares = np.where(weights > 0.0, self.shares[cells, actions[:, None]], 0.0)
         return np.asarray(shares.max(axis=1) >= _LEAST_SHARE)
 

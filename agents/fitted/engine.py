@@ -20,13 +20,12 @@ from oda_rl.agents.fitted.contents import check_contents
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.laned import LanedEngine
 from oda_rl.agents.fitted.lanes import Playing
-from oda_rl.agents.fitted.moves import NOWHERE
 from oda_rl.agents.fitted.timing import Timing
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.advantages import fit_advantages
 from oda_rl.agents.fitting.delivery import Fit
 from oda_rl.agents.fitting.one_piece import fit
-from oda_rl.agents.fitting.placed import Placed, Since
+from oda_rl.agents.fitting.placed import NOWHERE, Placed, Since
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy

@@ -15,7 +15,7 @@ from oda_rl.agents.engine.state import Lane
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
-from oda_rl.agents.fitted.moves import NOWHERE
+from oda_rl.agents.fitting.placed import NOWHERE
 
 _NONE = np.empty(0, dtype=np.int64)
 _STALE = 10  # fits after which an environment gives up an old policy

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from oda_rl._types import IntArray
-
-NOWHERE = -1
+from oda_rl.agents.fitting.placed import NOWHERE
 
 
 class Moves:

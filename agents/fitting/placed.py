@@ -42,6 +42,7 @@ SCHEMA: dict[str, Member] = {
 }
 """What a file has of :class:`Placed`."""
 
+NOWHERE = -1  # where a row was that was in no fit
 _SLACK = 0.5  # more rows that there is room for, of those that are needed
 _KEPT = "_points", "_cells", "_weights", "_finer", "_finer_weights"  # of rows
 
@@ -87,7 +88,7 @@ class Since(NamedTuple):
     settled: int
     """How many of the first will stay what they are."""
     were: IntArray
-    """Which rows the last ones were then, or -1, shape (m,)."""
+    """Which rows the last ones were then, or ``NOWHERE``, shape (m,)."""
 
 
 class Placed:
@@ -154,12 +155,12 @@ class Placed:
     def _move(self, n: int, were: IntArray) -> IntArray:
         """Put what is known of rows to where they are now; return those of which nothing is."""
         first = n - len(were)
-        were = np.where(were < self._n, were, -1)  # nothing is known after all rows were forgotten
-        if (were >= 0).any():
+        were = np.where(were < self._n, were, NOWHERE)  # all have been forgotten, perhaps
+        if (were != NOWHERE).any():
             for name in _KEPT:
                 array = getattr(self, name)
                 array[first:n] = array.take(were, axis=0, mode="clip")
-        new = first + (were < 0).nonzero()[0]
+        new = first + (were == NOWHERE).nonzero()[0]
         return np.concatenate([np.arange(self._settled, first), new])
 
     def _make_room(self, n: int) -> None:

@@ -228,6 +228,12 @@ FITTING = [
             "test_moves.py::test_what_is_known_of_rows_is_what_would_be_found_out[None]",
         ),
         (
+            "sweeps go as far as one is told, also after many steps",
+            "self._placed_among(seen), self._timing.settings",
+            "self._placed_among(seen), self.config",
+            "test_vector.py::test_64_environments_end_sweeps_sooner_from_25_000_steps_on",
+        ),
+        (
             "rows of running episodes are settled where no other ones are",
             "Since(max(n - 1, 0), ",
             "Since(len(seen.steps) - 1, ",
