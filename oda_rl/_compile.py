@@ -1,8 +1,9 @@
 """How this package compiles: numba's flags, in one place."""
 
+import functools
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
@@ -13,6 +14,8 @@ from oda_rl._collector import pause
 from oda_rl._splicing import Splicing
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _njit: Any = numba.njit  # whose type does not know all of its options
 _OPTIONS: dict[str, Any] = {
@@ -118,3 +121,27 @@ def bound_copy(function: Any, label: str, **names: Any) -> Any:
     copy = FunctionType(function.__code__, known, function.__name__ + label)
     copy.__qualname__ = copy.__name__
     return copy
+
+
+def sized(function: Callable[P, R]) -> Callable[..., Callable[P, R]]:
+    """Return what gives a compiled function for sizes, which stand in its code as names.
+
+    For loops over few numbers, in functions that are called with one size for long.
+
+    >>> n = 0
+    >>> @sized
+    ... def total(numbers):
+    ...     found = 0.0
+    ...     for i in range(n):
+    ...         found += numbers[i]
+    ...     return found
+    >>> total(n=2)(np.array([1.0, 2.0, 4.0]))
+    3.0
+    """
+
+    @functools.cache
+    def of(**sizes: int) -> Callable[P, R]:
+        label = "".join(f"_{size}" for size in sizes.values())
+        return compiled(cast(Callable[P, R], bound_copy(function, label, **sizes)))
+
+    return of

@@ -83,7 +83,8 @@ def test_moments_by_vectors_are_those_by_numbers(d):
     own, width = rows.coarse, width_for(d)
     origins, moments = wide(placed.at.codevectors), np.zeros((6, 1 + d, width))
     room = np.full((2, width), np.nan)
-    add_squares(own.points, own.cells, own.weights, own.steps, origins, moments, room)
+    add = add_squares(width=width, n_terms=1 + d)
+    add(own.points, own.cells, own.weights, own.steps, origins, moments, room)
     above = np.triu(np.ones((1 + d, 1 + d), dtype=bool))
     expected = rows.moments.coarse[:, above]
     np.testing.assert_array_equal(moments[:, :, : 1 + d][:, above], expected)
@@ -99,9 +100,8 @@ def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first
     models, baseline, old = rng.normal(size=(6, 3)), rng.normal(size=n), rng.normal(size=n)
     values, targets, sums = old.copy(), np.full(n, np.nan), np.zeros((6, width_for(d)))
     reach = advantages.Reach(0.9, trace_decay, -1.0, 1.5)
-    change = advantages.go_back(
-        own, near, weights, models, baseline, first, reach, values, targets, sums
-    )
+    go_back = advantages.go_back(width=width_for(d), n_actions=3)
+    change = go_back(own, near, weights, models, baseline, first, reach, values, targets, sums)
     blended = np.einsum("nt,nta->na", own.weights.astype(float), models[own.cells])
     expected = old if first else np.clip(baseline + blended.max(axis=1), -1.0, 1.5)
     ended = own.steps[:, MARK] == TERMINAL
@@ -126,13 +126,13 @@ def test_each_part_is_fitted_to_what_the_other_leaves(monkeypatch, rounds, d):
     belief = Belief(-9.0, 9.0, 5.0, 0.4)
     config = FittedQConfig(discount=0.9, trace_decay=0.5, tolerance=0.0)
     seen = []
-    go_on = advantages.go_on
+    go_on = advantages.go_on(width=width_for(d), n_terms=1 + d)
 
     def watched(own, near, weights, models, targets, baseline, sums):
         go_on(own, near, weights, models, targets, baseline, sums)
         seen.append((targets.copy(), baseline.copy(), sums / (rows.moments.counts + 5.0)))
 
-    monkeypatch.setattr(advantages, "go_on", watched)
+    monkeypatch.setattr(advantages, "go_on", lambda **sizes: watched)
     values = rng.normal(size=len(own.points))
     found = advantages.iterate(rows, placed, values, belief, rounds, config)
     assert len(seen) == rounds

@@ -12,7 +12,8 @@ def assigned(points, codevectors, width=0.3):
     cells = np.full((2 * len(points), 3), 9999, dtype=np.uint16)
     weights = np.full((2 * len(points), 3), np.nan, dtype=np.float32)
     rows = np.arange(len(cells))[::-2].copy()
-    assign_three(points, Search.among(codevectors, width), rows, cells, weights)
+    assign = assign_three(n_features=points.shape[1])
+    assign(points, Search.among(codevectors, width), rows, cells, weights)
     np.testing.assert_array_equal(cells[::2], 9999)
     return cells[rows], weights[rows]
 

@@ -19,24 +19,31 @@ _numba: Any = cgutils  # of which numba does not tell the types
 _borrowed: Any = impl_ret_borrowed
 
 
+def _bytes_of(context: Any, array: Any) -> int:
+    """Return how many bytes an element has."""
+    return int(context.get_abi_sizeof(context.get_data_type(array.dtype)))
+
+
 @intrinsic
-def _known(typing_context: Any, array: Any, width: Any) -> Any:
+def _known(typing_context: Any, array: Any, sizes: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         found = context.make_array(array)(context, builder, arguments[0])
         shape = _numba.unpack_tuple(builder, found.shape)
         strides = _numba.unpack_tuple(builder, found.strides)
-        item = context.get_abi_sizeof(context.get_data_type(array.dtype))
-        shape[-1], strides[-1] = arguments[1], context.get_constant(types.intp, item)
-        if array.ndim > 1:
-            strides[-2] = builder.mul(strides[-1], shape[-1])
+        step = context.get_constant(types.intp, _bytes_of(context, array))
+        for k, size in enumerate(reversed(_numba.unpack_tuple(builder, arguments[1]))):
+            shape[-1 - k], strides[-1 - k] = size, step
+            step = builder.mul(step, size)
+        if array.ndim > sizes.count:
+            strides[-1 - sizes.count] = step
         found.shape = _numba.pack_array(builder, shape)
         found.strides = _numba.pack_array(builder, strides)
         return _borrowed(context, builder, array, found._getvalue())
 
-    return array(array, types.intp), generate
+    return array(array, sizes), generate
 
 
-_with_width = cast(Callable[[A, int], A], _known)
+_with_sizes = cast(Callable[[A, tuple[int, ...]], A], _known)
 
 
 @spliced
@@ -56,7 +63,15 @@ def of_width(array: A, width: int) -> A:
     7.0
     """
     assert array.shape[array.ndim - 1] == width
-    return _with_width(array, width)
+    return _with_sizes(array, (width,))
+
+
+@spliced
+def of_sizes(array: A, rows: int, width: int) -> A:
+    """Return the same array likewise; both its last dimensions are constants."""
+    assert array.shape[array.ndim - 2] == rows
+    assert array.shape[array.ndim - 1] == width
+    return _with_sizes(array, (rows, width))
 
 
 def _write(builder: Any, source: Any, target: Any, count: int) -> None:
@@ -80,7 +95,7 @@ def _copied(typing_context: Any, array: Any, count: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         copy = context.make_array(array)(context, builder, arguments[0])
         kind, size = context.get_data_type(array.dtype), arguments[1]
-        item = context.get_constant(types.intp, context.get_abi_sizeof(kind))
+        item = context.get_constant(types.intp, _bytes_of(context, array))
         stack = _numba.alloca_once(builder, ir.ArrayType(kind, size.constant))
         place = builder.bitcast(stack, kind.as_pointer())
         _write(builder, copy.data, place, size.constant)

@@ -27,11 +27,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, unsigned
+from oda_rl._compile import compiled, sized, unsigned
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.engine.shapes import of_width
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
-from oda_rl.agents.fitting.blending import add_row, value_of
+from oda_rl.agents.fitting.blending import add_row, cells_of, shares_of, value_of
 from oda_rl.agents.fitting.delivery import Fit, Iterated, averaged_metric, policy_of
 from oda_rl.agents.fitting.placed import Placed, Rows, Since
 from oda_rl.agents.fitting.placement import Assigned, Experience
@@ -40,6 +41,10 @@ from oda_rl.agents.fitting.settings import FittedQConfig
 
 _TOLERANCE = 0.02  # the next fit goes on from here
 _SHRINKAGE = 5.0  # transitions without an advantage that are believed of each action in each cell
+
+
+# Of rows, that are not 0 in them, and of actions: constants in loops that are sized.
+width = n_terms = n_actions = 0
 
 
 class Reach(NamedTuple):
@@ -52,7 +57,7 @@ class Reach(NamedTuple):
     high: float
 
 
-@compiled
+@sized
 def go_back(
     rows: Assigned,
     near: Near,
@@ -70,8 +75,8 @@ def go_back(
     ``advantages`` has shape (K, A); those of a row are blended over its three cells. Values, (n,),
     are the baseline, (n,), plus the greatest of them, within bounds, and 0 after the end; in the
     ``first`` sweep they stay as they are, and returns are of one step. The action of a row is its
-    first label, as it has the same in all three cells. What an advantage leaves of targets, (n,),
-    goes to ``sums``, shape (F, 8 m): w r and w r y.
+    first label, as it has the same in all three cells; one that is as good as the best is greedy.
+    What an advantage leaves of targets, (n,), goes to ``sums``, shape (F, 8 m): w r and w r y.
 
     Returns
     -------
@@ -79,7 +84,8 @@ def go_back(
         Sum of the changes of values.
     """
     points, cells, weights, labels, steps = rows
-    n_actions = advantages.shape[1]
+    points, sums = of_width(points, width), of_width(sums, width)
+    advantages = of_width(advantages, n_actions)
     trace_decay = 0.0 if first else reach.trace_decay
     change, future = 0.0, 0.0
     for i in range(points.shape[0] - 1, -1, -1):
@@ -87,15 +93,14 @@ def go_back(
         if mark == TERMINAL:
             values[i], future = 0.0, 0.0
             continue
-        one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
-        u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
-        action, best = unsigned(labels[i, 0]), unsigned(0)
-        largest, taken = -np.inf, 0.0
+        (one, two, three), (u, v, w) = cells_of(cells, i), shares_of(weights, i)
+        action = unsigned(max(labels[i, 0], 0))  # -1 where no step was taken
+        taken = u * advantages[one, action] + v * advantages[two, action]
+        taken += w * advantages[three, action]
+        largest = taken
         for a in range(n_actions):
             blended = u * advantages[one, a] + v * advantages[two, a] + w * advantages[three, a]
-            more, mine = blended > largest, unsigned(a) == action
-            largest, best = blended if more else largest, unsigned(a) if more else best
-            taken = blended if mine else taken
+            largest = max(largest, blended)
         value = values[i]
         if not first:
             before, value = value, min(max(baseline[i] + largest, reach.low), reach.high)
@@ -107,13 +112,12 @@ def go_back(
         target = steps[i, REWARD] + reach.discount * future
         targets[i] = target
         beyond = (1.0 - trace_decay) * value + trace_decay * target
-        future = beyond if best == action else value
-        left = target - taken
-        add_row(points, near, near_weights, i, left, sums)
+        future = beyond if taken == largest else value
+        add_row(points, near, near_weights, i, target - taken, sums)
     return change
 
 
-@compiled
+@sized
 def go_on(
     rows: Assigned,
     near: Near,
@@ -129,13 +133,16 @@ def go_on(
     (K, A).
     """
     points, cells, weights, labels, steps = rows
+    points, models = of_width(points, width), of_width(models, width)
     for i in range(points.shape[0]):
-        value = value_of(points, near, near_weights, i, models)
+        value = value_of(points, near, near_weights, i, models, n_terms)
         baseline[i] = value
         if steps[i, MARK] == GOES_ON:
             left, action = targets[i] - value, unsigned(labels[i, 0])
-            for t in range(cells.shape[1]):
-                sums[cells[i, t], action] += weights[i, t] * left
+            (one, two, three), (u, v, w) = cells_of(cells, i), shares_of(weights, i)
+            sums[one, action] += u * left
+            sums[two, action] += v * left
+            sums[three, action] += w * left
 
 
 @compiled
@@ -197,15 +204,18 @@ def iterate(
     solver = Regression(moments.fine[:, :, :size], placed.fine, hopes)
     advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))
     sums, models, added = solver.no_sums(), solver.no_sums(), np.zeros_like(counts)
+    wide = sums.shape[1]
+    back = go_back(width=wide, n_actions=counts.shape[1])
+    on = go_on(width=wide, n_terms=size)
     for i in range(rounds):
         parts = advantages, baseline
         sums.fill(0.0)
-        change = go_back(own, near, near_weights, *parts, i == 0, reach, values, targets, sums)
+        change = back(own, near, near_weights, *parts, i == 0, reach, values, targets, sums)
         solver.solve(sums)
         models[:, : solver.theta.shape[1]] = solver.theta
         models[:, 0] += solver.offsets
         added.fill(0.0)
-        go_on(own, near, near_weights, models, targets, baseline, added)
+        on(own, near, near_weights, models, targets, baseline, added)
         advantages = added / counts
         if i > 0 and change <= tolerance:
             break

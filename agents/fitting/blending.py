@@ -12,9 +12,10 @@ import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
 
-from oda_rl._compile import compiled, inlined, integer, spliced
+from oda_rl._compile import sized, spliced
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.engine.shapes import of_sizes, of_width
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.eights.vectors import (
     BITS,
@@ -33,6 +34,8 @@ Points = npt.NDArray[np.float32]
 """Shape (n, 8 m): 1, the d components of a point, and zeros."""
 
 _Three = tuple[float, float, float]
+
+width = n_terms = 0  # of rows, and that is not 0 of them: constants in loops that are sized
 
 
 def width_for(n_features: int) -> int:
@@ -76,6 +79,29 @@ def _typed(kind: Any, points: Any, models: Any) -> Any:
 
 
 @intrinsic
+def _three(typing_context: Any, rows: Any, i: Any) -> Any:
+    assert rows.layout == "C"
+    real = isinstance(rows.dtype, types.Float)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(rows)(context, builder, arguments[0]).data
+        first = builder.mul(arguments[1], WORD(3))
+        places = (builder.gep(data, [builder.add(first, WORD(t))], inbounds=True) for t in range(3))
+        wider, kind = (builder.fpext, FLOAT) if real else (builder.zext, WORD)
+        return NUMBA.pack_array(builder, [wider(builder.load(place), kind) for place in places])
+
+    three: Any = types.UniTuple  # whose type is not known
+    return three(types.float64 if real else types.intp, 3)(rows, types.intp), generate
+
+
+cells_of = cast(Callable[[Near, int], tuple[int, int, int]], _three)
+"""``cells_of(near, i)``: the three cells of a row, shape (n, 3). For compiled code only."""
+
+shares_of = cast(Callable[[Weights, int], _Three], _three)
+"""``shares_of(weights, i)``: how much of each it is, likewise."""
+
+
+@intrinsic
 def _added(context: Any, points: Any, i: Any, cells: Any, factors: Any, sums: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         rows, to, row, pairs = _opened(context, builder, signature.args, arguments)
@@ -94,26 +120,36 @@ def _added(context: Any, points: Any, i: Any, cells: Any, factors: Any, sums: An
 
 
 @intrinsic
-def _valued(context: Any, points: Any, i: Any, cells: Any, weights: Any, models: Any) -> Any:
+def _valued(
+    context: Any, points: Any, i: Any, cells: Any, weights: Any, models: Any, terms: Any
+) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        *arguments, terms = arguments
         rows, table, row, pairs = _opened(context, builder, signature.args, arguments)
         count = _blocks(builder, table)
-        total = NUMBA.alloca_once_value(builder, FLOAT(0.0))
+        total = NUMBA.alloca_once(builder, FLOAT)
         builder.store(FLOAT(0.0), total)
-        with NUMBA.for_range(builder, count) as loop:
-            there = (builder.add(builder.mul(cell, count), loop.index) for cell, _ in pairs)
+
+        def add(block: Any, lanes: int) -> None:
+            there = (builder.add(builder.mul(cell, count), block) for cell, _ in pairs)
             own = [read(builder, table.data, one) for one in there]
             parts = [builder.fmul(pair[1], one) for pair, one in zip(pairs, own, strict=True)]
             model = builder.fadd(builder.fadd(parts[0], parts[1]), parts[2])
-            here = builder.add(builder.mul(row, count), loop.index)
+            here = builder.add(builder.mul(row, count), block)
             products = builder.fmul(model, read_single(builder, rows.data, here))
             value = builder.load(total)
-            for lane in range(WIDTH):
+            for lane in range(lanes):
                 value = builder.fadd(value, builder.extract_element(products, BITS(lane)))
             builder.store(value, total)
+
+        whole, others = divmod(terms.constant - 1, WIDTH)
+        with NUMBA.for_range(builder, WORD(whole)) as loop:
+            add(loop.index, WIDTH)
+        add(WORD(whole), others + 1)
         return builder.load(total)
 
-    return _typed(types.float64, points, models), generate
+    kind: Any = _typed(types.float64, points, models)
+    return types.float64(*kind.args, types.intp), generate
 
 
 @intrinsic
@@ -159,10 +195,12 @@ _add_square = cast(
     Callable[[Points, int, int, float, FloatArray, FloatArray, FloatArray], None], _squared
 )
 _add = cast(Callable[[Points, int, tuple[int, int, int], _Three, FloatArray], None], _added)
-_value = cast(Callable[[Points, int, tuple[int, int, int], _Three, FloatArray], float], _valued)
+_value = cast(
+    Callable[[Points, int, tuple[int, int, int], _Three, FloatArray, int], float], _valued
+)
 
 
-@compiled
+@sized
 def add_squares(
     points: Points,
     near: Near,
@@ -177,11 +215,13 @@ def add_squares(
     z is the row less the origin of the cell, shape (K, 8 m), which begins with 0. ``room`` has the
     shape (2, 8 m).
     """
+    points, origins = of_width(points, width), of_width(origins, width)
+    moments, room = of_sizes(moments, n_terms, width), of_width(room, width)
     for i in range(points.shape[0]):
         if steps[i, MARK] == GOES_ON:
-            for t in range(near.shape[1]):
-                cell, weight = integer(near[i, t]), float(weights[i, t])
-                _add_square(points, i, cell, weight, origins, moments, room)
+            cells, shares = cells_of(near, i), shares_of(weights, i)
+            for t in range(3):
+                _add_square(points, i, cells[t], shares[t], origins, moments, room)
 
 
 @spliced
@@ -189,13 +229,16 @@ def add_row(
     points: Points, near: Near, weights: Weights, i: int, left: float, sums: FloatArray
 ) -> None:
     """Add w r and w r y of row i to the sums of its cells, shape (K, 8 m)."""
-    cells = integer(near[i, 0]), integer(near[i, 1]), integer(near[i, 2])
-    _add(points, i, cells, (weights[i, 0] * left, weights[i, 1] * left, weights[i, 2] * left), sums)
+    u, v, w = shares_of(weights, i)
+    _add(points, i, cells_of(near, i), (u * left, v * left, w * left), sums)
 
 
-@inlined
-def value_of(points: Points, near: Near, weights: Weights, i: int, models: FloatArray) -> float:
-    """Return what the blended models of row i's cells, shape (K, 8 m), make of it."""
-    cells = integer(near[i, 0]), integer(near[i, 1]), integer(near[i, 2])
-    u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
-    return _value(points, i, cells, (float(u), float(v), float(w)), models)
+@spliced
+def value_of(
+    points: Points, near: Near, weights: Weights, i: int, models: FloatArray, n_terms: int
+) -> float:
+    """Return what the blended models of row i's cells, shape (K, 8 m), make of it.
+
+    Row and models are 0 but for so many numbers, which is a constant.
+    """
+    return _value(points, i, cells_of(near, i), shares_of(weights, i), models, n_terms)

@@ -7,14 +7,17 @@ from typing import Any, NamedTuple, cast
 from numba.core import types
 from numba.extending import intrinsic
 
-from oda_rl._compile import compiled
+from oda_rl._compile import sized
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.engine.shapes import of_sizes, of_width
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.eights.columns import by_eights
 from oda_rl.eights.three import third_of, three_within, work_out
-from oda_rl.eights.vectors import NUMBA, VECTOR, constant, everywhere, read
+from oda_rl.eights.vectors import NUMBA, VECTOR, WIDTH, constant, everywhere, read
 
 _LEAST_WEIGHT = 1e-4
+
+n_features = 0  # of points: a constant in the loop below
 
 
 class Search(NamedTuple):
@@ -59,7 +62,7 @@ def _measured(typing_context: Any, columns: Any, points: Any, i: Any) -> Any:
 _measure = cast(Callable[[FloatArray, FloatArray, int], float], _measured)
 
 
-@compiled
+@sized
 def assign_three(
     points: FloatArray, search: Search, rows: IntArray, cells: Near, weights: Weights
 ) -> None:
@@ -69,7 +72,7 @@ def assign_three(
     others not divided by their sum then.
     """
     columns, width = search
-    assert points.shape[1] == columns.shape[1] - 1
+    points, columns = of_width(points, n_features), of_sizes(columns, n_features + 1, WIDTH)
     for i in range(points.shape[0]):
         bound = _measure(columns, points, i)
         first, second, third, a, b, c = three_within(columns, bound)

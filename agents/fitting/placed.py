@@ -184,13 +184,14 @@ class Placed:
         """Add rows to moments."""
         own, steps = self._labels[rows], steps[rows]
         add_counts(self._cells[rows], self._weights[rows], own, steps, moments.counts)
-        room = aligned(2, self._points.shape[1])
+        width = self._points.shape[1]
+        add, room = add_squares(width=width, n_terms=moments.fine.shape[1]), aligned(2, width)
         for origins, cells, weights, to in (
             (self._origins, self._cells, self._weights, moments.coarse),
             (self._finer_origins, self._finer, self._finer_weights, moments.fine),
         ):
             near = self._points[rows], cells[rows], weights[rows]
-            add_squares(*near, steps, origins, to, room)
+            add(*near, steps, origins, to, room)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

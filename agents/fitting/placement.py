@@ -140,12 +140,13 @@ def write_cells(
     ``points`` and the partitions' own, (n, 3), have all rows; the partitions are in the metric of
     ``at``.
     """
+    d = len(at.origin)
     for begin in range(0, len(rows), _CHUNK):
         some = rows[begin : begin + _CHUNK]
         embedded = metric.less(seen.observations.take(some, axis=0), at.origin)
-        embed(embedded, at.transform, some, points, np.empty(len(at.origin)))
+        embed(embedded, at.transform, some, points, np.empty(d))
         for search, cells, weights in partitions:
-            assign_three(embedded, search, some, cells, weights)
+            assign_three(n_features=d)(embedded, search, some, cells, weights)
 
 
 def labels_of(steps: FloatArray) -> Labels:

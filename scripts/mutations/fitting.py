@@ -88,8 +88,8 @@ FITTING = [
         "agents/fitting/advantages.py",
         (
             "the baseline is fitted to all of the returns",
-            "left = target - taken",
-            "left = target",
+            "near_weights, i, target - taken, sums)",
+            "near_weights, i, target, sums)",
             "test_advantages.py::test_each_part_is_fitted_to_what_the_other_leaves",
         ),
         (
