@@ -332,10 +332,14 @@ class FittedEngine(LanedEngine):
     def _placed_among(self, seen: Experience) -> Placed:
         """Return cells for a fit: those of the last one, unless much has been seen since."""
         timing = self._timing
-        if self._placed is None or timing.is_to_place(self._placed_at):
-            self._placed = Placed.among(seen, self.metric, self.config, self._fitting)
-            self._placed_at = timing.steps
-        return self._placed
+        last = self._placed
+        if last is not None and not timing.is_to_place(self._placed_at):
+            return last
+        placed = Placed.among(seen, self.metric, self.config, self._fitting)
+        if last is not None:
+            placed.take_room(last)
+        self._placed, self._placed_at = placed, timing.steps
+        return placed
 
     def _blank(self) -> CellPolicy:
         """Return the policy before the first fit."""

@@ -130,6 +130,11 @@ class Placed:
         self._labels: Labels = np.empty((0, 3), dtype=np.int16)
         self._moments: Moments | None = None
 
+    def take_room(self, other: "Placed") -> None:
+        """Write what is known of rows where another has done so, that is not needed any more."""
+        for name in (*_KEPT, "_labels"):
+            setattr(self, name, getattr(other, name))
+
     def assign(self, seen: Experience, since: Since) -> Rows:
         """Return all rows by their cells."""
         n, begin, settled = len(seen.observations), self._settled, since.settled
