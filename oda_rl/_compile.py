@@ -11,7 +11,7 @@ from numba.core import event
 
 from oda_rl._cache import keep
 from oda_rl._collector import pause
-from oda_rl._splicing import Splicing
+from oda_rl._numba.splicing import Splicing
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")

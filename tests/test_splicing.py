@@ -1,12 +1,22 @@
 """Functions that are spliced into others are what they are in Python."""
 
+import io
 import math
+import re
 
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.compiler import Flags, run_frontend
+from numba.core.ssa import reconstruct_ssa
 
 from oda_rl._compile import allocating, compiled, integer, spliced
+from oda_rl._numba.assigning import assigned_once
+from oda_rl._numba.flags import Changing
+from oda_rl._numba.splicing import Splicing
+from oda_rl.agents.two_timescale import qlearning
+from oda_rl.annealing.placing import settle
+from oda_rl.eights.three import three_within
 
 
 @spliced
@@ -86,3 +96,90 @@ def test_compiled_functions_may_hold_functions_of_their_own():
         return double(x) + _root(x)
 
     assert twice(4.0) == 10.0
+
+
+def _ways(values, n):
+    total, last = 0.0, 0.0
+    for i in range(n):
+        if values[i] > 1.0:
+            last = values[i]
+            for j in range(i):
+                if values[j] < last:
+                    total += values[j]
+                    continue
+                last = total
+                if last > 9.0:
+                    break
+        elif n > 3:
+            total = last
+        while total > 100.0:
+            total /= 2.0
+    i = n
+    return total, last, i
+
+
+FUNCTIONS = {
+    "ways": _ways,
+    "straight": lambda x: x + 1.0,
+    "largest": _largest.py_func,
+    "update_values": qlearning.update_values.py_func,
+    "three_within": three_within.py_func,
+    "settle": settle.py_func,
+}
+
+
+def _text(blocks):
+    out = io.StringIO()
+    for label, block in sorted(blocks.items()):
+        print(label, file=out)
+        block.dump(file=out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_variables_are_assigned_once_as_numba_has_it(name):
+    def read():
+        return run_frontend(FUNCTIONS[name])
+
+    found, expected = assigned_once(read().blocks), reconstruct_ssa(read()).blocks
+    assert list(found) == list(expected)
+    assert _text(found) == _text(expected)
+    assert name == "straight" or "phi(" in _text(found)
+
+
+def test_machine_code_is_that_of_numbas_own_passes():
+    function = njit(error_model="numpy")(_ways)
+    own = njit(error_model="numpy", pipeline_class=Splicing)(_ways)
+    values = np.random.default_rng(2).exponential(size=30)
+    assert own(values, 30) == function(values, 30) == _ways(values, 30)
+    texts = []
+    for compiled_one in (function, own):
+        (text,) = compiled_one.inspect_asm().values()
+        texts.append(re.sub(r"B\d+v\d+B|\bv\d+B", "", text))
+    assert texts[0] == texts[1]
+
+
+def test_generators_are_compiled_too():
+    @njit(pipeline_class=Splicing)
+    def roots(values):
+        for value in values:
+            if value > 0.0:
+                yield _root(value)
+
+    assert list(roots(np.array([4.0, -1.0, 9.0]))) == [2.0, 3.0]
+
+
+def test_options_that_are_settled_are_those_that_may_change():
+    flags = Flags()
+    flags.nrt = True
+    changing = Changing(flags)
+    settled = changing.copy()
+    assert settled == flags
+    assert hash(settled) == hash(flags)
+    assert settled.get_mangle_string() == flags.get_mangle_string()
+    changing.error_model = "numpy"
+    assert settled != changing
+    again = settled.copy()
+    again.error_model = "numpy"
+    assert again == changing
+    assert settled == flags

@@ -12,9 +12,14 @@ from numba.core import ir, typed_passes, untyped_passes
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.inline_closurecall import InlineWorker, callee_ir_validator
+from numba.core.transforms import canonicalize_cfg
+
+from oda_rl._numba.assigning import AssignOnce, PartAgain
+from oda_rl._numba.flags import Changing
 
 _PassManager = cast(Any, PassManager)  # of which numba does not tell the types
 _builder = cast(Any, DefaultPassBuilder)
+_canonical = cast(Any, canonicalize_cfg)
 
 
 class _Unshared(ir.Block):
@@ -24,12 +29,24 @@ class _Unshared(ir.Block):
         return self
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
+class _Tidy(untyped_passes.IRProcessing):
+    """Does of numba's pass what comes before it asks how long variables are needed."""
+
+    _name = "oda_rl_tidy"
+
+    def run_pass(self, state: Any) -> bool:
+        """Bring blocks into their common form."""
+        state.func_ir.blocks = _canonical(state.func_ir.blocks)
+        return True
+
+
 def _reading(state: Any) -> Any:
     """Return the passes that read a function, and no others."""
     passes = _PassManager("reading")
     passes.add_pass(untyped_passes.TranslateByteCode)
     passes.add_pass(untyped_passes.FixupArgs)
-    passes.add_pass(untyped_passes.IRProcessing)
+    passes.add_pass(_Tidy)
     return passes
 
 
@@ -69,8 +86,18 @@ class _Splice(untyped_passes.InlineInlinables):
         return super()._do_work(state, work_list, block, i, expr, own)  # type: ignore[no-untyped-call]
 
 
+_OWN: dict[type, type] = {
+    untyped_passes.ReconstructSSA: AssignOnce,
+    typed_passes.PreLowerStripPhis: PartAgain,
+}
+
+
 class Splicing(CompilerBase):
     """numba's compiler, which splices first; give it to ``njit`` as ``pipeline_class``."""
+
+    def __init__(self, *parts: Any) -> None:
+        *others, flags, variables = parts
+        super().__init__(*others, Changing(flags), variables)  # type: ignore[no-untyped-call,call-arg]
 
     def define_pipelines(self) -> list[Any]:
         """Return numba's passes; splicing comes after reading."""
@@ -79,6 +106,7 @@ class Splicing(CompilerBase):
         if not self.state.flags.nrt:  # without arrays to make no comprehensions, no sums of arrays
             left_out |= {untyped_passes.InlineClosureLikes, typed_passes.NopythonRewrites}
         passes.passes = [known for known in passes.passes if known[0] not in left_out]
+        passes.passes = [(_OWN.get(known, known), why) for known, why in passes.passes]
         passes.add_pass_after(_Splice, untyped_passes.IRProcessing)
         passes.finalize()
         return [passes]

@@ -1,0 +1,1 @@
+"""Passes of numba's compiler, in less time, with the same outcome."""
