@@ -126,17 +126,9 @@ def bound_copy(function: Any, label: str, **names: Any) -> Any:
 def sized(function: Callable[P, R]) -> Callable[..., Callable[P, R]]:
     """Return what gives a compiled function for sizes, which stand in its code as names.
 
-    For loops over few numbers, in functions that are called with one size for long.
-
-    >>> n = 0
-    >>> @sized
-    ... def total(numbers):
-    ...     found = 0.0
-    ...     for i in range(n):
-    ...         found += numbers[i]
-    ...     return found
-    >>> total(n=2)(np.array([1.0, 2.0, 4.0]))
-    3.0
+    For loops over few numbers, in functions that are called with the same sizes for long: with
+    ``n = 0`` beside it, for the linter, a function may say ``for i in range(n)``; ``function(n=4)``
+    is compiled, and kept, for four.
     """
 
     @functools.cache

@@ -10,7 +10,7 @@ from numba import njit
 from numba.core.compiler import Flags, run_frontend
 from numba.core.ssa import reconstruct_ssa
 
-from oda_rl._compile import allocating, compiled, integer, spliced
+from oda_rl._compile import allocating, compiled, integer, sized, spliced
 from oda_rl._numba.assigning import assigned_once
 from oda_rl._numba.flags import Changing
 from oda_rl._numba.splicing import Splicing
@@ -167,6 +167,23 @@ def test_generators_are_compiled_too():
                 yield _root(value)
 
     assert list(roots(np.array([4.0, -1.0, 9.0]))) == [2.0, 3.0]
+
+
+n_terms = 0
+
+
+@sized
+def _first(values):
+    total = 0.0
+    for i in range(n_terms):
+        total += values[i]
+    return total
+
+
+def test_sizes_are_constants_of_a_function_for_each():
+    values = np.array([1.0, 2.0, 4.0])
+    assert [_first(n_terms=n)(values) for n in (1, 3, 2)] == [1.0, 7.0, 3.0]
+    assert _first(n_terms=3) is _first(n_terms=3)
 
 
 def test_options_that_are_settled_are_those_that_may_change():

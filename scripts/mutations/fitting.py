@@ -34,6 +34,33 @@ FITTING = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/_numba/assigning.py",
+        (
+            "a block that only makes a variable is not looked at",
+            "for var in statement.list_vars()}:",
+            "for var in getattr(statement, 'value', statement).list_vars()}:",
+            "test_splicing.py::test_variables_are_assigned_once_as_numba_has_it",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_numba/flags.py",
+        (
+            "options that may change are kept",
+            "return Changing(self)",
+            "return self",
+            "test_splicing.py::test_options_that_are_settled_are_those_that_may_change",
+        ),
+    ),
+    *mistakes_in(
+        "agents/fitting/blending.py",
+        (
+            "the last number of a row counts for nothing",
+            "add(WORD(whole), others + 1)",
+            "add(WORD(whole), others)",
+            "test_advantages.py::test_each_part_is_fitted_to_what_the_other_leaves",
+        ),
+    ),
+    *mistakes_in(
         "agents/fitting/placed.py",
         (
             "the last row is taken for one that stays what it is",
@@ -97,6 +124,12 @@ FITTING = [
             "left, action = targets[i] - value, unsigned",
             "left, action = targets[i], unsigned",
             "test_advantages.py::test_what_a_state_explains_is_not_taken_for_an_action",
+        ),
+        (
+            "returns go on through actions that were not greedy",
+            "future = beyond if taken == largest else value",
+            "future = beyond",
+            "test_advantages.py::test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave",
         ),
         (
             "advantages are not shrunken",
