@@ -17,7 +17,7 @@ from oda_rl.agents.engine.memory import (
     watkins_targets,
 )
 from oda_rl.agents.fitting import advantages, one_piece
-from oda_rl.agents.fitting.blending import add_squares, wide, width_for
+from oda_rl.agents.fitting.blending import add_squares, new_points, wide, width_for
 from oda_rl.agents.fitting.placed import Moments, Placed, Rows, Since
 from oda_rl.agents.fitting.placement import (
     Assigned,
@@ -117,6 +117,19 @@ def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first
         for k, w in zip(near[i], weights[i].astype(float), strict=True):
             added[k, : 1 + d] += w * left[i] * np.array([1.0, *points_of(own, d)[i]])
     np.testing.assert_allclose(sums, added, rtol=1e-5, atol=1e-5)
+
+
+def test_an_action_that_is_as_good_as_the_best_is_greedy_whatever_its_number():
+    steps = np.array([[0.0, 1.0, GOES_ON], [1.0, 1.0, GOES_ON], [-1.0, 0.0, CUT]])
+    cells, weights = np.zeros((3, 3), np.uint16), np.zeros((3, 3), np.float32)
+    weights[:, 0] = 1.0
+    own = Assigned(new_points(3, 1), cells, weights, labels_of(steps), steps)
+    go_back, targets = advantages.go_back(width=8, n_actions=2), np.zeros(3)
+    reach, room = advantages.Reach(1.0, 1.0, -9.0, 99.0), np.zeros((1, 8))
+    for models, expected in (([[5.0, 5.0]], 1.0 + 1.0 + 5.0), ([[5.0, 4.0]], 1.0 + 5.0)):
+        parts = np.array(models), np.zeros(3)
+        go_back(own, cells, weights, *parts, False, reach, np.zeros(3), targets, room)
+        assert targets[0] == expected
 
 
 @pytest.mark.parametrize(("rounds", "d"), [(1, 3), (2, 3), (7, 3), (2, 9)])
