@@ -43,9 +43,10 @@ def mutate(root, monkeypatch):
 @pytest.fixture
 def project(root, tmp_path, monkeypatch, mutate):
     """A small project, whose compiled function calls one of another file."""
-    for folder in ("oda_rl", "tests"):
-        (tmp_path / folder).mkdir()
-    own = [f"oda_rl/_{name}.py" for name in ("cache", "collector", "compile", "splicing")]
+    for folder in ("oda_rl/_numba", "tests"):
+        (tmp_path / folder).mkdir(parents=True)
+    own = [f"oda_rl/_{name}.py" for name in ("cache", "collector", "compile")]
+    own += [path.relative_to(root).as_posix() for path in (root / "oda_rl/_numba").glob("*.py")]
     for name, text in {
         "oda_rl/__init__.py": "",
         **{name: (root / name).read_text(encoding="utf-8") for name in own},
