@@ -72,10 +72,10 @@ def _blocks(builder: Any, array: Any) -> Any:
     return builder.udiv(NUMBA.unpack_tuple(builder, array.shape)[1], WORD(WIDTH))
 
 
-def _typed(kind: Any, points: Any, models: Any) -> Any:
+def _typed(kind: Any, points: Any, models: Any, *others: Any) -> Any:
     three: Any = types.Tuple  # whose type is not known
     whole, real = three((types.intp,) * 3), three((types.float64,) * 3)
-    return kind(points, types.intp, whole, real, models)
+    return kind(points, types.intp, whole, real, models, *others)
 
 
 @intrinsic
@@ -148,8 +148,7 @@ def _valued(
         add(WORD(whole), others + 1)
         return builder.load(total)
 
-    kind: Any = _typed(types.float64, points, models)
-    return types.float64(*kind.args, types.intp), generate
+    return _typed(types.float64, points, models, types.intp), generate
 
 
 @intrinsic

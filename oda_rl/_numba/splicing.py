@@ -3,7 +3,8 @@
 numba leads each function that is put into another through all its passes, together with those that
 are put into that one, then copies it twice, each block with all variables of the function. Here
 functions are put into the outermost one as they are read, and what results goes through the passes
-once. Everything else is numba's own; the machine code is, too.
+once. What else is done here in less time is in the files beside this one; the machine code is
+numba's own.
 """
 
 from typing import Any, Self, cast
