@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
-    "_cache", "_collector", "_compile", "_lazy", "_lock", "_numba", "_schema", "_state",
+    "_cache", "_collector", "_compile", "_lazy", "_lock", "_numba", "_schema", "_sizes", "_state",
     "_threads", "_types", "eights", "experiments", "persistence", "results", "samples",
     "statistics",
 )  # fmt: skip

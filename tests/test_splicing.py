@@ -124,7 +124,7 @@ FUNCTIONS = {
     "largest": _largest.py_func,
     "update_values": qlearning.update_values.py_func,
     "three_within": three_within.py_func,
-    "settle": settle.py_func,
+    "settle": settle(n_features=2).py_func,
 }
 
 

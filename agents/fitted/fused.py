@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from oda_rl._compile import spliced
+from oda_rl._sizes import of_width
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule, never_rest
 from oda_rl.agents.engine.memory import Trajectory, begin
-from oda_rl.agents.engine.shapes import of_width
 from oda_rl.agents.engine.state import Workspace
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted import replay

@@ -28,9 +28,9 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._compile import compiled, sized, unsigned
+from oda_rl._sizes import of_width
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
-from oda_rl.agents.engine.shapes import of_width
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.agents.fitting.blending import add_row, cells_of, shares_of, value_of
 from oda_rl.agents.fitting.delivery import Fit, Iterated, averaged_metric, policy_of

@@ -13,9 +13,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from oda_rl._compile import sized, spliced
+from oda_rl._sizes import of_sizes, of_width
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
-from oda_rl.agents.engine.shapes import of_sizes, of_width
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.eights.vectors import (
     BITS,

@@ -8,8 +8,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from oda_rl._compile import sized
+from oda_rl._sizes import of_sizes, of_width
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.shapes import of_sizes, of_width
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.eights.columns import by_eights
 from oda_rl.eights.three import third_of, three_within, work_out

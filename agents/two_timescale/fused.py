@@ -3,11 +3,11 @@
 from typing import Any, NamedTuple
 
 from oda_rl._compile import compiled, spliced
+from oda_rl._sizes import of_width
 from oda_rl._state import Raw
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import COMPONENTS, Trajectory, begin
-from oda_rl.agents.engine.shapes import of_width
 from oda_rl.agents.engine.state import Workspace
 from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, schedule_of
 from oda_rl.agents.two_timescale import qlearning as ql

@@ -7,10 +7,10 @@ nothing is learned, in fewer instructions, with all that changes in registers.
 from typing import Any
 
 from oda_rl._compile import boolean, integer
+from oda_rl._sizes import held, put
 from oda_rl.agents.engine.columns import assign_in_columns, fill_columns
 from oda_rl.agents.engine.loop import advance, foresee, look, n_features, n_state
 from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD
-from oda_rl.agents.engine.shapes import held, put
 from oda_rl.agents.environments.validation import LARGEST_REWARD
 from oda_rl.agents.two_timescale.qlearning import FROZEN, greedy_action
 from oda_rl.diagram import LARGEST

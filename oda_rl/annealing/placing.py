@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._compile import compiled, integer
+from oda_rl._compile import integer, sized
+from oda_rl._sizes import of_sizes, of_width
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.cells import SMALLEST_MASS
@@ -23,6 +24,8 @@ _SHIFT_FURTHER = 0.2  # of that in a cell
 _LEAST_MASS = 1e-4
 _MERGE_BELOW = 1e-3  # of the temperature
 _FAR = 45.0  # temperatures, beyond which a point attracts nothing
+
+n_features = 0  # of points: a constant in the loop below
 
 
 class Columns(NamedTuple):
@@ -48,7 +51,7 @@ class Columns(NamedTuple):
         return cls(cells[:, 0].copy(), means, by_eights(diagram), *scratch)
 
 
-@compiled
+@sized
 def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: float) -> None:
     """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
 
@@ -58,8 +61,8 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
     Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is forgotten.
     """
     masses, means, diagram, weights, near = columns
-    m = order.shape[0]
-    d, n_cells = means.shape
+    points, diagram = of_width(points, n_features), of_sizes(diagram, n_features + 2, WIDTH)
+    m, n_cells = order.shape[0], masses.shape[0]
     for t in range(m):
         step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
         row = order[t]
@@ -72,13 +75,14 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
                 lane = first_of(left)
                 left &= left - 1
                 k = WIDTH * block + lane
-                score = diagram[block, 1 + d, lane]
-                weight = masses[k] * math.exp((smallest - score) / temperature)
+                score = diagram[block, 1 + n_features, lane]
+                mass = max(masses[k], SMALLEST_MASS)
+                weight = mass * math.exp((smallest - score) / temperature)
                 near[n_near], weights[n_near] = k, weight
                 total += weight
                 n_near += 1
         for k in range(n_cells):
-            masses[k] *= 1.0 - step_size
+            masses[k] = max(masses[k], SMALLEST_MASS) * (1.0 - step_size)
         for i in range(n_near):
             k = near[i]
             block, lane = k // WIDTH, k % WIDTH
@@ -86,7 +90,7 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
             mass = max(masses[k] + share, SMALLEST_MASS)
             masses[k] = mass
             weight, offset = share / mass, 0.0
-            for j in range(d):
+            for j in range(n_features):
                 x, mean, slope = points[row, j], means[j, k], diagram[block, 1 + j, lane]
                 mean += weight * (x - mean)
                 slope += weight * (-2.0 * x - slope)
@@ -94,8 +98,8 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
                 diagram[block, 1 + j, lane] = slope
                 offset += slope * mean
             diagram[block, 0, lane] = -0.5 * offset
-        for k in range(n_cells):
-            masses[k] = max(masses[k], SMALLEST_MASS)
+    for k in range(n_cells):
+        masses[k] = max(masses[k], SMALLEST_MASS)
 
 
 def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> FloatArray:
@@ -152,7 +156,7 @@ def _level(
     n_cells *= 2
     columns = Columns.of(cells[:n_cells])
     order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
-    settle(columns, points, order, temperature)
+    settle(n_features=d)(columns, points, order, temperature)
     cells[:n_cells, 0], cells[:n_cells, 1:] = columns.masses, columns.means.T
     below = _MERGE_BELOW * temperature
     return len(annealing.thin_out(cells, None, n_cells, _LEAST_MASS, below)[1])
