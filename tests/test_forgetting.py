@@ -12,7 +12,15 @@ from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL, Memory
 from oda_rl.agents.engine.state import Counters, with_lanes
-from oda_rl.agents.fitted.changes import Returns, _nearest, ended_in, far_below, steps_that_agree
+from oda_rl.agents.fitted.changes import (
+    Returns,
+    _nearest_older,
+    _nearest_peers,
+    _Steps,
+    ended_in,
+    far_below,
+    steps_that_agree,
+)
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.placement import Experience
 
@@ -91,15 +99,42 @@ def test_a_world_in_which_nothing_happens_contradicts_nothing():
     assert steps_that_agree(seen, 300) == 0
 
 
-def test_the_nearest_of_the_first_are_those_of_the_oracle():
-    rng = np.random.default_rng(0)
-    gaps = rng.integers(20, size=(7, 30)).astype(float)
-    gaps[2, :25] = np.inf
-    ends = [30, 21, 21, 9, 0]
-    for found, end in zip(_nearest(gaps, ends), ends, strict=True):
+def made_up(n, rng):
+    """Steps on a grid, so that many are as near as others."""
+    places = rng.integers(-2, 3, size=(n, 2)).astype(float)
+    actions = rng.integers(3, size=n).astype(float)
+    return _Steps(places, actions, np.zeros((n, 3)), np.sort(rng.integers(4, size=n)))
+
+
+def gaps_of(steps, asked, others, apart):
+    """Squared distances, infinite where actions differ, or where trajectories do not."""
+    places = steps.places
+    gaps = ((places[asked][:, None] - places[others]) ** 2).sum(axis=2)
+    for i, j in np.ndindex(gaps.shape):
+        one, other = asked[i], others[j]
+        alike = steps.trajectories[one] == steps.trajectories[other]
+        if steps.actions[one] != steps.actions[other] or (apart and alike):
+            gaps[i, j] = np.inf
+    return gaps
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nearest_steps_are_those_of_the_oracle(seed):
+    rng = np.random.default_rng(seed)
+    steps = made_up(80, rng)
+    steps.actions[40:][steps.actions[40:] == 2.0] = 0.0  # of action 2 there are no old ones
+    old, asked, peers = np.arange(79, 39, -1), np.arange(0, 40, 2), np.arange(0, 40, 3)
+    ends = [40, 21, 21, 9, 0]
+    gaps = gaps_of(steps, asked, old, apart=False)
+    for found, end in zip(_nearest_older(steps, asked, old, ends), ends, strict=True):
         gap, which = nearest_of_the_first(gaps, end)
         np.testing.assert_array_equal(found.gap, gap)
         np.testing.assert_array_equal(found.which, which)
+    found = _nearest_peers(steps, asked, peers)
+    gap, which = nearest_of_the_first(gaps_of(steps, asked, peers, apart=True), len(peers))
+    np.testing.assert_array_equal(found.gap, gap)
+    np.testing.assert_array_equal(found.which, which)
+    assert np.isfinite(gap).any()
 
 
 def test_returns_are_compared_by_what_they_scatter():

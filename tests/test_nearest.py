@@ -1,10 +1,12 @@
-"""The three nearest cells of rows, found by vectors of eight, against all distances in order."""
+"""The nearest cells of rows, found by vectors of eight, against all distances in order."""
 
 import numpy as np
 import oracles
 import pytest
 
 from oda_rl.agents.fitting.nearest import Search, assign_three
+from oda_rl.eights.columns import by_eights
+from oda_rl.eights.distances import nearest
 
 
 def assigned(points, codevectors, width=0.3):
@@ -87,3 +89,28 @@ def test_what_is_not_finite_is_near_to_no_cell_and_nothing_else_changes():
     expected, _ = oracles.assign_three(points[[0, 3]], codevectors, 0.3)
     np.testing.assert_array_equal(cells[[0, 3]], expected)
     np.testing.assert_array_equal(cells[[1, 2]], 0)
+
+
+@pytest.mark.parametrize("n_others", [1, 7, 8, 9, 300])
+@pytest.mark.parametrize("d", [1, 4, 11])
+def test_the_nearest_one_to_the_last_bit(n_others, d):
+    rng = np.random.default_rng(d)
+    points, others = rng.normal(size=(500, d)), rng.normal(size=(n_others, d))
+    others[-1] = points[0]
+    which, squares = np.full(500, -1), np.full(500, np.nan)
+    nearest(n_features=d)(points, by_eights(others), which, squares)
+    expected = np.zeros((500, n_others))
+    for x, component in zip(points.T, others.T, strict=True):
+        expected += (x[:, None] - component) ** 2
+    np.testing.assert_array_equal(which, expected.argmin(axis=1))
+    np.testing.assert_array_equal(squares, expected.min(axis=1))
+    assert which[0] == n_others - 1
+    assert squares[0] == 0.0
+
+
+def test_of_points_as_near_as_others_the_first_one_is_found():
+    others = np.array([[3.0], [1.0], [-1.0], [1.0], *[[5.0]] * 9, [-1.0]])
+    which, squares = np.zeros(2, dtype=np.int64), np.zeros(2)
+    nearest(n_features=1)(np.array([[0.0], [5.0]]), by_eights(others), which, squares)
+    np.testing.assert_array_equal(which, [1, 4])
+    np.testing.assert_array_equal(squares, [1.0, 0.0])

@@ -19,6 +19,8 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitting.placement import Experience
+from oda_rl.eights.columns import by_eights
+from oda_rl.eights.distances import nearest
 
 _FAR = 4.0  # standard errors between means
 _FEWEST = 100  # newest steps to go by
@@ -26,7 +28,6 @@ _QUERIES, _PEERS, _OLD = 300, 200, 10_000  # most steps that are compared
 _LONGER = 1.5  # ratio of the ages that are tried
 _WORSE, _HARMLESS = 2.0, 0.1  # times the other error; share of a deviation, which is no error
 _NEAR = 4.0  # times the squared distance of other new ones, to compare with an old one
-_AT_ONCE = 25  # steps whose distances are in memory together
 _COMPARABLE = 20  # least number of steps with an old neighbour that is near enough
 _MOST = 0.5  # share of steps predicted worse
 _SURE = 3.0  # standard errors by which it is more
@@ -147,9 +148,9 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     steps = _standardised(seen, going_on[compared])
     asked, peers, old = (np.searchsorted(compared, which) for which in (asked, peers, old))
     slopes = _slopes(steps, old)
-    (near,) = _nearest_steps(steps, asked, peers, [len(peers)], apart=True)
+    near = _nearest_peers(steps, asked, peers)
     error = _errors(steps, slopes, asked, peers[near.which])
-    older = _nearest_steps(steps, asked, old, ends)
+    older = _nearest_older(steps, asked, old, ends)
     for i in range(len(sizes)):
         comparable = np.isfinite(near.gap) & (older[i].gap <= _NEAR * near.gap)
         other = _errors(steps, slopes, asked, old[older[i].which])
@@ -192,10 +193,12 @@ def _scaled(numbers: FloatArray) -> FloatArray:
     """Return columns in standard deviations, around 0; of those that are constant, 0."""
     columns = np.ascontiguousarray(numbers.T)  # sums along rows are much faster
     columns -= columns.mean(axis=1, keepdims=True)
-    largest = np.abs(columns).max(axis=1, keepdims=True, initial=0.0)
+    highest = columns.max(axis=1, keepdims=True, initial=0.0)
+    largest = np.maximum(highest, -columns.min(axis=1, keepdims=True, initial=0.0))
     columns /= np.where(largest > 0.0, largest, 1.0)  # squares of tiny ones would vanish
     deviations = columns.std(axis=1, keepdims=True)
-    return np.ascontiguousarray((columns / np.where(deviations > 0.0, deviations, 1.0)).T)
+    columns /= np.where(deviations > 0.0, deviations, 1.0)
+    return np.ascontiguousarray(columns.T)
 
 
 def _evenly(begin: int, end: int, most: int) -> IntArray:
@@ -204,52 +207,41 @@ def _evenly(begin: int, end: int, most: int) -> IntArray:
     return end - 1 - (np.arange(n)[::-1] * (end - begin)) // n
 
 
-def _nearest_steps(
-    steps: _Steps,
-    asked: IntArray,
-    others: IntArray,
-    ends: list[int],
-    apart: bool = False,
+def _nearest_peers(steps: _Steps, asked: IntArray, peers: IntArray) -> _Nearest:
+    """Return the nearest of others of the same action, but not of the same trajectory."""
+    squares, gaps = np.zeros((2, len(asked), len(peers)))
+    for own, others in zip(steps.places[asked].T, steps.places[peers].T.copy(), strict=True):
+        np.subtract(own[:, None], others, out=gaps)
+        gaps *= gaps
+        squares += gaps
+    barred = np.not_equal.outer(steps.actions[asked], steps.actions[peers])
+    barred |= np.equal.outer(steps.trajectories[asked], steps.trajectories[peers])
+    squares[barred] = np.inf
+    which = squares.argmin(axis=1)
+    return _Nearest(squares[np.arange(len(asked)), which], which)
+
+
+def _nearest_older(
+    steps: _Steps, asked: IntArray, others: IntArray, ends: list[int]
 ) -> list[_Nearest]:
-    """Return what :func:`_nearest` does of others with the same action.
+    """Return the nearest of the first so many others of the same action, for each of the ends.
 
-    ``apart``: those of the same trajectory are left out.
+    These fall. Infinitely far is what there is none of.
     """
-    found = [_Nearest(np.full(len(asked), np.inf), np.zeros(len(asked), dtype=np.int64))
-             for _ in ends]  # fmt: skip
-    for action in np.unique(steps.actions[asked]):
-        among = np.flatnonzero(steps.actions[others] == action)
-        mine = np.flatnonzero(steps.actions[asked] == action)
-        own_ends = np.searchsorted(among, ends).tolist()
-        places = steps.places[others[among]]
-        sizes = (places**2).sum(axis=1)
-        room, products = np.empty((2, min(len(mine), _AT_ONCE), len(among)))
-        for begin in range(0, len(mine), _AT_ONCE):
-            block = mine[begin : begin + _AT_ONCE]
-            gaps, from_here = room[: len(block)], steps.places[asked[block]]
-            np.add((from_here**2).sum(axis=1)[:, None], sizes, out=gaps)
-            gaps -= np.matmul(2.0 * from_here, places.T, out=products[: len(block)])
-            np.maximum(gaps, 0.0, out=gaps)
-            if apart:
-                theirs = steps.trajectories[others[among]]
-                gaps[steps.trajectories[asked[block]][:, None] == theirs] = np.inf
-            for to, own in zip(found, _nearest(gaps, own_ends), strict=True):
-                to.gap[block] = own.gap
-                to.which[block] = among[own.which] if len(among) else 0
-    return found
-
-
-def _nearest(gaps: FloatArray, ends: list[int]) -> list[_Nearest]:
-    """Return the nearest of the first so many others, for each of the ``ends``, which fall."""
+    search = nearest(n_features=steps.places.shape[1])
+    gap, which = np.full(len(asked), np.inf), np.zeros(len(asked), dtype=np.int64)
     found: list[_Nearest] = []
-    rows, begin = np.arange(len(gaps)), 0
-    gap, which = np.full(len(gaps), np.inf), np.zeros(len(gaps), dtype=np.int64)
+    begin = 0
     for end in reversed(ends):
-        if end > begin:
-            nearest = gaps[:, begin:end].argmin(axis=1) + begin
-            less = gaps[rows, nearest] < gap
-            gap, which = np.where(less, gaps[rows, nearest], gap), np.where(less, nearest, which)
-        found.append(_Nearest(gap, which))
+        actions = steps.actions[others[begin:end]]
+        for action in np.unique(actions):
+            mine = np.flatnonzero(steps.actions[asked] == action)
+            among = begin + np.flatnonzero(actions == action)
+            squares, at = np.empty(len(mine)), np.zeros(len(mine), dtype=np.int64)
+            search(steps.places[asked[mine]], by_eights(steps.places[others[among]]), at, squares)
+            nearer = squares < gap[mine]
+            gap[mine[nearer]], which[mine[nearer]] = squares[nearer], among[at[nearer]]
+        found.append(_Nearest(gap.copy(), which.copy()))
         begin = max(begin, end)
     return found[::-1]
 

@@ -161,7 +161,7 @@ def sample_of(seen: Experience, size: int, rng: np.random.Generator) -> FloatArr
     taken = drawn[steps[drawn, MARK] == GOES_ON]
     if len(taken) == 0:  # of very short trajectories
         taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
-    return np.asarray(observations[taken], dtype=np.float64)
+    return np.asarray(observations.take(taken, axis=0), dtype=np.float64)
 
 
 def n_cells(n_rows: int, n_features: int, config: FittedQConfig) -> int:

@@ -299,6 +299,27 @@ FITTING = [
             "math.sqrt(1.0 / now.n)",
             "test_forgetting.py::test_returns_are_compared_by_what_they_scatter",
         ),
+        (
+            "old steps of a stretch are counted from its beginning",
+            "among = begin + np.flatnonzero(actions == action)",
+            "among = np.flatnonzero(actions == action)",
+            "test_forgetting.py::test_nearest_steps_are_those_of_the_oracle",
+        ),
+        (
+            "new steps are compared with those of their own trajectory",
+            "barred |= np.equal.outer(",
+            "barred &= np.equal.outer(",
+            "test_forgetting.py::test_nearest_steps_are_those_of_the_oracle",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/eights/distances.py",
+        (
+            "of the nearest one it is forgotten in which eight it is",
+            "which[i] = WIDTH * block + first_of(found)",
+            "which[i] = first_of(found)",
+            "test_nearest.py::test_the_nearest_one_to_the_last_bit",
+        ),
     ),
     *mistakes_in(
         "agents/fitted/lanes.py",
