@@ -1,11 +1,12 @@
 """Weighted ridge regressions, one in each cell, of returns on actions and on where states lie."""
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl._compile import compiled
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, discounted_returns
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
 from oda_rl.agents.fitting.blending import Points, width_for
@@ -116,6 +117,12 @@ def moments_of(rows: Assigned, at: Cells, n_actions: int) -> FloatArray:
     return moments
 
 
+@functools.cache
+def _above(size: int) -> tuple[IntArray, IntArray]:
+    """Return rows and columns of what is above a diagonal: numpy makes a whole matrix for them."""
+    return np.triu_indices(size, 1)
+
+
 class Regression:
     """The regressions of all cells, whose matrices stay the same from sweep to sweep.
 
@@ -137,7 +144,7 @@ class Regression:
         slopes = diagonal[:, n_actions:]
         slopes += 10.0 * at.width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6
         diagonal[:, :n_actions] += belief.weight
-        row, column = np.triu_indices(size, 1)
+        row, column = _above(size)
         moments[:, column, row] = moments[:, row, column]
         self._inverse = np.asarray(np.linalg.inv(moments), dtype=np.float64)
         self._codevectors = at.codevectors

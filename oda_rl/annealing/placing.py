@@ -11,7 +11,6 @@ from oda_rl._sizes import of_sizes, of_width
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.cells import SMALLEST_MASS
-from oda_rl.divergences import quadratic_diagram
 from oda_rl.eights.columns import by_eights, score_all
 from oda_rl.eights.three import first_of, within
 from oda_rl.eights.vectors import WIDTH
@@ -45,10 +44,11 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, cells: FloatArray) -> "Columns":
         """Return those of masses and codevectors, shape (K, 1 + d)."""
-        diagram = quadratic_diagram(np.eye(cells.shape[1] - 1), cells[:, 1:])
+        means, diagram = cells[:, 1:], np.empty(cells.shape)
+        diagram[:, 1:] = -2.0 * means
+        diagram[:, 0] = -0.5 * (diagram[:, 1:] * means).sum(axis=1)
         scratch = np.empty(len(cells)), np.empty(len(cells), dtype=np.int64)
-        means = cells[:, 1:].T.copy(order="C")
-        return cls(cells[:, 0].copy(), means, by_eights(diagram), *scratch)
+        return cls(cells[:, 0].copy(), means.T.copy(order="C"), by_eights(diagram), *scratch)
 
 
 @sized
