@@ -26,6 +26,8 @@ def _bytes_of(context: Any, array: Any) -> int:
 
 @intrinsic
 def _known(typing_context: Any, array: Any, sizes: Any) -> Any:
+    assert array.layout == "C"
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         found = context.make_array(array)(context, builder, arguments[0])
         shape = _numba.unpack_tuple(builder, found.shape)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._compile import compiled
+from oda_rl._compile import sized
+from oda_rl._sizes import of_sizes, of_width
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.axes import informative
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
@@ -26,6 +27,8 @@ _WIDTH_SAMPLE = 1000
 _LEAST_CELLS = 4
 _METRIC_POWER = 0.5
 _CHUNK = 16_384
+
+n_features = 0  # of points: a constant in the loop below
 
 
 class Experience(NamedTuple):
@@ -141,12 +144,14 @@ def write_cells(
     ``at``.
     """
     d = len(at.origin)
+    write, assign = embed(n_features=d), assign_three(n_features=d)
+    room, centred = np.empty((min(len(rows), _CHUNK), d)), np.empty(d)
     for begin in range(0, len(rows), _CHUNK):
         some = rows[begin : begin + _CHUNK]
-        embedded = metric.less(seen.observations.take(some, axis=0), at.origin)
-        embed(embedded, at.transform, some, points, np.empty(d))
+        embedded = room[: len(some)]
+        write(seen.observations, some, at.origin, at.transform, embedded, points, centred)
         for search, cells, weights in partitions:
-            assign_three(n_features=d)(embedded, search, some, cells, weights)
+            assign(embedded, search, some, cells, weights)
 
 
 def labels_of(steps: FloatArray) -> Labels:
@@ -179,22 +184,30 @@ def width_of(points: FloatArray, codevectors: FloatArray) -> float:
     return max(float(gaps.mean()), 1e-12)
 
 
-@compiled
+@sized
 def embed(
-    points: FloatArray, transform: FloatArray, rows: IntArray, to: Points, scratch: FloatArray
+    observations: Observations,
+    rows: IntArray,
+    origin: FloatArray,
+    transform: FloatArray,
+    embedded: FloatArray,
+    points: Points,
+    centred: FloatArray,
 ) -> None:
-    """Replace points, shape (n, d), by ``transform @ point``, and write these to rows of others.
+    """Write ``transform @ (observation - origin)`` of some rows, (m, d), and to those of points.
 
-    Each by itself: a product of matrices has other bits where it has other rows. ``scratch`` has
-    shape (d,).
+    Each by itself: a product of matrices has other bits where it has other rows. ``centred`` is
+    scratch, shape (d,).
     """
-    n, d = points.shape
-    for i in range(n):
-        for j in range(d):
+    observations, embedded = of_width(observations, n_features), of_width(embedded, n_features)
+    transform = of_sizes(transform, n_features, n_features)
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        for j in range(n_features):
+            centred[j] = observations[row, j] - origin[j]
+        for j in range(n_features):
             total = 0.0
-            for l in range(d):  # noqa: E741
-                total += transform[j, l] * points[i, l]
-            scratch[j] = total
-        for j in range(d):
-            points[i, j] = scratch[j]
-            to[rows[i], 1 + j] = scratch[j]
+            for l in range(n_features):  # noqa: E741
+                total += transform[j, l] * centred[l]
+            embedded[i, j] = total
+            points[row, 1 + j] = total
