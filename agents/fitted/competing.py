@@ -32,9 +32,7 @@ def best_of(records: Sequence[Record], spread: float) -> Record:
 
 
 def without_worst(records: Sequence[Record], most: int, spread: float) -> list[Record]:
-    """Return the records, without the worst if there are too many; the latest of them stays."""
-    if len(records) <= most:
-        return list(records)
+    """Return the records without the worst, where there are too many; the latest of them stays."""
     older, latest = records[:-1], records[-1]
     bounds = np.argsort([record.lower_bound(spread) for record in older])
     keep = max(len(older) - _DROPPED, most - _DROPPED, 1)

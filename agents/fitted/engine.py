@@ -174,11 +174,12 @@ class FittedEngine(LanedEngine):
         """Whether the latest returns are far below the best, and memory contradicts itself."""
         if not self.records:
             return False
-        best, rows = self._best(), self.memory.steps[: self.memory.rows(self.lane)]
+        spread, rows = self._spread(), self.memory.steps[: self.memory.rows(self.lane)]
+        best = competing.best_of(self.records, spread)
         now = changes.Returns.latest(
             self.exploration.returns, changes.ended_in(rows, self.state.new_steps)
         )
-        below = changes.far_below(now, changes.Returns.of(best), self._spread())
+        below = changes.far_below(now, changes.Returns.of(best), spread)
         return below and self._agreeing() > 0
 
     def _judge(self, before: changes.Returns) -> None:
@@ -226,8 +227,10 @@ class FittedEngine(LanedEngine):
         self.exploration.add(total, length, scheme)
         if record is not None:
             if record not in self.records:
-                most, self.records = self.config.kept_policies, [*self.records, record]
-                self.records = competing.without_worst(self.records, most, self._spread())
+                self.records = [*self.records, record]
+                if len(self.records) > self.config.kept_policies:
+                    most = self.config.kept_policies
+                    self.records = competing.without_worst(self.records, most, self._spread())
             record.add(total)
 
     def _best(self) -> Record:

@@ -180,7 +180,8 @@ def width_of(points: FloatArray, codevectors: FloatArray) -> float:
     """Mean squared distance from the nearest codevector."""
     scores = points @ (-2.0 * codevectors.T)
     scores += (codevectors**2).sum(axis=1)
-    gaps = scores.min(axis=1) + (points**2).sum(axis=1)
+    nearest = scores.argmin(axis=1)  # in much less time than the least score itself
+    gaps = scores[np.arange(len(scores)), nearest] + (points**2).sum(axis=1)
     return max(float(gaps.mean()), 1e-12)
 
 
