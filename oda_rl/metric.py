@@ -145,7 +145,7 @@ def gradient_outer_product(
     units = np.concatenate([scale, [1.0]])  # the target's is its own
     systems = moments[large] * (units[:, None] * units)
     whole, right = systems[:, :d, :d], systems[:, :d, d:]
-    variances = np.einsum("gii->gi", whole)
+    variances = systems.reshape(len(systems), -1)[:, : d * (d + 2) : d + 2]  # a view
     variances += (RIDGE * variances.sum(axis=1) / d + _LEAST)[:, None]
     gradients = np.linalg.solve(whole, right)[:, :, 0]
     return np.asarray((counts[large, None] * gradients).T @ gradients)
@@ -170,7 +170,9 @@ def root(metric: FloatArray, power: float, regularisation: float = REGULARISATIO
     Power ½ gives L with |L (x - y)|² = (x - y)ᵀ M (x - y), but for the regularisation, which keeps
     every direction in sight; a smaller power trusts the metric less.
     """
-    eigenvalues, vectors = np.linalg.eigh(metric + regularisation * np.eye(len(metric)))
+    regular = metric.copy()
+    regular.flat[:: len(metric) + 1] += regularisation  # the diagonal
+    eigenvalues, vectors = np.linalg.eigh(regular)
     powers = np.maximum(eigenvalues, 0.0) ** power
     return np.asarray((vectors * powers) @ vectors.T)
 

@@ -406,8 +406,8 @@ def carry_table(table: FloatArray, lineage: FloatArray) -> None:
     whole = parents.sum(axis=0) <= 1.0
     weights = parents @ visits
     averages = (lineage @ values) / lineage.sum(axis=1, keepdims=True)
-    by_visits = (parents @ (visits * values)) / np.where(weights > 0.0, weights, 1.0)
+    np.divide(parents @ (visits * values), weights, out=averages, where=weights > 0.0)
     added = parents @ (visits * whole[:, None])
-    table[VALUES, :n_new] = np.where(weights > 0.0, by_visits, averages)
+    table[VALUES, :n_new] = averages
     table[VISITS, :n_new] = added
     table[TRACES:] = 0.0
