@@ -155,7 +155,9 @@ def test_machine_code_is_that_of_numbas_own_passes():
     texts = []
     for compiled_one in (function, own):
         (text,) = compiled_one.inspect_asm().values()
-        texts.append(re.sub(r"B\d+v\d+B|\bv\d+B", "", text))
+        # Functions are numbered as they are compiled; names may have a digit more for that.
+        text = re.sub(r"B\d+v\d+B|\bv\d+B", "", text)
+        texts.append(re.sub(r'(\.size\s+"\.const\.missing.*), \d+', r"\1", text))
     assert texts[0] == texts[1]
 
 
