@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._compile import sized
-from oda_rl._sizes import of_sizes, of_width
+from oda_rl._compile import compiled
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.axes import informative
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
@@ -27,8 +26,6 @@ _WIDTH_SAMPLE = 1000
 _LEAST_CELLS = 4
 _METRIC_POWER = 0.5
 _CHUNK = 16_384
-
-n_features = 0  # of points: a constant in the loop below
 
 
 class Experience(NamedTuple):
@@ -144,12 +141,12 @@ def write_cells(
     ``at``.
     """
     d = len(at.origin)
-    write, assign = embed(n_features=d), assign_three(n_features=d)
+    assign = assign_three(n_features=d)
     room, centred = np.empty((min(len(rows), _CHUNK), d)), np.empty(d)
     for begin in range(0, len(rows), _CHUNK):
         some = rows[begin : begin + _CHUNK]
         embedded = room[: len(some)]
-        write(seen.observations, some, at.origin, at.transform, embedded, points, centred)
+        embed(seen.observations, some, at.origin, at.transform, embedded, points, centred)
         for search, cells, weights in partitions:
             assign(embedded, search, some, cells, weights)
 
@@ -185,7 +182,7 @@ def width_of(points: FloatArray, codevectors: FloatArray) -> float:
     return max(float(gaps.mean()), 1e-12)
 
 
-@sized
+@compiled
 def embed(
     observations: Observations,
     rows: IntArray,
@@ -200,15 +197,14 @@ def embed(
     Each by itself: a product of matrices has other bits where it has other rows. ``centred`` is
     scratch, shape (d,).
     """
-    observations, embedded = of_width(observations, n_features), of_width(embedded, n_features)
-    transform = of_sizes(transform, n_features, n_features)
+    d = transform.shape[0]
     for i in range(rows.shape[0]):
         row = rows[i]
-        for j in range(n_features):
+        for j in range(d):
             centred[j] = observations[row, j] - origin[j]
-        for j in range(n_features):
+        for j in range(d):
             total = 0.0
-            for l in range(n_features):  # noqa: E741
+            for l in range(d):  # noqa: E741
                 total += transform[j, l] * centred[l]
             embedded[i, j] = total
             points[row, 1 + j] = total

@@ -1,13 +1,13 @@
 """Rows of numbers as columns of blocks, and what is worked out of each eight of them."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from oda_rl._types import Float32Array, FloatArray
+from oda_rl._types import FloatArray
 from oda_rl.eights.three import third_of, work_out
 from oda_rl.eights.vectors import (
     NUMBA,
@@ -19,10 +19,8 @@ from oda_rl.eights.vectors import (
     read,
 )
 
-F = TypeVar("F", FloatArray, Float32Array)
 
-
-def by_eights(rows: F) -> F:
+def by_eights(rows: FloatArray) -> FloatArray:
     """Return rows, shape (K, m), as columns of blocks, shape (blocks, m + 1, 8).
 
     What is left of the last block is NaN. The last row of each block is room for the eight numbers
@@ -30,11 +28,10 @@ def by_eights(rows: F) -> F:
     """
     n, m = rows.shape
     blocks = -(-n // WIDTH)
-    columns = aligned(blocks, m + 1, WIDTH, dtype=rows.dtype)
-    filled = np.full((blocks * WIDTH, m), np.nan, dtype=rows.dtype)
+    columns, filled = aligned(blocks, m + 1, WIDTH), np.full((blocks * WIDTH, m), np.nan)
     filled[:n] = rows
     columns[:, :m] = filled.reshape(blocks, WIDTH, m).transpose(0, 2, 1)
-    return cast(F, columns)
+    return columns
 
 
 def score(builder: Any, columns: Any, first: Any, point: Any, d: Any) -> Any:

@@ -12,11 +12,10 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from oda_rl._compile import integer, spliced
-from oda_rl._types import Float32Array, FloatArray
+from oda_rl._types import FloatArray
 from oda_rl.eights.vectors import (
     BITS,
     NUMBA,
-    VECTOR,
     WIDTH,
     bits_of,
     constant,
@@ -26,14 +25,11 @@ from oda_rl.eights.vectors import (
     lesser,
     lowest,
     read,
-    vector_of,
     write,
 )
 
 
-def work_out(
-    builder: Any, columns: Any, number: Callable[[Any, Any], Any], kind: Any = VECTOR
-) -> Any:
+def work_out(builder: Any, columns: Any, number: Callable[[Any, Any], Any]) -> Any:
     """Generate code that writes the numbers of all blocks to their room.
 
     ``number(first, count)`` generates a vector of eight of the block that begins there and has so
@@ -41,8 +37,8 @@ def work_out(
     """
     blocks, rows, _ = NUMBA.unpack_tuple(builder, columns.shape)
     count = builder.sub(rows, rows.type(1))
-    least = NUMBA.alloca_once(builder, kind)
-    builder.store(constant(np.inf, kind), least)
+    least = NUMBA.alloca_once(builder, constant(np.inf).type)
+    builder.store(constant(np.inf), least)
     with NUMBA.for_range(builder, blocks) as block:
         first = builder.mul(block.index, rows)
         found = number(first, count)
@@ -74,11 +70,11 @@ def _compared(typing_context: Any, columns: Any, block: Any, bound: Any) -> Any:
         table = context.make_array(columns)(context, builder, arguments[0])
         rows = NUMBA.unpack_tuple(builder, table.shape)[1]
         room = builder.mul(builder.add(arguments[1], rows.type(1)), rows)
-        found = read(builder, table.data, builder.sub(room, rows.type(1)), vector_of(columns))
+        found = read(builder, table.data, builder.sub(room, rows.type(1)))
         within = builder.fcmp_ordered("<=", found, everywhere(builder, arguments[2]))
         return bits_of(builder, within)
 
-    return types.int64(columns, types.intp, columns.dtype), generate
+    return types.int64(columns, types.intp, types.float64), generate
 
 
 @intrinsic
@@ -89,50 +85,36 @@ def _lowest(typing_context: Any, bits: Any) -> Any:
     return types.intp(types.int64), generate
 
 
-within = cast(Callable[[FloatArray | Float32Array, int, float], int], _compared)
+within = cast(Callable[[FloatArray, int, float], int], _compared)
 """``within(columns, block, bound)``: which numbers of a block are within a bound, as bits."""
 
 first_of = cast(Callable[[int], int], _lowest)
 """``first_of(bits)``: the lowest that is set; ``bits &= bits - 1`` clears it."""
 
 
-Three = tuple[int, int, int, float, float, float]
-"""Where the three least of some numbers are, and what; infinite, and at 0, where there is none."""
-
-
 @spliced
-def none_yet() -> Three:
-    """Return the three least of no numbers."""
-    nowhere = integer(0)
-    return nowhere, nowhere, nowhere, np.inf, np.inf, np.inf
+def three_within(columns: FloatArray, bound: float) -> tuple[int, int, int, float, float, float]:
+    """Return where the three least numbers within a bound are, and what; else inf, at 0.
 
-
-@spliced
-def three_with(three: Three, k: int, value: float) -> Three:
-    """Return the three least with one more number; of equal ones those that come first."""
-    first, second, third, a, b, c = three
-    if value < c:
-        if value < b:
-            third, c = second, b
-            if value < a:
-                second, b = first, a
-                first, a = k, value
-            else:
-                second, b = k, value
-        else:
-            third, c = k, value
-    return first, second, third, a, b, c
-
-
-@spliced
-def three_within(columns: FloatArray, bound: float) -> Three:
-    """Return the three least numbers within a bound."""
-    three = none_yet()
+    Of equal ones those that come first.
+    """
+    first, second, third = integer(0), integer(0), integer(0)
+    a, b, c = np.inf, np.inf, np.inf
     room = columns.shape[1] - 1
     for block in range(columns.shape[0]):
         left = within(columns, block, bound)
         while left != 0:
             lane = first_of(left)
             left &= left - 1
-            three = three_with(three, WIDTH * block + lane, columns[block, room, lane])
-    return three
+            value, k = columns[block, room, lane], WIDTH * block + lane
+            if value < c:
+                if value < b:
+                    third, c = second, b
+                    if value < a:
+                        second, b = first, a
+                        first, a = k, value
+                    else:
+                        second, b = k, value
+                else:
+                    third, c = k, value
+    return first, second, third, a, b, c

@@ -8,27 +8,21 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
+from numba.core import cgutils
+
+from oda_rl._types import FloatArray
 
 WIDTH = 8
-_LINE = 64  # bytes of the cache
 
 NUMBA: Any = cgutils  # of which numba does not tell the types
 BITS, WORD, FLOAT = ir.IntType(32), ir.IntType(64), ir.DoubleType()
-VECTOR, SINGLES = ir.VectorType(FLOAT, WIDTH), ir.VectorType(ir.FloatType(), WIDTH)
-_BYTES = {VECTOR: 8, SINGLES: 4}  # of a number
+VECTOR, _SINGLES = ir.VectorType(FLOAT, WIDTH), ir.VectorType(ir.FloatType(), WIDTH)
 
 
-def vector_of(array: Any) -> Any:
-    """Return which vectors an array has, by numba's type of it."""
-    return VECTOR if array.dtype == types.float64 else SINGLES
-
-
-def constant(number: float, kind: Any = VECTOR) -> Any:
+def constant(number: float) -> Any:
     """Return the vector of one number."""
-    return ir.Constant(kind, [kind.element(number)] * WIDTH)
+    return ir.Constant(VECTOR, [FLOAT(number)] * WIDTH)
 
 
 def picked(builder: Any, vector: Any, lanes: list[int]) -> Any:
@@ -46,7 +40,7 @@ def halves(builder: Any, vector: Any) -> list[Any]:
 
 def everywhere(builder: Any, number: Any) -> Any:
     """Return the vector of one number that is not known before."""
-    nothing = ir.Constant(ir.VectorType(number.type, WIDTH), ir.Undefined)
+    nothing = ir.Constant(VECTOR, ir.Undefined)
     return picked(builder, builder.insert_element(nothing, number, BITS(0)), [0] * WIDTH)
 
 
@@ -72,19 +66,19 @@ def _place(builder: Any, data: Any, block: Any, kind: Any) -> Any:
     return builder.bitcast(builder.gep(data, [first], inbounds=True), kind.as_pointer())
 
 
-def read(builder: Any, data: Any, block: Any, kind: Any = VECTOR) -> Any:
+def read(builder: Any, data: Any, block: Any) -> Any:
     """Return a block of eight numbers."""
-    return builder.load(_place(builder, data, block, kind), align=_BYTES[kind])
+    return builder.load(_place(builder, data, block, VECTOR), align=8)
 
 
 def read_single(builder: Any, data: Any, block: Any) -> Any:
     """Return a block of eight numbers of single precision, in double precision."""
-    return builder.fpext(read(builder, data, block, SINGLES), VECTOR)
+    return builder.fpext(builder.load(_place(builder, data, block, _SINGLES), align=4), VECTOR)
 
 
 def write(builder: Any, vector: Any, data: Any, block: Any) -> None:
     """Write a block of eight numbers."""
-    builder.store(vector, _place(builder, data, block, vector.type), align=_BYTES[vector.type])
+    builder.store(vector, _place(builder, data, block, VECTOR), align=8)
 
 
 def bits_of(builder: Any, flags: Any) -> Any:
@@ -97,9 +91,9 @@ def lowest(builder: Any, bits: Any) -> Any:
     return builder.cttz(bits, ir.IntType(1)(1))
 
 
-def aligned(*shape: int, dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+def aligned(*shape: int) -> FloatArray:
     """Return zeros, of which no block of eight is in two cache lines."""
-    size, line = math.prod(shape), _LINE // np.dtype(dtype).itemsize
-    room = np.zeros(size + line, dtype)
-    begin = -room.ctypes.data // room.itemsize % line
+    size = math.prod(shape)
+    room = np.zeros(size + WIDTH)
+    begin = -room.ctypes.data // room.itemsize % WIDTH
     return room[begin : begin + size].reshape(shape)

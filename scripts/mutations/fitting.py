@@ -30,21 +30,6 @@ FITTING = [
             "a cell that is just within the bound does not count",
             'fcmp_ordered("<=", found',
             'fcmp_ordered("<", found',
-            "test_nearest.py::test_the_nearest_one_to_the_last_bit",
-        ),
-    ),
-    *mistakes_in(
-        "agents/fitting/nearest.py",
-        (
-            "cells that rounding has put a little too far away are left out",
-            "_ROUNDING * (size",
-            "0.0 * (size",
-            "test_nearest.py::test_single_precision_decides_nothing",
-        ),
-        (
-            "what single precision cannot hold is left out",
-            "within(singles, block, bound) | unbounded",
-            "within(singles, block, bound)",
             "test_nearest.py::test_cells_are_the_nearest_to_the_last_bit",
         ),
     ),
