@@ -145,7 +145,7 @@ def gradient_outer_product(
     units = np.concatenate([scale, [1.0]])  # the target's is its own
     systems = moments[large] * (units[:, None] * units)
     whole, right = systems[:, :d, :d], systems[:, :d, d:]
-    variances = systems.reshape(len(systems), -1)[:, : d * (d + 2) : d + 2]  # a view
+    variances = np.einsum("gii->gi", whole)
     variances += (RIDGE * variances.sum(axis=1) / d + _LEAST)[:, None]
     gradients = np.linalg.solve(whole, right)[:, :, 0]
     return np.asarray((counts[large, None] * gradients).T @ gradients)
