@@ -170,9 +170,7 @@ def root(metric: FloatArray, power: float, regularisation: float = REGULARISATIO
     Power ½ gives L with |L (x - y)|² = (x - y)ᵀ M (x - y), but for the regularisation, which keeps
     every direction in sight; a smaller power trusts the metric less.
     """
-    regular = metric.copy()
-    regular.flat[:: len(metric) + 1] += regularisation  # the diagonal
-    eigenvalues, vectors = np.linalg.eigh(regular)
+    eigenvalues, vectors = np.linalg.eigh(metric + regularisation * np.eye(len(metric)))
     powers = np.maximum(eigenvalues, 0.0) ** power
     return np.asarray((vectors * powers) @ vectors.T)
 

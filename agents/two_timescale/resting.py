@@ -6,7 +6,7 @@ nothing is learned, in fewer instructions, with all that changes in registers.
 
 from typing import Any
 
-from oda_rl._compile import boolean, integer, unsigned
+from oda_rl._compile import boolean, integer
 from oda_rl._sizes import held, put
 from oda_rl.agents.engine.columns import assign_in_columns, fill_columns
 from oda_rl.agents.engine.loop import advance, foresee, look, n_features, n_state
@@ -40,7 +40,7 @@ def rest(agent: Any, environment: tuple[Any, ...], most: int) -> int:
     while True:
         put(here, after, n_state)
         foresee(parameters, choices, after, 0)  # what needs no action is computed before the cell
-        cell = unsigned(assign_in_columns(columns, n_cells, point))
+        cell = assign_in_columns(columns, n_cells, point)
         if taken == most:
             break
         best = greedy_action(table, cell)
@@ -61,13 +61,12 @@ def rest(agent: Any, environment: tuple[Any, ...], most: int) -> int:
         action = best
         gained += reward
         taken += 1
-        at = unsigned(row)
-        steps[at, ACTION], steps[at, REWARD], steps[at, MARK] = action, reward, GOES_ON
+        steps[row, ACTION], steps[row, REWARD], steps[row, MARK] = action, reward, GOES_ON
         row += 1
         if row == capacity:
             row = integer(0)
         for j in range(n_features):
-            points[unsigned(row), j] = point[j]
+            points[row, j] = point[j]
     if taken > 0:
         put(here, position, n_state)
         put(shown, observation, n_features)

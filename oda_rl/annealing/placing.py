@@ -44,6 +44,7 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, cells: FloatArray) -> "Columns":
         """Return those of masses and codevectors, shape (K, 1 + d)."""
+        # As quadratic_diagram has it for a metric that is a unit matrix, without the products.
         means, diagram = cells[:, 1:], np.empty(cells.shape)
         diagram[:, 1:] = -2.0 * means
         diagram[:, 0] = -0.5 * (diagram[:, 1:] * means).sum(axis=1)
@@ -81,7 +82,7 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
                 near[n_near], weights[n_near] = k, weight
                 total += weight
                 n_near += 1
-        for k in range(n_cells):
+        for k in range(n_cells):  # not once more after the sample, for the least of masses
             masses[k] = max(masses[k], SMALLEST_MASS) * (1.0 - step_size)
         for i in range(n_near):
             k = near[i]
