@@ -67,6 +67,11 @@ def compiled(function: F) -> F:
     return _made(function, **_NO_ALLOCATION)
 
 
+def unlocked(function: F) -> F:
+    """Compile likewise what takes milliseconds: other threads of Python go on meanwhile."""
+    return _made(function, nogil=True, **_NO_ALLOCATION)
+
+
 def allocating(function: F) -> F:
     """Compile likewise a function that makes arrays."""
     return _made(function, **_OPTIONS)
@@ -123,7 +128,9 @@ def bound_copy(function: Any, label: str, **names: Any) -> Any:
     return copy
 
 
-def sized(function: Callable[P, R]) -> Callable[..., Callable[P, R]]:
+def sized(
+    function: Callable[P, R], made: Callable[[Any], Any] = compiled
+) -> Callable[..., Callable[P, R]]:
     """Return what gives a compiled function for sizes, which stand in its code as names.
 
     For loops over few numbers, in functions that are called with the same sizes for long: with
@@ -134,6 +141,6 @@ def sized(function: Callable[P, R]) -> Callable[..., Callable[P, R]]:
     @functools.cache
     def of(**sizes: int) -> Callable[P, R]:
         label = "".join(f"_{size}" for size in sizes.values())
-        return compiled(cast(Callable[P, R], bound_copy(function, label, **sizes)))
+        return cast(Callable[P, R], made(bound_copy(function, label, **sizes)))
 
     return of

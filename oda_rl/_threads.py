@@ -2,14 +2,19 @@
 
 Products of matrices and decompositions add up in another order where they are divided among other
 numbers of threads, and their last bits differ. The matrices here are small: threads gain little.
+What is worked out of each row by itself is the same in any number of threads, and may be divided.
 """
 
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager
 from typing import Any
+
+import numpy as np
+
+from oda_rl._types import IntArray
 
 _LATE = ("scipy.linalg", "scipy.linalg._fblas")  # bring linear algebra of their own
 
@@ -156,3 +161,37 @@ def _found(kind: str) -> list[Any]:
 
     controllers = ThreadpoolController().lib_controllers
     return [library for library in controllers if library.user_api == kind]
+
+
+def in_parts(work: Callable[[IntArray], None], rows: IntArray, least: int) -> None:
+    """Do something to rows, in a thread for each ``least`` of them, as far as there are processors.
+
+    Of these there are as many as ``OMP_NUM_THREADS`` says, as for other libraries, or the process
+    may use. The threads are made anew: those of a pool would not be there after a fork.
+
+    Examples
+    --------
+    >>> squares = np.zeros(1000)
+    >>> def square(some):
+    ...     squares[some] = some**2
+    >>> in_parts(square, np.arange(1000), least=100)
+    >>> squares[[0, 1, 999]]
+    array([0.00000e+00, 1.00000e+00, 9.98001e+05])
+    """
+    count = min(_processors(), len(rows) // least)
+    if count <= 1:
+        work(rows)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # takes a while
+
+    with ThreadPoolExecutor(count) as pool:
+        for _ in pool.map(work, np.array_split(rows, count)):
+            pass  # asked for each, so that what one raises is raised here
+
+
+def _processors() -> int:
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if wanted.isdecimal() and int(wanted) > 0:
+        return int(wanted)
+    own = getattr(os, "sched_getaffinity", None)  # which not all systems have
+    return len(own(0)) if own else os.cpu_count() or 1

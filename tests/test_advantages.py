@@ -1,5 +1,7 @@
 """Baseline and advantages of the fitted agent against least squares, and where they matter."""
 
+import threading
+
 import numpy as np
 import oracles
 import pytest
@@ -16,7 +18,7 @@ from oda_rl.agents.engine.memory import (
     discounted_returns,
     watkins_targets,
 )
-from oda_rl.agents.fitting import advantages, one_piece
+from oda_rl.agents.fitting import advantages, one_piece, placement
 from oda_rl.agents.fitting.blending import add_squares, new_points, wide, width_for
 from oda_rl.agents.fitting.placed import Moments, Placed, Rows, Since
 from oda_rl.agents.fitting.placement import (
@@ -293,6 +295,31 @@ def walk(n=4000, seed=0):
     steps[ends] = np.column_stack([-np.ones(ends.sum()), np.zeros(ends.sum()),
                                    rng.choice([TERMINAL, CUT], size=ends.sum())])  # fmt: skip
     return rng.normal(size=(n, 2)).cumsum(axis=0).astype(np.float32), steps
+
+
+def test_rows_that_are_divided_among_threads_are_assigned_to_the_same_bits(monkeypatch):
+    observations, steps = walk(n=40_000)
+    seen, since = Experience(observations, steps, 3), Since(39_999, NO_ROWS)
+    placed = Placed.among(seen, None, FittedQConfig(), np.random.default_rng(1))
+    own, working, sizes = placement._write_cells, threading.Barrier(4, timeout=60), []
+
+    def watched(seen, rows, *others):
+        sizes.append(len(rows))
+        working.wait()  # until all four are at it
+        own(seen, rows, *others)
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    expected = placed.assign(seen, since)
+    placed.forget_rows()
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    monkeypatch.setattr(placement, "_ROWS_OF_A_THREAD", 10_000)
+    monkeypatch.setattr(placement, "_write_cells", watched)
+    found = placed.assign(seen, since)
+    assert sizes == [10_000] * 4
+    for one, other in zip(found.coarse, expected.coarse, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(found.near, expected.near)
+    np.testing.assert_array_equal(found.weights, expected.weights)
 
 
 def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():

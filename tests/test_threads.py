@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import golden
@@ -16,7 +17,7 @@ from golden import digest_of, fitted_attributes
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import oda_rl
-from oda_rl._threads import one_thread
+from oda_rl._threads import in_parts, one_thread
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, World, load_agent
 
 assert scipy.linalg
@@ -87,6 +88,44 @@ def test_worlds_are_the_same_in_any_number_of_threads():
             )
             found.add(digest_of(list(world.predict(before[:200], actions[:200]))))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "n", "count"), [("1", 900, 1), ("3", 900, 3), ("4, 2", 900, 4), ("9", 250, 2)]
+)
+def test_rows_are_divided_among_as_many_threads_as_are_wanted(monkeypatch, wanted, n, count):
+    monkeypatch.setenv("OMP_NUM_THREADS", wanted)
+    together, parts = threading.Barrier(count, timeout=60), []
+
+    def work(rows):
+        together.wait()  # of as many as there are to be: else it breaks
+        parts.append(rows)
+
+    in_parts(work, np.arange(n), least=100)
+    assert len(parts) == count
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
+
+
+@pytest.mark.parametrize("wanted", [None, "", "0", "many"])
+def test_there_are_as_many_threads_as_the_process_may_use_processors(monkeypatch, wanted):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if wanted is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", wanted)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {4, 5, 9}, raising=False)
+    parts = []
+    in_parts(parts.append, np.arange(10), least=1)
+    assert sorted(map(len, parts)) == [3, 3, 4]
+
+
+def test_what_one_of_several_threads_raises_is_raised(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+
+    def work(rows):
+        if rows[0] > 0:
+            raise ZeroDivisionError(rows[0])
+
+    with pytest.raises(ZeroDivisionError, match="5"):
+        in_parts(work, np.arange(10), least=5)
 
 
 @pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])

@@ -3,14 +3,14 @@
 import math
 from typing import NamedTuple
 
-from oda_rl._compile import sized
+from oda_rl._compile import sized, unlocked
 from oda_rl._sizes import of_sizes, of_width
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.eights.columns import by_eights
 from oda_rl.eights.distances import squares_three
 from oda_rl.eights.three import three_within
-from oda_rl.eights.vectors import WIDTH
+from oda_rl.eights.vectors import WIDTH, aligned
 
 _LEAST_WEIGHT = 1e-4
 
@@ -30,9 +30,14 @@ class Search(NamedTuple):
         """Arrange codevectors, shape (K, d)."""
         return cls(by_eights(codevectors), width)
 
+    def copy(self) -> "Search":
+        """Return another one, for another thread: each search writes scores to its columns."""
+        columns = aligned(*self.columns.shape)
+        columns[:] = self.columns
+        return self._replace(columns=columns)
 
-@sized
-def assign_three(
+
+def _assign_three(
     points: FloatArray, search: Search, rows: IntArray, cells: Near, weights: Weights
 ) -> None:
     """Write the three nearest cells of points, shape (n, d), and their weights, to rows of (m, 3).
@@ -52,3 +57,7 @@ def assign_three(
         weights[row, 0] = 1.0 / total
         weights[row, 1] = near / total if near > _LEAST_WEIGHT * total else 0.0
         weights[row, 2] = far / total if far > _LEAST_WEIGHT * total else 0.0
+
+
+assign_three = sized(_assign_three, unlocked)
+"""``assign_three(n_features=d)`` is that for points of so many numbers."""

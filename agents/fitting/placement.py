@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._compile import compiled
+from oda_rl._compile import unlocked
+from oda_rl._threads import in_parts
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.axes import informative
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
@@ -26,6 +27,7 @@ _WIDTH_SAMPLE = 1000
 _LEAST_CELLS = 4
 _METRIC_POWER = 0.5
 _CHUNK = 16_384
+_ROWS_OF_A_THREAD = 20_000  # of fewer it takes longer to begin
 
 
 class Experience(NamedTuple):
@@ -138,8 +140,25 @@ def write_cells(
     """Write the points of some rows, and their nearest cells and weights in partitions.
 
     ``points`` and the partitions' own, (n, 3), have all rows; the partitions are in the metric of
-    ``at``.
+    ``at``. Many rows are divided among threads.
     """
+
+    def write(some: IntArray) -> None:
+        own = partitions
+        if len(some) < len(rows):
+            own = [(search.copy(), cells, weights) for search, cells, weights in partitions]
+        _write_cells(seen, some, at, points, own)
+
+    in_parts(write, rows, _ROWS_OF_A_THREAD)
+
+
+def _write_cells(
+    seen: Experience,
+    rows: IntArray,
+    at: Cells,
+    points: Points,
+    partitions: Sequence[tuple[Search, Near, Weights]],
+) -> None:
     d = len(at.origin)
     assign = assign_three(n_features=d)
     room, centred = np.empty((min(len(rows), _CHUNK), d)), np.empty(d)
@@ -182,7 +201,7 @@ def width_of(points: FloatArray, codevectors: FloatArray) -> float:
     return max(float(gaps.mean()), 1e-12)
 
 
-@compiled
+@unlocked
 def embed(
     observations: Observations,
     rows: IntArray,

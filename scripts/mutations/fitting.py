@@ -18,6 +18,12 @@ FITTING = [
             "test_advantages.py::test_the_baseline_has_more_levels_in_many_dimensions_if_there_are_rows_enough",
         ),
         (
+            "threads write scores to the same columns",
+            "own = [(search.copy(), cells, weights) for",
+            "own = [(search, cells, weights) for",
+            "test_advantages.py::test_rows_that_are_divided_among_threads_are_assigned_to_the_same_bits",
+        ),
+        (
             "more levels in few dimensions, too",
             "many = d > _FEW_DIMENSIONS",
             "many = d > 1",
