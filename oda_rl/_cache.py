@@ -21,6 +21,8 @@ import numba
 from numba.core import config
 from numba.core.caching import IndexDataCacheFile
 
+from oda_rl._numba.registries import Cache
+
 _numba: Any = config  # of which numba does not tell the types
 _HERE = Path(__file__).parent
 
@@ -97,6 +99,7 @@ def _remove(path: Path) -> None:
 def keep(dispatcher: Any) -> Any:
     """Let a function that was given to numba keep its compiled code here."""
     kept = dispatcher._cache
+    kept.__class__ = Cache
     own = kept._impl.locator.get_source_stamp()
     kept._cache_file = CodeFiles(kept.cache_path, kept._impl.filename_base, own)
     return dispatcher

@@ -26,6 +26,9 @@ class Pause:
         with self._lock:
             self._depth -= 1
             if self._depth == 0 and self._was_enabled:
+                if gc.get_freeze_count() == 0:  # else what somebody has frozen would thaw
+                    gc.freeze()
+                    gc.unfreeze()  # what is new is old now, and not searched at once
                 gc.enable()
 
 

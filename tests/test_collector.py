@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import weakref
 
 import pytest
 
@@ -39,6 +40,47 @@ def test_the_collector_is_on_again_after_an_import_that_fails():
     assert gc.isenabled()
     with importing():
         assert not gc.isenabled()
+
+
+def test_what_was_made_meanwhile_is_old_afterwards():
+    pause, searched = Pause(), []
+    pause.begin()
+    made = [[] for _ in range(100_000)]
+    gc.callbacks.append(lambda phase, about: searched.append(about["generation"]))
+    try:
+        pause.end()
+        made.extend([] for _ in range(100))
+    finally:
+        gc.callbacks.pop()
+    assert gc.get_count()[0] < 1000 < len(made)
+    assert searched == []  # new ones are searched from some hundreds on
+
+
+def test_circles_that_were_made_meanwhile_are_found():
+    class Thing:
+        pass
+
+    pause = Pause()
+    pause.begin()
+    thing = Thing()
+    thing.itself, found = thing, weakref.ref(thing)
+    del thing
+    pause.end()
+    gc.collect()
+    assert found() is None
+
+
+def test_what_somebody_has_frozen_stays_so():
+    gc.collect()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        pause = Pause()
+        pause.begin()
+        pause.end()
+        assert gc.get_freeze_count() >= frozen > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_nothing_is_frozen():

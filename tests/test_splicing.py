@@ -3,16 +3,21 @@
 import io
 import math
 import re
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from numba import njit
+from numba.core import ir, typed_passes, types
 from numba.core.compiler import Flags, run_frontend
+from numba.core.registry import cpu_target
 from numba.core.ssa import reconstruct_ssa
+from numba.extending import intrinsic
 
 from oda_rl._compile import allocating, compiled, integer, sized, spliced
 from oda_rl._numba.assigning import assigned_once
 from oda_rl._numba.flags import Changing
+from oda_rl._numba.registries import looked_through
 from oda_rl._numba.splicing import Splicing
 from oda_rl.agents.two_timescale import qlearning
 from oda_rl.annealing.placing import settle
@@ -147,9 +152,10 @@ def test_variables_are_assigned_once_as_numba_has_it(name):
     assert name == "straight" or "phi(" in _text(found)
 
 
-def test_machine_code_is_that_of_numbas_own_passes():
-    function = njit(error_model="numpy")(_ways)
-    own = njit(error_model="numpy", pipeline_class=Splicing)(_ways)
+@pytest.mark.parametrize("options", [{}, {"_nrt": False}])
+def test_machine_code_is_that_of_numbas_own_passes(options):
+    function = njit(error_model="numpy", **options)(_ways)
+    own = njit(error_model="numpy", pipeline_class=Splicing, **options)(_ways)
     values = np.random.default_rng(2).exponential(size=30)
     assert own(values, 30) == function(values, 30) == _ways(values, 30)
     texts = []
@@ -159,6 +165,72 @@ def test_machine_code_is_that_of_numbas_own_passes():
         text = re.sub(r"B\d+v\d+B|\bv\d+B", "", text)
         texts.append(re.sub(r'(\.size\s+"\.const\.missing.*), \d+', r"\1", text))
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_only_where_references_are_counted_they_are_given_up(monkeypatch, counted):
+    given_up, own = [], typed_passes.BaseNativeLowering.run_pass
+
+    def watched(self, state):
+        blocks = state.func_ir.blocks.values()
+        given_up.append(sum(isinstance(one, ir.Del) for block in blocks for one in block.body))
+        return own(self, state)
+
+    monkeypatch.setattr(typed_passes.BaseNativeLowering, "run_pass", watched)
+    plus = njit(pipeline_class=Splicing, _nrt=counted)(lambda values: values[0] + 1.0)
+    assert plus(np.ones(2)) == 2.0
+    assert (given_up[0] > 0) == counted
+
+
+def _contexts():
+    return cpu_target.typing_context, cpu_target.target_context
+
+
+def test_modules_are_imported_once_for_a_function(monkeypatch):
+    asked = []
+    for kind in {type(context) for context in _contexts()}:
+        own = kind.load_additional_registries
+        monkeypatch.setattr(
+            kind, "load_additional_registries",
+            lambda context, own=own: (asked.append(type(context)), own(context))[1],
+        )  # fmt: skip
+
+    @njit(pipeline_class=Splicing)
+    def total(values, factors):
+        found = 0.0
+        for i in range(values.shape[0]):
+            found += values[i] * factors[i % 2, 0]
+        return found
+
+    total(np.ones(3), np.ones((2, 1)))
+    # To set up the passes, and for them.
+    assert sorted(map(str, asked)) == sorted(2 * [str(type(context)) for context in _contexts()])
+
+
+def test_what_is_registered_meanwhile_is_known_and_modules_are_imported_again_later():
+    @intrinsic
+    def seven(typing_context):
+        def generate(context, builder, signature, arguments):
+            return context.get_constant(types.int64, 7)
+
+        return types.int64(), generate
+
+    def replaced():
+        return ["load_additional_registries" in vars(context) for context in _contexts()]
+
+    with looked_through():
+        assert all(replaced())
+        with looked_through():
+            assert njit(lambda: seven() + 1)() == 8
+        assert all(replaced())
+    assert not any(replaced())
+    assert njit(lambda: seven() - 1)() == 6
+
+
+def test_modules_are_imported_again_after_what_has_failed():
+    with suppress(ZeroDivisionError), looked_through():
+        raise ZeroDivisionError
+    assert not any("load_additional_registries" in vars(context) for context in _contexts())
 
 
 def test_generators_are_compiled_too():

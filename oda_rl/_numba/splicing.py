@@ -15,8 +15,9 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.inline_closurecall import InlineWorker, callee_ir_validator
 from numba.core.transforms import canonicalize_cfg
 
-from oda_rl._numba.assigning import AssignOnce, PartAgain
+from oda_rl._numba.assigning import AssignOnce, PartAgain, Uncounted
 from oda_rl._numba.flags import Changing
+from oda_rl._numba.registries import looked_through
 
 _PassManager = cast(Any, PassManager)  # of which numba does not tell the types
 _builder = cast(Any, DefaultPassBuilder)
@@ -90,6 +91,7 @@ class _Splice(untyped_passes.InlineInlinables):
 _OWN: dict[type, type] = {
     untyped_passes.ReconstructSSA: AssignOnce,
     typed_passes.PreLowerStripPhis: PartAgain,
+    typed_passes.IRLegalization: Uncounted,
 }
 
 
@@ -98,7 +100,13 @@ class Splicing(CompilerBase):
 
     def __init__(self, *parts: Any) -> None:
         *others, flags, variables = parts
-        super().__init__(*others, Changing(flags), variables)  # type: ignore[no-untyped-call,call-arg]
+        with looked_through():  # copies of numba's own, which are made here, look no further either
+            super().__init__(*others, Changing(flags), variables)  # type: ignore[no-untyped-call,call-arg]
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile a function."""
+        with looked_through():
+            return super().compile_extra(func)  # type: ignore[no-untyped-call]
 
     def define_pipelines(self) -> list[Any]:
         """Return numba's passes; splicing comes after reading."""

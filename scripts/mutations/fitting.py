@@ -49,6 +49,30 @@ FITTING = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/_numba/registries.py",
+        (
+            "numba never imports its modules again",
+            "            del context.load_additional_registries\n",
+            "            pass\n",
+            "test_splicing.py::test_what_is_registered_meanwhile_is_known_and_modules_are_imported_again_later",
+        ),
+        (
+            "what is registered meanwhile is not looked through",
+            "context.install_registry(registry)",
+            "pass",
+            "test_splicing.py::test_what_is_registered_meanwhile_is_known_and_modules_are_imported_again_later",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_collector.py",
+        (
+            "what somebody has frozen thaws",
+            "if gc.get_freeze_count() == 0:",
+            "if True:",
+            "test_collector.py::test_what_somebody_has_frozen_stays_so",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/_numba/flags.py",
         (
             "options that may change are kept",
