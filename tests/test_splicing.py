@@ -2,22 +2,26 @@
 
 import io
 import math
+import operator
 import re
+from collections import Counter
 from contextlib import suppress
 
 import numpy as np
 import pytest
 from numba import njit
-from numba.core import ir, typed_passes, types
-from numba.core.compiler import Flags, run_frontend
+from numba.core import analysis, ir, typed_passes, types
+from numba.core.compiler import Compiler, Flags, run_frontend
 from numba.core.registry import cpu_target
 from numba.core.ssa import reconstruct_ssa
+from numba.core.types import functions
 from numba.extending import intrinsic
 
 from oda_rl._compile import allocating, compiled, integer, sized, spliced
 from oda_rl._numba.assigning import assigned_once
 from oda_rl._numba.flags import Changing
 from oda_rl._numba.registries import looked_through
+from oda_rl._numba.replacing import replaced
 from oda_rl._numba.splicing import Splicing
 from oda_rl.agents.two_timescale import qlearning
 from oda_rl.annealing.placing import settle
@@ -231,6 +235,57 @@ def test_modules_are_imported_again_after_what_has_failed():
     with suppress(ZeroDivisionError), looked_through():
         raise ZeroDivisionError
     assert not any("load_additional_registries" in vars(context) for context in _contexts())
+
+
+@pytest.mark.parametrize(("pipeline", "most"), [(Splicing, 1), (Compiler, 99)])
+def test_types_of_an_operation_are_found_out_once(monkeypatch, pipeline, most):
+    asked, own = Counter(), functions.BaseFunction.get_call_type
+
+    def watched(self, context, args, kws):
+        asked[self.typing_key, args] += 1
+        return own(self, context, args, kws)
+
+    monkeypatch.setattr(functions.BaseFunction, "get_call_type", watched)
+
+    @njit(pipeline_class=pipeline, _nrt=False)
+    def total(x, y):
+        return (x + y) * (y + x) + max(x, y) + max(y, x) + (x + y) * x
+
+    assert total(2.0, 3.0) == 41.0
+    floats = types.float64, types.float64
+    assert 1 <= asked[operator.add, floats] <= most
+    assert pipeline is Splicing or asked[operator.add, floats] > 5
+    assert asked[max, floats] > 1  # is no operator
+    assert functions.BaseFunction.get_call_type is watched
+
+
+def test_what_has_been_replaced_comes_back():
+    class Owner:
+        value = staticmethod(lambda: "own")
+
+    def other(own):
+        return lambda: f"not {own()}"
+
+    with suppress(ZeroDivisionError), replaced(Owner, "value", other):
+        with replaced(Owner, "value", other):
+            assert Owner.value() == "not own"  # and not once more
+        assert Owner.value() == "not own"
+        raise ZeroDivisionError
+    assert Owner.value() == "own"
+
+
+def test_lifetimes_that_nobody_asks_for_are_left_out(monkeypatch):
+    found = []
+    own = analysis.compute_live_variables
+    monkeypatch.setattr(
+        analysis, "compute_live_variables", lambda *some: (found.append(1), own(*some))[1]
+    )
+    _root(4.0)
+    for pipeline in (Splicing, Compiler):
+        found.clear()
+        twice = njit(pipeline_class=pipeline, _nrt=False)(lambda x: _root(x) + _root(x))
+        assert twice(4.0) == 4.0
+        assert bool(found) == (pipeline is Compiler)
 
 
 def test_generators_are_compiled_too():

@@ -4,8 +4,7 @@ Of each variable that is assigned in several places numba makes several, one var
 other, and looks at all statements of a function for each of them. Most are nowhere near it: here
 only blocks that mention a variable are looked at. What is done there is numba's own. And how long
 variables are needed, which numba finds out after most of its passes, is left to the one that goes
-by it, except in generators: it says where a variable gives back what it holds. Where nothing is
-counted that holds anything, nobody has to know.
+by it, except in generators.
 """
 
 from collections import defaultdict
@@ -14,15 +13,13 @@ from typing import Any
 from numba.core import ir, ssa, typed_passes, untyped_passes
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.compiler_machinery import register_pass
-from numba.core.ir_utils import build_definitions, enforce_no_dels, enforce_no_phis
+from numba.core.ir_utils import build_definitions
 
 Blocks = dict[int, Any]
 
 _ssa: Any = ssa  # of which numba does not tell the types
 _compute_cfg: Any = compute_cfg_from_blocks
 _build_definitions: Any = build_definitions
-_no_phis: Any = enforce_no_phis
-_no_dels: Any = enforce_no_dels
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
@@ -54,21 +51,6 @@ class PartAgain(typed_passes.PreLowerStripPhis):
             return bool(super().run_pass(state))  # type: ignore[no-untyped-call]
         state.func_ir = self._strip_phi_nodes(state.func_ir)  # type: ignore[no-untyped-call]
         state.func_ir._definitions = _build_definitions(state.func_ir.blocks)
-        return True
-
-
-@register_pass(mutates_CFG=False, analysis_only=True)  # type: ignore[no-untyped-call]
-class Uncounted(typed_passes.IRLegalization):
-    """Asks whether machine code can be made, without saying where variables are given up."""
-
-    _name = "oda_rl_uncounted"
-
-    def run_pass(self, state: Any) -> bool:
-        """Ask so, where references to arrays are not counted."""
-        if state.flags.nrt or state.func_ir.is_generator:
-            return bool(super().run_pass(state))  # type: ignore[no-untyped-call]
-        _no_phis(state.func_ir)
-        _no_dels(state.func_ir)
         return True
 
 

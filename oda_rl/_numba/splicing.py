@@ -15,9 +15,11 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.inline_closurecall import InlineWorker, callee_ir_validator
 from numba.core.transforms import canonicalize_cfg
 
-from oda_rl._numba.assigning import AssignOnce, PartAgain, Uncounted
+from oda_rl._numba.assigning import AssignOnce, PartAgain
 from oda_rl._numba.flags import Changing
+from oda_rl._numba.lifetimes import Uncounted, left_out
 from oda_rl._numba.registries import looked_through
+from oda_rl._numba.resolving import remembered
 
 _PassManager = cast(Any, PassManager)  # of which numba does not tell the types
 _builder = cast(Any, DefaultPassBuilder)
@@ -105,7 +107,7 @@ class Splicing(CompilerBase):
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function."""
-        with looked_through():
+        with looked_through(), remembered(), left_out():
             return super().compile_extra(func)  # type: ignore[no-untyped-call]
 
     def define_pipelines(self) -> list[Any]:

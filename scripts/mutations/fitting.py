@@ -64,6 +64,33 @@ FITTING = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/_numba/resolving.py",
+        (
+            "types of operations are found out anew",
+            "        return known[key][0]",
+            "        return known.pop(key)[0]",
+            "test_splicing.py::test_types_of_an_operation_are_found_out_once",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_numba/lifetimes.py",
+        (
+            "where references are counted nobody says where they are given up",
+            "if state.flags.nrt or state.func_ir.is_generator:",
+            "if state.func_ir.is_generator:",
+            "test_splicing.py::test_only_where_references_are_counted_they_are_given_up",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_numba/replacing.py",
+        (
+            "what has been replaced does not come back",
+            "        setattr(owner, name, own)\n",
+            "        pass\n",
+            "test_splicing.py::test_what_has_been_replaced_comes_back",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/_collector.py",
         (
             "what somebody has frozen thaws",
