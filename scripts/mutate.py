@@ -21,6 +21,7 @@ from pathlib import Path
 
 import tyro
 from mutations import Mutation
+from mutations.compiling import COMPILING
 from mutations.delivering import DELIVERING
 from mutations.estimators import ESTIMATORS
 from mutations.fitting import FITTING
@@ -29,7 +30,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 ROOT = Path(__file__).parents[1]
-MUTATIONS = [*LEARNING, *FITTING, *ESTIMATORS, *DELIVERING]
+MUTATIONS = [*LEARNING, *FITTING, *ESTIMATORS, *DELIVERING, *COMPILING]
 FOLDERS = "oda_rl", "agents", "envs", "tests", "scripts"
 LONGEST = 900.0  # seconds that tests may take
 MOST_MEMORY = 8_000_000  # kilobytes that tests may take: some mistakes go on for ever

@@ -190,7 +190,8 @@ class Several(Copies):
         Those in it.
     """
 
-    def __init__(self, env: SyncVectorEnv[Any, Any], each: list[Compiled]) -> None:
+    # In quotes: in Gymnasium 1.1 the class takes no types.
+    def __init__(self, env: "SyncVectorEnv[Any, Any]", each: list[Compiled]) -> None:
         self._env, self._each, first = env, each, each[0]
         seen: Any = env.single_observation_space
         own = first.dynamics, first.choices, first.sizes
@@ -245,7 +246,7 @@ def stepper(env: VectorEnv[Any, Any, Any], first_action: int) -> Stepper:
     return found or Own(env, first_action)
 
 
-def _several(env: SyncVectorEnv[Any, Any], choices: Array | None) -> Copies | None:
+def _several(env: "SyncVectorEnv[Any, Any]", choices: Array | None) -> Copies | None:
     each = []
     for one in env.envs:
         found = compiled_dynamics(one if choices is None else ActionChoices(one, choices))

@@ -1,7 +1,7 @@
 """Mistakes that someone might make, each with the tests that must notice it; see ``mutate.py``.
 
-They are listed in ``learning.py``, ``fitting.py``, ``estimators.py`` and ``delivering.py`` of this
-folder.
+They are listed in ``learning.py``, ``fitting.py``, ``estimators.py``, ``delivering.py`` and
+``compiling.py`` of this folder.
 
 To add one, choose a short ``old`` that occurs once in its file, so that edits around it do not
 matter, and the narrowest test that is about what is broken: if another test notices by accident,

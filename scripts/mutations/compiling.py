@@ -1,0 +1,75 @@
+"""Mistakes that someone might make in how functions are compiled."""
+
+from mutations import mistakes_in
+
+COMPILING = [
+    *mistakes_in(
+        "oda_rl/_numba/assigning.py",
+        (
+            "a block that only makes a variable is not looked at",
+            "for var in statement.list_vars()}:",
+            "for var in getattr(statement, 'value', statement).list_vars()}:",
+            "test_splicing.py::test_variables_are_assigned_once_as_numba_has_it",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_numba/registries.py",
+        (
+            "numba never imports its modules again",
+            "            del context.load_additional_registries\n",
+            "            pass\n",
+            "test_splicing.py::test_what_is_registered_meanwhile_is_known_and_modules_are_imported_again_later",
+        ),
+        (
+            "what is registered meanwhile is not looked through",
+            "context.install_registry(registry)",
+            "pass",
+            "test_splicing.py::test_what_is_registered_meanwhile_is_known_and_modules_are_imported_again_later",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_numba/resolving.py",
+        (
+            "types of operations are found out anew",
+            "        return known[key][0]",
+            "        return known.pop(key)[0]",
+            "test_splicing.py::test_types_of_an_operation_are_found_out_once",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_numba/lifetimes.py",
+        (
+            "where references are counted nobody says where they are given up",
+            "if state.flags.nrt or state.func_ir.is_generator:",
+            "if state.func_ir.is_generator:",
+            "test_splicing.py::test_only_where_references_are_counted_they_are_given_up",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_numba/replacing.py",
+        (
+            "what has been replaced does not come back",
+            "        setattr(owner, name, own)\n",
+            "        pass\n",
+            "test_splicing.py::test_what_has_been_replaced_comes_back",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_collector.py",
+        (
+            "what somebody has frozen thaws",
+            "if gc.get_freeze_count() == 0:",
+            "if True:",
+            "test_collector.py::test_what_somebody_has_frozen_stays_so",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_numba/flags.py",
+        (
+            "options that may change are kept",
+            "return Changing(self)",
+            "return self",
+            "test_splicing.py::test_options_that_are_settled_are_those_that_may_change",
+        ),
+    ),
+]
