@@ -163,8 +163,8 @@ def cartpole_resets(rng: np.random.Generator, n: int) -> FloatArray:
 def cartpole_dynamics(env: Any) -> Dynamics:
     """Return the dynamics of a cart-pole, or of copies of it in one object.
 
-    >>> cartpole_dynamics(gym.make("CartPole-v1").unwrapped).parameters[0]
-    np.float64(9.8)
+    >>> float(cartpole_dynamics(gym.make("CartPole-v1").unwrapped).parameters[0])
+    9.8
     """
     parameters = cartpole_parameters(env)
     seen = classic.in_single_precision
