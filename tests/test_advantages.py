@@ -301,19 +301,19 @@ def test_rows_that_are_divided_among_threads_are_assigned_to_the_same_bits(monke
     observations, steps = walk(n=40_000)
     seen, since = Experience(observations, steps, 3), Since(39_999, NO_ROWS)
     placed = Placed.among(seen, None, FittedQConfig(), np.random.default_rng(1))
-    own, working, sizes = placement._write_cells, threading.Barrier(4, timeout=60), []
+    own, working, sizes = placement.embed, threading.Barrier(4, timeout=60), []
 
-    def watched(seen, rows, *others):
+    def watched(observations, rows, *others):
         sizes.append(len(rows))
         working.wait()  # until all four are at it
-        own(seen, rows, *others)
+        own(observations, rows, *others)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     expected = placed.assign(seen, since)
     placed.forget_rows()
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     monkeypatch.setattr(placement, "_ROWS_OF_A_THREAD", 10_000)
-    monkeypatch.setattr(placement, "_write_cells", watched)
+    monkeypatch.setattr(placement, "embed", watched)
     found = placed.assign(seen, since)
     assert sizes == [10_000] * 4
     for one, other in zip(found.coarse, expected.coarse, strict=True):

@@ -142,32 +142,22 @@ def write_cells(
     ``points`` and the partitions' own, (n, 3), have all rows; the partitions are in the metric of
     ``at``. Many rows are divided among threads.
     """
-
-    def write(some: IntArray) -> None:
-        own = partitions
-        if len(some) < len(rows):
-            own = [(search.copy(), cells, weights) for search, cells, weights in partitions]
-        _write_cells(seen, some, at, points, own)
-
-    in_parts(write, rows, _ROWS_OF_A_THREAD)
-
-
-def _write_cells(
-    seen: Experience,
-    rows: IntArray,
-    at: Cells,
-    points: Points,
-    partitions: Sequence[tuple[Search, Near, Weights]],
-) -> None:
     d = len(at.origin)
     assign = assign_three(n_features=d)
-    room, centred = np.empty((min(len(rows), _CHUNK), d)), np.empty(d)
-    for begin in range(0, len(rows), _CHUNK):
-        some = rows[begin : begin + _CHUNK]
-        embedded = room[: len(some)]
-        embed(seen.observations, some, at.origin, at.transform, embedded, points, centred)
-        for search, cells, weights in partitions:
-            assign(embedded, search, some, cells, weights)
+
+    def write(part: IntArray) -> None:
+        own = partitions
+        if len(part) < len(rows):
+            own = [(search.copy(), cells, weights) for search, cells, weights in partitions]
+        room, centred = np.empty((min(len(part), _CHUNK), d)), np.empty(d)
+        for begin in range(0, len(part), _CHUNK):
+            some = part[begin : begin + _CHUNK]
+            embedded = room[: len(some)]
+            embed(seen.observations, some, at.origin, at.transform, embedded, points, centred)
+            for search, cells, weights in own:
+                assign(embedded, search, some, cells, weights)
+
+    in_parts(write, rows, _ROWS_OF_A_THREAD)
 
 
 def labels_of(steps: FloatArray) -> Labels:
