@@ -117,15 +117,21 @@ def test_there_are_as_many_threads_as_the_process_may_use_processors(monkeypatch
     assert sorted(map(len, parts)) == [3, 3, 4]
 
 
-def test_what_one_of_several_threads_raises_is_raised(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+@pytest.mark.parametrize("bad", [0, 1, 2])  # the first is the caller's own
+def test_what_one_of_several_threads_raises_is_raised_when_all_have_ended(monkeypatch, bad):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    together, done = threading.Barrier(3, timeout=60), []
 
     def work(rows):
-        if rows[0] > 0:
-            raise ZeroDivisionError(rows[0])
+        together.wait()
+        if bad in rows:
+            raise ZeroDivisionError(int(rows[0]))
+        done.append(int(rows[0]))
 
-    with pytest.raises(ZeroDivisionError, match="5"):
-        in_parts(work, np.arange(10), least=5)
+    with pytest.raises(ZeroDivisionError, match=str(bad)):
+        in_parts(work, np.arange(3), least=1)
+    assert sorted(done) == sorted({0, 1, 2} - {bad})
+    assert not [one for one in threading.enumerate() if type(one).__module__ == in_parts.__module__]
 
 
 @pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])

@@ -40,7 +40,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.behaviour import Behaviour, metric_of_actions, shares_of
 from oda_rl.agents.fitted.imagined import Imagining, believed_world
 from oda_rl.agents.fitting.action_codevectors import label
-from oda_rl.agents.fitting.delivery import Fit, averaged_metric, policy_of
+from oda_rl.agents.fitting.delivery import Fit, Places, averaged_metric, policy_of
 from oda_rl.agents.fitting.one_piece import iterate
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, assign, place_cells
 from oda_rl.agents.fitting.regression import Belief
@@ -145,7 +145,7 @@ def fit_cautiously(
         belief = Belief(low, high, low, caution.weight, barred)
         done = iterate(rows, at, None, belief, seen.n_actions, config.first_sweeps, own)
         learned = averaged_metric(seen, rows, at, done, learned, rng)
-        found = Fit(policy_of(at, parts, done), done.values, learned, at.units.scale)
+        found = Fit(policy_of(at, Places.of(at), parts, done), done.values, learned, at.units.scale)
     assert found is not None
     return found
 

@@ -90,7 +90,7 @@ class FittedEngine(LanedEngine):
         self._doubted: changes.Returns | None = None  # a record's before it is put to the proof
         self._forgotten = 0  # steps that were taken before all that is remembered
         self._set_due()
-        self._arranged: tuple[CellPolicy, FloatArray] | None = None
+        self._arranged: tuple[FloatArray, FloatArray] | None = None
         self._open()
 
     @property
@@ -102,7 +102,9 @@ class FittedEngine(LanedEngine):
     @property
     def policy(self) -> CellPolicy:
         """The policy with the best lower bound of its training returns, or the newest."""
-        return self._best().policy if self.records else self.newest
+        if not self.records:
+            return self.newest
+        return competing.best_of(self.records, self._spread()).policy
 
     @property
     def epsilon(self) -> float:
@@ -157,11 +159,13 @@ class FittedEngine(LanedEngine):
         doubtful = None
         if self._doubted is not None:
             self._judge(self._doubted)
-        elif self._suspicious():
-            doubtful = self._best()
-            self._doubted = changes.Returns.of(doubtful)
-        elif not self._confirming:
-            doubtful = self._doubtful()
+        elif self.records:
+            spread = self._spread()
+            best = competing.best_of(self.records, spread)
+            if self._suspicious(best, spread):
+                doubtful, self._doubted = best, changes.Returns.of(best)
+            elif not self._confirming and self._is_doubtful(best):
+                doubtful = best
         if doubtful is None:
             self._confirming = None
             self.refit()
@@ -170,12 +174,9 @@ class FittedEngine(LanedEngine):
         if self._running is not None:
             self._replace_stale(self._running)
 
-    def _suspicious(self) -> bool:
+    def _suspicious(self, best: Record, spread: float) -> bool:
         """Whether the latest returns are far below the best, and memory contradicts itself."""
-        if not self.records:
-            return False
-        spread, rows = self._spread(), self.memory.steps[: self.memory.rows(self.lane)]
-        best = competing.best_of(self.records, spread)
+        rows = self.memory.steps[: self.memory.rows(self.lane)]
         now = changes.Returns.latest(
             self.exploration.returns, changes.ended_in(rows, self.state.new_steps)
         )
@@ -233,23 +234,17 @@ class FittedEngine(LanedEngine):
                     self.records = competing.without_worst(self.records, most, self._spread())
             record.add(total)
 
-    def _best(self) -> Record:
-        return competing.best_of(self.records, self._spread())
-
     def _spread(self) -> float:
         return competing.spread_of(self.records, self.exploration.returns)
 
-    def _doubtful(self) -> Record | None:
-        """Return the record whose policy would be delivered, if it has been played too little.
+    def _is_doubtful(self, best: Record) -> bool:
+        """Whether the policy that would be delivered has been played too little.
 
         Not while it is one of the latest: learning goes on then, and soon there may be better.
         """
         spent = self._confirmed > self.config.confirm_share * self._timing.steps
-        if spent or len(self.records) <= _LATEST:
-            return None
-        best = self._best()
         too_few = best.n < self.config.confirm_episodes
-        return best if too_few and best not in self.records[-_LATEST:] else None
+        return not spent and too_few and best not in self.records[-_LATEST:]
 
     def _confirm(self, record: Record) -> None:
         """Play a policy again, without exploration, to be surer of its return."""
@@ -397,8 +392,9 @@ class FittedEngine(LanedEngine):
         """Let compiled code work on the present memory and policy."""
         self._set_playing()
         policy = self._playing.policy
-        if self._arranged is None or self._arranged[0] is not policy:
-            self._arranged = policy, by_eights(policy.diagram)
+        # Policies of one partition have the same.
+        if self._arranged is None or self._arranged[0] is not policy.diagram:
+            self._arranged = policy.diagram, by_eights(policy.diagram)
         self.arrays = (
             self.memory.observations,
             self.memory.steps,

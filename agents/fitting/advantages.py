@@ -181,7 +181,7 @@ def fit_advantages(
     if placed.anew:
         learned = averaged_metric(seen, rows.coarse, at, found, learned, rng)
         placed.anew = False
-    return Fit(policy_of(at, None, found), found.values, learned, at.units.scale)
+    return Fit(policy_of(at, placed.places, None, found), found.values, learned, at.units.scale)
 
 
 def iterate(

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience
@@ -39,9 +40,27 @@ class Iterated(NamedTuple):
     offsets: FloatArray
 
 
-def policy_of(at: Cells, parts: FloatArray | None, found: Iterated) -> CellPolicy:
+class Places(NamedTuple):
+    """Where cells lie, in the observation's units."""
+
+    diagram: FloatArray
+    """Shape (K, 1 + d)."""
+    codevectors: FloatArray
+    """Shape (K, d)."""
+
+    @classmethod
+    @one_thread()
+    def of(cls, at: Cells) -> "Places":
+        """Return the places of a fit's cells."""
+        transform, codevectors = at.transform, at.codevectors
+        diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
+        own = (np.linalg.pinv(transform) @ codevectors.T).T + at.origin
+        return cls(np.ascontiguousarray(diagram), own)
+
+
+def policy_of(at: Cells, places: Places, parts: FloatArray | None, found: Iterated) -> CellPolicy:
     """Return a fit's policy; ``parts``, shape (K, A, p), are where actions are continuous."""
-    policy = _policy(at, found.theta, found.offsets)
+    policy = _policy(at, places, found.theta, found.offsets)
     return policy if parts is None else CodevectorPolicy(**vars(policy), parts=parts)
 
 
@@ -71,16 +90,9 @@ def averaged_metric(
     return at.units.average(learned, outer)
 
 
-def _policy(at: Cells, theta: FloatArray, offsets: FloatArray) -> CellPolicy:
+def _policy(at: Cells, places: Places, theta: FloatArray, offsets: FloatArray) -> CellPolicy:
     """Return cells and models in the observation's units."""
     n_actions = theta.shape[1] - len(at.origin)
-    transform, codevectors = at.transform, at.codevectors
-    diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
-    shared = offsets, theta[:, n_actions:] @ transform
-    return CellPolicy(
-        at.origin,
-        np.ascontiguousarray(diagram),
-        np.ascontiguousarray(np.column_stack([*shared, theta[:, :n_actions]])),
-        at.width,
-        (np.linalg.pinv(transform) @ codevectors.T).T + at.origin,
-    )
+    shared = offsets, theta[:, n_actions:] @ at.transform
+    models = np.ascontiguousarray(np.column_stack([*shared, theta[:, :n_actions]]))
+    return CellPolicy(at.origin, places.diagram, models, at.width, places.codevectors)

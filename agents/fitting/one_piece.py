@@ -24,7 +24,14 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import CUT, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
 from oda_rl.agents.fitting.blending import Points
-from oda_rl.agents.fitting.delivery import Fit, Iterated, Targets, averaged_metric, policy_of
+from oda_rl.agents.fitting.delivery import (
+    Fit,
+    Iterated,
+    Places,
+    Targets,
+    averaged_metric,
+    policy_of,
+)
 from oda_rl.agents.fitting.placement import (
     Assigned,
     Cells,
@@ -154,7 +161,7 @@ def fit(
     hopes = hopes_of(seen.steps, config)
     found = iterate(rows, at, values, hopes, seen.n_actions, rounds, config)
     averaged = averaged_metric(seen, rows, at, found, learned, rng)
-    return Fit(policy_of(at, parts, found), found.values, averaged, at.units.scale)
+    return Fit(policy_of(at, Places.of(at), parts, found), found.values, averaged, at.units.scale)
 
 
 def iterate(

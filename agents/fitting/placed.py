@@ -17,6 +17,7 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
 from oda_rl.agents.fitting.blending import add_squares, new_points, wide, width_for
+from oda_rl.agents.fitting.delivery import Places
 from oda_rl.agents.fitting.nearest import Search
 from oda_rl.agents.fitting.placement import (
     Assigned,
@@ -104,6 +105,7 @@ class Placed:
 
     def __init__(self, at: Cells, fine: Cells, anew: bool) -> None:
         self.at, self.fine, self.anew = at, fine, anew
+        self.places = Places.of(at)
         self._coarse, self._fine = (Search.among(own.codevectors, own.width) for own in (at, fine))
         self._origins, self._finer_origins = (wide(own.codevectors) for own in (at, fine))
         self.forget_rows()

@@ -4,6 +4,7 @@ What is built here is code: arguments and results are LLVM values. Comparisons a
 NaN is neither lesser nor greater: of two numbers the second is taken then.
 """
 
+import ctypes
 import math
 from typing import Any
 
@@ -17,6 +18,7 @@ WIDTH = 8
 
 NUMBA: Any = cgutils  # of which numba does not tell the types
 BITS, WORD, FLOAT = ir.IntType(32), ir.IntType(64), ir.DoubleType()
+_BYTE = ctypes.c_char
 VECTOR, _SINGLES = ir.VectorType(FLOAT, WIDTH), ir.VectorType(ir.FloatType(), WIDTH)
 
 
@@ -95,5 +97,6 @@ def aligned(*shape: int) -> FloatArray:
     """Return zeros, of which no block of eight is in two cache lines."""
     size = math.prod(shape)
     room = np.zeros(size + WIDTH)
-    begin = -room.ctypes.data // room.itemsize % WIDTH
+    address = ctypes.addressof(_BYTE.from_buffer(room.data))  # room.ctypes takes four times as long
+    begin = -address // room.itemsize % WIDTH
     return room[begin : begin + size].reshape(shape)
