@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled
+from oda_rl._compile import sized
+from oda_rl._sizes import held, of_sizes, of_width
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 
@@ -64,7 +65,10 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
 
 
-@compiled
+n_features = n_terms = 0  # of points, and with their target: constants in the loops below
+
+
+@sized
 def _moments(
     points: FloatArray,
     targets: FloatArray,
@@ -79,7 +83,9 @@ def _moments(
     The last component is the target; products are of deviations from the means, for which
     ``centred``, shape (d + 1,), is room. All three begin as 0.
     """
-    d = points.shape[1]
+    points, means = of_width(points, n_features), of_width(means, n_terms)
+    moments, centred = of_sizes(moments, n_terms, n_terms), held(centred, n_terms)
+    d = n_features
     for i in range(points.shape[0]):
         group = groups[i]
         if group >= 0:
@@ -89,7 +95,7 @@ def _moments(
             means[group, d] += targets[i]
     for group in range(counts.shape[0]):
         if counts[group] > 0:
-            for j in range(d + 1):
+            for j in range(n_terms):
                 means[group, j] /= counts[group]
     for i in range(points.shape[0]):
         group = groups[i]
@@ -97,8 +103,8 @@ def _moments(
             for j in range(d):
                 centred[j] = points[i, j] - means[group, j]
             centred[d] = targets[i] - means[group, d]
-            for j in range(d + 1):
-                for k in range(d + 1):
+            for j in range(n_terms):
+                for k in range(n_terms):
                     moments[group, j, k] += centred[j] * centred[k]
 
 
@@ -140,7 +146,8 @@ def gradient_outer_product(
     d = points.shape[1]
     counts, moments = np.zeros(n_groups, dtype=np.int64), np.zeros((n_groups, 1 + d, 1 + d))
     room = np.zeros((n_groups, 1 + d)), np.zeros(1 + d)
-    _moments(np.ascontiguousarray(points), targets, groups, counts, *room, moments)
+    add = _moments(n_features=d, n_terms=1 + d)
+    add(np.ascontiguousarray(points), targets, groups, counts, *room, moments)
     large = counts >= 2 * (d + 1)
     units = np.concatenate([scale, [1.0]])  # the target's is its own
     systems = moments[large] * (units[:, None] * units)

@@ -4,11 +4,12 @@ import numpy as np
 import oracles
 import pytest
 
+from oda_rl.agents.engine.columns import new_columns
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.two_timescale.hindsight import returns_by_action
 
 
-@pytest.mark.parametrize(("d", "k", "n_actions"), [(1, 1, 2), (2, 5, 3), (4, 16, 2)])
+@pytest.mark.parametrize(("d", "k", "n_actions"), [(1, 1, 2), (2, 5, 3), (4, 16, 2), (9, 21, 2)])
 def test_returns_and_groups_are_those_of_the_nearest_cells_and_their_greedy_actions(
     d, k, n_actions
 ):
@@ -25,7 +26,8 @@ def test_returns_and_groups_are_those_of_the_nearest_cells_and_their_greedy_acti
     values, greedy = rng.normal(size=k), rng.integers(n_actions, size=k)
     (cells, groups), returns = np.empty((2, n), dtype=np.int64), np.empty(n)
     rules = n_actions, values, greedy, 0.9, 0.7
-    returns_by_action(diagram, points, steps, *rules, cells, groups, returns)
+    columns = new_columns(len(diagram), d)
+    returns_by_action(diagram, columns, points, steps, *rules, cells, groups, returns)
     nearest = (diagram[:k, 0] + points @ diagram[:k, 1:].T).argmin(axis=1)
     np.testing.assert_array_equal(cells, nearest)
     taken = steps[:, 0].astype(int)

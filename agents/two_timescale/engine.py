@@ -359,7 +359,7 @@ class OnlineEngine(Engine):
         greedy, decay = q.argmax(axis=1), (self.config.discount, _METRIC_TRACE_DECAY)
         (cells, groups), targets = np.empty((2, len(points)), np.int64), np.empty(len(points))
         rules = q.shape[1], q.max(axis=1), greedy, *decay
-        returns_by_action(diagram, points, steps, *rules, cells, groups, targets)
+        returns_by_action(diagram, self._columns, points, steps, *rules, cells, groups, targets)
         self.metric = units.average(self.metric, units.outer(points, groups, targets, q.size))
 
     def _take_over(self, lineage: Lineage | None) -> None:

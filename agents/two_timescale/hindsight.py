@@ -2,13 +2,14 @@
 
 from oda_rl._compile import compiled, integer
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.engine.columns import assign_in_columns, fill_columns
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, watkins_targets
-from oda_rl.diagram import assign
 
 
 @compiled
 def returns_by_action(
     diagram: FloatArray,
+    columns: FloatArray,
     points: FloatArray,
     steps: FloatArray,
     n_actions: int,
@@ -26,6 +27,8 @@ def returns_by_action(
     ----------
     diagram : ndarray, shape (at least K, 1 + d)
         Of the K cells.
+    columns : ndarray, shape (blocks, 1 + d, 8)
+        Room for these, as :func:`oda_rl.agents.engine.columns.new_columns` makes it.
     points, steps : ndarray, shape (n, d) and (n, 3)
         The rows; see :mod:`oda_rl.agents.engine.memory`.
     n_actions : int
@@ -38,8 +41,10 @@ def returns_by_action(
         Written: the cell of each row; that times ``n_actions`` plus its action, or -1 where no step
         was taken; and its return.
     """
+    n_cells = values.shape[0]
+    fill_columns(columns, diagram, n_cells)
     for i in range(points.shape[0]):
-        cell = assign(diagram, values.shape[0], points[i])
+        cell = assign_in_columns(columns, n_cells, points[i])
         cells[i] = cell
         group = integer(-1)
         if steps[i, MARK] == GOES_ON:
