@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl._compile import bound_copy, integer, reordered, reordering
+from oda_rl._compile import bound_copy, integer, reordered, reordering, spliced
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.worlds.arrays import (
     HIGH,
@@ -350,15 +350,20 @@ _PARTS = {
     "tell": _tell,
     "decide": decide_freely,
 }
+# Where these are spliced, LLVM adds up their sums in another order: the bits would be others.
+_APART = "decide", "reward"
 
 
 @cache
 def imagining(d: int, within: bool = False) -> Callable[..., int]:
     """Compile :func:`_imagine` for observations of d components; ``within`` clauses, or without."""
     label, size = f"_{d}", {"n_features": d}
-    parts = {name: reordered(bound_copy(part, label, **size)) for name, part in _PARTS.items()}
+    parts = {
+        name: (reordered if name in _APART else spliced)(bound_copy(part, label, **size))
+        for name, part in _PARTS.items()
+    }
     paid = {name: parts[name] for name in ("reward", "last_reward")}
-    parts["gained"] = reordered(bound_copy(_gained, label, **size, **paid))
+    parts["gained"] = spliced(bound_copy(_gained, label, **size, **paid))
     if within:
         label += "_within"
         size["unbarred"] = parts["decide"]
