@@ -170,6 +170,7 @@ def in_parts(work: Callable[[IntArray], None], rows: IntArray, least: int) -> No
     Of these there are as many as ``OMP_NUM_THREADS`` says, as for other libraries, or the process
     may use. The first part is this thread's. The others are made anew: those of a pool would not be
     there after a fork. All have ended when this returns, or raises what one of them has raised.
+    Where no thread can begin, as at the end of a process, its part is this one's, too.
 
     Examples
     --------
@@ -185,9 +186,15 @@ def in_parts(work: Callable[[IntArray], None], rows: IntArray, least: int) -> No
         work(rows)
         return
     first, *others = np.array_split(rows, count)
-    threads = [_Thread(partial(work, part)) for part in others]
+    own, threads = [first], []
+    for part in others:
+        try:
+            threads.append(_Thread(partial(work, part)))
+        except RuntimeError:
+            own.append(part)
     try:
-        work(first)
+        for part in own:
+            work(part)
     finally:
         for thread in threads:
             thread.join()

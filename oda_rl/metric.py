@@ -30,6 +30,8 @@ _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing 
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
 _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
+n_features = n_terms = 0  # of points, and with their target: constants in the loops below
+
 
 def less(points: npt.NDArray[Any], origin: FloatArray) -> FloatArray:
     """Return points, shape (n, d), less an origin, (d,): an array as large takes half the time.
@@ -63,9 +65,6 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     if varying.all():
         return np.asarray(1.0 / deviations)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
-
-
-n_features = n_terms = 0  # of points, and with their target: constants in the loops below
 
 
 @sized

@@ -134,6 +134,17 @@ def test_what_one_of_several_threads_raises_is_raised_when_all_have_ended(monkey
     assert not [one for one in threading.enumerate() if type(one).__module__ == in_parts.__module__]
 
 
+def test_where_no_thread_can_begin_all_is_done_in_this_one(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    parts = []
+    in_parts(lambda rows: parts.append((threading.get_ident(), rows.tolist())), np.arange(3), 1)
+    assert parts == [(threading.get_ident(), [i]) for i in range(3)]
+
+
 @pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])
 def test_agents_learn_the_same_side_by_side(kind):
     alone = [of_agent(kind, seed) for seed in (0, 1, 0)]
