@@ -1,4 +1,4 @@
-"""Mistakes that someone might make in how functions are compiled."""
+"""Mistakes that someone might make in how functions are compiled, and divided among threads."""
 
 from mutations import mistakes_in
 
@@ -70,6 +70,27 @@ COMPILING = [
             "return Changing(self)",
             "return self",
             "test_splicing.py::test_options_that_are_settled_are_those_that_may_change",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_threads.py",
+        (
+            "what another thread raises is lost",
+            "            raise thread.raised\n",
+            "            pass\n",
+            "test_threads.py::test_what_one_of_several_threads_raises_is_raised_when_all_have_ended",
+        ),
+        (
+            "nobody waits for other threads",
+            "            thread.join()\n",
+            "            pass\n",
+            "test_threads.py::test_what_one_of_several_threads_raises_is_raised_when_all_have_ended",
+        ),
+        (
+            "rows for which no thread can begin are left out",
+            "            own.append(part)\n",
+            "            pass\n",
+            "test_threads.py::test_where_no_thread_can_begin_all_is_done_in_this_one",
         ),
     ),
 ]
