@@ -521,7 +521,7 @@ def test_agents_speed_script(run_script, tmp_path):
     rows = read_rows(tmp_path / "results" / "benchmark_speed.csv")
     assert [row["what"] for row in rows] == ["fused", "loop", "fitted", "two-timescale"]
     assert all(float(row[name]) > 0.0 for row in rows[:2] for name in ("alone", "together"))
-    assert "times the bare dynamics (median of 1 trainings of 1,000 steps)" in printed
+    assert "times the bare dynamics (median of 1 trainings of 1,000 steps, each the" in printed
 
 
 @pytest.mark.slow
