@@ -392,7 +392,7 @@ class FittedEngine(LanedEngine):
         """Let compiled code work on the present memory and policy."""
         self._set_playing()
         policy = self._playing.policy
-        # Policies of one partition have the same.
+        # Policies of one partition share their diagram.
         if self._arranged is None or self._arranged[0] is not policy.diagram:
             self._arranged = policy.diagram, by_eights(policy.diagram)
         self.arrays = (

@@ -59,8 +59,14 @@ class Places(NamedTuple):
 
 
 def policy_of(at: Cells, places: Places, parts: FloatArray | None, found: Iterated) -> CellPolicy:
-    """Return a fit's policy; ``parts``, shape (K, A, p), are where actions are continuous."""
-    policy = _policy(at, places, found.theta, found.offsets)
+    """Return a fit's policy, with models in the observation's units.
+
+    ``places`` are those of ``at``; ``parts``, shape (K, A, p), are where actions are continuous.
+    """
+    n_actions = found.theta.shape[1] - len(at.origin)
+    values, slopes = found.theta[:, :n_actions], found.theta[:, n_actions:] @ at.transform
+    models = np.ascontiguousarray(np.column_stack([found.offsets, slopes, values]))
+    policy = CellPolicy(at.origin, places.diagram, models, at.width, places.codevectors)
     return policy if parts is None else CodevectorPolicy(**vars(policy), parts=parts)
 
 
@@ -88,11 +94,3 @@ def averaged_metric(
         len(at.codevectors) * seen.n_actions,
     )
     return at.units.average(learned, outer)
-
-
-def _policy(at: Cells, places: Places, theta: FloatArray, offsets: FloatArray) -> CellPolicy:
-    """Return cells and models in the observation's units."""
-    n_actions = theta.shape[1] - len(at.origin)
-    shared = offsets, theta[:, n_actions:] @ at.transform
-    models = np.ascontiguousarray(np.column_stack([*shared, theta[:, :n_actions]]))
-    return CellPolicy(at.origin, places.diagram, models, at.width, places.codevectors)

@@ -34,6 +34,7 @@ from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole
 EXPERIMENT = Experiment("benchmark_speed")
 BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"
 FUSED_STEPS, LOOP_STEPS, COMMAND_STEPS = 200_000, 50_000, 50_000
+Work = Callable[[], Any]
 
 
 @njit
@@ -46,19 +47,26 @@ def bare_dynamics(parameters: Any, actions: Any, steps: int) -> float:
     return state[0]
 
 
-def fused(seed: int, steps: int, repetitions: int = 3) -> Row:
+def least(repetitions: int, steps: int, make: Callable[[], tuple[Work, Work]]) -> Row:
+    """Seconds a step alone, and together with an agent, each the least of some times."""
+    taken = [[seconds(work) for work in make()] for _ in range(repetitions)]
+    alone, together = (min(times) / steps for times in zip(*taken, strict=True))
+    return {"alone": alone, "together": together}
+
+
+def fused(seed: int, steps: int) -> Row:
     """Time the same training, beside the bare dynamics: ns a step.
 
-    It takes 15 ms, in which something else happens on most machines, so each is the least of a few.
+    It takes 15 ms, in which something else happens on most machines.
     """
     parameters = cartpole_parameters(BartoCartPoleEnv())
     actions = np.random.default_rng(0).integers(2, size=1024)
-    alone, together = [], []
-    for _ in range(repetitions):
+
+    def make() -> tuple[Work, Work]:
         agent = TwoTimescaleAgent(BARTO, seed=seed)
-        alone.append(seconds(lambda: bare_dynamics(parameters, actions, steps)))
-        together.append(seconds(partial(agent.learn, steps)))
-    return {"alone": 1e9 * min(alone) / steps, "together": 1e9 * min(together) / steps}
+        return partial(bare_dynamics, parameters, actions, steps), partial(agent.learn, steps)
+
+    return {name: 1e9 * taken for name, taken in least(3, steps, make).items()}
 
 
 class Recording(gym.Wrapper[Any, Any, Any, Any]):
@@ -94,19 +102,20 @@ def replay(env: gym.Env[Any, Any], seeds: list[int | None], actions: list[int]) 
             env.reset(seed=next(resets))
 
 
-def looped(seed: int, steps: int, repetitions: int = 5) -> Row:
+def looped(seed: int, steps: int) -> Row:
     """Time the same episodes without and with an agent: µs a step.
 
-    What the agent adds is a small difference of two times, so each is the least of a few.
+    What the agent adds is a small difference of two times.
     """
     recording = Recording(gym.make(CARTPOLE))
     TwoTimescaleAgent(recording, seed=seed).learn(steps)
-    alone, together = [], []
-    for _ in range(repetitions):
+
+    def make() -> tuple[Work, Work]:
         env, agent = gym.make(CARTPOLE), TwoTimescaleAgent(Plain(gym.make(CARTPOLE)), seed=seed)
-        alone.append(seconds(partial(replay, Plain(env), recording.seeds, recording.actions)))
-        together.append(seconds(partial(agent.learn, steps)))
-    return {"alone": 1e6 * min(alone) / steps, "together": 1e6 * min(together) / steps}
+        alone = partial(replay, Plain(env), recording.seeds, recording.actions)
+        return alone, partial(agent.learn, steps)
+
+    return {name: 1e6 * taken for name, taken in least(5, steps, make).items()}
 
 
 def command(algorithm: str, steps: int) -> Row:
