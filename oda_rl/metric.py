@@ -14,12 +14,22 @@ networks and backpropagation-free machine learning models", Science 383 (2024), 
 """
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import sized
+from oda_rl._compile import compiled, integer, sized
+from oda_rl._linear import (
+    IntegerArray,
+    calling,
+    matrix_of,
+    multiply_first,
+    room_for,
+    solve,
+    trace,
+)
 from oda_rl._sizes import held, of_sizes, of_width
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
@@ -28,7 +38,7 @@ RIDGE = 1e-2
 REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
-_NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
+NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 n_features = n_terms = 0  # of points, and with their target: constants in the loops below
 
@@ -61,30 +71,33 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     array([0.5, 0. ])
     """
     deviations = np.sqrt(covariance.diagonal())
-    varying = deviations > _NEGLIGIBLE * np.abs(mean)
+    varying = deviations > NEGLIGIBLE * np.abs(mean)
     if varying.all():
         return np.asarray(1.0 / deviations)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
 
 
-@sized
-def _moments(
+@partial(sized, made=lambda function: calling(compiled(function)))
+def _outer_product(
     points: FloatArray,
-    targets: FloatArray,
+    scale: FloatArray,
     groups: IntArray,
+    targets: FloatArray,
     counts: IntArray,
     means: FloatArray,
-    centred: FloatArray,
     moments: FloatArray,
+    gradients: FloatArray,
+    numbers: FloatArray,
+    whole: IntegerArray,
+    out: FloatArray,
 ) -> None:
-    """Write each group's size, means, shape (G, d + 1), and sums of products, (G, d + 1, d + 1).
+    """Write it; sizes of groups, their means and moments begin as 0, the rest is scratch.
 
-    The last component is the target; products are of deviations from the means, for which
-    ``centred``, shape (d + 1,), is room. All three begin as 0.
+    Moments are sums of products of deviations from the means, the last component being the target.
     """
+    d, n_large = n_features, integer(0)
     points, means = of_width(points, n_features), of_width(means, n_terms)
-    moments, centred = of_sizes(moments, n_terms, n_terms), held(centred, n_terms)
-    d = n_features
+    moments, centred = of_sizes(moments, n_terms, n_terms), held(numbers, n_terms)
     for i in range(points.shape[0]):
         group = groups[i]
         if group >= 0:
@@ -105,6 +118,22 @@ def _moments(
             for j in range(n_terms):
                 for k in range(n_terms):
                     moments[group, j, k] += centred[j] * centred[k]
+    system, right = matrix_of(numbers, 0, d), numbers[d * d :]
+    for group in range(counts.shape[0]):
+        if counts[group] >= 2 * (d + 1):
+            for i in range(d):
+                for j in range(d):
+                    system[i, j] = moments[group, i, j] * (scale[i] * scale[j])
+                right[i] = moments[group, i, d] * scale[i]
+            more = RIDGE * trace(system) / d + _LEAST
+            for i in range(d):
+                system[i, i] += more
+            if solve(system, right, whole) == 0:
+                for i in range(d):
+                    gradients[0, n_large, i] = right[i]
+                    gradients[1, n_large, i] = counts[group] * right[i]
+                n_large += 1
+    multiply_first(gradients[1, :n_large], gradients[0, :n_large], out)
 
 
 @one_thread()
@@ -143,18 +172,12 @@ def gradient_outer_product(
            [0., 0.]])
     """
     d = points.shape[1]
-    counts, moments = np.zeros(n_groups, dtype=np.int64), np.zeros((n_groups, 1 + d, 1 + d))
-    room = np.zeros((n_groups, 1 + d)), np.zeros(1 + d)
-    add = _moments(n_features=d, n_terms=1 + d)
-    add(np.ascontiguousarray(points), targets, groups, counts, *room, moments)
-    large = counts >= 2 * (d + 1)
-    units = np.concatenate([scale, [1.0]])  # the target's is its own
-    systems = moments[large] * (units[:, None] * units)
-    whole, right = systems[:, :d, :d], systems[:, :d, d:]
-    variances = np.einsum("gii->gi", whole)
-    variances += (RIDGE * variances.sum(axis=1) / d + _LEAST)[:, None]
-    gradients = np.linalg.solve(whole, right)[:, :, 0]
-    return np.asarray((counts[large, None] * gradients).T @ gradients)
+    counts, means = np.zeros(n_groups, dtype=np.int64), np.zeros((n_groups, 1 + d))
+    moments, gradients = np.zeros((n_groups, 1 + d, 1 + d)), np.empty((2, n_groups, d))
+    found, write = np.empty((d, d)), _outer_product(n_features=d, n_terms=1 + d)
+    sums, room = (counts, means, moments, gradients), room_for(d, 1)
+    write(np.ascontiguousarray(points), scale, groups, targets, *sums, *room, found)
+    return found
 
 
 def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:

@@ -115,8 +115,9 @@ class ODAPartition:
         self._schedule = Schedule(schedule)
         self._schedule.temperature = self.settings.initial_temperature
         self.n_cells = 1
-        self._spread: FloatArray = np.eye(n_features)
-        self._not_inverted: FloatArray | None = None
+        self.transform: FloatArray = np.eye(n_features)
+        self.inverse: FloatArray = np.eye(n_features)
+        self.inverted = True
         self._rng = rng
         self._room = np.zeros((3, max(capacity, n_features)))
         return self
@@ -146,7 +147,7 @@ class ODAPartition:
         schedule.temperature = self.settings.initial_temperature
         self._measure(scaling)
         self._split()
-        self._begin_level()
+        self._begin_level(self.n_cells)
         self._draw()
 
     def rescale(self, scaling: Scaling) -> None:
@@ -169,6 +170,13 @@ class ODAPartition:
 
         The diagram is drawn when the agent says in which scaling.
         """
+        lineage = self.thin_out()
+        if self.active:
+            self._split()
+        return lineage
+
+    def thin_out(self) -> Lineage:
+        """Do so up to splitting; the lineage is that of cells that have been split already."""
         cells, metric, schedule = self.learner.cells, self.learner.metric, self._schedule
         lineage = annealing.prune_and_merge(
             cells,
@@ -185,9 +193,8 @@ class ODAPartition:
         ):
             schedule.kind = RESTING
         else:
-            self._split()
             lineage = np.concatenate([lineage, lineage])
-        self._begin_level()
+        self._begin_level(len(lineage))
         lineage /= lineage.sum(axis=1, keepdims=True)
         return lineage
 
@@ -215,34 +222,38 @@ class ODAPartition:
         kind, temperature = self._schedule.kind, self._schedule.temperature
         require(kind in (RESTING, ANNEALING), f"schedule.kind is {kind}")
         require(temperature > 0.0, f"schedule.temperature is {temperature}")
-        self._spread, self._not_inverted = np.array(state["spread"]), None
+        self.inverse[:], self.inverted = state["spread"], True
         self.diagram[: self.n_cells] = state["diagram"]
 
     def _measure(self, scaling: Scaling) -> None:
         metric = scaling.transform.T @ scaling.transform
         if (metric != self.learner.metric).any():
             self.learner.metric[:] = metric
-            self._not_inverted = scaling.transform
+            self.transform[:] = scaling.transform
+            self.inverted = False
 
     @one_thread()
     def _inverse(self) -> FloatArray:
         """Return the inverse of the transform, which takes a while and is not always asked for."""
-        if self._not_inverted is not None:
-            self._spread = np.asarray(np.linalg.pinv(self._not_inverted), dtype=np.float64)
-            self._not_inverted = None
-        return self._spread
+        if not self.inverted:
+            self.inverse[:] = np.linalg.pinv(self.transform)
+            self.inverted = True
+        return self.inverse
 
     def _split(self) -> None:
-        cells = self.learner.cells
-        shape = (self.n_cells, cells.shape[1] - 1)
-        noise = self._rng.normal(scale=self.settings.perturbation, size=shape)
-        annealing.split(cells, self.n_cells, noise @ self._inverse().T)
+        shifts = self.draw_shifts() @ self._inverse().T
+        annealing.split(self.learner.cells, self.n_cells, shifts)
         self.n_cells *= 2
 
-    def _begin_level(self) -> None:
+    def draw_shifts(self) -> FloatArray:
+        """Draw by what cells are split, in scaled units, shape (n_cells, d); no rows if resting."""
+        shape = self.n_cells if self.active else 0, self.inverse.shape[0]
+        return self._rng.normal(scale=self.settings.perturbation, size=shape)
+
+    def _begin_level(self, n_cells: int) -> None:
         self._schedule.samples = 0
         self._schedule.samples_needed = max(
-            self.settings.samples_per_level, self.settings.samples_per_cell * self.n_cells
+            self.settings.samples_per_level, self.settings.samples_per_cell * n_cells
         )
 
     def _draw(self) -> None:

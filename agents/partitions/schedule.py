@@ -4,7 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled
+from oda_rl._compile import brief, brief_internal
 from oda_rl._schema import COUNT, Member, Span, require
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import Array, FloatArray
@@ -103,8 +103,8 @@ def interpreted_learner(n_features: int) -> Learner:
     return Learner(np.zeros((1, 1 + n_features)), np.eye(n_features), new_schedule(INTERPRETED))
 
 
-@compiled
-def observe_compiled(
+@brief_internal
+def shown(
     diagram: FloatArray,
     cells: FloatArray,
     metric: FloatArray,
@@ -135,3 +135,17 @@ def observe_compiled(
         on.rate *= on.rate_decay
         on.width *= on.width_decay
     return bool(samples >= own.samples_needed)
+
+
+@brief
+def observe_compiled(
+    diagram: FloatArray,
+    cells: FloatArray,
+    metric: FloatArray,
+    schedule: Raw,
+    som: Raw | None,
+    n_cells: int,
+    room: FloatArray,
+) -> bool:
+    """Do what :func:`shown` does, for callers in Python."""
+    return shown(diagram, cells, metric, schedule, som, n_cells, room)

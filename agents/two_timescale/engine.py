@@ -26,12 +26,14 @@ from oda_rl.agents.engine.state import ROOM, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
+from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_compiled
 from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.hindsight import returns_by_action
 from oda_rl.agents.two_timescale.lanes import place_lanes, step_lanes
+from oda_rl.agents.two_timescale.level_end import end_level, new_room
 from oda_rl.agents.two_timescale.ring import Measured, Ring
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
@@ -97,6 +99,7 @@ class OnlineEngine(Engine):
         self.metric: FloatArray | None = None
         self.observations: FloatArray = np.zeros((1, _RING, d))
         self.steps: FloatArray = np.zeros((1, _RING, 3))
+        self._room = new_room(capacity, d, interface.n_actions)
         self._make_state(1)
         self.state.assign(_first_state(config))
         self._open()
@@ -328,7 +331,23 @@ class OnlineEngine(Engine):
         """Learn the metric on the present cells, and let the partition reshape them."""
         measured = self._measured()
         self._learn_metric(self.partition.diagram, measured)
-        self._carry(self.partition.reshape(), measured)
+        cells, learned = self.partition, self.metric
+        if type(cells) is ODAPartition and learned is not None and not self.state.whitened:
+            self._take_over(self._end_level(cells, learned, measured))
+        else:
+            self._carry(cells.reshape(), measured)
+
+    def _end_level(self, cells: ODAPartition, learned: FloatArray, measured: Measured) -> Lineage:
+        """Reshape the cells and move the table along in one compiled function."""
+        lineage, shifts = cells.thin_out(), cells.draw_shifts()
+        changed = end_level(
+            cells.learner.cells, cells.learner.metric, cells.diagram, cells.transform,
+            cells.inverse, cells.inverted, shifts, lineage, self.table, learned,
+            measured.units.scale, measured.covariance, _METRIC_POWER, _TOTAL_VARIANCE, self._room,
+        )  # fmt: skip
+        cells.n_cells = len(lineage)
+        cells.inverted = not changed and (cells.inverted or len(shifts) > 0)
+        return lineage
 
     def _carry(self, lineage: Lineage, measured: Measured) -> None:
         """Move the table along with the cells."""

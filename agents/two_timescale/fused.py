@@ -9,7 +9,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import COMPONENTS, Trajectory, begin
 from oda_rl.agents.engine.state import Workspace
-from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, schedule_of
+from oda_rl.agents.partitions.schedule import INTERPRETED, schedule_of, shown
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.qlearning import OBSERVE, RESHAPE, Online, OnlineState
 from oda_rl.agents.two_timescale.resting import rest
@@ -35,7 +35,7 @@ def observe_and_act(
     Negative: minus the event to attend to first.
     """
     agent, lane = ql.opened(diagram, table, raw, room), ql.lane_of(raw, 0)
-    if observe_compiled(diagram, cells, metric, schedule, som, agent.state.n_cells, room):
+    if shown(diagram, cells, metric, schedule, som, agent.state.n_cells, room):
         return -RESHAPE
     event = ql.begin_at(agent, Trajectory(observations, steps, lane), observation)
     return -event if event else ql.choose(agent, lane)
@@ -86,7 +86,7 @@ def _learn(
     events = ql.learn_from(online, agent.to, _cell(online), reward, terminated, truncated)
     if events & OBSERVE and schedule_of(arrays[2], 0).kind != INTERPRETED:
         events -= OBSERVE
-        if observe_compiled(
+        if shown(
             arrays[4], arrays[0], arrays[1], arrays[2], arrays[3], agent.state.n_cells, arrays[7]
         ):
             events |= RESHAPE

@@ -1,12 +1,12 @@
 """What the latest transitions say about the present Q-values, by cell and action."""
 
-from oda_rl._compile import compiled, integer
+from oda_rl._compile import brief, integer
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.columns import assign_in_columns, fill_columns
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, watkins_targets
 
 
-@compiled
+@brief
 def returns_by_action(
     diagram: FloatArray,
     columns: FloatArray,

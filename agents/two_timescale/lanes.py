@@ -3,13 +3,13 @@
 Each environment has a trajectory, traces and a part of the ring of its own.
 """
 
-from oda_rl._compile import compiled, inlined, integer
+from oda_rl._compile import brief, compiled, inlined, integer
 from oda_rl._state import Raw
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.contests import LONGEST_TRIAL
 from oda_rl.agents.engine.memory import Trajectory
 from oda_rl.agents.engine.state import EPISODE_END, load_point
-from oda_rl.agents.partitions.schedule import INTERPRETED, observe_compiled, schedule_of
+from oda_rl.agents.partitions.schedule import INTERPRETED, schedule_of, shown
 from oda_rl.agents.two_timescale.qlearning import (
     OBSERVE,
     RESHAPE,
@@ -39,7 +39,7 @@ def outlasted(raw: Raw, lane: int, n: int) -> bool:
     return bool(2 * longer >= n)
 
 
-@compiled
+@brief
 def place_lanes(diagram: FloatArray, raw: Raw, ring: FloatArray) -> None:
     """Find the cells, which are others now, that all environments are in."""
     n_cells, rows = state_of(raw, 0).n_cells, ring.shape[1]
@@ -114,7 +114,7 @@ def step_lanes(
                 events = learn_from(agent, to, next_cell, rewards[i], terminated[i], truncated[i])
             if events & OBSERVE and schedule_of(schedule, 0).kind != INTERPRETED:
                 events -= OBSERVE
-                if observe_compiled(diagram, cells, metric, schedule, som, state.n_cells, room):
+                if shown(diagram, cells, metric, schedule, som, state.n_cells, room):
                     events |= RESHAPE
             if events & EPISODE_END:
                 events -= EPISODE_END

@@ -7,7 +7,7 @@ once. What else is done here in less time is in the files beside this one; the m
 numba's own.
 """
 
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from numba.core import ir, typed_passes, untyped_passes
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
@@ -17,6 +17,7 @@ from numba.core.transforms import canonicalize_cfg
 
 from oda_rl._numba.assigning import AssignOnce, PartAgain
 from oda_rl._numba.flags import Changing
+from oda_rl._numba.holding import HoldingLowering
 from oda_rl._numba.lifetimes import Uncounted, left_out
 from oda_rl._numba.registries import looked_through
 from oda_rl._numba.resolving import remembered
@@ -90,15 +91,16 @@ class _Splice(untyped_passes.InlineInlinables):
         return super()._do_work(state, work_list, block, i, expr, own)  # type: ignore[no-untyped-call]
 
 
-_OWN: dict[type, type] = {
-    untyped_passes.ReconstructSSA: AssignOnce,
-    typed_passes.PreLowerStripPhis: PartAgain,
-    typed_passes.IRLegalization: Uncounted,
-}
-
-
 class Splicing(CompilerBase):
     """numba's compiler, which splices first; give it to ``njit`` as ``pipeline_class``."""
+
+    own: ClassVar[dict[type, type]] = {
+        untyped_passes.ReconstructSSA: AssignOnce,
+        typed_passes.PreLowerStripPhis: PartAgain,
+        typed_passes.IRLegalization: Uncounted,
+        typed_passes.NativeLowering: HoldingLowering,
+    }
+    """Passes that take the place of numba's."""
 
     def __init__(self, *parts: Any) -> None:
         *others, flags, variables = parts
@@ -117,7 +119,7 @@ class Splicing(CompilerBase):
         if not self.state.flags.nrt:  # without arrays to make no comprehensions, no sums of arrays
             left_out |= {untyped_passes.InlineClosureLikes, typed_passes.NopythonRewrites}
         passes.passes = [known for known in passes.passes if known[0] not in left_out]
-        passes.passes = [(_OWN.get(known, known), why) for known, why in passes.passes]
+        passes.passes = [(self.own.get(known, known), why) for known, why in passes.passes]
         passes.add_pass_after(_Splice, untyped_passes.IRProcessing)
         passes.finalize()
         return [passes]
