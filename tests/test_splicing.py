@@ -17,9 +17,10 @@ from numba.core.ssa import reconstruct_ssa
 from numba.core.types import functions
 from numba.extending import intrinsic
 
-from oda_rl._compile import allocating, compiled, integer, sized, spliced
+from oda_rl._compile import allocating, bound_copy, brief, compiled, integer, sized, spliced
 from oda_rl._numba.assigning import assigned_once
 from oda_rl._numba.flags import Changing
+from oda_rl._numba.holding import held
 from oda_rl._numba.registries import looked_through
 from oda_rl._numba.replacing import replaced
 from oda_rl._numba.splicing import Splicing
@@ -328,3 +329,86 @@ def test_options_that_are_settled_are_those_that_may_change():
     again.error_model = "numpy"
     assert again == changing
     assert settled == flags
+
+
+def _meeting(values, n):
+    """Variables whose ways meet, cross and end."""
+    first, second, last, count = values[0], values[1], -1.0, integer(0)
+    for i in range(n):
+        kept = first
+        first, second = second, kept + values[i]  # they change places
+        if second > 1.0:
+            only_here = second - 1.0
+            if only_here > 2.0:
+                first -= only_here
+                continue
+            last = only_here
+        while count < i:
+            count += 1
+            before = count
+            if before > 7:
+                break
+            last += before
+    return first, second, last, count, kept
+
+
+def test_variables_that_are_held_have_the_values_that_they_have_in_python():
+    for seed in range(20):
+        values = np.random.default_rng(seed).normal(size=12)
+        assert compiled_meeting(values, 12) == _meeting(values, 12)
+
+
+compiled_meeting = compiled(_meeting)
+
+
+@pytest.mark.parametrize("name", ["ways", "largest", "update_values", "meeting"])
+def test_a_variable_is_held_if_whoever_reads_it_comes_after_its_assignment(name):
+    blocks = run_frontend({**FUNCTIONS, "meeting": _meeting}[name]).blocks
+    begin, ways = min(blocks), analysis.compute_cfg_from_blocks(blocks)
+    found = held(blocks)
+    assigned, read = {}, {}
+    for label, block in blocks.items():
+        for place, statement in enumerate(block.body):
+            target = statement.target.name if isinstance(statement, ir.Assign) else None
+            if target is not None:
+                assigned.setdefault(target, []).append((label, place))
+            for var in statement.list_vars():
+                if var.name != target:
+                    read.setdefault(var.name, []).append((label, place))
+
+    def reached_without(label, other):
+        """Whether a way from the beginning to a block does not go through another."""
+        seen, left = {other}, [begin] if begin != other else []
+        while left:
+            now = left.pop()
+            if now not in seen:
+                seen.add(now)
+                left += [after for after, _ in ways.successors(now)]
+        return label in seen and label != other
+
+    for variable, places in assigned.items():
+        (label, place), *others = places
+        afterwards = all(
+            now >= place if there == label else there > label and not reached_without(there, label)
+            for there, now in read.get(variable, [])
+        )
+        assert (variable in found) == (not others and afterwards)
+    assert 0 < len(found) < len(assigned)
+
+
+def _doubled(values, out):
+    found = 0.0
+    for i in range(values.shape[0]):
+        out[i] = 2.0 * values[i]
+        found += values[i]
+    return found
+
+
+@pytest.mark.parametrize("made", [brief, compiled])
+def test_brief_code_is_what_llvm_is_told_to_keep_short(made):
+    total = made(bound_copy(_doubled, made.__name__))  # code is kept by names
+    values, out = np.arange(9.0), np.empty(9)
+    assert total(values, out) == 36.0
+    np.testing.assert_array_equal(out, 2.0 * values)
+    (code,) = total.inspect_llvm().values()
+    assert ("optsize" in code) == (made is brief)

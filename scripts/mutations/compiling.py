@@ -13,6 +13,45 @@ COMPILING = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/_numba/holding.py",
+        (
+            "a variable is held though there are ways past its assignment",
+            " and first in dominators[label]",
+            "",
+            "test_splicing.py::test_a_variable_is_held_if_whoever_reads_it_comes_after_its_assignment",
+        ),
+    ),
+    *mistakes_in(
+        "oda_rl/_linear.py",
+        (
+            "the last of a sum's numbers is left out",
+            "for j in range(whole, n):",
+            "for j in range(whole, n - 1):",
+            "test_linear.py::test_sums_are_numpys_to_the_last_bit",
+        ),
+        (
+            "directions without extent are inverted",
+            "if values[i] > least else 0.0",
+            "if values[i] > 0.0 else 0.0",
+            "test_linear.py::test_what_is_singular_has_a_pseudoinverse_and_no_solution",
+        ),
+    ),
+    *mistakes_in(
+        "agents/two_timescale/level_end.py",
+        (
+            "updates of cells that were split count for both",
+            "if children == 1:",
+            "if children >= 1:",
+            "test_level_end.py::test_levels_end_as_with_numpy",
+        ),
+        (
+            "halves are shifted to the same side",
+            "mean + shift, mean - shift",
+            "mean + shift, mean + shift",
+            "test_level_end.py::test_levels_end_as_with_numpy",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/_numba/registries.py",
         (
             "numba never imports its modules again",

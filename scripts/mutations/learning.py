@@ -128,14 +128,14 @@ LEARNING = [
         ),
         (
             "a split is by so much in raw units",
-            "noise @ self._inverse().T",
-            "noise",
+            "self.draw_shifts() @ self._inverse().T",
+            "self.draw_shifts()",
             "test_partitions.py::test_split_cells_stand_apart_by_the_perturbation_in_scaled_units",
         ),
         (
             "cells split by the inverse of a metric before",
-            "self._not_inverted = scaling.transform",
-            "self._not_inverted = self._not_inverted",
+            "            self.inverted = False",
+            "            pass",
             "test_partitions.py::test_split_cells_stand_apart_by_the_perturbation_in_scaled_units",
         ),
         (
