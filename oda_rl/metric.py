@@ -21,18 +21,18 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, sized
-from oda_rl._linear import (
+from oda_rl._sizes import held, of_sizes, of_width
+from oda_rl._threads import one_thread
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.linear.matrices import (
     IntegerArray,
-    calling,
     matrix_of,
     multiply_first,
     room_for,
     solve,
     trace,
 )
-from oda_rl._sizes import held, of_sizes, of_width
-from oda_rl._threads import one_thread
-from oda_rl._types import FloatArray, IntArray
+from oda_rl.linear.routines import calling
 
 RIDGE = 1e-2
 REGULARISATION = 0.02

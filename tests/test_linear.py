@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from oda_rl._compile import compiled
-from oda_rl._linear import (
+from oda_rl.linear.matrices import (
     added,
-    calling,
     eigenvectors,
     fused,
     invert,
@@ -19,6 +18,7 @@ from oda_rl._linear import (
     square,
     trace,
 )
+from oda_rl.linear.routines import calling
 
 SIZES = [1, 2, 3, 7, 8, 9, 20]
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
     "_cache", "_collector", "_compile", "_lazy", "_lock", "_numba", "_schema", "_sizes", "_state",
-    "_threads", "_types", "eights", "experiments", "persistence", "results", "samples",
+    "_threads", "_types", "eights", "experiments", "linear", "persistence", "results", "samples",
     "statistics",
 )  # fmt: skip
 FLOORS = [  # the ground floor first

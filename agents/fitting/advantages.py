@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, sized, unsigned
+from oda_rl._compile import compiled, larger, sized, smaller, unsigned
 from oda_rl._sizes import of_width
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
@@ -94,16 +94,16 @@ def go_back(
             values[i], future = 0.0, 0.0
             continue
         (one, two, three), (u, v, w) = cells_of(cells, i), shares_of(weights, i)
-        action = unsigned(max(labels[i, 0], 0))  # -1 where no step was taken
+        action = unsigned(larger(labels[i, 0], 0))  # -1 where no step was taken
         taken = u * advantages[one, action] + v * advantages[two, action]
         taken += w * advantages[three, action]
         largest = taken
         for a in range(n_actions):
             blended = u * advantages[one, a] + v * advantages[two, a] + w * advantages[three, a]
-            largest = max(largest, blended)
+            largest = larger(largest, blended)
         value = values[i]
         if not first:
-            before, value = value, min(max(baseline[i] + largest, reach.low), reach.high)
+            before, value = value, smaller(larger(baseline[i] + largest, reach.low), reach.high)
             change += abs(value - before)
             values[i] = value
         if mark != GOES_ON:

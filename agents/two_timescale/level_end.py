@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._compile import boolean, brief, integer, spliced
-from oda_rl._linear import (
+from oda_rl._types import FloatArray
+from oda_rl.agents.two_timescale.qlearning import TRACES, VALUES, VISITS
+from oda_rl.linear.matrices import (
     IntegerArray,
     added,
-    calling,
     eigenvectors,
     fused,
     invert,
@@ -25,8 +26,7 @@ from oda_rl._linear import (
     square,
     trace,
 )
-from oda_rl._types import FloatArray
-from oda_rl.agents.two_timescale.qlearning import TRACES, VALUES, VISITS
+from oda_rl.linear.routines import calling
 from oda_rl.metric import REGULARISATION
 
 

@@ -3,7 +3,8 @@
 numba has them so where nothing but the block that assigns a variable reads it; of all others LLVM
 finds out, number by number of what is written to the stack and read from it, of a tuple of arrays
 some hundred. Here it is enough that whoever reads a variable comes after its assignment on all
-ways. Where references to arrays are counted numba's own rule is kept.
+ways. Numba's own rule is kept where references to arrays are counted, and where LLVM may add up in
+another order: in which one depends on how it is given the sums.
 """
 
 from collections import defaultdict
@@ -45,7 +46,7 @@ class Holding(_Lower):  # type: ignore[misc,valid-type]
     """Makes machine code of a function so."""
 
     def _find_singly_assigned_variable(self) -> None:
-        if self.flags.nrt or self.func_ir.is_generator:
+        if self.flags.nrt or self.flags.fastmath or self.func_ir.is_generator:
             super()._find_singly_assigned_variable()
             return
         self._singly_assigned_vars = held(self.blocks)

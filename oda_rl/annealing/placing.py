@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._compile import integer, sized
+from oda_rl._compile import integer, larger, sized
 from oda_rl._sizes import of_sizes, of_width
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
@@ -77,18 +77,18 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
                 left &= left - 1
                 k = WIDTH * block + lane
                 score = diagram[block, 1 + n_features, lane]
-                mass = max(masses[k], SMALLEST_MASS)
+                mass = larger(masses[k], SMALLEST_MASS)
                 weight = mass * math.exp((smallest - score) / temperature)
                 near[n_near], weights[n_near] = k, weight
                 total += weight
                 n_near += 1
         for k in range(n_cells):  # not once more after the sample, for the least of masses
-            masses[k] = max(masses[k], SMALLEST_MASS) * (1.0 - step_size)
+            masses[k] = larger(masses[k], SMALLEST_MASS) * (1.0 - step_size)
         for i in range(n_near):
             k = near[i]
             block, lane = k // WIDTH, k % WIDTH
             share = step_size * (weights[i] / total)
-            mass = max(masses[k] + share, SMALLEST_MASS)
+            mass = larger(masses[k] + share, SMALLEST_MASS)
             masses[k] = mass
             weight, offset = share / mass, 0.0
             for j in range(n_features):
@@ -100,7 +100,7 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
                 offset += slope * mean
             diagram[block, 0, lane] = -0.5 * offset
     for k in range(n_cells):
-        masses[k] = max(masses[k], SMALLEST_MASS)
+        masses[k] = larger(masses[k], SMALLEST_MASS)
 
 
 def anneal(points: FloatArray, most_cells: int, rng: np.random.Generator) -> FloatArray:

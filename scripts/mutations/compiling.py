@@ -22,7 +22,7 @@ COMPILING = [
         ),
     ),
     *mistakes_in(
-        "oda_rl/_linear.py",
+        "oda_rl/linear/matrices.py",
         (
             "the last of a sum's numbers is left out",
             "for j in range(whole, n):",

@@ -1,0 +1,1 @@
+"""Linear algebra of small matrices inside compiled code."""
