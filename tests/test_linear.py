@@ -1,5 +1,10 @@
 """Linear algebra in compiled code against numpy's."""
 
+import ast
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -122,6 +127,36 @@ def test_sums_are_numpys_to_the_last_bit(n):
     a = drawn(n, n, n) * 10.0 ** drawn(99, n, n)
     for row in range(n):
         assert _sums(a, row) == (a.trace(), a[row].sum())
+
+
+def test_a_library_that_comes_late_works_in_one_thread_like_the_others():
+    code = """
+import sys
+import numpy as np
+from threadpoolctl import threadpool_info
+from oda_rl._threads import one_thread
+from oda_rl.linear import routines
+
+def threads():
+    return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+
+with one_thread():
+    before = len(threads())
+    assert "scipy.linalg" not in sys.modules
+    routines._ready()
+    print(before, threads())
+print(threads())
+"""
+    names = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | names, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    within, after = run.stdout.splitlines()
+    before, counts = within.split(" ", 1)
+    assert len(ast.literal_eval(counts)) >= int(before)
+    assert set(ast.literal_eval(counts)) == {1}
+    assert set(ast.literal_eval(after)) == {2}
 
 
 def test_a_product_and_a_sum_are_rounded_once():

@@ -14,6 +14,7 @@ from numba.core import cgutils, types
 from numba.extending import get_cython_function_address, intrinsic
 
 from oda_rl._compile import F
+from oda_rl._threads import limit_what_is_new
 
 _numba: Any = cgutils  # of which numba does not tell the types
 _address: Any = get_cython_function_address
@@ -28,6 +29,7 @@ def _ready() -> None:
     """Tell LLVM where the routines are."""
     for name, module in _routines.items():
         llvm.add_symbol(_symbol(name), _address(f"scipy.linalg.{module}", name))
+    limit_what_is_new()
 
 
 def calling(code: F) -> F:
