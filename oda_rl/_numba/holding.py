@@ -22,24 +22,30 @@ _must_use_alloca: Any = must_use_alloca
 def held(blocks: dict[int, Any]) -> set[str]:
     """Return the variables of a function, by its blocks, that need no place on the stack."""
     assigned: dict[str, list[int]] = defaultdict(list)
-    read: dict[str, set[int]] = defaultdict(set)
+    read: dict[str, set[tuple[int, bool]]] = defaultdict(set)
     for label, block in blocks.items():
         for statement in block.body:
             target = statement.target.name if isinstance(statement, ir.Assign) else None
             for var in statement.list_vars():
                 if var.name != target:
-                    read[var.name].add(label)
+                    # Before its own assignment: from where no way comes.
+                    early = label not in assigned[var.name]
+                    read[var.name].add((label, early))
             if target is not None:
                 assigned[target].append(label)
     dominators, excluded = _compute_cfg(blocks).dominators(), _must_use_alloca(blocks)
     return {
         name
-        for name, (first, *others) in assigned.items()
-        if not others
+        for name, places in assigned.items()
+        if len(places) == 1
         and name not in excluded
-        # Blocks are made in the order of their labels.
-        and all(first <= label and first in dominators[label] for label in read[name])
+        and all(_after(label, early, places[0], dominators[label]) for label, early in read[name])
     }
+
+
+def _after(label: int, early: bool, assigned: int, dominators: set[int]) -> bool:
+    """Whether it has been assigned when a block reads it; they are made in their labels' order."""
+    return not early if label == assigned else label > assigned and assigned in dominators
 
 
 class Holding(_Lower):  # type: ignore[misc,valid-type]

@@ -1,6 +1,7 @@
 """Products, decompositions and sums of small matrices inside compiled code.
 
-The bits are numpy's: sums are added up in its order, or by the routine that it calls.
+The bits are numpy's: sums are added up in its order, or by the routine that it calls. All numbers
+have to be finite.
 """
 
 from collections.abc import Callable

@@ -16,7 +16,7 @@ COMPILING = [
         "oda_rl/_numba/holding.py",
         (
             "a variable is held though there are ways past its assignment",
-            " and first in dominators[label]",
+            " and assigned in dominators",
             "",
             "test_splicing.py::test_a_variable_is_held_if_whoever_reads_it_comes_after_its_assignment",
         ),
