@@ -53,10 +53,14 @@ def _fitted() -> None:
 
 
 def _online_in_a_loop() -> None:
-    from oda_rl.agents import TwoTimescaleAgent
+    from oda_rl.agents import ODAPartition, Scaling, SOMPartition, TwoTimescaleAgent
 
     for env_id in _STEPPED:
         _used(TwoTimescaleAgent(env_id, seed=0), 2_000)
+    scaling = Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2))
+    for cells in (ODAPartition(), SOMPartition()):  # shown a point where an episode ends
+        cells.prepare(2, np.random.default_rng(0)).start(scaling)
+        cells.observe(np.zeros(2))
 
 
 def _fitted_in_a_loop() -> None:
