@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 
 from oda_rl._compile import allocating, bound_copy, brief, compiled, integer, sized, spliced
 from oda_rl._numba.assigning import assigned_once
+from oda_rl._numba.brevity import Brief
 from oda_rl._numba.flags import Changing
 from oda_rl._numba.holding import held
 from oda_rl._numba.registries import looked_through
@@ -404,11 +405,13 @@ def _doubled(values, out):
     return found
 
 
-@pytest.mark.parametrize("made", [brief, compiled])
-def test_brief_code_is_what_llvm_is_told_to_keep_short(made):
-    total = made(bound_copy(_doubled, made.__name__))  # code is kept by names
+@pytest.mark.parametrize(("made", "pipeline"), [(brief, Brief), (compiled, Splicing)])
+def test_brief_code_is_what_llvm_is_told_to_keep_short(made, pipeline):
+    kept = made(bound_copy(_doubled, made.__name__))  # by its name
+    total = njit(error_model="numpy", pipeline_class=pipeline)(_doubled)
     values, out = np.arange(9.0), np.empty(9)
-    assert total(values, out) == 36.0
+    assert kept(values, out) == total(values, out) == 36.0
     np.testing.assert_array_equal(out, 2.0 * values)
-    (code,) = total.inspect_llvm().values()
-    assert ("optsize" in code) == (made is brief)
+    (code,) = total.inspect_llvm().values()  # of what comes from the cache there is none
+    assert ("optsize" in code) == (pipeline is Brief)
+    assert kept._compiler.pipeline_class is pipeline
