@@ -38,7 +38,7 @@ RIDGE = 1e-2
 REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
-NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
+_NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 n_features = n_terms = 0  # of points, and with their target: constants in the loops below
 
@@ -71,7 +71,7 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     array([0.5, 0. ])
     """
     deviations = np.sqrt(covariance.diagonal())
-    varying = deviations > NEGLIGIBLE * np.abs(mean)
+    varying = deviations > _NEGLIGIBLE * np.abs(mean)
     if varying.all():
         return np.asarray(1.0 / deviations)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
@@ -91,7 +91,7 @@ def _outer_product(
     whole: IntegerArray,
     out: FloatArray,
 ) -> None:
-    """Write it; sizes of groups, their means and moments begin as 0, the rest is scratch.
+    """Write the outer product; sizes, means and moments of groups begin as 0, the rest is scratch.
 
     Moments are sums of products of deviations from the means, the last component being the target.
     """
@@ -142,7 +142,8 @@ def gradient_outer_product(
 ) -> FloatArray:
     """Sum of n g gᵀ over groups, g the gradient of the targets there, by ridge regression.
 
-    A group of fewer than 2 (d + 1) points says nothing about a gradient and is left out.
+    A group of fewer than 2 (d + 1) points says nothing about a gradient and is left out, as is one
+    whose system is singular.
 
     Parameters
     ----------

@@ -115,6 +115,7 @@ class ODAPartition:
         self._schedule = Schedule(schedule)
         self._schedule.temperature = self.settings.initial_temperature
         self.n_cells = 1
+        # Distances are Euclidean in it; its inverse is worked out where cells split or are saved.
         self.transform: FloatArray = np.eye(n_features)
         self.inverse: FloatArray = np.eye(n_features)
         self.inverted = True
@@ -176,7 +177,7 @@ class ODAPartition:
         return lineage
 
     def thin_out(self) -> Lineage:
-        """Do so up to splitting; the lineage is that of cells that have been split already."""
+        """End a level but for splitting; the lineage is of cells that have been split already."""
         cells, metric, schedule = self.learner.cells, self.learner.metric, self._schedule
         lineage = annealing.prune_and_merge(
             cells,
