@@ -9,7 +9,8 @@ from typing import Any
 from oda_rl._compile import boolean, integer
 from oda_rl._sizes import held, put
 from oda_rl.agents.engine.columns import assign_in_columns, fill_columns
-from oda_rl.agents.engine.loop import advance, foresee, look, n_features, n_state
+from oda_rl.agents.engine.guessing import guessed
+from oda_rl.agents.engine.loop import advance, foresee, look, n_actions, n_features, n_state
 from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.validation import LARGEST_REWARD
 from oda_rl.agents.two_timescale.qlearning import FROZEN, greedy_action
@@ -43,7 +44,7 @@ def rest(agent: Any, environment: tuple[Any, ...], most: int) -> int:
         cell = assign_in_columns(columns, n_cells, point)
         if taken == most:
             break
-        best = greedy_action(table, cell)
+        best = guessed(greedy_action(table, cell), n_actions)
         put(here, after, n_state)
         reward, terminated = advance(parameters, choices, after, best)
         look(parameters, after, seen)
