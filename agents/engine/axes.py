@@ -17,10 +17,12 @@ P. O. Hoyer, "Non-negative matrix factorization with sparseness constraints", JM
 """
 
 import functools
+import math
 
 import numpy as np
 
 from oda_rl import metric
+from oda_rl._compile import brief, larger, smaller
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK
@@ -69,16 +71,16 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     n, d = len(rows), observations.shape[1]
     if n < 2 or d > _MOST_COMPONENTS:
         return True
-    before = np.asarray(observations.take(rows, axis=0), dtype=np.float64)
-    mean = np.full(n, 1.0 / n) @ before
-    change, before = observations.take(rows + 1, axis=0) - before, before - mean
-    causes, explains = _causes(steps.take(rows, axis=0))
-    caused = np.concatenate([causes @ before, causes @ change], axis=1)
+    points = np.asarray(observations.take(rows, axis=0), dtype=np.float64)
+    mean = np.full(n, 1.0 / n) @ points
+    change, before = observations.take(rows + 1, axis=0) - points, metric.less(points, mean)
     moments = np.zeros((2 * d, 2 * d))
     moments[:d, :d], moments[d:, d:] = before.T @ before, change.T @ change
     moments[d:, :d] = change.T @ before
     scale = metric.scales(mean, moments[:d, :d] / n)
-    moments -= caused.T @ explains @ caused
+    causes, inverse = _causes(steps.take(rows, axis=0))
+    caused = np.concatenate([causes @ before, causes @ change], axis=1)
+    moments -= caused.T @ inverse @ caused
     varying = scale.nonzero()[0]
     if len(varying) < d:
         moments = moments[np.ix_(kept := np.concatenate([varying, d + varying]), kept)]
@@ -87,15 +89,15 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
         return True
     units = np.concatenate([scale, scale])
     moments *= units[:, None] * units / n
-    points, mixed, changes = moments[:d, :d], moments[d:, :d], moments[d:, d:]
-    variances, vectors = np.linalg.eigh(points)
+    square, mixed, left = moments[:d, :d], moments[d:, :d], moments[d:, d:]
+    variances, vectors = np.linalg.eigh(square)
     first = int((variances <= _LEAST_VARIANCE * variances[-1]).sum())
     if d - first < 2:
         return True
     told = vectors[:, first:]
     law = mixed @ (told / variances[first:]) @ told.T
-    given = _densities(law[None], points[None], changes.diagonal()[None])[0]
-    return bool(given <= _DENSE or given < _densities(*_turned(law, points, changes)).min())
+    given = _densities(law[None], square[None], left.diagonal()[None])[0]
+    return bool(given <= _DENSE or given < _densities(*_turned(law, square, left)).min())
 
 
 def _causes(steps: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -125,14 +127,33 @@ def _turned(
 
 def _densities(laws: FloatArray, points: FloatArray, variances: FloatArray) -> FloatArray:
     """Return how dense laws are, shape (m,), from 0 to 1; each has axes of its own."""
-    deviations = np.sqrt(np.maximum(np.einsum("mii->mi", points), 0.0))
-    explained = (laws @ points * laws).sum(axis=2)
-    shares = np.minimum(explained / np.maximum(variances, _TINY), 1.0)
-    weights = shares / (1.0 + _NOISE - shares)
-    rows = np.abs(laws) * deviations[:, None, :]
-    counts = rows.sum(axis=2) / np.sqrt(np.maximum((rows * rows).sum(axis=2), _TINY))
-    mean = (weights * counts).sum(axis=1) / np.maximum(weights.sum(axis=1), _TINY)
-    return np.asarray((mean - 1.0) / (np.sqrt(laws.shape[2]) - 1.0))
+    densities = np.empty(len(laws))
+    own = np.ascontiguousarray
+    _write_densities(own(laws), own(points), own(variances), densities)
+    return densities
+
+
+@brief
+def _write_densities(
+    laws: FloatArray, points: FloatArray, variances: FloatArray, densities: FloatArray
+) -> None:
+    d = laws.shape[1]
+    for m in range(laws.shape[0]):
+        law, moments, weighed, total = laws[m], points[m], 0.0, 0.0
+        for i in range(d):
+            explained, sizes, squares = 0.0, 0.0, 0.0
+            for j in range(d):
+                caused = 0.0
+                for k in range(d):
+                    caused += law[i, k] * moments[k, j]
+                explained += caused * law[i, j]
+                square = law[i, j] * law[i, j] * larger(moments[j, j], 0.0)
+                sizes, squares = sizes + math.sqrt(square), squares + square
+            share = smaller(explained / larger(variances[m, i], _TINY), 1.0)
+            weight = share / (1.0 + _NOISE - share)
+            weighed += weight * sizes / math.sqrt(larger(squares, _TINY))
+            total += weight
+        densities[m] = (weighed / larger(total, _TINY) - 1.0) / (math.sqrt(d) - 1.0)
 
 
 @functools.lru_cache(maxsize=8)
