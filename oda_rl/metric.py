@@ -38,7 +38,7 @@ RIDGE = 1e-2
 REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
-_NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
+NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 n_features = n_terms = 0  # of points, and with their target: constants in the loops below
 
@@ -71,7 +71,7 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     array([0.5, 0. ])
     """
     deviations = np.sqrt(covariance.diagonal())
-    varying = deviations > _NEGLIGIBLE * np.abs(mean)
+    varying = deviations > NEGLIGIBLE * np.abs(mean)
     if varying.all():
         return np.asarray(1.0 / deviations)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)

@@ -227,7 +227,7 @@ def test_the_online_agent_asks_when_it_begins_and_its_file_remembers(tmp_path):
     assert not agent._engine.state.whitened
     agent.learn(101)
     assert agent._engine.state.whitened
-    points = agent._engine._ring()[0]
+    points = agent._engine._ring().points
     assert agent._engine.metric is None  # until cells are reshaped
     np.testing.assert_allclose(
         agent.metric_ @ np.cov(points, rowvar=False, bias=True), np.eye(4), atol=1e-6

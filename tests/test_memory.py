@@ -7,8 +7,10 @@ import pytest
 
 from oda_rl._state import reader
 from oda_rl.agents.engine import memory
-from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, TERMINAL, UNUSED, Memory, Trajectory
-from oda_rl.agents.engine.state import Lane, new_lanes
+from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, TERMINAL, Memory, Trajectory
+from oda_rl.agents.engine.state import Lane, new_lanes, with_lanes
+from oda_rl.agents.two_timescale import ring as latest
+from oda_rl.agents.two_timescale.qlearning import OnlineState
 
 lane_of = reader(Lane)
 
@@ -74,17 +76,15 @@ class Ring:
 @pytest.mark.parametrize("capacity", [7, 32, 4000])
 def test_rows_are_the_latest_of_all_trajectories(seed, capacity):
     ring, oracle = Ring(capacity), oracles.Trajectories()
-    writer = Writer(ring)
+    raw, (lane,) = with_lanes(OnlineState, 1)
+    writer, room = Writer(ring, lane), latest.new_room(capacity, 2)
     for t, _ in enumerate(wander(writer, oracle, 1000, np.random.default_rng(seed))):
         if t % 10 != 9 and t > 20:
             continue
         observations, steps = (rows[-capacity:] for rows in oracle.rows())
-        last, full = writer.lane.last_row, ring.steps[-1, MARK] != UNUSED
-        np.testing.assert_array_equal(
-            np.concatenate(memory.in_order(ring.steps, last, full)), steps
-        )
-        found = np.concatenate(memory.in_order(ring.observations, last, full))
-        np.testing.assert_array_equal(found, observations)
+        held = latest.Ring.of(ring.observations[None], ring.steps[None], raw, room)
+        np.testing.assert_array_equal(held.steps, steps)
+        np.testing.assert_array_equal(held.points, observations)
     kinds = [trajectory["end"] for trajectory in oracle.done]
     assert min(kinds.count("cut"), kinds.count("terminal")) > 50
     assert max(len(trajectory["steps"]) for trajectory in oracle.done) > 3

@@ -356,7 +356,7 @@ def test_the_first_scale_is_that_of_random_play(metric):
 def test_cells_are_scaled_to_a_total_variance_of_2_in_every_metric():
     for metric in ("learned", "std", MATRIX):
         agent = TwoTimescaleAgent(BARTO, seed=0, metric=metric).learn(501)
-        points, _ = agent._engine._ring()
+        points = agent._engine._ring().points
         total = np.trace(agent.partition.learner.metric @ np.cov(points.T, bias=True))
         assert total == pytest.approx(2, rel=0.02)  # one step later
 
@@ -366,7 +366,7 @@ def test_the_latest_2000_transitions_are_remembered():
     agent = TwoTimescaleAgent(seen, seed=0)
     for steps in (200, 500, 3300):  # before and after the random play
         agent.learn(steps)
-        points, _ = agent._engine._ring()
+        points = agent._engine._ring().points
         played = np.array(seen.observations, dtype=float)
         if agent._engine.episode_length == 0:
             played = played[:-1]  # an episode has begun, but no step was taken
@@ -377,7 +377,7 @@ def test_the_latest_2000_transitions_are_remembered():
 def test_the_metric_is_learned_in_standard_deviations():
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0).learn(4000)
     assert len(agent.history) > 2
-    points, _ = agent._engine._ring()
+    points = agent._engine._ring().points
     np.testing.assert_allclose(agent.scale_, 1 / points.std(axis=0))
     matrix = agent.metric_ / np.outer(agent.scale_, agent.scale_)
     assert matrix.trace() == pytest.approx(4)
@@ -414,8 +414,9 @@ def test_cells_are_measured_by_the_fourth_root_of_the_learned_metric():
 def test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions():
     agent = at_the_end_of_a_level(2)
     core, before = agent._engine, agent._engine.metric.copy()
-    core._learn_metric(agent.partition.diagram, core._measured())
-    points, steps = core._ring()
+    ring = core._ring()
+    core._learn_metric(agent.partition.diagram, ring)
+    points, steps = ring.points, ring.steps
     cells, q = agent.cell((points + core.origin).astype(np.float32)), agent.q_values
     values, greedy = q.max(axis=1)[cells], q.argmax(axis=1)[cells]
     known = steps[:, MARK] == GOES_ON

@@ -63,8 +63,8 @@ def remembered_by(agent):
         n = engine.memory.rows(engine.lane)
         observations, rows = engine.memory.observations[:n], engine.memory.steps[:n]
     else:
-        observations, rows = engine._ring()
-        observations = observations + engine.origin
+        ring = engine._ring()
+        observations, rows = ring.points + engine.origin, ring.steps
     taken = np.flatnonzero(rows[:, MARK] == GOES_ON)
     ended = rows[taken + 1, MARK] == TERMINAL
     return np.column_stack([observations[taken], rows[taken, :2], observations[taken + 1], ended])

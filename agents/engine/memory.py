@@ -157,16 +157,6 @@ def discounted_returns(steps: FloatArray, discount: float) -> tuple[float, float
     return most, least
 
 
-def in_order(ring: FloatArray, last_row: int, full: bool) -> list[FloatArray]:
-    """Return what a ring holds, the oldest first, in parts of it.
-
-    The oldest row may have been the second of two: a step leads on to the row after it all the
-    same.
-    """
-    latest = ring[: last_row + 1]
-    return [ring[last_row + 1 :], latest] if full else [latest]
-
-
 class Memory:
     """Trajectories without end, or a bounded, fair sample of whole ones.
 

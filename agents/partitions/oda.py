@@ -140,16 +140,20 @@ class ODAPartition:
 
     def start(self, scaling: Scaling) -> None:
         """Begin with a pair of codevectors at the origin, at the initial temperature."""
+        self.begin()
+        self._measure(scaling)
+        self._split()
+        self._draw()
+
+    def begin(self) -> None:
+        """Begin with one codevector at the origin, which has to be split."""
         cells, schedule = self.learner.cells, self._schedule
         self.n_cells = 1
         cells[0] = 0.0
         cells[0, 0] = 1.0
         schedule.kind = ANNEALING
         schedule.temperature = self.settings.initial_temperature
-        self._measure(scaling)
-        self._split()
-        self._begin_level(self.n_cells)
-        self._draw()
+        self._begin_level(2)
 
     def rescale(self, scaling: Scaling) -> None:
         """Measure distances in a new scaling from now on."""

@@ -1,6 +1,7 @@
 """The arrays of an online agent, and what is done when compiled code reports an event."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,6 @@ from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import (
-    CUT,
-    GOES_ON,
     MARK,
     UNUSED,
     check_steps,
@@ -29,21 +28,19 @@ from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
 from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_compiled
 from oda_rl.agents.policies.contract import SETTLED_AFTER
+from oda_rl.agents.two_timescale import placing
 from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale import ring as memory
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
 from oda_rl.agents.two_timescale.hindsight import returns_by_action
 from oda_rl.agents.two_timescale.lanes import place_lanes, step_lanes
-from oda_rl.agents.two_timescale.level_end import end_level, new_room
-from oda_rl.agents.two_timescale.ring import Measured, Ring
+from oda_rl.agents.two_timescale.placing import METRIC_POWER, TOTAL_VARIANCE
+from oda_rl.agents.two_timescale.ring import Ring
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
-_RING = 2000  # latest transitions, and what they led to, that the metric is learned from
-_LEAST_ROWS = 100  # of that for each of several environments
 _LANE_SETTLED_AFTER = 100  # steps of each of several environments without a better best return
 _NO_EPISODE = np.empty((0, 2))
 _METRIC_TRACE_DECAY = 0.9
-_METRIC_POWER = 0.25
-_TOTAL_VARIANCE = 2.0
 _SETTINGS = ("discount", "trace_decay", "step_exponent", "min_step_size", "exploration",
              "exploration_decay", "observe_every", "solved_episodes", "restart_after",
              "warmup_steps")  # fmt: skip
@@ -97,9 +94,9 @@ class OnlineEngine(Engine):
         self._columns = new_columns(capacity, d)
         self.origin, self._point = self._workspace.origin[:d], self._workspace.point[:d]
         self.metric: FloatArray | None = None
-        self.observations: FloatArray = np.zeros((1, _RING, d))
-        self.steps: FloatArray = np.zeros((1, _RING, 3))
-        self._room = new_room(capacity, d, interface.n_actions)
+        self.observations: FloatArray = np.zeros((1, memory.rows_for(1), d))
+        self.steps: FloatArray = np.zeros((1, memory.rows_for(1), 3))
+        self._room = placing.new_room(capacity, d, interface.n_actions)
         self._make_state(1)
         self.state.assign(_first_state(config))
         self._open()
@@ -108,6 +105,8 @@ class OnlineEngine(Engine):
         """Make named state for so many environments, in none of which anything has happened."""
         self.raw, self._lanes = with_lanes(ql.OnlineState, count)
         self.state = ql.OnlineState(self.raw)
+        rows = count * self.observations.shape[1]
+        self._latest = memory.new_room(rows, self.interface.n_features)
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays."""
@@ -148,23 +147,15 @@ class OnlineEngine(Engine):
         kept = self._trial() if self.state.phase == ql.FROZEN else None
         self.trials = Trials(count, self.table.shape[1], self.interface.n_features, kept)
         if count != self.n_lanes:
-            points, steps = self._ring()
-            rows = max(_RING // count, _LEAST_ROWS)
-            self.observations = np.zeros((count, rows, points.shape[1]))
-            self.steps = np.zeros((count, rows, 3))
-            before = self.state
+            ring, before = self._ring(), self.state
+            self.observations, self.steps, last_rows = memory.spread(ring, count)
             self._make_state(count)
             self.state.record[:] = before.record
             self.table = np.concatenate([
                 self.table[: ql.TRACES], np.zeros((count, *self.table.shape[1:]))
             ])  # fmt: skip
-            for lane, begin in enumerate(range(0, min(len(points), count * rows), rows)):
-                n = len(points[begin : begin + rows])
-                self.observations[lane, :n] = points[begin : begin + n]
-                self.steps[lane, :n] = steps[begin : begin + n]
-                if self.steps[lane, n - 1, MARK] == GOES_ON:
-                    self.steps[lane, n - 1] = -1.0, 0.0, CUT
-                self.lanes[lane].last_row = n - 1
+            for lane, last_row in zip(self.lanes, last_rows, strict=False):
+                lane.last_row = last_row
             self._open()
 
     def leave_lanes(self) -> None:
@@ -190,9 +181,17 @@ class OnlineEngine(Engine):
     def start(self) -> None:
         """Learn from nothing: first cells, Q = 0."""
         ring = self._ring()
-        self.state.whitened = self.config.metric == "learned" and not informative(*ring)
-        self.partition.start(self._scaling(ring.measured(self.state.whitened)))
+        learned = self.config.metric == "learned"
+        self.state.whitened = learned and not informative(ring.points, ring.steps)
+        cells = self._annealed
         self.table[:] = 0.0
+        if cells is None:
+            self.partition.start(self._scaling(ring))
+        else:
+            place = partial(placing.place, cells, self.table, self.metric, ring, self._room)
+            cells.begin()
+            place(np.ones((1, 1)), np.empty((0, self.interface.n_features)))
+            place(np.ones((2, 1)), cells.draw_shifts())
         self.state.phase = ql.LEARNING
         self.state.streak = self.state.steps_since_start = 0
         self.state.countdown = self.config.observe_every
@@ -320,39 +319,35 @@ class OnlineEngine(Engine):
             before = diagram.copy()  # of the cells that the table is about
             lineage = self.partition.observe(self._point)
             if lineage is not None:
-                measured = self._measured()
-                self._learn_metric(before, measured)
-                self._carry(lineage, measured)
+                ring = self._ring()
+                self._learn_metric(before, ring)
+                self._carry(lineage, ring)
         else:
             if observe_compiled(diagram, *learner, self.n_cells, self.room):
                 self._reshape()
 
     def _reshape(self) -> None:
         """Learn the metric on the present cells, and let the partition reshape them."""
-        measured = self._measured()
-        self._learn_metric(self.partition.diagram, measured)
-        cells, learned = self.partition, self.metric
-        if type(cells) is ODAPartition and learned is not None and not self.state.whitened:
-            self._take_over(self._end_level(cells, learned, measured))
+        ring = self._ring()
+        self._learn_metric(self.partition.diagram, ring)
+        cells = self._annealed
+        if cells is None:
+            self._carry(self.partition.reshape(), ring)
         else:
-            self._carry(cells.reshape(), measured)
+            lineage, shifts = cells.thin_out(), cells.draw_shifts()
+            placing.place(cells, self.table, self.metric, ring, self._room, lineage, shifts)
+            self._take_over(lineage)
 
-    def _end_level(self, cells: ODAPartition, learned: FloatArray, measured: Measured) -> Lineage:
-        """Reshape the cells and move the table along in one compiled function."""
-        lineage, shifts = cells.thin_out(), cells.draw_shifts()
-        changed = end_level(
-            cells.learner.cells, cells.learner.metric, cells.diagram, cells.transform,
-            cells.inverse, cells.inverted, shifts, lineage, self.table, learned,
-            measured.units.scale, measured.covariance, _METRIC_POWER, _TOTAL_VARIANCE, self._room,
-        )  # fmt: skip
-        cells.n_cells = len(lineage)
-        cells.inverted = not changed and (cells.inverted or len(shifts) > 0)
-        return lineage
+    @property
+    def _annealed(self) -> ODAPartition | None:
+        """The partition, if a compiled function places its cells."""
+        learned = self.config.metric == "learned" and not self.state.whitened
+        return self.partition if learned and type(self.partition) is ODAPartition else None
 
-    def _carry(self, lineage: Lineage, measured: Measured) -> None:
+    def _carry(self, lineage: Lineage, ring: Ring) -> None:
         """Move the table along with the cells."""
         ql.carry_table(self.table, lineage)
-        self.partition.rescale(self._scaling(measured))
+        self.partition.rescale(self._scaling(ring))
         self._take_over(lineage)
 
     def _centre(self) -> None:
@@ -363,17 +358,13 @@ class OnlineEngine(Engine):
 
     def _ring(self) -> Ring:
         """Return what the ring holds."""
-        return Ring.of(self.observations, self.steps, self._records["last_row"])
+        return Ring.of(self.observations, self.steps, self.raw, self._latest)
 
-    def _measured(self) -> Measured:
-        """Return that with what distances are measured in."""
-        return self._ring().measured(self.state.whitened)
-
-    def _learn_metric(self, diagram: FloatArray, measured: Measured) -> None:
+    def _learn_metric(self, diagram: FloatArray, ring: Ring) -> None:
         """Average the metric with that of the present Q, on the transitions of the ring."""
         if self.config.metric != "learned":
             return
-        (points, steps), units = measured.ring, measured.units
+        points, steps, units = ring.points, ring.steps, ring.units(self.state.whitened)
         q = self.table[ql.VALUES, : self.n_cells]
         greedy, decay = q.argmax(axis=1), (self.config.discount, _METRIC_TRACE_DECAY)
         (cells, groups), targets = np.empty((2, len(points)), np.int64), np.empty(len(points))
@@ -393,7 +384,7 @@ class OnlineEngine(Engine):
         """Inverse standard deviations of the ring's points, shape (d,); None during random play."""
         if self.state.phase == ql.WARMUP:
             return None
-        return metric.scales(*self._ring().moments)
+        return self._ring().scale.copy()
 
     @property
     def mahalanobis(self) -> FloatArray | None:
@@ -409,18 +400,18 @@ class OnlineEngine(Engine):
             return None
         if not isinstance(self.config.metric, str):
             return np.array(self.config.metric, dtype=np.float64)
-        return self._measured().units.metric(self.metric)
+        return self._ring().units(self.state.whitened).metric(self.metric)
 
-    def _scaling(self, measured: Measured) -> Scaling:
+    def _scaling(self, ring: Ring) -> Scaling:
         """Return the square root of the metric, scaled to a total variance of 2 in the ring."""
-        covariance = measured.covariance
+        covariance = ring.covariance
         if isinstance(self.config.metric, str):
-            transform = measured.units.transform(self.metric, _METRIC_POWER)
+            transform = ring.units(self.state.whitened).transform(self.metric, METRIC_POWER)
         else:
             transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
         variance = float((transform @ covariance @ transform.T).trace())
         if variance > 0.0:
-            transform = transform * np.sqrt(_TOTAL_VARIANCE / variance)
+            transform = transform * np.sqrt(TOTAL_VARIANCE / variance)
         return Scaling(transform, self.origin, np.sqrt(covariance.diagonal()))
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -462,11 +453,10 @@ class OnlineEngine(Engine):
         """Raise InvalidFileError unless arrays, the partition's apart, are those of an agent."""
         capacity, n_actions = self.table.shape[1:]
         require(count >= 1, "lanes is empty")
-        rows = max(_RING // count, _LEAST_ROWS) if count > 1 else _RING
         sizes = {
             "lanes": count, "A": n_actions, "actions": n_actions, "d": self.interface.n_features,
-            "rows": rows, "width": self.room.shape[1], "uniforms": self.room.shape[1],
-            "capacity": capacity, "cells": header(arrays, "table")[1][1],
+            "width": self.room.shape[1], "uniforms": self.room.shape[1], "capacity": capacity,
+            "rows": memory.rows_for(count), "cells": header(arrays, "table")[1][1],
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         for member, row in zip(ROOM.items(), arrays["room"], strict=True):

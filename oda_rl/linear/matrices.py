@@ -58,11 +58,24 @@ matrix_of = cast(Callable[[FloatArray, int, int], FloatArray], _part)
 
 
 @spliced
+def copy(n: int, source: FloatArray, to: FloatArray) -> None:
+    """Write the first n numbers of an array to another."""
+    routines.copy((n, source, 1, to, 1))
+
+
+@spliced
+def add_rows(weights: FloatArray, a: FloatArray, out: FloatArray) -> None:
+    """Write a weighted sum of the rows of A, shape (m,); A has shape (k, m)."""
+    k, m = a.shape
+    routines.gemv((m, k, 1.0, a, m, weights, 1, 0.0, out, 1))
+
+
+@spliced
 def multiply(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
     """Write A B, shape (n, m); A has shape (n, k) and B (k, m)."""
     n, k, m = a.shape[0], a.shape[1], b.shape[1]
     if n == 1:
-        routines.gemv((m, k, 1.0, b, m, a, 1, 0.0, out, 1))
+        add_rows(a, b, out)
     else:
         routines.gemm((m, n, k, 1.0, b, m, a, k, 0.0, out, m))
 

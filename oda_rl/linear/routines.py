@@ -86,6 +86,7 @@ def _routine(module: str, name: str, letters: str, reports: bool) -> Callable[[A
     return cast(Callable[[Any], int], called)
 
 
+copy = _routine("cython_blas", "dcopy", "", reports=False)
 gemv = _routine("cython_blas", "dgemv", "N", reports=False)
 gemv_transposed = _routine("cython_blas", "dgemv", "T", reports=False)
 gemm = _routine("cython_blas", "dgemm", "NN", reports=False)

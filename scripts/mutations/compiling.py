@@ -37,18 +37,18 @@ COMPILING = [
         ),
     ),
     *mistakes_in(
-        "agents/two_timescale/level_end.py",
+        "agents/two_timescale/placing.py",
         (
             "updates of cells that were split count for both",
             "if children == 1:",
             "if children >= 1:",
-            "test_level_end.py::test_levels_end_as_with_numpy",
+            "test_placing.py::test_levels_end_as_with_numpy",
         ),
         (
             "halves are shifted to the same side",
             "mean + shift, mean - shift",
             "mean + shift, mean + shift",
-            "test_level_end.py::test_levels_end_as_with_numpy",
+            "test_placing.py::test_levels_end_as_with_numpy",
         ),
     ),
     *mistakes_in(

@@ -1,4 +1,4 @@
-"""What becomes of cells and table when a temperature level ends, in compiled code.
+"""Where cells are when a temperature level begins, and what becomes of the table, in compiled code.
 
 It is what :class:`oda_rl.agents.partitions.oda.ODAPartition` and the engine do with numpy where the
 metric is not learned, or points are whitened, in a fifth of the time; to the same bits but where
@@ -12,7 +12,10 @@ import numpy as np
 
 from oda_rl._compile import boolean, brief, integer, spliced
 from oda_rl._types import FloatArray
+from oda_rl.agents.partitions.contract import Lineage
+from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.two_timescale.qlearning import TRACES, VALUES, VISITS
+from oda_rl.agents.two_timescale.ring import Ring
 from oda_rl.linear.matrices import (
     IntegerArray,
     added,
@@ -28,6 +31,9 @@ from oda_rl.linear.matrices import (
 )
 from oda_rl.linear.routines import calling
 from oda_rl.metric import REGULARISATION
+
+METRIC_POWER = 0.25
+TOTAL_VARIANCE = 2.0
 
 
 class Room(NamedTuple):
@@ -154,7 +160,7 @@ def _draw(
 
 @calling
 @brief
-def end_level(
+def _place(
     cells: FloatArray,
     metric: FloatArray,
     diagram: FloatArray,
@@ -214,3 +220,29 @@ def end_level(
     changed = _take_over(transform, metric, matrix_of(numbers, 0, d))
     _draw(cells, lineage.shape[0], metric, diagram, slopes)
     return changed
+
+
+def place(
+    cells: ODAPartition,
+    table: FloatArray,
+    learned: FloatArray | None,
+    ring: Ring,
+    room: Room,
+    lineage: Lineage,
+    shifts: FloatArray,
+) -> None:
+    """Split cells by shifts, move the table along a lineage, and measure distances anew.
+
+    They are measured by the metric that has been learned, or in standard deviations as long as none
+    has been.
+    """
+    power = METRIC_POWER
+    if learned is None:  # the power 0 of any metric is the unit
+        learned, power = np.eye(len(ring.scale)), 0.0
+    changed = _place(
+        cells.learner.cells, cells.learner.metric, cells.diagram, cells.transform, cells.inverse,
+        cells.inverted, shifts, lineage, table, learned, ring.scale, ring.covariance, power,
+        TOTAL_VARIANCE, room,
+    )  # fmt: skip
+    cells.n_cells = len(lineage)
+    cells.inverted = not changed and (cells.inverted or len(shifts) > 0)

@@ -1,4 +1,4 @@
-"""The end of a temperature level in compiled code does what numpy does step by step."""
+"""Cells are placed in compiled code where numpy, step by step, would place them."""
 
 import gymnasium as gym
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 from environments import BARTO
 
 from oda_rl.agents import ODAPartition, TwoTimescaleAgent
-from oda_rl.agents.two_timescale import engine as module
+from oda_rl.agents.two_timescale import placing
 
 NAMES = "table", "metric", "partition_cells", "partition_diagram", "partition_metric"
 
@@ -38,15 +38,15 @@ def twins(env, steps, settings, seed):
 
 def close(one, other):
     # Sums of a few numbers, perhaps in another order: some 1e-15 of the largest.
-    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12 * np.abs(other).max())
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12 * np.abs(other).max(initial=0.0))
 
 
 @pytest.fixture
-def ends(monkeypatch):
-    """How many levels have ended in compiled code."""
+def placed(monkeypatch):
+    """How often compiled code has placed cells."""
     seen = []
-    own = module.end_level
-    monkeypatch.setattr(module, "end_level", lambda *args: seen.append(1) or own(*args))
+    own = placing._place
+    monkeypatch.setattr(placing, "_place", lambda *args: seen.append(1) or own(*args))
     return seen
 
 
@@ -63,13 +63,13 @@ def ends(monkeypatch):
         ("nine components", {"max_cells": 32}),
     ],
 )
-def test_levels_end_as_with_numpy(env, settings, seed, ends):
+def test_levels_end_as_with_numpy(env, settings, seed, placed):
     engines = twins(env, 1200, settings, seed)
     for _ in range(4):
-        so_far = len(ends)
+        so_far = len(placed)
         for engine in engines:
             engine._reshape()
-        assert len(ends) == so_far + 1
+        assert len(placed) == so_far + 1
         one, other = (engine.state_arrays() for engine in engines)
         assert one["state"].tobytes() == other["state"].tobytes()
         for name in NAMES:
@@ -80,12 +80,26 @@ def test_levels_end_as_with_numpy(env, settings, seed, ends):
             break
 
 
-def test_so_they_do_where_several_environments_teach(ends):
+@pytest.mark.parametrize("steps", [500, 1200])  # without a metric yet, and with one
+@pytest.mark.parametrize("env", [BARTO, "MountainCar-v0", "nine components"])
+def test_cells_start_as_with_numpy(env, steps, placed):
+    engines = twins(env, steps, {}, 0)
+    for engine in engines:
+        engine.start()
+    assert len(placed) > 0
+    one, other = (engine.state_arrays() for engine in engines)
+    assert one["state"].tobytes() == other["state"].tobytes()
+    assert one["partition_schedule"].tobytes() == other["partition_schedule"].tobytes()
+    for name in (*NAMES, "partition_spread"):
+        close(one[name], other[name])
+
+
+def test_so_they_do_where_several_environments_teach(placed):
     vector = gym.make_vec("CartPole-v1", num_envs=3)
     engines = twins(vector, 3600, {}, 0)
     for engine in engines * 2:
         engine._reshape()
-    assert len(ends) > 0
+    assert len(placed) > 0
     one, other = (engine.state_arrays() for engine in engines)
     for name in NAMES:
         close(one[name], other[name])
@@ -95,6 +109,6 @@ def test_so_they_do_where_several_environments_teach(ends):
 @pytest.mark.parametrize(
     "settings", [{"metric": "std"}, {"metric": tuple(map(tuple, np.eye(4)))}, {"partition": "som"}]
 )
-def test_other_metrics_and_cells_go_without(settings, ends):
+def test_other_metrics_and_cells_go_without(settings, placed):
     TwoTimescaleAgent(BARTO, seed=0, **settings).learn(4000)
-    assert not ends
+    assert not placed
