@@ -145,16 +145,6 @@ def test_densities_are_those_of_laws_learned_from_turned_points():
     assert axes._densities(dense, sparse, ones) == pytest.approx(1.0)
 
 
-def test_what_actions_explain_is_what_least_squares_say():
-    actions = np.random.default_rng(0).choice([0, 2, 3], size=50, p=[0.5, 0.4, 0.1])
-    steps = np.column_stack([actions, np.zeros(50), np.full(50, GOES_ON)])
-    causes, inverse = axes._causes(steps.astype(np.float64))
-    np.testing.assert_array_equal(causes, actions == np.arange(4)[:, None])
-    numbers = np.random.default_rng(1).normal(size=50)
-    expected = causes.T @ np.linalg.lstsq(causes.T, numbers, rcond=None)[0]
-    np.testing.assert_allclose(causes.T @ inverse @ causes @ numbers, expected)
-
-
 def whitened_units(points):
     return metric.Units.of(*metric.covariance(points), axes=False)
 

@@ -55,7 +55,7 @@ def test_products(n, m):
 @calling
 @compiled
 def _squared(a, out):
-    square(a, out)
+    square(len(a), a, out)
 
 
 @calling

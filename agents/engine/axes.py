@@ -17,25 +17,19 @@ P. O. Hoyer, "Non-negative matrix factorization with sparseness constraints", JM
 """
 
 import functools
-import math
 
 import numpy as np
 
-from oda_rl import metric
-from oda_rl._compile import brief, larger, smaller
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK
+from oda_rl.agents.engine import laws
+from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.engine.state import Observations
 
-_STEPS = 2000  # that the law is learned from
-_LEAST_STEPS = 40  # of them, for each number in a row of it
+_STEPS = 2000  # that the law is learned from, and less than twice as many
 _MOST_COMPONENTS = 32  # of more nobody asks
 _N_TURNS = 200
 _DENSE = 0.35  # from 0, one component in each row, to 1, all alike
-_NOISE = 0.01  # of a change's variance, that is not told from none
-_LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have
-_TINY = 1e-300  # keeps what is 0 from dividing 0
 
 
 @one_thread()
@@ -67,50 +61,20 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     (True, False)
     """
     rows = (steps[:, MARK] == GOES_ON).nonzero()[0]
-    rows = rows[:: max(len(rows) // _STEPS, 1)]
-    n, d = len(rows), observations.shape[1]
-    if n < 2 or d > _MOST_COMPONENTS:
+    rows, d = rows[:: max(len(rows) // _STEPS, 1)], observations.shape[1]
+    if len(rows) < 2 or d > _MOST_COMPONENTS:
         return True
-    points = np.asarray(observations.take(rows, axis=0), dtype=np.float64)
-    mean = np.full(n, 1.0 / n) @ points
-    change, before = observations.take(rows + 1, axis=0) - points, metric.less(points, mean)
-    moments = np.zeros((2 * d, 2 * d))
-    moments[:d, :d], moments[d:, d:] = before.T @ before, change.T @ change
-    moments[d:, :d] = change.T @ before
-    scale = metric.scales(mean, moments[:d, :d] / n)
-    causes, inverse = _causes(steps.take(rows, axis=0))
-    caused = np.concatenate([causes @ before, causes @ change], axis=1)
-    moments -= caused.T @ inverse @ caused
-    varying = scale.nonzero()[0]
-    if len(varying) < d:
-        moments = moments[np.ix_(kept := np.concatenate([varying, d + varying]), kept)]
-        scale, d = scale[varying], len(varying)
-    if d < 2 or n < _LEAST_STEPS * (d + len(causes)):
+    n_causes = steps.shape[1] - MARK
+    if n_causes == 1:  # an action by its number
+        n_causes = int(steps[:, ACTION].max()) + 1
+    if len(rows) < laws.LEAST_STEPS * (2 + n_causes):
         return True
-    units = np.concatenate([scale, scale])
-    moments *= units[:, None] * units / n
-    square, mixed, left = moments[:d, :d], moments[d:, :d], moments[d:, d:]
-    variances, vectors = np.linalg.eigh(square)
-    first = int((variances <= _LEAST_VARIANCE * variances[-1]).sum())
-    if d - first < 2:
+    room, own = laws.new_room(len(rows), d, n_causes), np.ascontiguousarray
+    given, d = laws.law_of_changes(own(observations), own(steps), own(rows), room)
+    if given <= _DENSE:  # also if it is not known
         return True
-    told = vectors[:, first:]
-    law = mixed @ (told / variances[first:]) @ told.T
-    given = _densities(law[None], square[None], left.diagonal()[None])[0]
-    return bool(given <= _DENSE or given < _densities(*_turned(law, square, left)).min())
-
-
-def _causes(steps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what changes may depend on besides, and the inverse of its sums of products.
-
-    That is which action, or its components and a constant.
-    """
-    if steps.shape[1] > COMPONENTS:
-        causes = np.concatenate([np.ones((1, len(steps))), steps[:, COMPONENTS:].T])
-        return causes, np.linalg.pinv(causes @ causes.T, hermitian=True)
-    actions = steps[:, ACTION]
-    causes = np.equal.outer(np.arange(actions.max() + 1.0), actions).astype(np.float64)
-    return causes, np.diag(1.0 / np.maximum(causes.sum(axis=1), 1.0))
+    known = room.numbers[: 3 * d * d].reshape(3, d, d)
+    return bool(given < _densities(*_turned(*known)).min())
 
 
 def _turned(
@@ -125,35 +89,11 @@ def _turned(
     return turns @ law @ back, turns @ points @ back, (turns @ changes * turns).sum(axis=2)
 
 
-def _densities(laws: FloatArray, points: FloatArray, variances: FloatArray) -> FloatArray:
+def _densities(own: FloatArray, points: FloatArray, variances: FloatArray) -> FloatArray:
     """Return how dense laws are, shape (m,), from 0 to 1; each has axes of its own."""
-    densities = np.empty(len(laws))
-    own = np.ascontiguousarray
-    _write_densities(own(laws), own(points), own(variances), densities)
-    return densities
-
-
-@brief
-def _write_densities(
-    laws: FloatArray, points: FloatArray, variances: FloatArray, densities: FloatArray
-) -> None:
-    d = laws.shape[1]
-    for m in range(laws.shape[0]):
-        law, moments, weighed, total = laws[m], points[m], 0.0, 0.0
-        for i in range(d):
-            explained, sizes, squares = 0.0, 0.0, 0.0
-            for j in range(d):
-                caused = 0.0
-                for k in range(d):
-                    caused += law[i, k] * moments[k, j]
-                explained += caused * law[i, j]
-                square = law[i, j] * law[i, j] * larger(moments[j, j], 0.0)
-                sizes, squares = sizes + math.sqrt(square), squares + square
-            share = smaller(explained / larger(variances[m, i], _TINY), 1.0)
-            weight = share / (1.0 + _NOISE - share)
-            weighed += weight * sizes / math.sqrt(larger(squares, _TINY))
-            total += weight
-        densities[m] = (weighed / larger(total, _TINY) - 1.0) / (math.sqrt(d) - 1.0)
+    found, whole = np.empty(len(own)), np.ascontiguousarray
+    laws.densities(whole(own), whole(points), whole(variances), found)
+    return found
 
 
 @functools.lru_cache(maxsize=8)

@@ -132,7 +132,7 @@ def _transform(
 def _take_over(transform: FloatArray, metric: FloatArray, found: FloatArray) -> bool:
     """Write the metric of a transform; returns whether it is another one."""
     d, changed = metric.shape[0], boolean(False)
-    square(transform, found)
+    square(d, transform, found)
     for i in range(d):
         for j in range(d):
             entry = found[i, j] if i < j else found[j, i]

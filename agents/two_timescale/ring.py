@@ -30,15 +30,19 @@ class Room(NamedTuple):
     """Shape (n, d)."""
     shares: FloatArray
     """Shape (n,)."""
-    moments: FloatArray
-    """Mean, inverse standard deviations and covariance, shape (2 + d, d)."""
+    mean: FloatArray
+    """Shape (d,)."""
+    scale: FloatArray
+    """Shape (d,)."""
+    covariance: FloatArray
+    """Shape (d, d)."""
 
 
 def new_room(n_rows: int, n_features: int) -> Room:
     """Return them."""
-    points, centred = np.zeros((2, n_rows, n_features))
-    moments = np.zeros((2 + n_features, n_features))
-    return Room(points, np.zeros((n_rows, 3)), centred, np.zeros(n_rows), moments)
+    (points, centred), (mean, scale) = np.zeros((2, n_rows, n_features)), np.zeros((2, n_features))
+    covariance = np.zeros((n_features, n_features))
+    return Room(points, np.zeros((n_rows, 3)), centred, np.zeros(n_rows), mean, scale, covariance)
 
 
 @calling
@@ -59,15 +63,14 @@ def _latest(observations: FloatArray, steps: FloatArray, raw: Raw, room: Room) -
         copy(latest * d, observations[i], room.points[n:])
         copy(latest * 3, steps[i], room.steps[n:])
         n += latest
-    points, centred, shares = room.points[:n], room.centred[:n], room.shares[:n]
-    mean, scale, covariance = room.moments[0], room.moments[1], room.moments[2:]
+    points, _, centred, shares, mean, scale, covariance = room
     for k in range(n):
         shares[k] = 1.0 / n
-    add_rows(shares, points, mean)
+    add_rows(n, shares, points, mean)
     for k in range(n):
         for j in range(d):
             centred[k, j] = points[k, j] - mean[j]
-    square(centred, covariance)
+    square(n, centred, covariance)
     for i in range(d):
         for j in range(i, d):
             covariance[i, j] /= n
@@ -96,8 +99,8 @@ class Ring(NamedTuple):
     @one_thread()
     def of(cls, observations: FloatArray, steps: FloatArray, raw: Raw, room: Room) -> "Ring":
         """Return what all environments' rings hold, shape (lanes, rows, d) and (lanes, rows, 3)."""
-        n, moments = _latest(observations, steps, raw, room), room.moments
-        return cls(room.points[:n], room.steps[:n], moments[0], moments[1], moments[2:])
+        n = _latest(observations, steps, raw, room)
+        return cls(room.points[:n], room.steps[:n], room.mean, room.scale, room.covariance)
 
     def units(self, whitened: bool) -> metric.Units:
         """Return what distances are measured in; ``whitened``: not along the axes."""

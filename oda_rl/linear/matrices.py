@@ -64,9 +64,9 @@ def copy(n: int, source: FloatArray, to: FloatArray) -> None:
 
 
 @spliced
-def add_rows(weights: FloatArray, a: FloatArray, out: FloatArray) -> None:
-    """Write a weighted sum of the rows of A, shape (m,); A has shape (k, m)."""
-    k, m = a.shape
+def add_rows(k: int, weights: FloatArray, a: FloatArray, out: FloatArray) -> None:
+    """Write a weighted sum of the first k rows of A, shape (m,)."""
+    m = a.shape[1]
     routines.gemv((m, k, 1.0, a, m, weights, 1, 0.0, out, 1))
 
 
@@ -75,7 +75,7 @@ def multiply(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
     """Write A B, shape (n, m); A has shape (n, k) and B (k, m)."""
     n, k, m = a.shape[0], a.shape[1], b.shape[1]
     if n == 1:
-        add_rows(a, b, out)
+        add_rows(k, a, b, out)
     else:
         routines.gemm((m, n, k, 1.0, b, m, a, k, 0.0, out, m))
 
@@ -98,9 +98,9 @@ def multiply_first(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
 
 
 @spliced
-def square(a: FloatArray, out: FloatArray) -> None:
-    """Write Aᵀ A on and above the diagonal, shape (n, n); A has shape (k, n)."""
-    k, n = a.shape
+def square(k: int, a: FloatArray, out: FloatArray) -> None:
+    """Write Aᵀ A on and above the diagonal, shape (n, n), of the first k rows of A."""
+    n = a.shape[1]
     routines.syrk((n, k, 1.0, a, n, 0.0, out, n))
 
 
