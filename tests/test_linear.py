@@ -11,6 +11,8 @@ import pytest
 from oda_rl._compile import compiled
 from oda_rl.linear.matrices import (
     added,
+    copy,
+    dot,
     eigenvectors,
     fused,
     invert,
@@ -79,6 +81,20 @@ def _inverted(a, out, numbers, whole):
         for j in range(n):
             own[j, i] = a[i, j]
     invert(own, u, vt, out, numbers[3 * n * n :], whole)
+
+
+@calling
+@compiled
+def _dotted(a, b, to):
+    copy(a.shape[0], b, to)
+    return dot(a.shape[0] - 1, a, b)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_products_of_two_and_copies(n):
+    a, b, to = drawn(0, n + 1), drawn(1, n + 1), np.zeros(n + 2)
+    assert _dotted(a, b, to) == a[:-1] @ b[:-1]
+    np.testing.assert_array_equal(to, [*b, 0.0])
 
 
 @compiled

@@ -12,7 +12,7 @@ from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, UNUSED
 from oda_rl.agents.two_timescale.qlearning import lane_of
-from oda_rl.linear.matrices import add_rows, copy, square
+from oda_rl.linear.matrices import add_rows, copy, dot, square
 from oda_rl.linear.routines import calling
 
 _ROWS = 2000  # latest transitions, and what they led to, that the metric is learned from
@@ -66,11 +66,17 @@ def _latest(observations: FloatArray, steps: FloatArray, raw: Raw, room: Room) -
     points, _, centred, shares, mean, scale, covariance = room
     for k in range(n):
         shares[k] = 1.0 / n
-    add_rows(n, shares, points, mean)
+    if d == 1:  # numpy's order of sums is another one then
+        mean[0] = dot(n, shares, points)
+    else:
+        add_rows(n, shares, points, mean)
     for k in range(n):
         for j in range(d):
             centred[k, j] = points[k, j] - mean[j]
-    square(n, centred, covariance)
+    if d == 1:
+        covariance[0, 0] = dot(n, centred, centred)
+    else:
+        square(n, centred, covariance)
     for i in range(d):
         for j in range(i, d):
             covariance[i, j] /= n

@@ -64,6 +64,12 @@ def copy(n: int, source: FloatArray, to: FloatArray) -> None:
 
 
 @spliced
+def dot(n: int, a: FloatArray, b: FloatArray) -> float:
+    """Return the product of the first n numbers of two arrays."""
+    return routines.dot((n, a, 1, b, 1))
+
+
+@spliced
 def add_rows(k: int, weights: FloatArray, a: FloatArray, out: FloatArray) -> None:
     """Write a weighted sum of the first k rows of A, shape (m,)."""
     m = a.shape[1]

@@ -57,11 +57,13 @@ def _pointer(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return builder.bitcast(place, _BYTES)
 
 
-def _routine(module: str, name: str, letters: str, reports: bool) -> Callable[[Any], int]:
+def _routine(
+    module: str, name: str, letters: str, reports: bool, number: bool = False
+) -> Callable[[Any], int]:
     """Return a routine for compiled code, which takes a tuple of what follows its ``letters``.
 
     Matrices are as Fortran has them: numpy's, transposed. If it ``reports``, its last argument is
-    not given, but returned: 0, or what went wrong.
+    not given, but returned: 0, or what went wrong. It may return a ``number`` itself.
     """
     _routines[name] = module
 
@@ -76,17 +78,20 @@ def _routine(module: str, name: str, letters: str, reports: bool) -> Callable[[A
             passed += [_pointer(context, builder, kind, value) for kind, value in parts]
             if reports:
                 passed.append(builder.bitcast(report, _BYTES))
-            kind = ir.FunctionType(ir.VoidType(), [_BYTES] * len(passed))
+            kind = ir.FunctionType(
+                ir.DoubleType() if number else ir.VoidType(), [_BYTES] * len(passed)
+            )
             routine = _numba.get_or_insert_function(builder.module, kind, _symbol(name))
-            builder.call(routine, passed)
-            return builder.sext(builder.load(report), _WORD)
+            result = builder.call(routine, passed)
+            return result if number else builder.sext(builder.load(report), _WORD)
 
-        return types.intp(arguments), generate
+        return (types.float64 if number else types.intp)(arguments), generate
 
     return cast(Callable[[Any], int], called)
 
 
 copy = _routine("cython_blas", "dcopy", "", reports=False)
+dot = cast(Callable[[Any], float], _routine("cython_blas", "ddot", "", reports=False, number=True))
 gemv = _routine("cython_blas", "dgemv", "N", reports=False)
 gemv_transposed = _routine("cython_blas", "dgemv", "T", reports=False)
 gemm = _routine("cython_blas", "dgemm", "NN", reports=False)

@@ -37,7 +37,43 @@ COMPILING = [
         ),
     ),
     *mistakes_in(
+        "agents/engine/guessing.py",
+        (
+            "the last number but one is guessed for the last",
+            "        give(last)",
+            "        give(last - 1)",
+            "test_guessing.py::test_a_guessed_number_is_that_number",
+        ),
+    ),
+    *mistakes_in(
+        "agents/two_timescale/ring.py",
+        (
+            "what varies by rounding has units",
+            "varies = deviation > metric.NEGLIGIBLE * abs(mean[i])",
+            "varies = deviation > 0.0",
+            "test_ring.py::test_all_rows_the_oldest_first_and_their_moments",
+        ),
+        (
+            "rings begin with their first row, not the oldest",
+            "observations[i, latest:], room.points[n:]",
+            "observations[i], room.points[n:]",
+            "test_ring.py::test_all_rows_the_oldest_first_and_their_moments",
+        ),
+    ),
+    *mistakes_in(
         "agents/two_timescale/placing.py",
+        (
+            "cells are scaled to a total variance of 1",
+            "TOTAL_VARIANCE = 2.0",
+            "TOTAL_VARIANCE = 1.0",
+            "test_two_timescale.py::test_cells_are_scaled_to_a_total_variance_of_2_in_every_metric",
+        ),
+        (
+            "power 1/2 of the learned metric instead of 1/4",
+            "METRIC_POWER = 0.25",
+            "METRIC_POWER = 0.5",
+            "test_two_timescale.py::test_cells_are_measured_by_the_fourth_root_of_the_learned_metric",
+        ),
         (
             "updates of cells that were split count for both",
             "if children == 1:",

@@ -76,22 +76,10 @@ LEARNING = [
     *mistakes_in(
         "agents/two_timescale/engine.py",
         (
-            "power 1/2 of the learned metric instead of 1/4",
-            "_METRIC_POWER = 0.25",
-            "_METRIC_POWER = 0.5",
-            "test_two_timescale.py::test_cells_are_measured_by_the_fourth_root_of_the_learned_metric",
-        ),
-        (
             "the metric is learned from targets of one step",
             "_METRIC_TRACE_DECAY = 0.9",
             "_METRIC_TRACE_DECAY = 0.0",
             "test_two_timescale.py::test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions",
-        ),
-        (
-            "cells are scaled to a total variance of 1",
-            "_TOTAL_VARIANCE = 2.0",
-            "_TOTAL_VARIANCE = 1.0",
-            "test_two_timescale.py::test_cells_are_scaled_to_a_total_variance_of_2_in_every_metric",
         ),
     ),
     *mistakes_in(
@@ -274,17 +262,23 @@ LEARNING = [
     ),
     # The fitted agent.
     *mistakes_in(
-        "agents/engine/axes.py",
+        "agents/engine/laws.py",
         (
             "what actions explain is not taken off",
-            "moments -= caused.T @ explains @ caused",
-            "moments -= 0.0 * caused.T @ explains @ caused",
-            "test_axes.py::test_what_is_done_explains_before_components_do",
+            "moments[i, j] -= share * moments[j, c]",
+            "moments[i, j] -= 0.0 * share * moments[j, c]",
+            "test_laws.py::test_a_law_is_that_of_least_squares_of_what_actions_leave",
+        ),
+        (
+            "a cause that is never there is divided by",
+            "if own > _LEAST_CAUSE * moments[c, 0]:",
+            "if own >= _LEAST_CAUSE * moments[c, 0]:",
+            "test_laws.py::test_a_law_is_that_of_least_squares_of_what_actions_leave",
         ),
         (
             "what hardly holds counts as much as what holds exactly",
-            "shares / (1.0 + _NOISE - shares)",
-            "np.ones_like(shares)",
+            "weight = share / (1.0 + _NOISE - share)",
+            "weight = 1.0",
             "test_axes.py::test_densities_are_those_of_laws_learned_from_turned_points",
         ),
     ),
