@@ -4,9 +4,9 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl.agents.engine.columns import new_columns
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, TERMINAL
-from oda_rl.agents.two_timescale.hindsight import returns_by_action
+from oda_rl.agents.two_timescale import hindsight
+from oda_rl.agents.two_timescale.qlearning import VALUES
 
 
 @pytest.mark.parametrize(("d", "k", "n_actions"), [(1, 1, 2), (2, 5, 3), (4, 16, 2), (9, 21, 2)])
@@ -23,11 +23,11 @@ def test_returns_and_groups_are_those_of_the_nearest_cells_and_their_greedy_acti
     ends[-1] = True
     steps[ends] = (-1.0, 0.0, 0.0)
     steps[ends, MARK] = rng.choice([TERMINAL, CUT], size=ends.sum())
-    values, greedy = rng.normal(size=k), rng.integers(n_actions, size=k)
-    (cells, groups), returns = np.empty((2, n), dtype=np.int64), np.empty(n)
-    rules = n_actions, values, greedy, 0.9, 0.7
-    columns = new_columns(len(diagram), d)
-    returns_by_action(diagram, columns, points, steps, *rules, cells, groups, returns)
+    table = rng.normal(size=(4, k + 3, n_actions))
+    found = hindsight.new_room(n + 5, len(diagram), d)
+    hindsight.returns_by_action(diagram, k, table, points, steps, 0.9, 0.7, found)
+    cells, groups, returns = found.cells[:n], found.groups[:n], found.targets[:n]
+    values, greedy = table[VALUES, :k].max(axis=1), table[VALUES, :k].argmax(axis=1)
     nearest = (diagram[:k, 0] + points @ diagram[:k, 1:].T).argmin(axis=1)
     np.testing.assert_array_equal(cells, nearest)
     taken = steps[:, 0].astype(int)

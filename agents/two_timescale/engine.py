@@ -11,7 +11,6 @@ from oda_rl import metric
 from oda_rl._schema import Member, check, header, real, require, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.axes import informative
-from oda_rl.agents.engine.columns import new_columns
 from oda_rl.agents.engine.contests import Trial, Trials
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
@@ -28,7 +27,7 @@ from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
 from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_compiled
 from oda_rl.agents.policies.contract import SETTLED_AFTER
-from oda_rl.agents.two_timescale import placing
+from oda_rl.agents.two_timescale import hindsight, placing
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale import ring as memory
 from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
@@ -91,7 +90,6 @@ class OnlineEngine(Engine):
         self.partition = partition
         self._schedule = Schedule(partition.learner.schedule)
         self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
-        self._columns = new_columns(capacity, d)
         self.origin, self._point = self._workspace.origin[:d], self._workspace.point[:d]
         self.metric: FloatArray | None = None
         self.observations: FloatArray = np.zeros((1, memory.rows_for(1), d))
@@ -106,7 +104,9 @@ class OnlineEngine(Engine):
         self.raw, self._lanes = with_lanes(ql.OnlineState, count)
         self.state = ql.OnlineState(self.raw)
         rows = count * self.observations.shape[1]
-        self._latest = memory.new_room(rows, self.interface.n_features)
+        capacity, d = self.table.shape[1], self.interface.n_features
+        self._latest = memory.new_room(rows, d)
+        self._found = hindsight.new_room(rows, capacity, d)
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays."""
@@ -282,7 +282,7 @@ class OnlineEngine(Engine):
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
         """The arrays that the rule opens in a compiled loop."""
-        return (*self.partition.learner, *self.arrays, self._columns)
+        return (*self.partition.learner, *self.arrays, self._found.columns)
 
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice."""
@@ -364,13 +364,12 @@ class OnlineEngine(Engine):
         """Average the metric with that of the present Q, on the transitions of the ring."""
         if self.config.metric != "learned":
             return
-        points, steps, units = ring.points, ring.steps, ring.units(self.state.whitened)
-        q = self.table[ql.VALUES, : self.n_cells]
-        greedy, decay = q.argmax(axis=1), (self.config.discount, _METRIC_TRACE_DECAY)
-        (cells, groups), targets = np.empty((2, len(points)), np.int64), np.empty(len(points))
-        rules = q.shape[1], q.max(axis=1), greedy, *decay
-        returns_by_action(diagram, self._columns, points, steps, *rules, cells, groups, targets)
-        self.metric = units.average(self.metric, units.outer(points, groups, targets, q.size))
+        found, rules = self._found, (self.config.discount, _METRIC_TRACE_DECAY)
+        returns_by_action(diagram, self.n_cells, self.table, ring.points, ring.steps, *rules, found)
+        n, n_groups = len(ring.points), self.n_cells * self.table.shape[2]
+        units = ring.units(self.state.whitened)
+        outer = units.outer(ring.points, found.groups[:n], found.targets[:n], n_groups)
+        self.metric = units.average(self.metric, outer)
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.state.n_cells = self.partition.n_cells

@@ -149,8 +149,8 @@ LEARNING = [
         "agents/two_timescale/hindsight.py",
         (
             "rows of all actions in a cell belong together",
-            "group = cell * n_actions + integer(steps[i, ACTION])",
-            "group = cell * n_actions",
+            "group = cell * table.shape[2] + integer(steps[i, ACTION])",
+            "group = cell * table.shape[2]",
             "test_hindsight.py::test_returns_and_groups_are_those_of_the_nearest_cells_and_their_greedy_actions",
         ),
     ),
