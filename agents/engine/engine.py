@@ -38,6 +38,8 @@ class Engine(ABC):
     """What it does in a compiled loop, if it ``fuses``."""
     fuses: ClassVar[bool] = True
     """Whether it learns in compiled loops, where the dynamics are compiled."""
+    own_events: ClassVar[int] = UNIFORMS
+    """Events in compiled loops that nobody else has to know of."""
     choose: ClassVar[Callable[..., int]]
     """Compiled: (observation, *arrays) to an action, or minus events to attend to."""
     step: ClassVar[Callable[..., int]]

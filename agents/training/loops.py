@@ -15,7 +15,7 @@ from numba.core.errors import NumbaError
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.loop import environment_arrays, train_loop
-from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
+from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
 from oda_rl.agents.training.course import Course
 from oda_rl.envs.dynamics import Compiled, Resets, compiled_dynamics
@@ -136,9 +136,10 @@ def _until_event(
     budget: int,
     room: FloatArray,
 ) -> tuple[int, int, int]:
-    """Train as the loop does, which stops whenever random numbers are used up, and draw those."""
+    """Train as the loop does, and go on after events that are the engine's own."""
     events, taken, written = go_on(ahead, budget, room, engine.loop_arrays)
-    while events == UNIFORMS and written < len(ahead):
+    own_events = engine.own_events
+    while events and not events & ~own_events and taken < budget and written < len(ahead):
         engine.attend(events, "")
         own = room[written:]
         events, more, ended = go_on(ahead[written:], budget - taken, own, engine.loop_arrays)

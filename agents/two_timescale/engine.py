@@ -20,7 +20,7 @@ from oda_rl.agents.engine.memory import (
     UNUSED,
     check_steps,
 )
-from oda_rl.agents.engine.state import ROOM, Lane, with_lanes
+from oda_rl.agents.engine.state import ROOM, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
@@ -73,6 +73,7 @@ class OnlineEngine(Engine):
 
     state: ql.OnlineState
     rule = RULE
+    own_events = UNIFORMS | ql.WARM | ql.RESTART | ql.RESHAPE
     choose = staticmethod(ql.act)
     step = staticmethod(ql.step)
     update = staticmethod(ql.update)
