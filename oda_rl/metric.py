@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, integer, sized
+from oda_rl._compile import compiled, integer, sized, spliced
 from oda_rl._sizes import held, of_sizes, of_width
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
@@ -38,7 +38,7 @@ RIDGE = 1e-2
 REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
-NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
+_NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 
 n_features = n_terms = 0  # of points, and with their target: constants in the loops below
 
@@ -71,10 +71,17 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     array([0.5, 0. ])
     """
     deviations = np.sqrt(covariance.diagonal())
-    varying = deviations > NEGLIGIBLE * np.abs(mean)
+    varying = deviations > _NEGLIGIBLE * np.abs(mean)
     if varying.all():
         return np.asarray(1.0 / deviations)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
+
+
+@spliced
+def inverse_deviation(mean: float, variance: float) -> float:
+    """Return what :func:`scales` says of one component, in compiled code."""
+    deviation = math.sqrt(variance)
+    return 1.0 / deviation if deviation > _NEGLIGIBLE * abs(mean) else 0.0
 
 
 @partial(sized, made=lambda function: calling(compiled(function)))

@@ -15,7 +15,7 @@ from oda_rl.agents.engine.memory import ACTION, COMPONENTS, MARK
 from oda_rl.agents.engine.state import Observations
 from oda_rl.linear.matrices import IntegerArray, eigenvectors, matrix_of, room_for, square
 from oda_rl.linear.routines import calling
-from oda_rl.metric import NEGLIGIBLE
+from oda_rl.metric import inverse_deviation
 
 UNKNOWN = -1.0  # instead of a density
 LEAST_STEPS = 40  # for each number in a row of it
@@ -186,9 +186,9 @@ def law_of_changes(
     _gather(observations, steps, rows, room)
     square(n, room.table, room.moments)
     for j in range(width):
-        deviation = math.sqrt(room.moments[j, j] / n)
-        if deviation > NEGLIGIBLE * abs(room.means[j]):
-            room.kept[d], room.scale[d] = j, 1.0 / deviation
+        scale = inverse_deviation(room.means[j], room.moments[j, j] / n)
+        if scale > 0.0:
+            room.kept[d], room.scale[d] = j, scale
             d += 1
     if d < 2 or n < LEAST_STEPS * (d + room.table.shape[1] - 2 * width):
         return UNKNOWN, d

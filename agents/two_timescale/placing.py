@@ -1,8 +1,8 @@
 """Where cells are when a temperature level begins, and what becomes of the table, in compiled code.
 
 It is what :class:`oda_rl.agents.partitions.oda.ODAPartition` and the engine do with numpy where the
-metric is not learned, or points are whitened, in a fifth of the time; to the same bits but where
-three cells and more have become one.
+metric is not learned, or points are whitened, to the same bits but where three cells and more have
+become one.
 """
 
 import math

@@ -1,6 +1,5 @@
 """What an online agent remembers of the latest steps, and how it measures distances by that."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -81,9 +80,7 @@ def _latest(observations: FloatArray, steps: FloatArray, raw: Raw, room: Room) -
         for j in range(i, d):
             covariance[i, j] /= n
             covariance[j, i] = covariance[i, j]
-        deviation = math.sqrt(covariance[i, i])
-        varies = deviation > metric.NEGLIGIBLE * abs(mean[i])
-        scale[i] = 1.0 / deviation if varies else 0.0
+        scale[i] = metric.inverse_deviation(mean[i], covariance[i, i])
     return n
 
 

@@ -46,7 +46,10 @@ def _online() -> None:
 
 def _fitted() -> None:
     from oda_rl.agents import FittedQAgent
+    from oda_rl.agents.engine.laws import densities
 
+    ones = np.ones((1, 2, 2))
+    densities(ones, ones, ones[0, :1], np.empty(1))  # asked for where a law is dense
     agent = FittedQAgent("CartPole-v1", seed=0)
     _used(agent, 5_000)
     agent.explain(np.zeros(4))

@@ -46,13 +46,16 @@ COMPILING = [
         ),
     ),
     *mistakes_in(
-        "agents/two_timescale/ring.py",
+        "oda_rl/metric.py",
         (
             "what varies by rounding has units",
-            "varies = deviation > metric.NEGLIGIBLE * abs(mean[i])",
-            "varies = deviation > 0.0",
+            "return 1.0 / deviation if deviation > _NEGLIGIBLE * abs(mean) else 0.0",
+            "return 1.0 / deviation if deviation > 0.0 else 0.0",
             "test_ring.py::test_all_rows_the_oldest_first_and_their_moments",
         ),
+    ),
+    *mistakes_in(
+        "agents/two_timescale/ring.py",
         (
             "rings begin with their first row, not the oldest",
             "observations[i, latest:], room.points[n:]",
