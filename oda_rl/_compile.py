@@ -12,6 +12,7 @@ from numba.core import event
 from oda_rl._cache import keep
 from oda_rl._collector import pause
 from oda_rl._numba.brevity import Brief
+from oda_rl._numba.seldom import Seldom
 from oda_rl._numba.splicing import Splicing
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +28,7 @@ _OPTIONS: dict[str, Any] = {
     "pipeline_class": Splicing,
 }
 _NO_ALLOCATION: dict[str, Any] = {**_OPTIONS, "_nrt": False}
+_SELDOM: dict[str, Any] = {**_NO_ALLOCATION, "pipeline_class": Seldom}
 _BRIEF: dict[str, Any] = {**_NO_ALLOCATION, "pipeline_class": Brief}
 _FAST = {"reassoc", "contract", "nsz"}
 
@@ -70,8 +72,17 @@ def compiled(function: F) -> F:
     return _made(function, **_NO_ALLOCATION)
 
 
+def seldom(function: F) -> F:
+    """Compile as :func:`compiled` does what works for long whenever Python calls it.
+
+    Its arguments are taken apart as numba writes it, in a tenth of a microsecond more for seven
+    arrays, and in less time to compile.
+    """
+    return _made(function, **_SELDOM)
+
+
 def brief(function: F) -> F:
-    """Compile as :func:`compiled` does, to short machine code, in half the time.
+    """Compile as :func:`seldom` does, to short machine code, in half the time.
 
     For what is called seldom, and for loops that are vectors as they are written: what LLVM makes
     of loops takes long, and only shows in those that go on for long.
@@ -86,7 +97,7 @@ def brief_internal(function: F) -> F:
 
 def unlocked(function: F) -> F:
     """Compile likewise what takes milliseconds: other threads of Python go on meanwhile."""
-    return _made(function, nogil=True, **_NO_ALLOCATION)
+    return _made(function, nogil=True, **_SELDOM)
 
 
 def allocating(function: F) -> F:

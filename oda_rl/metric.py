@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, integer, sized, spliced
+from oda_rl._compile import integer, seldom, sized, spliced
 from oda_rl._sizes import held, of_sizes, of_width
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
@@ -84,7 +84,7 @@ def inverse_deviation(mean: float, variance: float) -> float:
     return 1.0 / deviation if deviation > _NEGLIGIBLE * abs(mean) else 0.0
 
 
-@partial(sized, made=lambda function: calling(compiled(function)))
+@partial(sized, made=lambda function: calling(seldom(function)))
 def _outer_product(
     points: FloatArray,
     scale: FloatArray,

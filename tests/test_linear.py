@@ -20,6 +20,7 @@ from oda_rl.linear.matrices import (
     multiply,
     multiply_first,
     multiply_second,
+    multiply_square,
     room_for,
     solve,
     square,
@@ -52,6 +53,22 @@ def test_products(n, m):
     # Of sums of up to 20 products of numbers around 1.
     for found, expected in ((plain, a @ b), (other, a @ second.T), (third, a.T @ first)):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+
+
+@calling
+@compiled
+def _squares_product(a, b, out):
+    multiply_square(a, b, out)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_products_of_squares_are_those_of_others_to_the_last_bit(n):
+    a, b, found, plain = drawn(0, n, n), drawn(1, n, n), np.empty((n, n)), np.empty((n, n))
+
+    _squares_product(a, b, found)
+    _products(a, b, b, a, plain, np.empty((n, n)), np.empty((n, n)))
+    np.testing.assert_array_equal(found, plain)
+    np.testing.assert_array_equal(found, a @ b)
 
 
 @calling

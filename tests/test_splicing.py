@@ -17,13 +17,14 @@ from numba.core.ssa import reconstruct_ssa
 from numba.core.types import functions
 from numba.extending import intrinsic
 
-from oda_rl._compile import allocating, bound_copy, brief, compiled, integer, sized, spliced
+from oda_rl._compile import allocating, bound_copy, brief, compiled, integer, seldom, sized, spliced
 from oda_rl._numba.assigning import assigned_once
 from oda_rl._numba.brevity import Brief
 from oda_rl._numba.flags import Changing
 from oda_rl._numba.holding import held
 from oda_rl._numba.registries import looked_through
 from oda_rl._numba.replacing import replaced
+from oda_rl._numba.seldom import Seldom
 from oda_rl._numba.splicing import Splicing
 from oda_rl.agents.two_timescale import qlearning
 from oda_rl.annealing.placing import settle
@@ -405,13 +406,29 @@ def _doubled(values, out):
     return found
 
 
-@pytest.mark.parametrize(("made", "pipeline"), [(brief, Brief), (compiled, Splicing)])
-def test_brief_code_is_what_llvm_is_told_to_keep_short(made, pipeline):
+def attributes(code, name):
+    """What LLVM is told of a function, and of what takes a call's arguments apart for it."""
+    groups = dict(re.findall(r"^attributes (#\d+) = \{(.*)\}$", code, re.MULTILINE))
+    lines = [line for line in code.splitlines() if line.startswith("define") and name in line]
+    words = {"cpython" in line: line.split()[-2] for line in lines}
+    return [groups.get(words[by_python], "").split() for by_python in (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("made", "pipeline", "own", "called"),
+    [
+        (brief, Brief, {"optsize"}, {"optnone", "noinline"}),
+        (seldom, Seldom, set(), {"optnone", "noinline"}),
+        (compiled, Splicing, set(), set()),
+    ],
+)
+def test_llvm_keeps_some_code_short_and_leaves_some_alone(made, pipeline, own, called):
     kept = made(bound_copy(_doubled, made.__name__))  # by its name
-    total = njit(error_model="numpy", pipeline_class=pipeline)(_doubled)
+    total = njit(error_model="numpy", no_cfunc_wrapper=True, pipeline_class=pipeline)(_doubled)
     values, out = np.arange(9.0), np.empty(9)
     assert kept(values, out) == total(values, out) == 36.0
     np.testing.assert_array_equal(out, 2.0 * values)
     (code,) = total.inspect_llvm().values()  # of what comes from the cache there is none
-    assert ("optsize" in code) == (pipeline is Brief)
+    asked = {"optsize", "optnone", "noinline"}
+    assert [asked.intersection(told) for told in attributes(code, "_doubled")] == [own, called]
     assert kept._compiler.pipeline_class is pipeline

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import boolean, bound_copy, compiled, integer, spliced
+from oda_rl._compile import boolean, bound_copy, integer, seldom, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.environments.validation import NOT_FINITE
@@ -284,7 +284,7 @@ def _bound(
     if isinstance(hooks, Rule):
         names["foresee"] = advance if foreseen else spliced(bound_copy(_unforeseen, ""))
         own["rest"] = spliced(bound_copy(hooks.rest, "", **names))
-    bound: Callable[..., Any] = compiled(bound_copy(loop, label, **own | names))
+    bound: Callable[..., Any] = seldom(bound_copy(loop, label, **own | names))
     return bound
 
 

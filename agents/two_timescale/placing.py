@@ -25,6 +25,7 @@ from oda_rl.linear.matrices import (
     matrix_of,
     multiply,
     multiply_second,
+    multiply_square,
     room_for,
     square,
     trace,
@@ -114,11 +115,11 @@ def _transform(
         share = values[i] ** power if values[i] > 0.0 else 0.0
         for j in range(d):
             b[j, i] = a[i, j] * share
-    multiply(b, a, out)
+    multiply_square(b, a, out)
     for i in range(d):
         for j in range(d):
             out[i, j] *= scale[j]
-    multiply(out, covariance, a)
+    multiply_square(out, covariance, a)
     multiply_second(a, out, b)
     found = trace(b)
     if found > 0.0:

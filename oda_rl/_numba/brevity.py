@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from numba.core import typed_passes
 from numba.core.compiler_machinery import register_pass
 
-from oda_rl._numba.holding import Holding, HoldingLowering
+from oda_rl._numba.holding import HoldingLowering
+from oda_rl._numba.seldom import CalledSeldom
 from oda_rl._numba.splicing import Splicing
 
 
-class _Brief(Holding):
+class _Brief(CalledSeldom):
     """Makes code of a function."""
 
     def setup_function(self, fndesc: Any) -> None:

@@ -87,6 +87,13 @@ def multiply(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
 
 
 @spliced
+def multiply_square(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
+    """Write A B; all have shape (n, n). It is shorter than :func:`multiply`."""
+    n = a.shape[0]
+    routines.gemm((n, n, n, 1.0, b, n, a, n, 0.0, out, n))
+
+
+@spliced
 def multiply_second(a: FloatArray, b: FloatArray, out: FloatArray) -> None:
     """Write A Bᵀ, shape (n, m); A has shape (n, k) and B (m, k)."""
     n, k, m = a.shape[0], a.shape[1], b.shape[0]
@@ -144,7 +151,7 @@ def invert(
         share = 1.0 / values[i] if values[i] > least else 0.0
         for j in range(n):
             u[i, j] *= share
-    multiply(vt, u, out)
+    multiply_square(vt, u, out)
 
 
 @intrinsic

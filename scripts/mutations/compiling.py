@@ -22,6 +22,15 @@ COMPILING = [
         ),
     ),
     *mistakes_in(
+        "oda_rl/_numba/seldom.py",
+        (
+            "LLVM works on what Python calls seldom",
+            'for attribute in ("optnone", "noinline"):',
+            "for attribute in ():",
+            "test_splicing.py::test_llvm_keeps_some_code_short_and_leaves_some_alone",
+        ),
+    ),
+    *mistakes_in(
         "oda_rl/linear/matrices.py",
         (
             "the last of a sum's numbers is left out",
