@@ -10,12 +10,13 @@ Writes results/benchmark_first_call.csv.
 """
 
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from common.experiment import CONSOLE, Experiment, chosen, process_usage, say
+from common.experiment import CONSOLE, Experiment, chosen, say
 from common.summaries import Column, Row, Rows, Table, Text
 from rich.progress import track
 
@@ -58,7 +59,12 @@ COMPETITOR = "from stable_baselines3 import PPO; PPO('MlpPolicy', 'CartPole-v1')
 def seconds(code: str, cache: str) -> float:
     """Processor seconds of a process, which reads bytecode as that of an installed package does."""
     one = {"NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
-    usage = process_usage([sys.executable, "-W", "ignore", "-c", code], env={**os.environ, **one})
+    words = [sys.executable, "-W", "ignore", "-c", code]
+    process = subprocess.Popen(words, env={**os.environ, **one})
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, words)
     return usage.ru_utime + usage.ru_stime
 
 

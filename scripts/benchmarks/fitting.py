@@ -11,7 +11,6 @@ results/benchmark_fitting.csv and results/benchmark_fitting.png.
 """
 
 import json
-import resource
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from common.summaries import Column, Row, Rows, Table, among, of, open_axes, the
 from numba import njit
 
 from oda_rl.agents import FittedQAgent
+from oda_rl.agents.comparison.contest import peak_megabytes
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
@@ -47,11 +47,6 @@ def bare_dynamics(parameters: Any, steps: int) -> float:
     return state[0]
 
 
-def megabytes() -> float:
-    """Most memory that the process has had so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-
-
 def measure(**arguments: Any) -> list[Row]:
     """Train in a process of its own, so that memory is measured from the start."""
     code = "import json; from benchmarks.fitting import learn; "
@@ -68,7 +63,7 @@ def learn(seed: int, checkpoints: list[int], bound: int | None) -> list[Row]:
     parameters = cartpole_parameters(BartoCartPoleEnv())
     bare_dynamics(parameters, 10)
     bare = 1e6 * seconds(lambda: bare_dynamics(parameters, BARE_STEPS)) / BARE_STEPS
-    before = megabytes()
+    before = peak_megabytes()
     agent = FittedQAgent(BARTO, seed=seed, max_transitions=bound)
     rows = []
     for steps in checkpoints:
@@ -79,7 +74,7 @@ def learn(seed: int, checkpoints: list[int], bound: int | None) -> list[Row]:
                 "steps": steps,
                 "us_per_step": 1e6 * agent.training_seconds / steps,
                 "bare_us": bare,
-                "megabytes": megabytes() - before,
+                "megabytes": peak_megabytes() - before,
                 "cells": agent.newest.n_cells,
                 "fits": len(agent.history),
                 "mean": float(agent.evaluate(100, seed=seed + 1).mean()),

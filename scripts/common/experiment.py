@@ -5,8 +5,6 @@ are kept in results/NAME.jsonl as they end, and not repeated; their rows go to r
 where they replace those of the same settings.
 """
 
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -172,13 +170,3 @@ def seconds(action: Callable[[], Any]) -> float:
     begun = time.perf_counter()
     action()
     return time.perf_counter() - begun
-
-
-def process_usage(words: Sequence[str], **more: Any) -> Any:
-    """Run a process to its end, and return what it has used."""
-    process = subprocess.Popen(words, **more)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise subprocess.CalledProcessError(process.returncode, words)
-    return usage
