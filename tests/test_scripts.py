@@ -118,6 +118,19 @@ def test_benchmarks_are_listed_with_what_they_measure(run_script):
     assert "sparse      Worlds whose reward is hard to find: how many seeds find it." in lines
 
 
+def test_lists_in_help_keep_their_lines(load_script, monkeypatch, capsys):
+    script = load_script("common.experiment")
+    parts = load_script("reproduce_infex")
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit, match="^0$"):
+        script.start(parts.main, parts.Options, parts.__doc__, arguments=["--help"])
+    lines = [line.strip("\u200b") for line in capsys.readouterr().out.splitlines()]
+    expected = parts.__doc__.splitlines()
+    shown = [line for line in expected if line.startswith(("toy  ", "refit  ", "Run: ", "Runs "))]
+    assert len(shown) == 4
+    assert {*shown} <= {*lines}
+
+
 def test_a_benchmark_that_there_is_not_is_refused(load_script, capsys):
     with pytest.raises(SystemExit, match="^2$"):
         load_script("benchmark").main(["nothing", "--seeds", "1"])

@@ -3,11 +3,9 @@
 Of every set two thirds are learned from, and a share of their values is left out completely at
 random. Estimators of this package learn from them as they are ("holes"), after means have been put
 in ("means"), or what regressions on the other features say (scikit-learn's ``IterativeImputer``:
-"regressed"), and from the data without holes ("whole"). The rest of the set says how well:
-
-mixtures    mean log-likelihood of whole samples
-codebooks   mean squared distance of whole samples from the nearest codevector
-classifier  accuracy on samples of which as many values are missing
+"regressed"), and from the data without holes ("whole"). The rest of the set says how well: by the
+mean log-likelihood of whole samples (mixtures), their mean squared distance from the nearest
+codevector (codebooks), or the accuracy on samples of which as many values are missing (classifier).
 
 Run: python scripts/benchmark.py missing
 Runs are kept as they end in results/benchmark_missing.jsonl; writes results/benchmark_missing.csv.

@@ -1,10 +1,12 @@
 """How fast the agents are on a cart-pole: fused with its dynamics, in a Python loop, as a command.
 
-fused    nanoseconds a step of the online agent, metric included, over 200 000 steps, each training
-         beside as many steps of the bare dynamics, both the least of 30 times
-loop     microseconds that the online agent adds to the steps of Gymnasium's CartPole in Python,
-         over the same episodes
-command  seconds and memory of ``oda-rl train`` with evaluation and figures, code in the cache
+Fused: nanoseconds a step of the online agent, metric included, over 200 000 steps, each training
+beside as many steps of the bare dynamics, both the least of 30 times.
+
+In a loop: microseconds that the online agent adds to the steps of Gymnasium's CartPole in Python,
+over the same episodes.
+
+As a command: seconds and memory of ``oda-rl train`` with evaluation and figures, code in the cache.
 
 Seeds are those from 40 000 000 on. How well the agents learn is measured by the suite.
 

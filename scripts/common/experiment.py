@@ -5,6 +5,7 @@ are kept in results/NAME.jsonl as they end, and not repeated; their rows go to r
 where they replace those of the same settings.
 """
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -147,13 +148,26 @@ def start(
 ) -> None:
     """Call a script's main with options of the command line, or with those arguments."""
     config = (tyro.conf.OmitArgPrefixes,)
-    main(tyro.cli(options, prog=program, description=about, args=arguments, config=config))
+    shown = _as_written(about or "")
+    main(tyro.cli(options, prog=program, description=shown, args=arguments, config=config))
 
 
 def say(*things: Any) -> None:
     """Print tables and lines."""
     for thing in things:
         CONSOLE.print(thing, markup=False, soft_wrap=isinstance(thing, str))
+
+
+def _as_written(about: str) -> str:
+    """Keep lines of a list, and of how a script is run, apart in its help.
+
+    tyro joins lines but those that begin with no letter.
+    """
+    parts = [
+        re.sub(r"\n(?=\w)", "\n\u200b", part) if re.match(r"Run:|[\w ]+ {2,}", part) else part
+        for part in about.split("\n\n")
+    ]
+    return "\n\n".join(parts)
 
 
 def chosen(only: Sequence[str], names: Iterable[str]) -> list[str]:
