@@ -23,10 +23,10 @@ from oda_rl.agents.comparison.contest import (
     headline,
     measure,
     origin_of_settings,
-    peak_megabytes,
     run,
     solved_at,
 )
+from oda_rl.agents.comparison.memory import peak_megabytes
 from oda_rl.agents.sb3.baselines import Baseline
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.command.cli import main
@@ -179,7 +179,7 @@ def test_normalized_baseline():
 
 def test_memory_is_the_process_s_own():
     def peak(code):
-        module = "oda_rl.agents.comparison.contest"
+        module = "oda_rl.agents.comparison.memory"
         code = f"from {module} import peak_megabytes as m; {code}; print(m())"
         return float(subprocess.check_output([sys.executable, "-c", code]))
 

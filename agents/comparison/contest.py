@@ -29,6 +29,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
+from oda_rl.agents.comparison.memory import peak_megabytes
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.agents.training.agent import Agent
@@ -409,22 +410,6 @@ def greedy_returns(
                 left.append(i)
         playing = left
     return returns
-
-
-def peak_megabytes() -> float:
-    """Return the most memory that this process has had, in MB.
-
-    The system's own count (``getrusage``) includes what the parent had when it started a child.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e6
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 def _sizes(competitor: Competitor) -> dict[str, int]:

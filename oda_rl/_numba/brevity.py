@@ -24,21 +24,14 @@ class _Brief(CalledSeldom):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
-class _BriefLowering(HoldingLowering):
+class _Lowering(HoldingLowering):
     """Makes short code of a function."""
 
     _name = "oda_rl_brief_lowering"
-
-    @property
-    def lowering_class(self) -> Any:
-        """Who makes it."""
-        return _Brief
+    maker = _Brief
 
 
 class Brief(Splicing):
     """The same compiler, for short machine code."""
 
-    own: ClassVar[dict[type, type]] = {
-        **Splicing.own,
-        typed_passes.NativeLowering: _BriefLowering,
-    }
+    own: ClassVar[dict[type, type]] = {**Splicing.own, typed_passes.NativeLowering: _Lowering}

@@ -8,7 +8,7 @@ another order: in which one depends on how it is given the sums.
 """
 
 from collections import defaultdict
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from numba.core import ir, lowering, typed_passes
 from numba.core.analysis import compute_cfg_from_blocks, must_use_alloca
@@ -64,8 +64,9 @@ class HoldingLowering(typed_passes.NativeLowering):
     """Makes machine code of a function."""
 
     _name = "oda_rl_holding_lowering"
+    maker: ClassVar[type] = Holding
 
     @property
     def lowering_class(self) -> Any:
         """Who makes it."""
-        return Holding
+        return self.maker

@@ -47,12 +47,8 @@ class CalledSeldom(Holding):
 class _Lowering(HoldingLowering):
     """Makes machine code of a function."""
 
-    _name = "oda_rl_lowering_seldom"
-
-    @property
-    def lowering_class(self) -> Any:
-        """Who makes it."""
-        return CalledSeldom
+    _name = "oda_rl_seldom_lowering"
+    maker = CalledSeldom
 
 
 class Seldom(Splicing):

@@ -23,7 +23,7 @@ from common.summaries import Column, Row, Rows, Table, among, of, open_axes, the
 from numba import njit
 
 from oda_rl.agents import FittedQAgent
-from oda_rl.agents.comparison.contest import peak_megabytes
+from oda_rl.agents.comparison.memory import peak_megabytes
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes

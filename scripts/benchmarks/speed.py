@@ -41,11 +41,12 @@ FUSED_TIMES = 30
 # begins with what the one that started it had.
 TRAIN = """
 import sys
-from oda_rl.command.cli import main
-failed = main(sys.argv[1:])
-from oda_rl.agents.comparison.contest import peak_megabytes
-print(peak_megabytes(), file=sys.stderr)
-sys.exit(failed)
+from oda_rl.command.cli import run
+try:
+    run()
+finally:
+    from oda_rl.agents.comparison.memory import peak_megabytes
+    print(peak_megabytes(), file=sys.stderr)
 """
 Work = Callable[[], Any]
 

@@ -152,12 +152,6 @@ def start(
     main(tyro.cli(options, prog=program, description=shown, args=arguments, config=config))
 
 
-def say(*things: Any) -> None:
-    """Print tables and lines."""
-    for thing in things:
-        CONSOLE.print(thing, markup=False, soft_wrap=isinstance(thing, str))
-
-
 def _as_written(about: str) -> str:
     """Keep lines of a list, and of how a script is run, apart in its help.
 
@@ -168,6 +162,12 @@ def _as_written(about: str) -> str:
         for part in about.split("\n\n")
     ]
     return "\n\n".join(parts)
+
+
+def say(*things: Any) -> None:
+    """Print tables and lines."""
+    for thing in things:
+        CONSOLE.print(thing, markup=False, soft_wrap=isinstance(thing, str))
 
 
 def chosen(only: Sequence[str], names: Iterable[str]) -> list[str]:
