@@ -3,9 +3,9 @@
 python tests/golden.py record [--only oda]    writes tests/golden.json
 python tests/golden.py compare [--only oda]   compares with it; fails if a digest differs
 
-Digests are those of the machine and the versions that they were made with: the C library's exp and
-the vector instructions of the processor are part of them; the number of threads is not. They use
-public names only.
+Record before a change and compare after it, on the same machine: the C library's exp and the
+processor's vector instructions change digests, the number of threads does not. The file is not
+committed. Only public names are used.
 """
 
 import hashlib
