@@ -1,11 +1,11 @@
 """What fixed seeds leave behind, as digests: whether a change of form changes a result.
 
-python tests/golden.py record [--only oda]    writes tests/golden.json
+python tests/golden.py record [--only oda]    writes build/golden.json
 python tests/golden.py compare [--only oda]   compares with it; fails if a digest differs
 
-Record before a change and compare after it, on the same machine: the C library's exp and the
-processor's vector instructions change digests, the number of threads does not. The file is not
-committed. Only public names are used.
+Digests are those of the machine and the versions that they were made with: the C library's exp and
+the vector instructions of the processor are part of them; the number of threads is not. So they are
+not committed: record before a change and compare after it. They use public names only.
 """
 
 import hashlib
@@ -22,9 +22,18 @@ import numpy as np
 
 import oda_rl
 import oda_rl.envs
-from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents import (
+    CodevectorAgent,
+    FittedQAgent,
+    ModelAgent,
+    TwoTimescaleAgent,
+    World,
+    distill,
+    export_policy,
+    load_agent,
+)
 
-FILE = Path(__file__).with_name("golden.json")
+FILE = Path(__file__).parent.parent / "build" / "golden.json"
 BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"
 PARTITIONS = ("oda", "gmm", "grid", "infex", "som")
 PATHS = ("fused", "loop", "own loop", "copies", "copies at once")
@@ -150,6 +159,74 @@ def agent_cases():
         case(f"codevectors Pendulum {path}", CodevectorAgent, path, "Pendulum-v1", 2500, 7, {})
     case("codevectors car", CodevectorAgent, "loop", "MountainCarContinuous-v0", 3000, 8, {})
     return cases
+
+
+def model_digest(env_id, steps, settings):
+    """Train a ModelAgent, save it, load it and go on."""
+    agent = ModelAgent(env_id, seed=0, **settings).learn(steps)
+    shown = [agent.rules(), agent.q_values if env_id == "FrozenLake-v1" else agent.policy.scores]
+    shown += [agent.evaluate(3, seed=5), agent.episodes.rows[:, :2]]
+    if agent.models_laws:
+        shown += [str(agent.world.report()), str(agent.world.trust)]
+    with tempfile.TemporaryDirectory() as folder:
+        agent.save(folder)
+        loaded = load_agent(folder, env_id).learn(steps // 2)
+    return digest_of(shown, loaded.rules(), loaded.evaluate(3, seed=5))
+
+
+def world_digest():
+    """Learn a world from rows: a mass on a line that is pushed left or right."""
+    rng = np.random.default_rng(0)
+    before = rng.uniform(-1.0, 1.0, size=(600, 2))
+    actions = rng.integers(2, size=600)
+    speed = before[:, 1] + 0.2 * (2 * actions - 1)
+    after = np.column_stack([before[:, 0] + 0.1 * speed, speed])
+    spaces = gym.spaces.Box(-np.inf, np.inf, (2,)), gym.spaces.Discrete(2)
+    off = np.abs(after[:, 0]) > 0.9
+    world = World.fit(before, actions, np.zeros(600), after, off, env=spaces, seed=0)
+    rollout = world.imagine(lambda state: 1, 4, horizon=20, seed=0)
+    shown = [rollout.observations, rollout.rewards, rollout.lengths]
+    return digest_of(list(world.predict([0.5, 0.5], 1)), str(world.report()), shown)
+
+
+def distilled_digest():
+    rule = distill(lambda x: int(6 * x[2] + x[3] > 0), CARTPOLE, 2, steps=10_000, seed=0)
+    return digest_of(rule.rules(), rule.policy.scores, rule.policy.outputs)
+
+
+def exported_digest(kind, env_id, steps, formats):
+    """Digest the bytes of exported files."""
+    agent = kind(env_id, seed=0).learn(steps)
+    shown = []
+    with tempfile.TemporaryDirectory() as folder:
+        for options in formats:
+            path = Path(folder) / f"policy.{options['format']}"
+            export_policy(agent, path, **options)
+            shown.append(path.read_bytes().hex())
+    return digest_of(shown)
+
+
+def apart_cases():
+    """Model agents, worlds, distillation and export."""
+    c = {"format": "c"}
+    cases = {
+        f"model {env_id}": partial(model_digest, env_id, steps, settings)
+        for env_id, steps, settings in (
+            (CARTPOLE, 600, {}),
+            ("Pendulum-v1", 1000, {"generations": 5}),
+            ("MountainCar-v0", 1000, {"generations": 5}),
+            ("FrozenLake-v1", 2000, {}),
+        )
+    }
+    cases |= {
+        f"export {kind.__name__} {env_id}": partial(exported_digest, kind, env_id, steps, formats)
+        for kind, env_id, steps, formats in (
+            (TwoTimescaleAgent, CARTPOLE, 4000, [c, {**c, "learn": True}, {"format": "json"}]),
+            (FittedQAgent, CARTPOLE, 2000, [c, {**c, "fixed_point": True}, {"format": "onnx"}]),
+            (ModelAgent, CARTPOLE, 500, [c, {"format": "json"}]),
+        )
+    }
+    return {**cases, "world": world_digest, "distil": distilled_digest}
 
 
 def fitted_attributes(estimator):
@@ -327,6 +404,20 @@ def estimator_cases():
         (partial(o.ConvexClustering, 1.0), few),
         (partial(o.KernelVectorQuantization, 3.0), few),
     ]
+    holes = blobs.copy()
+    holes[rng.random(blobs.shape) < 0.15] = np.nan
+    holes = holes[np.isfinite(holes).any(axis=1)]
+    missing = [
+        (partial(kind, 4, random_state=0), holes)
+        for kind in (
+            o.ODAClusterer, o.SOM, o.SGDGaussianMixture, o.StochasticEMGaussianMixture,
+            o.ODATreeClusterer,
+        )
+    ]  # fmt: skip
+    blocks = [
+        (partial(kind, 4, random_state=0), blobs)
+        for kind in (o.DistributedODAClusterer, o.DistributedGaussianMixture)
+    ]
     cases = {}
 
     def put(entries, y, name):
@@ -341,6 +432,9 @@ def estimator_cases():
     put(classify[:3], labels, "classify texts")
     put(regress, real, "regress")
     put(density, None, "density")
+    put(missing, None, "missing")
+    put(blocks, None, "blocks")
+    put([(partial(o.DistributedODAClassifier, 10, random_state=0), blobs)], classes, "blocks")
     return cases
 
 
@@ -352,7 +446,7 @@ def run(name):
         return name, f"ValueError: {str(error)[:60]}"
 
 
-CASES = {**agent_cases(), **estimator_cases()}
+CASES = {**agent_cases(), **apart_cases(), **estimator_cases()}
 
 
 def main(task, only=""):
@@ -363,6 +457,7 @@ def main(task, only=""):
             found[name] = digest
             print(name, digest, flush=True) if task == "record" else None
     if task == "record":
+        FILE.parent.mkdir(exist_ok=True)
         FILE.write_text(json.dumps(found, indent=1) + "\n")
         print(len(found), "digests")
         return 0

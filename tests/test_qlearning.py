@@ -5,12 +5,12 @@ import oracles
 import pytest
 
 from oda_rl.agents import ODAPartition, Scaling
-from oda_rl.agents.config import TwoTimescaleConfig
 from oda_rl.agents.engine.state import EPISODE_END
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import OnlineEngine
+from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
 
 def make_core(n_actions=3, n_cells=5, **settings):

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import make_moons
 
 from oda_rl import INFEX
-from oda_rl.infex_plots import plot_density
+from oda_rl.plotting.exemplars import plot_density
 
 X, _ = make_moons(600, noise=0.1, random_state=0)
 model = INFEX(bandwidth=0.25, random_state=0).fit(X)

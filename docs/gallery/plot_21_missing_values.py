@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.impute import SimpleImputer
 
 from oda_rl import StochasticEMGaussianMixture
-from oda_rl.mixture_plots import plot_density
+from oda_rl.plotting.mixtures import plot_density
 
 rng = np.random.default_rng(1)
 turns = np.array([[[1.2, 0.9], [0.0, 0.3]], [[0.4, 0.0], [0.0, 1.1]], [[1.0, -0.8], [0.0, 0.3]]])
