@@ -108,10 +108,9 @@ class Member:
     def fits(self, dtype: np.dtype[Any], shape: tuple[int, ...], sizes: Sizes) -> str | None:
         """Say what is wrong about a dtype and a shape, if anything; binds names of sizes."""
         if self.kind not in _STORED:
-            names = dtype.names or ()
-            numbers = all(dtype[name].kind in "iufb" and not dtype[name].shape for name in names)
-            if not names or not numbers:
-                return f"is of {dtype}: it must have named numbers"
+            declared = self.kind.dtype  # type: ignore[attr-defined]
+            if dtype != declared:
+                return f"is of {dtype}: it must be of {declared}"
         elif dtype != _STORED[self.kind] and not (
             0 in shape and self.kind in (bool, int) and dtype == np.float64  # as NumPy has nothing
         ):

@@ -110,23 +110,17 @@ class State:
         return [cls(raw, i) for i in range(begin, len(raw), cls.size)]
 
     def restore(self, record: npt.NDArray[np.void]) -> None:
-        """Take over what :attr:`record` was, of this declaration or of an earlier one."""
-        for name in set(record.dtype.names or ()) & set(self.dtype.names or ()):
-            self.record[name] = record[name]
+        """Take over what :attr:`record` was."""
+        self.record[:] = record
 
     @classmethod
     def check_records(
         cls, name: str, records: npt.NDArray[np.void], sizes: Mapping[str, int]
     ) -> None:
-        """Raise InvalidFileError if a field of what a file has, shape (n,), is out of its range.
-
-        Of an earlier declaration fields may be missing, or have another type of number.
-        """
-        for field in set(records.dtype.names or ()) & set(cls.kinds):
-            span, values = cls.spans[field], records[field]
+        """Raise InvalidFileError if a field of what a file has, shape (n,), is out of its range."""
+        for field, span in cls.spans.items():
+            values = records[field]
             wrong = span.wrong(values, sizes)
-            if cls.kinds[field] is not float:
-                wrong |= values != np.floor(values)
             if wrong.any():
                 raise InvalidFileError(
                     f"{name}.{field} is {values[wrong][0].item()!r}: "

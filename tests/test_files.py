@@ -275,7 +275,7 @@ def test_arrays_that_cannot_be_are_refused(online, arrays, said):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"format": 7}, "newer version of oda_rl, in format 7"),
+        ({"format": 2}, "newer version of oda_rl, in format 2"),
         ({"format": True}, "format True"),
         ({"env_id": "*/ #include </etc/passwd> /*"}, "env_id is"),
         ({"interface": {**FACE, "observation_shape": [10**9]}}, "observ"),

@@ -3,7 +3,6 @@
 import io
 import json
 import zipfile
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -133,10 +132,10 @@ def test_missing_and_damaged_files(agent, tmp_path):
     persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 99}, {})
     with pytest.raises(ValueError, match="format 99"):
         TwoTimescaleAgent.load(file)
-    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
-    with pytest.raises(ValueError, match="format 1:"):
+    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 0}, {})
+    with pytest.raises(ValueError, match="format 0:"):
         TwoTimescaleAgent.load(file)
-    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 4}, {})
+    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
     with pytest.raises(ValueError, match="is damaged"):
         TwoTimescaleAgent.load(file)
 
@@ -281,27 +280,3 @@ def test_replacing_keeps_the_usual_permissions(tmp_path):
     (tmp_path / "usual").write_text("")
     persistence.write_text(tmp_path / "ours", "text")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
-def test_an_agent_of_format_5_goes_on_resting():
-    """Made by the last version before format 6, on BartoCartPole."""
-    agent = load_agent(Path(__file__).parent / "data" / "format5-online.zip")
-    assert agent.frozen
-    assert agent.solved_return == 950.0
-    assert not hasattr(agent.config, "solved_return")
-    values = agent.q_values.copy()
-    agent.learn(3_000)
-    np.testing.assert_array_equal(agent.q_values, values)
-
-
-@pytest.mark.parametrize("name", ["online", "grid", "fitted", "codevectors"])
-def test_files_of_earlier_versions_load(name):
-    """Made by version 0.1 at c27aeff; the file beside them says what they then did."""
-    data = Path(__file__).parent / "data"
-    known = json.loads((data / "format4.json").read_text())[name]
-    agent = load_agent(data / f"format4-{name}.zip")
-    assert agent.num_timesteps == known["num_timesteps"]
-    np.testing.assert_array_equal(agent.q_values, known["q_values"])
-    points = np.random.default_rng(0).uniform(-0.5, 0.5, (50, agent.interface.n_features))
-    np.testing.assert_allclose(agent.predict(points)[0], known["actions"], rtol=1e-6)
-    assert agent.learn(200).num_timesteps == known["num_timesteps"] + 200

@@ -86,13 +86,13 @@ def ended_in(steps: FloatArray, newest: int) -> int:
 
 def arrays_of(doubted: Returns | None, forgotten: int) -> dict[str, npt.NDArray[Any]]:
     """Return what a file has of returns that are put to the proof, and of steps forgotten."""
-    arrays = {"forgotten": np.array(forgotten)} if forgotten else {}
+    arrays = {"forgotten": np.array(forgotten)}
     return arrays if doubted is None else {**arrays, "doubted": np.array(doubted)}
 
 
 def read(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Returns | None, int]:
     """Return what :func:`arrays_of` had."""
-    forgotten = int(arrays.get("forgotten", 0))
+    forgotten = int(arrays["forgotten"])
     if "doubted" not in arrays:
         return None, forgotten
     n, mean = arrays["doubted"].tolist()

@@ -21,8 +21,8 @@ SCHEMA: dict[str, Member] = {
     "lane": Member(Lane, "1"),
     "returns": real("returns"),
     "lengths": whole("lengths", "[1, inf)"),
-    "explored": whole("returns", "[-1, schemes)", optional=True),
-    "scheme": whole("", "[-1, schemes)", optional=True),
+    "explored": whole("returns", "[-1, schemes)"),
+    "scheme": whole("", "[-1, schemes)"),
     "whole": flags(),
     "latest": flags("records"),
     "confirming": flags("records"),
@@ -35,7 +35,7 @@ SCHEMA: dict[str, Member] = {
     "scale": real("d", "[0, inf)", optional=True),
     "_values": real("values", optional=True),
     "placed_at": whole(optional=True),
-    "forgotten": whole(optional=True),
+    "forgotten": whole(),
     "doubted": real("2", optional=True),
 }
 """What a file has of a fitted agent.

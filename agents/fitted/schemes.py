@@ -224,8 +224,7 @@ class Exploration:
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], epsilon: float) -> None:
-        """Take over what a file has; older ones say nothing of schemes."""
-        self.epsilon, self.scheme = epsilon, int(arrays.get("scheme", NONE))
+        """Take over what a file has."""
+        self.epsilon, self.scheme = epsilon, int(arrays["scheme"])
         self.returns, self.lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
-        unknown = np.full(len(self.returns), NONE)
-        self.schemes = arrays.get("explored", unknown).tolist()
+        self.schemes = arrays["explored"].tolist()

@@ -18,7 +18,7 @@ SCHEMA: dict[str, Member] = {
     "after": real("steps, d"),
     "ended": flags("steps"),
     "first": flags("steps"),
-    "since": whole("1", "[0, steps]", optional=True),
+    "since": whole("1", "[0, steps]"),
 }
 """What a file has of a :class:`Memory`."""
 _FIELDS = ("before", "codes", "rewards", "after", "ended", "first")
@@ -91,7 +91,7 @@ class Memory:
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state` returned."""
         self.n = len(state["rewards"])
-        self.since = int(state["since"][0]) if "since" in state else 0
+        self.since = int(state["since"][0])
         for name in _FIELDS:
             array = np.zeros((max(self.n, _FIRST_CAPACITY), *state[name].shape[1:]),
                              state[name].dtype)  # fmt: skip

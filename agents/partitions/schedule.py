@@ -1,13 +1,13 @@
 """Learners that compiled loops run themselves: their arrays, and one function for all of them."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from oda_rl._compile import brief, brief_internal
-from oda_rl._schema import COUNT, Member, Span, require
+from oda_rl._schema import COUNT, Member, Span
 from oda_rl._state import Raw, State, reader
-from oda_rl._types import Array, FloatArray
+from oda_rl._types import FloatArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.diagram import Codevectors
 from oda_rl.quantization import neighbourhood
@@ -26,20 +26,6 @@ class Schedule(State):
     """Samples seen at this level or stage."""
     samples_needed: Annotated[float, Span("[0, inf)")]
     """So many until it is over."""
-
-    def restore(self, record: Array) -> None:
-        """Take over what a file has, or raise InvalidFileError if it cannot be.
-
-        In files of earlier versions the numbers have no names.
-        """
-        if record.dtype.names is None:
-            names = MapSchedule.dtype.names or ()
-            right = record.dtype == np.float64 and record.shape == (len(names),)
-            require(right, f"schedule has shape {record.shape}: it must have {len(names)} numbers")
-            record = np.ascontiguousarray(record).view([(name, np.float64) for name in names])
-        require(record.shape == (1,), f"schedule has shape {record.shape}: it must be (1,)")
-        self.check_records("schedule", record, {})
-        super().restore(record)
 
 
 class MapSchedule(Schedule):
@@ -61,21 +47,8 @@ class MapSchedule(Schedule):
     """Factor from one step to the next."""
 
 
-class _Saved(Member):
-    """A schedule in a file, whose numbers had no names in earlier versions."""
-
-    def fits(self, dtype: Any, shape: tuple[int, ...], sizes: dict[str, int]) -> str | None:
-        """Say what is wrong about a dtype and a shape, if anything."""
-        return (
-            None if dtype == np.float64 and len(shape) == 1 else super().fits(dtype, shape, sizes)
-        )
-
-    def check(self, name: str, array: Array, sizes: Any) -> None:
-        """Check nothing: :meth:`Schedule.restore` does."""
-
-
-SAVED_SCHEDULE = _Saved(Schedule, "1")
-SAVED_MAP_SCHEDULE = _Saved(MapSchedule, "1")
+SAVED_SCHEDULE = Member(Schedule, "1")
+SAVED_MAP_SCHEDULE = Member(MapSchedule, "1")
 
 schedule_of, map_of = reader(Schedule), reader(MapSchedule)
 

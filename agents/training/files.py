@@ -6,7 +6,6 @@ import time
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
@@ -32,7 +31,6 @@ from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_
 from oda_rl.agents.environments.origin_json import from_json, to_json
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.training import format4, format5
 from oda_rl.agents.training.course import SCHEMA as TRAINING
 from oda_rl.agents.training.course import Snapshot
 
@@ -46,8 +44,7 @@ OF_AGENT = (
     *(f"{name}.png" for name in FIGURES),
 )  # fmt: skip
 """What a run folder has of its agent; with another agent all of that is another, or goes."""
-_FORMAT = 6
-_OLDEST = 4
+_FORMAT = 1
 _VERSION = re.compile(r"[\w.+!-]{1,50}")
 _MOST_VERSIONS = 50
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
@@ -187,17 +184,13 @@ def restored(
         env_id = metadata["env_id"]
         legal = env_id is None or (isinstance(env_id, str) and _ENV_ID.fullmatch(env_id))
         require(legal, f"env_id is {env_id!r}: it must be the id of an environment")
-        told = metadata.get("env_spec")  # files used to have none
+        told = metadata["env_spec"]
         origin = None if told is None else from_json(told)
         require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
         paused = _paused(metadata, {name: arrays[name] for name in TRAINING if name in arrays})
-        rng = metadata.get("env_rng")  # files used to have none
+        rng = metadata["env_rng"]
         own: Mapping[str, Any] = Without(arrays, SHARED.keys() | TRAINING.keys() | _OF_SB3)
         log = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
-        if metadata["format"] == _OLDEST:
-            own = format4.upgraded(own)
-        if metadata["format"] != _FORMAT and metadata["kind"] == format5.KIND:
-            metadata, own = format5.upgraded(metadata, own, log)
         agent = cls._from_file(metadata, own, *parts)
         agent.episodes = log
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
@@ -209,12 +202,11 @@ def restored(
         if paused is not None:
             agent._paused, agent._seed = paused, paused.seed
             agent._paused_at = agent.num_timesteps
-        agent._versions = _checked_versions(metadata.get("versions"))
+        agent._versions = _checked_versions(metadata["versions"])
     if env is not None:
         agent._enter(env)
         found = agent._interface()
-        known = found if "native" in metadata["interface"] else replace(found, native=None)
-        if known != agent.interface:
+        if found != agent.interface:
             raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
         agent.interface = found
     return agent
@@ -236,27 +228,27 @@ def present_versions() -> dict[str, str]:
     return {package: str(import_module(package).__version__), **versions()}
 
 
-def _checked_versions(told: Any) -> dict[str, str] | None:
-    """Return what a file says that it was saved with, if it does, or raise InvalidFileError."""
-    legal = told is None or (
+def _checked_versions(told: Any) -> dict[str, str]:
+    """Return what a file says that it was saved with, or raise InvalidFileError."""
+    legal = (
         isinstance(told, dict)
         and len(told) <= _MOST_VERSIONS
         and all(isinstance(text, str) and _VERSION.fullmatch(text)
                 for pair in told.items() for text in pair)
     )  # fmt: skip
     require(legal, "versions must be names and versions")
-    return None if told is None else dict(told)
+    return dict(told)
 
 
 def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:
-    """Raise InvalidFileError unless a file holds an agent of a class in a format that is known."""
+    """Raise InvalidFileError unless a file holds an agent of a class in the known format."""
     form, found = metadata.get("format"), metadata.get("kind")
     if found == kind and type(form) is int and form > _FORMAT:
         raise InvalidFileError(
             f"{str(file)!r} has been written by a newer version of oda_rl, in format {form}: this "
-            f"one reads formats {_OLDEST} to {_FORMAT}"
+            f"one reads format {_FORMAT}"
         )
-    if found != kind or type(form) is not int or not _OLDEST <= form <= _FORMAT:
+    if found != kind or type(form) is not int or form != _FORMAT:
         raise InvalidFileError(
             f"{str(file)!r} holds {found!r} in format {form!r}: "
             f"it must hold {kind!r} in format {_FORMAT}"

@@ -34,7 +34,7 @@ SCHEMA: dict[str, Member] = {
     "world_last": real("ends, d+1"),
     "form": whole("2"),
     "errors": real("forms"),
-    "least_error": real("1", optional=True),
+    "least_error": real("1"),
     "terms": whole("chosen_terms, 2", "[0, d]"),
     "residuals": real("chosen_residuals, d"),
 }
@@ -114,7 +114,6 @@ def from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Learned:
     world = WorldArrays(bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()})
     form, n = arrays["form"].tolist()
     errors = {one.name: error for one, error in zip(FORMS, arrays["errors"].tolist(), strict=True)}
-    own = errors[FORMS[form].name]  # of files from before the least was kept
-    least = float(arrays.get("least_error", [own])[0])
+    least = float(arrays["least_error"][0])
     chosen = Chosen(FORMS[form], n, errors, arrays["terms"], arrays["residuals"], least)
     return Learned(world, Coordinates.of_frame(world.frame, world.circles), chosen)
