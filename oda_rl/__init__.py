@@ -18,8 +18,7 @@ if _TYPE_CHECKING:
     from oda_rl.annealing.classifier import ODAClassifier
     from oda_rl.annealing.clusterer import ODAClusterer
     from oda_rl.annealing.regressor import ODARegressor
-    from oda_rl.densities.classifier import DensityClassifier
-    from oda_rl.densities.outliers import DensityOutlierDetector
+    from oda_rl.densities import DensityClassifier, DensityOutlierDetector
     from oda_rl.distributed.classifier import DistributedODAClassifier
     from oda_rl.distributed.clusterer import DistributedODAClusterer
     from oda_rl.distributed.mixture import DistributedGaussianMixture
@@ -44,8 +43,8 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
 _LAZY = {
     "BatchDeterministicAnnealing": "oda_rl.quantization.batch_annealing",
     "ConvexClustering": "oda_rl.exemplars.candidates",
-    "DensityClassifier": "oda_rl.densities.classifier",
-    "DensityOutlierDetector": "oda_rl.densities.outliers",
+    "DensityClassifier": "oda_rl.densities",
+    "DensityOutlierDetector": "oda_rl.densities",
     "DistributedGaussianMixture": "oda_rl.distributed.mixture",
     "DistributedODAClassifier": "oda_rl.distributed.classifier",
     "DistributedODAClusterer": "oda_rl.distributed.clusterer",

@@ -22,8 +22,7 @@ from rich.progress import track
 
 from oda_rl._types import FloatArray
 from oda_rl.agents import TwoTimescaleAgent
-from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.plotting.plane import Ranges, draw_regions, grid
+from oda_rl.plotting.axes import COLORS, Ranges, draw_regions, grid, new_axes
 
 BARTO = "oda_rl/BartoCartPole-v0"
 STAGES = (1_000, 2_000, 4_000, 7_000, 10_000, 15_000, 20_000)

@@ -45,7 +45,7 @@ from oda_rl.exemplars.pricing import squared_distances
 from oda_rl.exemplars.weights import NotConvergedError, best_proportions
 from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.plotting.exemplars import plot_density
+from oda_rl.plotting.estimators import plot_exemplar_density
 
 EXPERIMENT = Experiment("reproduce_infex")
 PER_DIGIT = 110
@@ -461,7 +461,7 @@ def draw_toy(rows: Rows, seed: int) -> Any:
     fixed = ConvexClustering(TOY_SIGMA).fit(points)
     infex = INFEX(bandwidth=TOY_SIGMA, random_state=seed).fit(points)
     for ax, model, title in zip(axes, (fixed, infex), ("samples", "anywhere"), strict=False):
-        plot_density(model, points, ax)
+        plot_exemplar_density(model, points, ax)
         ax.set_title(f"exemplars: {title}", loc="left")
     own = rows.where(seed=seed)
     on_grid = Rows(row for row in own if row["candidates"] > 0)

@@ -45,7 +45,7 @@ from threadpoolctl import threadpool_limits
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.experiments import Execution
-from oda_rl.plotting.mixtures import plot_component_grid, plot_density
+from oda_rl.plotting.estimators import plot_component_grid, plot_mixture_density
 
 EXPERIMENT = Experiment("reproduce_sgd_gmm", leave_out=("folder",))
 K = 64
@@ -348,7 +348,7 @@ def draw(folder: Path | None) -> tuple[Any, Any]:
     spiral = np.column_stack([turn * np.cos(turn), turn * np.sin(turn)]) / 4.0
     spiral += rng.normal(scale=0.1, size=spiral.shape)
     flat = SGDGaussianMixture(25, covariance_type="full", max_precision=200.0, random_state=0)
-    return grid, plot_density(flat.fit(spiral), spiral)
+    return grid, plot_mixture_density(flat.fit(spiral), spiral)
 
 
 def main(options: Options) -> None:

@@ -19,7 +19,7 @@ from oda_rl import (
     ODATreeClusterer,
     SGDGaussianMixture,
 )
-from oda_rl.densities.outliers import _least_usual
+from oda_rl.densities import _least_usual
 from oda_rl.persistence import load_archive, save_archive
 
 MOONS, LABELS = make_moons(400, noise=0.15, random_state=0)

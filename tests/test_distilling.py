@@ -20,7 +20,7 @@ from oda_rl.agents.distilling.pruning import Confirming
 from oda_rl.agents.distilling.races import better_by, compare, race
 from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.plotting.sizes import plot_sizes
+from oda_rl.plotting.agents import plot_sizes
 
 UPRIGHT = RulePolicy(
     np.array([[0.0] * 5, [0.0, 0.0, 0.0, 6.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 4))

@@ -22,7 +22,7 @@ from oda_rl.exemplars.weights import (
     best_proportions,
     objective_value,
 )
-from oda_rl.plotting.exemplars import plot_density, plot_images, plot_rounds
+from oda_rl.plotting.estimators import plot_exemplar_density, plot_images, plot_rounds
 
 KERNEL_NAMES = ("gaussian", "epanechnikov", "disc")
 
@@ -675,11 +675,15 @@ def test_figures_can_be_drawn(tmp_path):
     points = blobs(80, 2, 14)
     model = INFEX(bandwidth=1.0, random_state=0).fit(points)
     digits = INFEX(bandwidth=20.0, tol=1e-3, random_state=0).fit(load_digits().data[:200])
-    drawn = [plot_density(model, points), plot_rounds(model.history_), plot_images(digits, (8, 8))]
+    drawn = [
+        plot_exemplar_density(model, points),
+        plot_rounds(model.history_),
+        plot_images(digits, (8, 8)),
+    ]
     for i, ax in enumerate(drawn):
         assert isinstance(ax, Axes)
         ax.figure.savefig(tmp_path / f"{i}.png")
     with pytest.raises(ValueError, match="shape is"):
         plot_images(digits, (7, 9))
     with pytest.raises(ValueError, match="it is of a plane|picture is of a plane"):
-        plot_density(model, points[:, :1])
+        plot_exemplar_density(model, points[:, :1])

@@ -23,7 +23,7 @@ from sklearn.mixture import GaussianMixture
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
 from oda_rl.mixtures import densities, distances, em, learning, state, updates
 from oda_rl.mixtures.state import Progress
-from oda_rl.plotting.mixtures import plot_component_grid, plot_density
+from oda_rl.plotting.estimators import plot_component_grid, plot_mixture_density
 
 COVARIANCES = ["diag", "full", "tied_spherical"]
 
@@ -552,7 +552,7 @@ def test_the_grid_of_components_is_drawn_as_images():
 def test_densities_are_drawn_with_an_ellipse_for_each_component(covariance_type):
     points = np.random.default_rng(0).normal(size=(300, 2)) * [3.0, 0.5]
     model = SGDGaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(points)
-    ax = plot_density(model, points)
+    ax = plot_mixture_density(model, points)
     assert len(ax.patches) == 3
     turn = np.deg2rad(ax.patches[0].angle)
     axes = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
@@ -561,4 +561,4 @@ def test_densities_are_drawn_with_an_ellipse_for_each_component(covariance_type)
     expected = expected if expected.ndim == 2 else np.diag(np.broadcast_to(expected, 2))
     np.testing.assert_allclose(axes.T @ np.diag(radii**2) @ axes, expected, atol=1e-8)
     with pytest.raises(ValueError, match="must have shape"):
-        plot_density(model, np.zeros((5, 3)))
+        plot_mixture_density(model, np.zeros((5, 3)))

@@ -16,7 +16,7 @@ class Level:
 
     Not a :class:`oda_rl.annealing.levels.Level`, which an estimator leaves behind when a level has
     ended, with how it went: of an agent's cells, which need not even anneal, there is only where
-    they are. What both have is drawn as a :class:`oda_rl.plotting.lineage.TemperatureLevel`.
+    they are. What both have is drawn as a :class:`oda_rl.plotting.annealing.TemperatureLevel`.
     """
 
     step: int

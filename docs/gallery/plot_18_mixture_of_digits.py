@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
 from oda_rl import SGDGaussianMixture
-from oda_rl.plotting.mixtures import plot_component_grid
+from oda_rl.plotting.estimators import plot_component_grid
 
 X = load_digits().data / 16.0
 model = SGDGaussianMixture(36, random_state=0).fit(X[:1500])

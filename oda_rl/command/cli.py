@@ -193,7 +193,7 @@ def export(options: Export, console: Console) -> int:
 
 def explain(options: Explain, console: Console) -> int:
     """Load, play, print, draw."""
-    from oda_rl.plotting.policies import plot_policy
+    from oda_rl.plotting.agents import plot_policy
 
     _require_folder(options.run)
     agent = _loaded(options)

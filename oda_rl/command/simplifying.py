@@ -55,7 +55,7 @@ def simplify(options: Simplify, console: Console) -> int:
     write_text(options.run / "rule.txt", f"{found}\n")
     console.print(str(options.run / "rule.txt"))
     if any(len(one.returns) for one in found.curve):
-        from oda_rl.plotting.sizes import plot_sizes
+        from oda_rl.plotting.agents import plot_sizes
 
         console.print(sizes_table(found))
         console.print(str(save_figure(plot_sizes(found), options.run / "cells.png")))

@@ -9,8 +9,7 @@ import numpy.typing as npt
 from oda_rl._types import FloatArray
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.density import log_cell_volumes
-from oda_rl.densities.classifier import DensityClassifier
-from oda_rl.densities.outliers import DensityOutlierDetector
+from oda_rl.densities import DensityClassifier, DensityOutlierDetector
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exporting.onnx_codebooks import annealed, put_classes
 from oda_rl.exporting.onnx_graph import Graph, Value

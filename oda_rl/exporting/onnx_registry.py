@@ -14,8 +14,7 @@ from skl2onnx.common.utils_classifier import get_label_classes
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
-from oda_rl.densities.classifier import DensityClassifier
-from oda_rl.densities.outliers import DensityOutlierDetector
+from oda_rl.densities import DensityClassifier, DensityOutlierDetector
 from oda_rl.distributed.classifier import DistributedODAClassifier
 from oda_rl.distributed.clusterer import DistributedODAClusterer
 from oda_rl.distributed.mixture import DistributedGaussianMixture

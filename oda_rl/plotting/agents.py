@@ -1,8 +1,6 @@
-"""Figures of agents: learning curve, partition, metric.
+"""Figures of agents and policies: learning curves, cells, differences, rollouts, sizes."""
 
-They draw on a matplotlib Axes and return it.
-"""
-
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +10,32 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize, to_hex
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.names import matching_parts
+from oda_rl.agents.policies.explaining import value_text
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint
 
 if TYPE_CHECKING:
+    from oda_rl.agents.distilling.distil import Distilled
+    from oda_rl.agents.policies.explaining import Overview
+    from oda_rl.agents.reviewing.diff import Difference
     from oda_rl.agents.training.agent import Agent
+    from oda_rl.agents.worlds.world import World
+
+
+MOST_ROWS = 40  # of a policy that are shown
+MOST_COMPONENTS = 12
+MOST_ACTIONS = 8
+
+
+def shown_components(policy: "Overview") -> list[int]:
+    """Return the components to show: those in which codevectors differ most, if there are many."""
+    spread = policy.codevectors.std(axis=0) * policy.scale
+    return sorted(np.argsort(-spread, kind="stable")[:MOST_COMPONENTS].tolist())
 
 
 _GRID = 500
@@ -307,3 +322,348 @@ def _plane(
         else:
             actions[i] = policy.choices(row)
     return cells, actions
+
+
+_ROWS = 10  # what people read
+_GAP = 0.3  # between the parts of a picture of a policy, in columns
+_BARS = 2.4  # columns that bars take
+_HEADING = 12  # letters in a line of a heading
+_MOST_DEVIATIONS = 3.0  # that have a colour of their own
+
+
+def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
+    """Draw a policy as a table: a row for each cell, those that are visited most first.
+
+    From left to right: codevectors, coloured by how many standard deviations they are from the mean
+    of the states visited; the value of each action, the best in the action's colour, and by how
+    much that is better than the next (the margin); and the share of the states visited, or if none
+    were given, how often the agent has learned from the cell.
+
+    Parameters
+    ----------
+    policy : oda_rl.agents.policies.explaining.Overview
+        As ``oda_rl.agents.policies.explaining.overview`` returns it. At most 10 cells are drawn.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    """
+    n, components = min(len(policy.cells), _ROWS), shown_components(policy)
+    n_values = len(policy.action_names) if len(policy.action_names) <= MOST_ACTIONS else 1
+    first_value = len(components) + _GAP
+    has_margins = bool(np.isfinite(policy.margins[:n]).any())
+    first_bar = first_value + n_values + has_margins + _GAP
+    if ax is None:
+        width, height = 0.9 + 0.85 * (first_bar + _BARS), 0.27 * n + 1.9
+        ax = new_axes(width, height)[0]
+        ax.figure.subplots_adjust(
+            left=0.8 / width, right=1 - 0.1 / width, bottom=0.85 / height, top=1 - 1.05 / height
+        )
+    _draw_codevectors(policy, n, components, ax)
+    _draw_values(policy, n, first_value, ax)
+    if has_margins:
+        for i in range(n):
+            margin = policy.margins[i]
+            text = f"{margin:.2g}" if np.isfinite(margin) else ""
+            _write(ax, first_value + n_values + 0.5, i, text, "black")
+    unit = _draw_bars(policy, n, first_bar, ax)
+    headings = [policy.names[j] for j in components]
+    if len(policy.action_names) > MOST_ACTIONS:
+        headings.append("best action")
+    else:
+        headings += [f"{policy.value_name} of {name}" for name in policy.action_names]
+    places = [j + 0.5 for j in range(len(components))]
+    headings += ["margin"] * has_margins
+    places += [first_value + a + 0.5 for a in range(n_values + has_margins)]
+    ax.set_xticks(places, [_wrapped(heading) for heading in headings], fontsize=8)
+    ax.annotate(
+        unit,
+        (first_bar, 1.0),
+        xycoords=ax.get_xaxis_transform(),
+        xytext=(0, 4),
+        textcoords="offset points",
+        fontsize=8,
+    )
+    ax.set_yticks(np.arange(n) + 0.5, [f"cell {cell}" for cell in policy.cells[:n]], fontsize=8)
+    ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+    ax.set(xlim=(0.0, first_bar + _BARS), ylim=(n, 0.0), aspect="auto")
+    ax.spines[:].set_visible(False)
+    title = f"Policy: {n} cell{'s' * (n > 1)}"
+    if len(policy.cells) > n:
+        title = f"Policy: the {n} of {len(policy.cells)} cells that are visited most"
+    ax.annotate(
+        title,
+        (0.0, 1.0),
+        xycoords="axes fraction",
+        xytext=(0, 56),
+        textcoords="offset points",
+        fontsize=12,
+    )
+    return ax
+
+
+def _draw_codevectors(policy: "Overview", n: int, components: Sequence[int], ax: Axes) -> None:
+    """Draw a square for each cell and component, and the colours' bar below."""
+    codevectors = policy.codevectors[:n, components]
+    deviations = (codevectors - policy.mean[components]) * policy.scale[components]
+    limit = float(np.clip(np.abs(deviations).max(), 1.0, _MOST_DEVIATIONS))
+    image = ax.imshow(
+        deviations,
+        cmap="RdBu_r",
+        vmin=-limit,
+        vmax=limit,
+        extent=(0.0, len(components), n, 0.0),
+        aspect="auto",
+    )
+    for i, j in np.ndindex(*codevectors.shape):
+        color = "white" if abs(deviations[i, j]) > 0.6 * limit else "black"
+        _write(ax, j + 0.5, i, f"{codevectors[i, j]:.3g}", color)
+    box = ax.get_position()
+    figure = ax.figure
+    inch = 1.0 / figure.get_figheight()  # type: ignore[union-attr]
+    length = max(2.2, 0.6 * len(components)) / figure.get_figwidth()  # type: ignore[union-attr]
+    place = figure.add_axes((box.x0, box.y0 - 0.3 * inch, length, 0.12 * inch))
+    ends = "both" if np.abs(deviations).max() > limit else "neither"
+    bar = figure.colorbar(
+        image, cax=place, orientation="horizontal", extend=ends, ticks=MaxNLocator(5)
+    )
+    bar.set_label("codevector, standard deviations from the mean state", fontsize=8, loc="left")
+    bar.ax.tick_params(labelsize=7)
+
+
+def _draw_values(policy: "Overview", n: int, left: float, ax: Axes) -> None:
+    """Write the value of each action, or the best action's name where there are many."""
+    for i in range(n):
+        best = int(policy.actions[i])
+        if len(policy.action_names) > MOST_ACTIONS:
+            texts = {best: policy.action_names[best]}
+        else:
+            texts = dict(enumerate(map(value_text, policy.q_values[i])))
+        for column, (action, text) in enumerate(texts.items()):
+            color = COLORS[action % len(COLORS)] if action == best else "white"
+            corner, fill = (left + column, i), _light(color)
+            ax.add_patch(Rectangle(corner, 1.0, 1.0, facecolor=fill, edgecolor="white"))
+            weight = "bold" if action == best else "normal"
+            _write(ax, left + column + 0.5, i, text, "black" if action == best else "0.45", weight)
+
+
+def _draw_bars(policy: "Overview", n: int, left: float, ax: Axes) -> str:
+    """Draw how often the cells are visited, in their actions' colours; return what of."""
+    known = not np.isnan(policy.shares).any()
+    numbers = policy.shares if known else policy.visits
+    longest = max(float(numbers[:n].max()), 1e-300)
+    for i in range(n):
+        length = (_BARS - 0.8) * numbers[i] / longest
+        color = COLORS[policy.actions[i] % len(COLORS)]
+        ax.add_patch(Rectangle((left, i + 0.15), length, 0.7, facecolor=color, linewidth=0))
+        text = f"{100.0 * numbers[i]:.1f} %" if known else f"{numbers[i]:,.0f}"
+        ax.text(left + length + 0.06, i + 0.5, text, va="center", fontsize=8)
+    return "states visited" if known else "learned from"
+
+
+def _write(ax: Axes, x: float, row: int, text: str, color: str, weight: str = "normal") -> None:
+    ax.text(x, row + 0.5, text, ha="center", va="center", color=color, fontsize=8, weight=weight)
+
+
+def _wrapped(heading: str) -> str:
+    """Break a heading into lines, ``observation[10]`` too."""
+    return textwrap.fill(heading.replace("[", " ["), _HEADING, break_long_words=False)
+
+
+def _light(color: str) -> str:
+    """Return the light version of a colour that partitions are drawn with."""
+    return "#{:02x}{:02x}{:02x}".format(*tint(color))
+
+
+_LABEL = 70  # letters in a line of a label
+
+
+def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes:
+    """Draw the states in which two policies decide differently among those in which they do not.
+
+    In the plane of the two components that tell most, with the region that the words name, as far
+    as that is bounded in them.
+
+    Parameters
+    ----------
+    difference : oda_rl.agents.reviewing.diff.Difference
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    """
+    axes = new_axes(6.0, 4.4)[0] if ax is None else ax
+    states, differs = difference.states, difference.differs
+    first, second = _differing_plane(difference)
+    for rows, color, label in (
+        (~differs, "0.8", "decide alike"),
+        (differs, COLORS[5], f"decide differently ({difference.share:.1%})"),
+    ):
+        axes.scatter(
+            states[rows, first], states[rows, second], s=6, color=color, label=label, linewidths=0
+        )
+    low_x, high_x = padded_range(states[:, first])
+    low_y, high_y = padded_range(states[:, second])
+    ends = {first: [low_x, high_x], second: [low_y, high_y]}
+    shown = [bound for bound in difference.region.bounds if bound[0] in ends]
+    for j, side, value in shown:
+        ends[j][int(side == "<")] = value
+    if shown:
+        (left, right), (bottom, top) = ends[first], ends[second]
+        frame = Rectangle(
+            (left, bottom), right - left, top - bottom, fill=False, edgecolor="0.2", linewidth=1.2,
+            label=textwrap.fill(difference.region.said(difference.names), _LABEL),
+        )  # fmt: skip
+        axes.add_patch(frame)
+    axes.set(
+        xlim=(low_x, high_x), ylim=(low_y, high_y),
+        xlabel=difference.names[first], ylabel=difference.names[second],
+    )  # fmt: skip
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(
+        frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1,
+        borderaxespad=0.2,
+    )  # fmt: skip
+    if ax is None:
+        axes.figure.subplots_adjust(top=0.82)
+    return axes
+
+
+def _differing_plane(difference: "Difference") -> tuple[int, int]:
+    """Return the two components to draw: those of the region, then those that tell most."""
+    states, differs = difference.states, difference.differs
+    named = list(dict.fromkeys(j for j, _, _ in difference.region.bounds))
+    if differs.any() and not differs.all():
+        gap = np.abs(states[differs].mean(axis=0) - states[~differs].mean(axis=0))
+    else:
+        gap = np.zeros(states.shape[1])
+    order = np.argsort(-gap / np.maximum(states.std(axis=0), 1e-300), kind="stable").tolist()
+    first, second, *_ = [*dict.fromkeys([*named, *order]), 0, 0]
+    return first, second
+
+
+_COLUMNS = 2
+_NARROW_LABEL = 24  # letters in a line of a label
+_AROUND = 0.5  # of the real line's height, which is shown above and below it
+
+
+def plot_world(
+    world: "World",
+    *,
+    steps: int = 100,
+    names: Sequence[str] | None = None,
+    seed: int | None = 0,
+    ax: Sequence[Axes] | None = None,
+) -> list[Axes]:
+    """Draw a real episode, and what a model that has not seen it makes of the same actions.
+
+    Parameters
+    ----------
+    world : oda_rl.agents.worlds.world.World
+        ``agent.world``.
+    steps : int
+        Of the episode, at most.
+    names : sequence of str, optional
+        Names of all components of the observation; by default those of known environments.
+    seed : int, optional
+        Of the model without the episode.
+    ax : sequence of matplotlib Axes, optional
+        Where to draw, one for each component; by default on a new figure. At most 12 are drawn:
+        those that change most.
+
+    Returns
+    -------
+    list of matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there are not as many names, or axes, as there should be.
+    """
+    real, imagined = world.replayed(steps, seed)
+    labels = world.checked_names(names)
+    spread = np.ptp(real, axis=0) / world.learned.at.scale
+    shown = sorted(np.argsort(-spread, kind="stable")[:MOST_COMPONENTS].tolist())
+    axes = _panels(len(shown)) if ax is None else list(ax)
+    if len(axes) != len(shown):
+        raise ValueError(f"ax has {len(axes)} axes: there must be {len(shown)}, one a component")
+    label = "imagined, with the same actions"
+    for panel, j in zip(axes, shown, strict=True):
+        panel.plot(real[:, j], color="0.75", linewidth=4.0, label="real")
+        panel.plot(imagined[:, j], color=COLORS[0], linewidth=1.2, label=label)
+        panel.set_ylabel(textwrap.fill(labels[j], _NARROW_LABEL), fontsize=9)
+        panel.set(xlim=(0, len(real) - 1), ylim=_range(real[:, j], imagined[:, j]))
+        panel.spines[["top", "right"]].set_visible(False)
+    for panel in axes[-_COLUMNS:]:
+        panel.set_xlabel("steps")
+    axes[0].legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+    return axes
+
+
+def _range(real: FloatArray, imagined: FloatArray) -> tuple[float, float]:
+    """Return what is shown: all of the real line, and of the imagined one what is near."""
+    low, high = float(real.min()), float(real.max())
+    near = np.clip(imagined, low - _AROUND * (high - low), high + _AROUND * (high - low))
+    return padded_range(np.concatenate([real, near]))
+
+
+def _panels(count: int) -> list[Axes]:
+    """Return so many axes in two columns; what is left over is taken away."""
+    rows = -(-count // _COLUMNS)
+    columns = min(count, _COLUMNS)
+    height = 1.9 * rows + 0.9
+    axes = new_axes(4.2 * columns, height, columns, rows)
+    axes[0].figure.subplots_adjust(hspace=0.35, wspace=0.35)
+    for panel in axes[count:]:
+        panel.remove()
+    return axes[:count]
+
+
+_ERRORS = 1.96  # standard errors to either side: 95 %
+
+
+def plot_sizes(found: "Distilled", *, ax: Axes | None = None) -> Axes:
+    """Draw what rules return over the number of their cells, beside their teacher.
+
+    Means of episodes from common starts, with intervals of 95 %.
+
+    Parameters
+    ----------
+    found : Distilled
+        With a curve: no number of cells was given.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Raises
+    ------
+    ValueError
+        If there is no curve.
+    """
+    shown = [one for one in found.curve if len(one.returns)]
+    if not shown:
+        raise ValueError("found.curve is empty: distill without n_cells, with more steps")
+    ax = ax or new_axes()[0]
+    if len(found.taught):
+        mean, error = _interval(found.taught)
+        ax.axhspan(mean - error, mean + error, color="0.9", linewidth=0)
+        ax.axhline(mean, color="0.5", linewidth=1, linestyle="--", label="its teacher")
+    sizes = [one.n_cells for one in shown]
+    means, errors = np.array([_interval(one.returns) for one in shown]).T
+    ax.errorbar(sizes, means, errors, color=COLORS[0], marker="o", markersize=4, capsize=3,
+                linewidth=1.2, label="rule")  # fmt: skip
+    for one, mean in zip(shown, means, strict=True):
+        if one.policy is found.policy:
+            ax.plot(one.n_cells, mean, "o", markersize=11, markerfacecolor="none",
+                    markeredgecolor=COLORS[5], markeredgewidth=1.5, label="taken")  # fmt: skip
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(FixedLocator(sizes))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticks(sizes, [str(size) for size in sizes])
+    ax.set(xlabel="cells, at most", ylabel="return")
+    ax.set_title("What a rule of so many cells returns", loc="left")
+    ax.legend(frameon=False, loc="best")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _interval(returns: "FloatArray") -> tuple[float, float]:
+    """Return mean, and half the width of its interval; 0 of fewer than two."""
+    n = len(returns)
+    spread = float(returns.std(ddof=1)) if n > 1 else 0.0
+    return float(returns.mean()), _ERRORS * spread / n**0.5

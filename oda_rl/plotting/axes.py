@@ -1,11 +1,14 @@
-"""Axes and colours that all figures share."""
+"""Axes, colours and planes that all figures share."""
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
-from oda_rl._types import ByteArray, FloatArray, IntArray
+from oda_rl._types import Array, ByteArray, FloatArray, IntArray
 
 # Okabe and Ito's colours, which people with colour-blindness can tell apart.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
@@ -49,3 +52,122 @@ def padded_range(values: FloatArray) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     margin = 0.1 * (high - low) if high > low else max(abs(low), 1.0) * 0.1
     return low - margin, high + margin
+
+
+Ranges = tuple[tuple[float, float], tuple[float, float]]
+
+GRID = 400
+_POINTS = 3000  # drawn at most
+_TINT = 0.3  # how much of a class's colour its region has
+
+
+def in_plane(points: npt.ArrayLike) -> FloatArray:
+    """Check points, shape (n, 2)."""
+    points = np.asarray(points, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(
+            f"the picture is of a plane: points must have shape (n, 2), got {points.shape}"
+        )
+    return points
+
+
+def window_of(points: FloatArray, codevectors: FloatArray) -> Ranges:
+    """Ranges of both features that show all points, and the codevectors not far from them.
+
+    Where those are positive the margin is, too: some divergences are defined nowhere else.
+    """
+    lowest, highest = points.min(axis=0), points.max(axis=0)
+    width = highest - lowest
+    near = ((codevectors >= lowest - width) & (codevectors <= highest + width)).all(axis=1)
+    ranges = []
+    for values in np.concatenate([points, codevectors[near]]).T:
+        low, high = padded_range(values)
+        smallest = float(values.min())
+        ranges.append((max(low, 0.5 * smallest) if smallest >= 0.0 else low, high))
+    return ranges[0], ranges[1]
+
+
+def grid(ranges: Ranges) -> FloatArray:
+    """Points of the plane, shape (grid * grid, 2); rows go up."""
+    across, up = (np.linspace(low, high, GRID) for low, high in ranges)
+    return np.column_stack([np.tile(across, GRID), np.repeat(up, GRID)])
+
+
+def mosaic(images: Array, columns: int) -> FloatArray:
+    """Put images, shape (n, height, width), into one, row after row, with gaps of one pixel."""
+    n, height, width = images.shape
+    rows = -(-n // columns)
+    picture = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
+    for place, image in enumerate(images):
+        top, left = place // columns * (height + 1), place % columns * (width + 1)
+        picture[top : top + height, left : left + width] = image
+    return picture
+
+
+def class_colors(indices: Array) -> Array:
+    """Colours of classes."""
+    return np.asarray(np.array(COLORS)[indices % len(COLORS)])
+
+
+def draw_regions(ax: Axes, ranges: Ranges, regions: Array, colors: Array) -> AxesImage:
+    """Tint the plane, with white lines between regions."""
+    rgb = np.array([to_rgb(str(color)) for color in colors])
+    tints = np.round(255.0 * (_TINT * rgb + 1.0 - _TINT)).astype(np.uint8)
+    ax.set(xlim=ranges[0], ylim=ranges[1])
+    return ax.imshow(
+        bordered(regions.reshape(GRID, GRID), tints[regions].reshape(GRID, GRID, 3)),
+        origin="lower",
+        extent=(*ranges[0], *ranges[1]),
+        aspect="auto",
+        interpolation="nearest",
+        zorder=0,
+    )
+
+
+def draw_points(ax: Axes, points: FloatArray, colors: Array) -> None:
+    """Draw small dots, at most 3000."""
+    rows = np.random.default_rng(0).permutation(len(points))[:_POINTS]
+    ax.scatter(points[rows, 0], points[rows, 1], s=4.0, c=colors[rows], linewidths=0.0, zorder=1)
+
+
+def draw_codevectors(
+    ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: Array
+) -> PathCollection:
+    """Draw discs whose area grows with the weight."""
+    return ax.scatter(
+        codevectors[:, 0],
+        codevectors[:, 1],
+        s=20.0 + 400.0 * weights,
+        c=colors,
+        edgecolors="black",
+        linewidths=0.8,
+        zorder=2,
+    )
+
+
+def name_classes(ax: Axes, names: Array) -> None:
+    """Put a legend above the picture, to the right, if there are classes."""
+    if len(names) == 0:
+        return
+    for i, name in enumerate(names):
+        ax.scatter([], [], s=20.0, color=COLORS[i % len(COLORS)], label=str(name))
+    ax.legend(
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(names),
+        frameon=False,
+        handletextpad=0.1,
+        columnspacing=1.0,
+    )
+
+
+def neighbours_apart(cells: IntArray, n_cells: int) -> Array:
+    """Colours of cells, shape (n_cells,), so that cells that touch differ; greedy."""
+    touching = np.zeros((n_cells, n_cells), dtype=bool)
+    touching[cells[1:], cells[:-1]] = touching[cells[:, 1:], cells[:, :-1]] = True
+    touching |= touching.T
+    chosen = np.full(n_cells, -1)
+    for cell in range(n_cells):
+        taken = set(chosen[touching[cell]])
+        chosen[cell] = next((c for c in range(len(COLORS)) if c not in taken), 0)
+    return class_colors(chosen)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oda_rl.agents.policies.explaining import value_text
-from oda_rl.plotting.shown import MOST_ACTIONS, MOST_ROWS, shown_components
+from oda_rl.plotting.agents import MOST_ACTIONS, MOST_ROWS, shown_components
 
 if TYPE_CHECKING:
     from oda_rl.agents.policies.explaining import Overview

@@ -1,0 +1,395 @@
+"""Classes told apart, and outliers found, by densities."""
+
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods
+from sklearn.utils.validation import has_fit_parameter
+
+from oda_rl._parameters import Seed, estimator, validated, within
+from oda_rl._schema import Sizes, real, require
+from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._validation import checked_labels, checked_points, checked_weights, fitted_points
+from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.clusterer import ODAClusterer
+from oda_rl.annealing.selection import folds
+from oda_rl.exemplars.base import ExemplarMixture
+from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
+from oda_rl.exemplars.infex import INFEX
+from oda_rl.filing.contents import ANYTHING, Optional, check_contents, check_fitted, check_labels
+from oda_rl.filing.files import Filed
+from oda_rl.mixtures.base import StreamingMixture
+from oda_rl.mixtures.sgd import SGDGaussianMixture
+from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
+from oda_rl.samples.weights import Weighted, weighted
+from oda_rl.trees.base import BaseODATree
+from oda_rl.trees.clusterer import ODATreeClusterer
+
+_COMPONENTS = 4
+_SIZES = ("n_components", "n_clusters")
+_KINDS: tuple[type, ...] = (
+    *(ConvexClustering, INFEX, KernelVectorQuantization, ODAClusterer, ODATreeClusterer),
+    *(SGDGaussianMixture, StochasticEMGaussianMixture),
+)
+STORED: dict[str, type] = {
+    **{kind.__name__: kind for kind in _KINDS},
+    **BaseODA._stored,
+    **BaseODATree._stored,
+    **ExemplarMixture._stored,
+    **StreamingMixture._stored,
+}
+"""Classes that a file may have of densities."""
+
+
+def fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
+    """Fit a copy of an estimator to weighted samples.
+
+    Parameters
+    ----------
+    estimator : estimator or None
+        With ``score_samples``; None for a Gaussian mixture of 4 components. If its
+        ``random_state`` is None it gets the seed; of few samples it has no more components.
+    data : Weighted
+    seed : int
+
+    Raises
+    ------
+    TypeError
+        If weights are not whole, and it takes none.
+    """
+    default = SGDGaussianMixture(_COMPONENTS, tol=1e-3)
+    density = clone(default if estimator is None else estimator)
+    known = density.get_params(deep=False)
+    changed = {name: min(known[name], data.size) for name in _SIZES if name in known}
+    if "random_state" in known and known["random_state"] is None:
+        changed["random_state"] = seed
+    density.set_params(**changed)
+    if has_fit_parameter(density, "sample_weight"):
+        return density.fit(data.points, sample_weight=data.weights)
+    if (data.weights != np.floor(data.weights)).any():
+        raise TypeError(f"{type(density).__name__} takes no weights of samples that are not whole")
+    return density.fit(data.points.repeat(data.weights.astype(np.int64), axis=0))
+
+
+def check_density(density: Any, n_features: int, where: str) -> None:
+    """Raise an exception unless a density that comes out of a file could have been saved."""
+    if not isinstance(density, Filed) or getattr(density, "n_features_in_", 0) != n_features:
+        raise TypeError(f"{where} is no density of {n_features} features")
+    density._validate_params()  # type: ignore[attr-defined]
+    check_contents(density, {"d": n_features}, where)
+
+
+def log_densities(density: Any, points: FloatArray) -> FloatArray:
+    """Log-density of samples, shape (n,), finite: at least -1e300."""
+    return np.asarray(np.maximum(density.score_samples(points), -1e300))
+
+
+_TEMPERATURES = np.geomspace(1.0, 64.0, 25)
+
+
+@estimator
+class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
+    """Classify by Bayes' rule, with one density a class.
+
+    A density of many features is too sure of itself, so the logarithms are divided by a
+    temperature: the one with the lowest log loss on samples that are held out, in five folds.
+
+    Parameters
+    ----------
+    estimator : estimator or None, default=None
+        Any with ``score_samples``, as a mixture, exemplars or a tree; a copy of it is fitted to
+        each class, with no more components than the class has samples. None: a
+        :class:`oda_rl.SGDGaussianMixture` of 4 components.
+    random_state : int, RandomState instance or None, default=None
+        Seeds densities whose own ``random_state`` is None, and deals out the samples held out.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (C,)
+        Class labels, sorted.
+    class_prior_ : ndarray, shape (C,)
+        Share of each class in the data.
+    densities_ : list of estimator
+        That of each class.
+    temperature_ : float
+        At least 1.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray, shape (d,)
+        Names of the features, where X had names.
+
+    References
+    ----------
+    C. Guo, G. Pleiss, Y. Sun, K. Weinberger, "On calibration of modern neural networks",
+    International Conference on Machine Learning, 2017: scaling by a temperature.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(500, noise=0.1, random_state=0)
+    >>> model = DensityClassifier(random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.98
+    True
+    """
+
+    estimator: Annotated[Any, HasMethods(["fit", "score_samples"]), None] = None
+    random_state: Seed = None
+
+    _stored = STORED
+    LEARNED: ClassVar[dict[str, Any]] = {
+        "classes_": Optional(ANYTHING),
+        "class_prior_": Optional(real("C", "(0, 1]")),
+        "densities_": Optional(ANYTHING),
+        "temperature_": Optional(real("", "[1, inf)")),
+    }
+    """What a file may say of what was learned; densities have schemas of their own."""
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+            n = sizes["C"]
+            check_labels(self.classes_, n, f"{where}.classes_")
+            right = isinstance(self.densities_, list) and len(self.densities_) == n
+            require(right, f"{where}.densities_ must be a list of {n}")
+            for k, one in enumerate(self.densities_):
+                check_density(one, sizes["d"], f"{where}.densities_[{k}]")
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
+        """Fit a density to each class, and choose the temperature.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+        y : array-like, shape (n,)
+            Class labels.
+        sample_weight : array-like, shape (n,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
+
+        Raises
+        ------
+        TypeError
+            If weights are not whole, and ``estimator`` takes none.
+        """
+        points, labels = checked_labels(self, X, y, reset=True)
+        weights = checked_weights(sample_weight, points)
+        shown = weights > 0.0
+        self.classes_, classes = np.unique(labels[shown], return_inverse=True)
+        data = weighted(points[shown], weights[shown], classes.astype(np.int64))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.temperature_ = self._chosen(data, seed) if len(self.classes_) > 1 else 1.0
+        self.class_prior_, self.densities_ = self._fitted(data, seed)
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> Array:
+        """Most probable class of each sample.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n,)
+        """
+        best = self.predict_log_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Probability of each class, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            Rows sum to 1.
+        """
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    def predict_log_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Logarithms of :meth:`predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+        """
+        points = fitted_points(self, X)
+        logs = _logs(self.densities_, points)
+        return _posterior(logs, self.class_prior_, self.temperature_)
+
+    def _fitted(self, data: Weighted, seed: int) -> tuple[FloatArray, list[Any]]:
+        """Shares of the classes, and their densities."""
+        n_classes = len(self.classes_)
+        weights = np.bincount(data.classes, data.weights, minlength=n_classes)
+        densities = [
+            fitted_density(self.estimator, _rows(data, data.classes == c), seed)
+            for c in range(n_classes)
+        ]
+        return weights / weights.sum(), densities
+
+    def _chosen(self, data: Weighted, seed: int) -> float:
+        """Temperature of the lowest log loss on what is held out, of those that are tried."""
+        losses = np.zeros(len(_TEMPERATURES))
+        for train, test in folds(data.classes, np.random.default_rng(0)):
+            prior, densities = self._fitted(_rows(data, train), seed)
+            held = _rows(data, test)
+            logs, own = _logs(densities, held.points), (np.arange(len(test)), held.classes)
+            losses -= [_posterior(logs, prior, t)[own] @ held.weights for t in _TEMPERATURES]
+        return float(_TEMPERATURES[int(np.argmin(losses))])
+
+
+def _rows(data: Weighted, rows: IntArray | npt.NDArray[np.bool_]) -> Weighted:
+    return Weighted(data.points[rows], data.classes[rows], data.weights[rows])
+
+
+def _logs(densities: list[Any], points: FloatArray) -> FloatArray:
+    return np.stack([log_densities(one, points) for one in densities], axis=1)
+
+
+def _posterior(logs: FloatArray, prior: FloatArray, temperature: float) -> FloatArray:
+    """Logarithms of probabilities, shape (n, C)."""
+    scores = np.log(prior) + logs / temperature
+    scores -= scores.max(axis=1, keepdims=True)  # beside -1e300 no other number counts
+    return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+
+
+@estimator
+class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
+    """Tell outliers by a density: what is less likely than a share of the training samples.
+
+    Parameters
+    ----------
+    estimator : estimator or None, default=None
+        As for :class:`oda_rl.DensityClassifier`.
+    contamination : float, default=0.1
+        Share of the training samples that are outliers, in (0, 0.5].
+    random_state : int, RandomState instance or None, default=None
+        Seeds a density whose own ``random_state`` is None.
+
+    Attributes
+    ----------
+    density_ : estimator
+        Fitted to all samples.
+    offset_ : float
+        Log-density below which a sample is an outlier.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray, shape (d,)
+        Names of the features, where X had names.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> model = DensityOutlierDetector(random_state=0).fit(X)
+    >>> model.predict([[0.0, 0.0], [9.0, 9.0]])
+    array([ 1, -1])
+    >>> int((model.predict(X) == -1).sum())
+    30
+    """
+
+    estimator: Annotated[Any, HasMethods(["fit", "score_samples"]), None] = None
+    contamination: Annotated[float, within("(0, 0.5]")] = 0.1
+    random_state: Seed = None
+
+    _stored = STORED
+    LEARNED: ClassVar[dict[str, Any]] = {
+        "density_": Optional(ANYTHING),
+        "offset_": Optional(real()),
+    }
+    """What a file may say of what was learned; the density has a schema of its own."""
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+            check_density(self.density_, sizes["d"], f"{where}.density_")
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
+        """Fit the density, and find what is unusual by it.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+        y : Ignored
+        sample_weight : array-like, shape (n,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
+
+        Raises
+        ------
+        TypeError
+            If weights are not whole, and ``estimator`` takes none.
+        """
+        points = checked_points(self, X, reset=True)
+        data = weighted(points, checked_weights(sample_weight, points))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.density_ = fitted_density(self.estimator, data, seed)
+        scores = log_densities(self.density_, data.points)
+        self.offset_ = _least_usual(scores, data.weights, float(self.contamination))
+        return self
+
+    def score_samples(self, X: npt.ArrayLike) -> FloatArray:
+        """Log-density of each sample.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            The smaller the more unusual.
+        """
+        points = fitted_points(self, X)
+        return log_densities(self.density_, points)
+
+    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
+        """Log-density above ``offset_``; negative for outliers.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n,)
+        """
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: npt.ArrayLike) -> IntArray:
+        """-1 for outliers, 1 for others.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n,)
+        """
+        return np.where(self.decision_function(X) < 0.0, -1, 1)
+
+
+def _least_usual(scores: FloatArray, weights: FloatArray, share: float) -> float:
+    """Score below which lies a share of the weight: half way between two of the scores.
+
+    >>> _least_usual(np.array([4.0, 1.0, 2.0, 3.0]), np.ones(4), 0.25)
+    1.5
+    """
+    order = np.argsort(scores, kind="stable")
+    ends = np.cumsum(weights[order])
+    first = int(np.searchsorted(ends, share * ends[-1] * (1.0 + 1e-9), side="right"))
+    inside = float(scores[order[min(first, len(order) - 1)]])
+    if first == 0:
+        return inside
+    between = 0.5 * (inside + float(scores[order[first - 1]]))
+    return between if between > -1e290 else inside
