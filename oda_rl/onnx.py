@@ -12,6 +12,6 @@ True
 It needs skl2onnx: ``pip install "oda-rl[onnx]"``.
 """
 
-from oda_rl.exporting.onnx_registry import register as register
+from oda_rl.exporting.onnx import register as register
 
 register()

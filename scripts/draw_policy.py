@@ -9,7 +9,7 @@ from common.experiment import Experiment
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.plotting.agents import plot_metric, plot_partition
-from oda_rl.reporting.figures import names_for
+from oda_rl.reporting.page import names_for
 
 BARTO = "oda_rl/BartoCartPole-v0"
 

@@ -35,7 +35,7 @@ from oda_rl import (
 )
 from oda_rl.divergences import BregmanDivergence, Mahalanobis
 from oda_rl.exporting.labels import whole_numbers
-from oda_rl.exporting.onnx_registry import _CONVERTERS
+from oda_rl.exporting.onnx import _CONVERTERS
 
 IRIS = load_iris().data
 NAMES = np.array(["setosa", "versicolor", "virginica"])[load_iris().target]

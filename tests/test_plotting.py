@@ -14,7 +14,7 @@ from oda_rl.command.report import metric_table, write_figures
 from oda_rl.envs.sparse import TwoRooms
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import tint
-from oda_rl.reporting.figures import names_for
+from oda_rl.reporting.page import names_for
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from oda_rl.agents import TwoTimescaleAgent, load_agent
 from oda_rl.command.cli import main, parse
 from oda_rl.command.reporting import command_of, made_by
 from oda_rl.reporting.content import report_of
-from oda_rl.reporting.figures import as_html
+from oda_rl.reporting.page import as_html
 from oda_rl.reporting.verifying import verify
 
 TRAINING = [

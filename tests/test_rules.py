@@ -21,7 +21,7 @@ from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import decide_by_rule, in_box
 from oda_rl.agents.policies.wording import affine, number, shortest, without_units
-from oda_rl.reporting.tables import policy_remarks
+from oda_rl.reporting.page import policy_remarks
 
 ONE_HOT = np.eye(3)[:, :, None]
 

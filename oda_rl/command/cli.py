@@ -35,7 +35,7 @@ from oda_rl.command.training import (
     resumed_defaults,
     train,
 )
-from oda_rl.reporting.tables import policy_remarks
+from oda_rl.reporting.page import policy_remarks
 
 _EVALUATION_EPISODES = 100
 

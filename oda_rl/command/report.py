@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oda_rl._types import FloatArray
-from oda_rl.reporting.figures import draw_figures, names_for
-from oda_rl.reporting.tables import policy_rows
+from oda_rl.reporting.page import draw_figures, names_for, policy_rows
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,7 +23,7 @@ _LEAST_SHARE = 0.005  # of a direction worth a column
 def write_figures(
     agent: "Agent", folder: Path, seed: int = 0, returns: FloatArray | None = None
 ) -> list[Path]:
-    """Draw what :func:`~oda_rl.reporting.figures.draw_figures` does into a folder; return files."""
+    """Draw what :func:`~oda_rl.reporting.page.draw_figures` does into a folder; return files."""
     axes = draw_figures(agent, seed, returns)
     return [save_figure(ax, folder / f"{name}.png") for name, ax in axes.items()]
 
@@ -56,7 +55,7 @@ def metric_table(agent: "Agent") -> "Table | None":
 
 
 def policy_table(policy: "Overview") -> "Table":
-    """Return :func:`~oda_rl.reporting.tables.policy_rows` as a table."""
+    """Return :func:`~oda_rl.reporting.page.policy_rows` as a table."""
     from rich import box
     from rich.table import Table
 

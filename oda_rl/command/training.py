@@ -37,7 +37,7 @@ from oda_rl.agents.videos import check_video, write_video
 from oda_rl.command.folders import CHECKPOINT_FILE, forget_others, in_use, remove, reserved
 from oda_rl.command.logs import episode_log
 from oda_rl.command.report import metric_table, summary, write_figures
-from oda_rl.reporting.figures import tells_states_apart
+from oda_rl.reporting.page import tells_states_apart
 
 _GRID = 5  # values of a component of a continuous action
 _FORESEEN = 1_000_000  # steps that there has to be space for

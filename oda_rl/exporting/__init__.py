@@ -1,8 +1,7 @@
-"""Estimators for elsewhere: converters of skl2onnx, and C99 headers.
+"""Estimators for other programs: ONNX converters for skl2onnx (``onnx``), and C99 headers.
 
-``import oda_rl.onnx`` registers the former, of which ``onnx_registry`` has the list, ``onnx_graph``
-what graphs are made of, and the others a kind of estimator each. ``c_header`` writes the latter,
-with the words of ``c_text``, which policies share.
+``import oda_rl.onnx`` registers the converters. ``c_header`` writes headers; ``c_text`` has the
+blocks of C that policies share.
 """
 
 from typing import TYPE_CHECKING
