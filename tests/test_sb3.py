@@ -688,7 +688,8 @@ class Rooms(gym.Env):
 )
 def test_every_space_that_the_agents_take(algorithm, n_envs, make, tmp_path):
     env = DummyVecEnv([make] * n_envs)
-    model = algorithm(env, seed=0).learn(600 if n_envs == 1 else 602)
+    bins = {"action_bins": 5} if algorithm is QuickSearch and n_envs > 1 else {}
+    model = algorithm(env, seed=0, **bins).learn(600 if n_envs == 1 else 602)
     returns, _ = evaluate_policy(model, Monitor(make()), 2, return_episode_rewards=True)
     assert len(returns) == 2
     observation = env.reset()

@@ -75,7 +75,7 @@ class Ground:
             raise TypeError(f"env is {env!r}: it must be one environment, or the id of one")
         boxed = isinstance(made.action_space, spaces.Box)
         self.env = observed(made) if boxed else adapted(made, _BINS)
-        self.interface = Interface.of(self.env, n_cells if boxed else None)
+        self.interface = Interface.of(self.env, n_cells if boxed else None).of_user(made, _BINS)
         self._compiled = _compiled(self.env, self.interface)
         self._starts: dict[int, FloatArray] = {}
         self._begun: dict[int, FloatArray] = {}

@@ -141,7 +141,7 @@ def teacher_of(teacher: Any, interface: Interface, values: Values | None = None)
         known = _valued(policy, interface)
 
         def decide(batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            return interface.actions(known.act(batch.reshape(len(batch), -1)))
+            return interface.performed(known.act(batch.reshape(len(batch), -1)))
 
         rule = policy if isinstance(policy, RulePolicy) else None
         return Labelling(decide, interface, values, known.in_loops, rule)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from oda_rl._schema import check_fields, require
 from oda_rl.agents.environments.native import Native, native_of
@@ -31,6 +32,17 @@ class Described(gym.Env[Any, Any]):
         spec: EnvSpec | None = None,
     ) -> None:
         self.observation_space, self.action_space, self.spec = observation_space, action_space, spec
+
+
+class DescribedVector(VectorEnv[Any, Any, Any]):
+    """The spaces of a vector environment without the environment."""
+
+    def __init__(self, one: Described, num_envs: int) -> None:
+        self.num_envs, self.spec = num_envs, one.spec
+        self.single_observation_space = one.observation_space
+        self.single_action_space = one.action_space
+        self.observation_space = batch_space(one.observation_space, num_envs)
+        self.action_space = batch_space(one.action_space, num_envs)
 
 
 def described(env: Any) -> Any:

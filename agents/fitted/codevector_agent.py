@@ -118,8 +118,8 @@ class CodevectorAgent(FittedQAgent):
     def _adapted(self, env: AnyEnv) -> gym.Env[Any, Any]:
         if isinstance(env, VectorEnv):
             raise TypeError(
-                f"env is {env}: it must be one environment; FittedQAgent, which offers a grid of "
-                "actions, learns in several"
+                f"env has {env.num_envs} environments: it must be one environment; FittedQAgent, "
+                "which offers a grid of actions, learns in several"
             )
         return observed(env)
 

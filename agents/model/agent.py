@@ -424,8 +424,8 @@ class ModelAgent(Simplifiable, Agent):
             return super()._adapted(env)
         if isinstance(env, VectorEnv):
             raise TypeError(
-                f"env is {env}: with continuous actions it must be one environment; "
-                "action_bins=5 offers a few of them, in several"
+                f"env has {env.num_envs} environments: with continuous actions it must be one "
+                "environment; action_bins=5 offers a few of them, in several"
             )
         return observed(env)
 

@@ -18,8 +18,8 @@ class TwoTimescale(Algorithm):
     Parameters
     ----------
     env : str, gymnasium.Env or VecEnv
-        An environment, the id of one, or a vector environment. Observations: Box of any shape;
-        actions: Discrete.
+        An environment, the id of one, or a vector environment, with spaces as of
+        :class:`oda_rl.agents.TwoTimescaleAgent`.
     seed : int or None
         Of all the agent's randomness and of the environment's. None leaves the environment as it
         was seeded.
@@ -82,8 +82,8 @@ class FittedQ(Algorithm):
     Parameters
     ----------
     env : str, gymnasium.Env or VecEnv
-        An environment, the id of one, or a vector environment. Observations: Box of any shape;
-        actions: Discrete.
+        An environment, the id of one, or a vector environment, with spaces as of
+        :class:`oda_rl.agents.FittedQAgent`.
     seed, verbose, tensorboard_log, stats_window_size, monitor_wrapper
         As of :class:`TwoTimescale`.
     **config
@@ -117,8 +117,9 @@ class ModelSearch(Algorithm):
     Parameters
     ----------
     env : str, gymnasium.Env or VecEnv
-        An environment, the id of one, or a vector environment. Observations: Box of any shape;
-        actions: Discrete.
+        An environment, the id of one, or a vector environment, with spaces as of
+        :class:`oda_rl.agents.ModelAgent`: several environments with continuous actions need
+        ``action_bins``.
     seed, verbose, tensorboard_log, stats_window_size, monitor_wrapper
         As of :class:`TwoTimescale`.
     **config

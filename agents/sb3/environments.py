@@ -15,7 +15,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
 from oda_rl.agents.environments.making import reward_threshold
-from oda_rl.agents.environments.spaces import Described, Interface
+from oda_rl.agents.environments.spaces import AnyEnv, Described, DescribedVector, Interface
 
 Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 """Of several environments."""
@@ -23,9 +23,10 @@ Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 _LIMIT = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
 
 
-def described(env: VecEnv) -> Described:
-    """Return what an agent asks of an environment when it is made."""
-    return Described(env.observation_space, env.action_space, _spec(env))
+def described(env: VecEnv) -> AnyEnv:
+    """Return what an agent asks of one or several environments when it is made."""
+    one = Described(env.observation_space, env.action_space, _spec(env))
+    return one if env.num_envs == 1 else DescribedVector(one, env.num_envs)
 
 
 def last_observations(

@@ -111,7 +111,17 @@ class ByHand(Player):
         ----------
         observations
             A batch, as :meth:`predict` takes it.
+
+        Raises
+        ------
+        TypeError
+            If the agent chooses continuous actions, which it does in one environment only.
         """
+        if self.interface.box is not None:
+            raise TypeError(
+                f"{type(self).__name__} chooses continuous actions: it must be one environment; "
+                "act and update learn in it, and FittedQAgent offers a grid of actions in several"
+            )
         step = first_step(observations, self.interface)
         self._engine.set_lanes(len(step.after))
         return self.advance(step)

@@ -1,0 +1,243 @@
+"""Whoever steps an environment for an agent gives it actions of its space, and says which."""
+
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from distributed import LocalCluster
+from environments import QUICK, play, quick_rule
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from oda_rl.agents import (
+    Actors,
+    CodevectorAgent,
+    FittedQAgent,
+    ModelAgent,
+    TwoTimescaleAgent,
+    distill,
+)
+from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK, REWARD
+from oda_rl.agents.sb3.algorithms import FittedQ, ModelSearch, TwoTimescale
+from oda_rl.command.training import TrainFitted, TrainModel, TrainTwoTimescale
+
+STEPS = 624  # whole episodes of one, two or three environments
+SPACES = {
+    "discrete": spaces.Discrete(3),
+    "discrete from 5": spaces.Discrete(3, start=5),
+    "discrete from -1": spaces.Discrete(2, start=-1),
+    "multi-discrete": spaces.MultiDiscrete([2, 3]),
+    "multi-discrete from elsewhere": spaces.MultiDiscrete([2, 2], start=[1, -4]),
+    "multi-binary": spaces.MultiBinary(2),
+    "multi-binary, two-dimensional": spaces.MultiBinary([2, 1]),
+    "box": spaces.Box(-1.0, 3.0, (1,)),
+    "box of two": spaces.Box(np.float32([-3.0, 2.0]), np.float32([1.0, 12.0])),
+    "box of two dimensions": spaces.Box(-6.0, -2.0, (1, 2), np.float64),
+    "box of integers": spaces.Box(2, 6, (1,), np.int64),
+}
+KINDS = {
+    TwoTimescaleAgent: TwoTimescaleAgent,
+    FittedQAgent: FittedQAgent,
+    CodevectorAgent: CodevectorAgent,
+    ModelAgent: quick_rule,
+}
+NOTES = []  # of all spies
+
+
+class Spy(gym.Env):
+    """Notes the actions that it is given; the reward is the number of the note."""
+
+    def __init__(self, action_space):
+        self.observation_space = spaces.Box(-1.0, 1.0, (2,))
+        self.action_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._seen(), {}
+
+    def step(self, action):
+        self.t += 1
+        NOTES.append(np.array(action))
+        return self._seen(), float(len(NOTES) - 1), self.t == 8, False, {}
+
+    def _seen(self):
+        return self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32)
+
+
+for name, space in SPACES.items():
+    env_id = f"Spy-{name.replace(' ', '_').replace(',', '')}-v0"
+    gym.register(env_id, Spy, kwargs={"action_space": space}, disable_env_checker=True)
+
+
+@pytest.fixture(params=SPACES)
+def spied(request):
+    """The id of a spy, and its action space."""
+    NOTES.clear()
+    return f"Spy-{request.param.replace(' ', '_').replace(',', '')}-v0", SPACES[request.param]
+
+
+def made(make, kind, space, n_envs=1):
+    """Make an agent, or check that it is refused with a sentence that says why; None then."""
+    continuous = isinstance(space, spaces.Box)
+    whole = continuous and space.dtype == np.int64
+    why = None
+    if kind in (CodevectorAgent, ModelAgent) and (continuous or kind is CodevectorAgent):
+        if n_envs > 1:
+            why = rf"env has {n_envs} environments: .*it must be one environment; "
+        elif whole or not continuous:
+            why = r"action_space is .*: it must be a bounded Box of floats"
+    if why is None:
+        return make()
+    with pytest.raises((TypeError, ValueError), match=why):
+        make()
+    return None
+
+
+def check(agent, space):
+    """Compare what an agent remembers with what its environments were given."""
+    given = np.array(NOTES)
+    for action in given:
+        assert space.contains(int(action) if isinstance(space, spaces.Discrete) else action)
+    if isinstance(space, spaces.Box):
+        near = 0.1 * (space.high - space.low)
+        assert (given.min(axis=0) <= space.low + near).all()
+        assert (given.max(axis=0) >= space.high - near).all()
+    else:
+        offered = {tuple(np.ravel(space.sample())) for _ in range(200)}
+        assert {tuple(np.ravel(action)) for action in given} == offered
+    acts, rows = remembered(agent)
+    assert sorted(rows) == list(range(len(given)))
+    np.testing.assert_allclose(agent.interface.performed(acts), given[rows], rtol=1e-12)
+
+
+def remembered(agent):
+    """Actions that an agent remembers, as policies have them, and their notes' numbers."""
+    if isinstance(agent, ModelAgent):
+        seen = agent._engine.memory.transitions
+        boxed = agent.interface.box is not None
+        return seen.codes[:, 1:] if boxed else seen.codes.argmax(axis=1), seen.rewards.astype(int)
+    if isinstance(agent, TwoTimescaleAgent):
+        steps = agent._engine._ring().steps
+        steps = steps[steps[:, MARK] == GOES_ON]
+    else:
+        _, steps = agent._remembered()
+    boxed = isinstance(agent, CodevectorAgent)
+    acts = steps[:, COMPONENTS:] if boxed else steps[:, ACTION].astype(int)
+    return acts, steps[:, REWARD].astype(int)
+
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+@pytest.mark.parametrize("n_envs", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("algorithm", "kind"),
+    [
+        (TwoTimescale, TwoTimescaleAgent),
+        (FittedQ, FittedQAgent),
+        (partial(ModelSearch, **QUICK), ModelAgent),
+    ],
+    ids=["TwoTimescale", "FittedQ", "ModelSearch"],
+)
+def test_stable_baselines3(algorithm, kind, spied, n_envs, tmp_path):
+    env_id, space = spied
+    env = DummyVecEnv([partial(gym.make, env_id)] * n_envs)
+    model = made(lambda: algorithm(env, seed=0), kind, space, n_envs)
+    if model is not None:
+        check(model.learn(STEPS).agent, space)
+    if n_envs == 1 or space.dtype == np.int64:
+        return
+    single = algorithm(gym.make(env_id), seed=0)
+    single.save(tmp_path / "model")
+    load = partial(getattr(algorithm, "func", algorithm).load, tmp_path / "model", env=env)
+    made(load, kind, space, n_envs)
+
+
+@every_kind
+def test_vector_environments(kind, spied):
+    env_id, space = spied
+    envs = [partial(gym.make, env_id)] * 2
+    env = SyncVectorEnv(envs, autoreset_mode=AutoresetMode.SAME_STEP)
+    agent = made(lambda: KINDS[kind](env, seed=0), kind, space, 2)
+    if agent is not None:
+        check(agent.learn(STEPS), space)
+
+
+@every_kind
+def test_a_loop_of_ones_own(kind, spied):
+    env_id, space = spied
+    agent = made(lambda: KINDS[kind](env_id, seed=0), kind, space)
+    if agent is not None:
+        check(play(agent, agent.env, STEPS), space)
+
+
+@pytest.mark.parametrize("kind", [CodevectorAgent, ModelAgent])
+def test_continuous_actions_are_chosen_in_one_environment(kind):
+    agent = kind("Spy-box-v0", seed=0)
+    with pytest.raises(TypeError, match="chooses continuous actions: it must be one environment;"):
+        agent.begin_in_all(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (TrainTwoTimescale(), TwoTimescaleAgent),
+        (TrainFitted(), FittedQAgent),
+        (TrainFitted(actions="codevectors"), CodevectorAgent),
+        (TrainModel(), ModelAgent),
+        (TrainModel(actions="grid"), FittedQAgent),  # as any that is offered a grid
+    ],
+    ids=["two-timescale", "fitted", "codevectors", "model", "model, grid"],
+)
+def test_the_command(options, kind, spied):
+    env_id, space = spied
+    changed = type(options)(env_id=env_id, actions=options.actions)
+    agent = made(changed.agent, kind, space)
+    if agent is not None:
+        check(agent.learn(150), space)
+
+
+@pytest.fixture(scope="module")
+def actors():
+    """An actor in a thread of this process."""
+    one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(processes=False, **one) as own:
+        yield Actors(1, own.scheduler_address)
+
+
+@pytest.mark.parametrize("kind", [FittedQAgent, CodevectorAgent])
+def test_actors(kind, spied, actors):
+    env_id, space = spied
+    agent = made(lambda: kind(env_id, seed=0), kind, space)
+    if agent is not None:
+        check(agent.learn(STEPS, actors=actors), space)
+
+
+@pytest.mark.parametrize("kind", [FittedQAgent, CodevectorAgent])
+def test_logged_steps(kind, spied):
+    env_id, space = spied
+    agent = made(lambda: kind(env_id, seed=0), kind, space)
+    if agent is None:
+        return
+    env = gym.make(env_id)
+    before, _ = env.reset(seed=0)
+    rows, other = [], FittedQAgent(env_id, seed=1) if kind is FittedQAgent else None
+    for _ in range(200):
+        action = env.action_space.sample() if other is None else other.act(before)
+        after, reward, terminated, truncated, _ = env.step(action)
+        rows.append((before, action, reward, after, terminated, truncated))
+        before = env.reset()[0] if terminated else after
+    check(agent.remember(*map(np.array, zip(*rows, strict=True))), space)
+
+
+@pytest.mark.filterwarnings("ignore:the rule returns")  # by the number of the note
+def test_a_teacher(spied):
+    env_id, space = spied
+    action = space.low if isinstance(space, spaces.Box) else space.sample()
+    teach = partial(distill, lambda observation: action, env_id, 2, steps=400, seed=0)
+    if made(teach, ModelAgent, space) is not None:
+        assert all(space.contains(a if a.ndim else int(a)) for a in NOTES)
+        assert all(np.array_equal(given, action) for given in NOTES[:8])
