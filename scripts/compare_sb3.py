@@ -24,8 +24,8 @@ from oda_rl.agents.comparison.contest import (
     solved_at,
 )
 from oda_rl.command.comparison import plot_comparison, write_comparison
-from oda_rl.experiments import Execution
-from oda_rl.results import markdown_table, store_rows
+from oda_rl.runs.parallel import Execution
+from oda_rl.runs.results import markdown_table, store_rows
 
 EXPERIMENT = Experiment("compare_sb3")
 SHARES = (0.5, 0.95)  # of the seeds

@@ -50,7 +50,7 @@ from common.summaries import Column, Row, Rows, Table, Text
 from numba import config
 
 from oda_rl import InvalidFileError
-from oda_rl.experiments import Execution
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("fuzz_files", leave_out=("keep",))
 BLOCK = 5000  # cases of a class in a run

@@ -12,7 +12,6 @@ from typing import Any
 import oda_rl
 from oda_rl._schema import Member
 from oda_rl._state import State
-from oda_rl.agents.editing import clauses
 from oda_rl.agents.engine.state import ROOM, Lane
 from oda_rl.agents.fitted import codevector_engine
 from oda_rl.agents.fitted import contents as fitted
@@ -26,6 +25,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.rules import editing
 from oda_rl.agents.training import course, files
 from oda_rl.agents.two_timescale import engine as online
 from oda_rl.agents.two_timescale.qlearning import OnlineState
@@ -62,7 +62,7 @@ AGENTS: dict[str, Mapping[str, Any]] = {
     "ModelAgent": model.SCHEMA,
     "candidates_ of a ModelAgent with discrete actions, besides": choosing.SCHEMA,
     "candidates_ of a ModelAgent, rules": candidates.SCHEMA,
-    "candidates_ of a ModelAgent, rules within clauses_, besides": clauses.SCHEMA,
+    "candidates_ of a ModelAgent, rules within clauses_, besides": editing.SCHEMA,
     "candidates_ of a ModelAgent, tables": tabled.SCHEMA,
     "planner_ of a ModelAgent, of rules": planning.SCHEMA,
     "planner_ of a ModelAgent, its world": worlds.SCHEMA,
@@ -71,7 +71,7 @@ AGENTS: dict[str, Mapping[str, Any]] = {
 }
 POLICIES: dict[str, Mapping[str, Any]] = {
     "RulePolicy.from_arrays": RulePolicy.SCHEMA,
-    "clauses_ of an edited rule": clauses.SCHEMA,
+    "clauses_ of an edited rule": editing.SCHEMA,
     "TablePolicy.from_arrays": TablePolicy.SCHEMA,
 }
 RECORDS: tuple[type[State], ...] = (OnlineState, FittedState, Lane, Schedule, MapSchedule,

@@ -18,7 +18,7 @@ import tyro
 from benchmarks import NAMES as BENCHMARKS
 from common.summaries import Rows
 
-from oda_rl.results import read_rows
+from oda_rl.runs.results import read_rows
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))

@@ -36,8 +36,8 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClassifier
-from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("reproduce_classification", ("folder", "n_samples", "n_folds", "n_inner"))
 N_FOLDS = 5

@@ -40,10 +40,10 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
 from oda_rl._types import FloatArray
-from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization.estimators import StochasticVQ
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("reproduce_clustering", ("folder", "n_samples", "max_clusters"))
 GAUSSIAN_POINTS, ADULT_POINTS = 1500, 15_000

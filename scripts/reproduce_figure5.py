@@ -28,10 +28,10 @@ import numpy as np
 from common.experiment import FIRST_SEEDS, Experiment, SharedOptions, chosen, say, start
 from common.summaries import Column, Row, Rows, Table, interquartile_mean, of, open_axes, the
 
-from oda_rl.experiments import Run, rows_of
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.results import markdown_table
-from oda_rl.statistics import summarize
+from oda_rl.runs.parallel import Run, rows_of
+from oda_rl.runs.results import markdown_table
+from oda_rl.runs.statistics import summarize
 
 TUNING = Experiment("figure5_tuning", leave_out=("config", "partition"))
 EXPERIMENT = Experiment("figure5", leave_out=("config", "partition", "drawn"))

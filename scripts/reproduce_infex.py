@@ -43,9 +43,9 @@ from oda_rl.agents import InfexPartition, Scaling
 from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
 from oda_rl.exemplars.weights import NotConvergedError, best_proportions
-from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.estimators import plot_exemplar_density
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("reproduce_infex")
 PER_DIGIT = 110

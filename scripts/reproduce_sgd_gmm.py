@@ -44,8 +44,8 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl.experiments import Execution
 from oda_rl.plotting.estimators import plot_component_grid, plot_mixture_density
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("reproduce_sgd_gmm", leave_out=("folder",))
 K = 64

@@ -27,9 +27,9 @@ from sklearn.datasets import make_circles, make_moons
 
 from oda_rl import ODAClassifier
 from oda_rl._types import FloatArray
-from oda_rl.experiments import Run
 from oda_rl.plotting.annealing import animate_annealing, plot_decision_regions
 from oda_rl.quantization.estimators import LVQ
+from oda_rl.runs.parallel import Run
 
 EXPERIMENT = Experiment("reproduce_toys", ("n_samples", "n_held_out", "n_codevectors"))
 DATA = ("circles", "half moons", "Gaussians")

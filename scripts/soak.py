@@ -28,7 +28,7 @@ from rich.progress import track
 
 from oda_rl import ODAClusterer, SGDGaussianMixture
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.experiments import Execution
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("soak", leave_out=("stretches",))
 BARTO = "oda_rl/BartoCartPole-v0"

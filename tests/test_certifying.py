@@ -8,10 +8,8 @@ import pytest
 from test_export import by_rule
 
 from oda_rl.agents import ModelAgent, export_policy
-from oda_rl.agents.certifying.affine import Affine, cos, sin
-from oda_rl.agents.certifying.certificates import certify
-from oda_rl.agents.certifying.dynamics import CartPole, LearnedLaw
-from oda_rl.agents.certifying.reaching import Reach, Sets, frames
+from oda_rl.agents.certifying.certificates import Reach, Sets, certify, frames
+from oda_rl.agents.certifying.dynamics import Affine, CartPole, LearnedLaw, cos, sin
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.learning import predict
 from oda_rl.agents.worlds.trajectories import one_law, without_noise

@@ -11,14 +11,19 @@ from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent
 from oda_rl.agents.distilling import distil, imitation
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.distil import Distilled, Size, distill, smallest
-from oda_rl.agents.distilling.dreaming import dreamt, world_of
-from oda_rl.agents.distilling.evaluating import Steps, evaluated
-from oda_rl.agents.distilling.fit import ChoiceCosts, Fitted, SquareCosts, fit, loss, with_ones
-from oda_rl.agents.distilling.imitation import constant, imitate
-from oda_rl.agents.distilling.playing import Ground
-from oda_rl.agents.distilling.pruning import Confirming
-from oda_rl.agents.distilling.races import better_by, compare, race
-from oda_rl.agents.distilling.teachers import teacher_of
+from oda_rl.agents.distilling.imitation import constant, dreamt, imitate, world_of
+from oda_rl.agents.distilling.playing import Ground, Steps, evaluated
+from oda_rl.agents.distilling.search import better_by, compare, race
+from oda_rl.agents.distilling.simplifying import Confirming
+from oda_rl.agents.distilling.teachers import (
+    ChoiceCosts,
+    Fitted,
+    SquareCosts,
+    fit,
+    loss,
+    teacher_of,
+    with_ones,
+)
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.plotting.agents import plot_sizes
 

@@ -10,11 +10,9 @@ from test_export import by_rule, components_in_c, run_in_c, run_in_onnx
 from test_rules import continuous, discrete
 
 from oda_rl.agents import ModelAgent, export_policy
-from oda_rl.agents.editing.clauses import Clauses
-from oda_rl.agents.editing.conditions import condition_rows
-from oda_rl.agents.editing.editor import within
 from oda_rl.agents.environments.spaces import ActionBox
 from oda_rl.agents.policies.rules import RulePolicy, decide_by_clauses
+from oda_rl.agents.rules.editing import Clauses, condition_rows, within
 from oda_rl.agents.worlds.trajectories import walk
 
 NAMES = ["cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "angular velocity (rad/s)"]

@@ -12,8 +12,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from oda_rl.agents import TwoTimescaleAgent
-from oda_rl.experiments import Execution, _files_beside, failures, rows_of, run_all
-from oda_rl.statistics import interquartile_mean, summarize
+from oda_rl.runs.parallel import Execution, _files_beside, failures, rows_of, run_all
+from oda_rl.runs.statistics import interquartile_mean, summarize
 
 
 def training(seed, discount, folder=None, pause=0.0):

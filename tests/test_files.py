@@ -20,8 +20,8 @@ from oda_rl import InvalidFileError, ODAClusterer, ODATreeClusterer, persistence
 from oda_rl._schema import Span, check, conforms, real, whole
 from oda_rl._state import State
 from oda_rl.agents import RulePolicy, TwoTimescaleAgent, load_agent
-from oda_rl.agents.editing import clauses
 from oda_rl.agents.policies.contract import Stored
+from oda_rl.agents.rules import editing
 from oda_rl.filing.contents import schema_of
 from oda_rl.filing.files import Filed
 
@@ -139,7 +139,7 @@ def test_all_that_is_stored_has_a_schema():
     for kind in subclasses(Stored):
         names = {field.name for field in dataclasses.fields(kind)} - {"clauses"}  # see below
         assert kind.SCHEMA.keys() == names
-    assert clauses.SCHEMA.keys() == {field.name for field in dataclasses.fields(clauses.Clauses)}
+    assert editing.SCHEMA.keys() == {field.name for field in dataclasses.fields(editing.Clauses)}
     stored = {one for kind in subclasses(Filed) for one in getattr(kind, "_stored", {}).values()}
     for kind in stored:  # estimators among them say in LEARNED what besides parameters they have
         if kind.__module__.startswith("oda_rl") and not issubclass(kind, Filed):

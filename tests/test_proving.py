@@ -6,7 +6,7 @@ from test_editing import POLICIES as EDITED
 from test_rules import POLICIES as PLAIN
 
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.proving.polyhedra import point_in, range_over
+from oda_rl.agents.rules.proofs import point_in, range_over
 
 policies = pytest.mark.parametrize("policy", [*PLAIN, *EDITED])
 

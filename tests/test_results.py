@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from oda_rl import results
-from oda_rl.experiments import Execution, run_all, store_runs
-from oda_rl.results import code_digest, origin, read_origins, read_rows, store_rows
+from oda_rl.runs import results
+from oda_rl.runs.parallel import Execution, run_all, store_runs
+from oda_rl.runs.results import code_digest, origin, read_origins, read_rows, store_rows
 
 
 def square(x):

@@ -7,8 +7,7 @@ from test_editing import ACTIONS, NAMES, UPRIGHT
 from test_rules import continuous
 
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.reviewing.diff import diff
-from oda_rl.agents.reviewing.regions import where
+from oda_rl.agents.review import diff, where
 from oda_rl.plotting import plot_difference
 
 STATES = np.random.default_rng(0).normal(size=(3_000, 4)) * [1.0, 1.0, 0.1, 0.5]

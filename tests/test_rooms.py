@@ -13,14 +13,14 @@ FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
     "_cache", "_collector", "_compile", "_lazy", "_lock", "_numba", "_parameters", "_schema",
     "_sizes", "_state", "_threads", "_types", "_validation", "diagram", "divergences", "eights",
-    "experiments", "filing", "linear", "metric", "persistence", "results", "samples", "statistics",
+    "filing", "linear", "metric", "persistence", "samples", "runs",
 )  # fmt: skip
 LAYERS = [  # the lowest first
     [f"oda_rl.{name}" for name in GROUND],
     ["oda_rl.envs", "oda_rl.quantization", "oda_rl.mixtures", "oda_rl.exemplars"],
     ["oda_rl.annealing", "oda_rl.trees", "oda_rl.distributed", "oda_rl.densities"],
     [
-        *("oda_rl.agents.proving", "oda_rl.exporting", "oda_rl.agents.editing"),
+        *("oda_rl.agents.rules", "oda_rl.exporting"),
         *("oda_rl.agents.environments", "oda_rl.agents.policies"),
     ],
     [
@@ -32,7 +32,7 @@ LAYERS = [  # the lowest first
         *("oda_rl.agents.fitting", "oda_rl.agents.two_timescale", "oda_rl.agents.fitted"),
         "oda_rl.agents.model",
     ],
-    ["oda_rl.agents.reviewing", "oda_rl.agents", "oda_rl.agents.sb3", "oda_rl.agents.comparison"],
+    ["oda_rl.agents.review", "oda_rl.agents", "oda_rl.agents.sb3", "oda_rl.agents.comparison"],
     [
         "oda_rl.plotting",
         "oda_rl.river",

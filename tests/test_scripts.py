@@ -18,7 +18,7 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from oda_rl.agents.comparison.contest import Plan
-from oda_rl.results import read_origins
+from oda_rl.runs.results import read_origins
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 

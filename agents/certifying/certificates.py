@@ -1,8 +1,9 @@
-"""The largest box from which no episode ends within so many steps."""
+"""Certificates: from no state of a box does an episode end within so many steps."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,289 @@ import numpy.typing as npt
 
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.certifying.dynamics import LearnedLaw, Moving
-from oda_rl.agents.certifying.reaching import Reach, frames
+from oda_rl.agents.certifying.dynamics import ROUNDING, Affine, LearnedLaw, Moving
 from oda_rl.agents.policies.export_tables import decisive
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.training.player import checked_count
 from oda_rl.agents.worlds.judging import held_out
 from oda_rl.agents.worlds.learning import CodedSteps, Learned
+
+_BINS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
+_SINGLE = 2.0**-23  # relative: observations are in single precision, states are not
+_WORST_FRAME = 1e4  # condition number
+_MOST_FRAMES = 3  # beside the components themselves
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """n sets, each of which is within a box in the coordinates of each of F frames."""
+
+    low: FloatArray
+    """Shape (n, F, d)."""
+    high: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def some(self, chosen: BoolArray) -> "Sets":
+        """Return some of them."""
+        return Sets(self.low[chosen], self.high[chosen])
+
+    def merged(self, most: int) -> "Sets":
+        """Return at most so many that contain them, each that of near ones."""
+        if len(self) <= most:
+            return self
+        middle = 0.5 * (self.low + self.high)[:, 0]
+        first, spread = middle.min(axis=0), np.ptp(middle, axis=0)
+        spread = np.where(spread > 0.0, spread, 1.0)
+        for bins in _BINS:
+            places = np.minimum((middle - first) / spread * bins, bins - 1).astype(np.int64)
+            keys = np.ravel_multi_index(list(places.T), (bins,) * len(first))
+            _, groups = np.unique(keys, return_inverse=True)
+            if groups.max() < most:
+                break
+        order = np.argsort(groups, kind="stable")
+        begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
+        return Sets(
+            np.minimum.reduceat(self.low[order], begins),
+            np.maximum.reduceat(self.high[order], begins),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Follows a rule in a world.
+
+    Parameters
+    ----------
+    world : Moving
+    pieces : sequence of (rows, output)
+        Where the rule does what: rows, affine functions of the observation, that are not negative.
+    frames : ndarray, shape (F, d, d)
+        Rows are coordinates in which sets are boxes; sets are merged in those of the first.
+    """
+
+    world: Moving
+    pieces: Sequence[tuple[FloatArray, FloatArray]]
+    frames: FloatArray
+
+    def start(self, low: FloatArray, high: FloatArray, parts: int) -> Sets:
+        """Enclose a box in about so many sets."""
+        d = len(low)
+        each = _shares(parts, d)
+        grid = np.indices(each).reshape(d, -1).T
+        width = (high - low) / np.array(each)
+        first = low + grid * width
+        last = first + width
+        half = 0.5 * (last - first)
+        state = [
+            Affine(
+                0.5 * (first + last)[:, j], half[:, j : j + 1] * np.eye(d)[j], np.zeros(len(first))
+            )
+            for j in range(d)
+        ]
+        return self._boxed(state)
+
+    def step(self, sets: Sets) -> tuple[Sets, bool]:
+        """Return what follows, and whether an episode may have ended."""
+        found = []
+        for rows, output in self.pieces:
+            part = self._cut(sets, rows)
+            if len(part) == 0:
+                continue
+            after = None
+            ended = np.ones(len(part), dtype=np.bool_)
+            for f, back in enumerate(self._backs):
+                state = self.world.step(_affine(part.low[:, f], part.high[:, f], back), output)
+                moved = [one.widened(e) for one, e in zip(state, self.world.error, strict=True)]
+                ended &= self.world.may_end(moved)
+                boxed = self._boxed(moved)
+                after = (
+                    boxed
+                    if after is None
+                    else Sets(np.maximum(after.low, boxed.low), np.minimum(after.high, boxed.high))
+                )
+            if after is None or ended.any() or not np.isfinite(after.high - after.low).all():
+                return sets, True
+            real = np.asarray((after.low <= after.high).all(axis=(1, 2)))
+            found.append(after.some(real))
+        return Sets(
+            np.concatenate([one.low for one in found]), np.concatenate([one.high for one in found])
+        ), False
+
+    def steps_without_end(self, sets: Sets, steps: int, most: int) -> int:
+        """Return after how many steps, at most so many, no episode can have ended."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite may have ended
+            for t in range(steps):
+                sets, ended = self.step(sets.merged(most))
+                if ended:
+                    return t
+        return steps
+
+    @cached_property
+    def _backs(self) -> FloatArray:
+        return np.asarray(np.linalg.inv(self.frames), dtype=np.float64)
+
+    def _boxed(self, state: Sequence[Affine]) -> Sets:
+        """Enclose components in boxes of the frames' coordinates."""
+        n, d = len(state[0].centre), len(state)
+        rows = self.frames.reshape(-1, d)
+        centre = np.column_stack([one.centre for one in state]) @ rows.T
+        shared = np.tensordot(np.array([one.shared for one in state]), rows.T, axes=(0, 0))
+        rest = np.column_stack([one.rest for one in state]) @ np.abs(rows).T
+        radius = np.asarray(np.abs(shared).sum(axis=1) + rest)
+        size = np.column_stack([np.abs(one.centre) + one.radius for one in state])
+        radius += ROUNDING * (size @ np.abs(rows).T)
+        shape = n, len(self.frames), d
+        return Sets((centre - radius).reshape(shape), (centre + radius).reshape(shape))
+
+    def _cut(self, sets: Sets, rows: FloatArray) -> Sets:
+        """Return parts of sets outside of which no row is positive."""
+        for row in rows:
+            slack = self._slack(sets, row)
+            for f, back in enumerate(self._backs):
+                total, low, high = _tightened(sets, f, row, back, slack)
+                sets = Sets(sets.low.copy(), sets.high.copy())
+                sets.low[:, f], sets.high[:, f] = low, high
+                sets, slack = sets.some(total >= 0.0), slack[total >= 0.0]
+        return sets
+
+    def _slack(self, sets: Sets, row: FloatArray) -> FloatArray:
+        """Return by how much a row may seem greater: observations are in single precision."""
+        back = np.abs(self._backs[-1])
+        reach = np.maximum(np.abs(sets.low[:, -1]), np.abs(sets.high[:, -1])) @ back.T
+        return np.asarray(_SINGLE * (reach @ np.abs(row[1:]) + abs(float(row[0]))))
+
+
+def _tightened(
+    sets: Sets, f: int, row: FloatArray, back: FloatArray, slack: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the most that a row can be, and bounds in frame f where it is not negative.
+
+    Where the row is one of the frame's coordinates that is exact.
+    """
+    low, high = sets.low[:, f].copy(), sets.high[:, f].copy()
+    slopes = row[1:] @ back
+    slopes = np.where(np.abs(slopes) > 1e-13 * np.abs(row[1:]) @ np.abs(back), slopes, 0.0)
+    loss = ROUNDING * (np.maximum(np.abs(low), np.abs(high)) @ (np.abs(row[1:]) @ np.abs(back)))
+    most = np.maximum(low * slopes, high * slopes)
+    total = row[0] + most.sum(axis=1) + slack + loss
+    for j in np.flatnonzero(slopes):
+        bound = (most[:, j] - total) / slopes[j]
+        if slopes[j] > 0.0:
+            low[:, j] = np.maximum(low[:, j], np.minimum(bound, high[:, j]))
+        else:
+            high[:, j] = np.minimum(high[:, j], np.maximum(bound, low[:, j]))
+    return total, low, high
+
+
+def _shares(parts: int, d: int) -> tuple[int, ...]:
+    """Return numbers of parts along each of d sides, whose product is at most so many."""
+    each = [1] * d
+    j = 0
+    while np.prod(each) // each[j % d] * (each[j % d] + 1) <= parts:
+        each[j % d] += 1
+        j += 1
+    return tuple(each)
+
+
+def _affine(low: FloatArray, high: FloatArray, back: FloatArray) -> list[Affine]:
+    """Return the state's components over boxes in a frame's coordinates."""
+    middle, half = 0.5 * (low + high), 0.5 * np.maximum(high - low, 0.0)
+    centres = middle @ back.T
+    rest = ROUNDING * (np.abs(middle) + half) @ np.abs(back).T
+    return [Affine(centres[:, j], half * back[j], rest[:, j]) for j in range(len(back))]
+
+
+def frames(
+    world: Moving,
+    pieces: Sequence[tuple[FloatArray, FloatArray]],
+    centre: FloatArray,
+    scale: FloatArray,
+) -> FloatArray:
+    """Return coordinates, shape (F, d, d): those of sliding motions, and the components.
+
+    Parameters
+    ----------
+    world : Moving
+    pieces : sequence of (rows, output)
+    centre : ndarray, shape (d,)
+        Where the world's motion is taken for linear.
+    scale : ndarray, shape (d,)
+        Sizes that count as equal.
+    """
+    found: list[FloatArray] = []
+    outputs = [output for _, output in pieces]
+    for rows, output in pieces:
+        for other in outputs:
+            if output is other or np.array_equal(output, other):
+                continue
+            effect = _moved(world, centre, output) - _moved(world, centre, other)
+            for row in rows:
+                through = float(row[1:] @ effect)
+                if abs(through) > 1e-9 * np.abs(row[1:]) @ np.abs(effect):
+                    found += _sliding(world, output, centre, scale, row[1:], effect / through)
+    unlike: list[FloatArray] = []
+    for frame in found:
+        if np.linalg.cond(frame * scale) < _WORST_FRAME and not any(
+            np.allclose(np.abs(frame), np.abs(one), rtol=1e-3, atol=1e-6) for one in unlike
+        ):
+            unlike.append(frame)
+    return np.array([*unlike[:_MOST_FRAMES], np.diag(1.0 / scale)])
+
+
+def _sliding(
+    world: Moving, output: FloatArray, centre: FloatArray, scale: FloatArray, slopes: FloatArray,
+    effect: FloatArray,
+) -> list[FloatArray]:  # fmt: skip
+    """Return frames of the motion that is left where the action keeps ``slopes @ x`` at 0."""
+    from scipy.linalg import eig, schur
+
+    d = len(centre)
+    step = 1e-4 * scale
+    jacobian = np.column_stack([
+        (_moved(world, centre + step[j] * e, output) - _moved(world, centre - step[j] * e, output))
+        / (2.0 * step[j])
+        for j, e in enumerate(np.eye(d))
+    ])  # fmt: skip
+    held = (np.eye(d) - np.outer(effect, slopes)) @ jacobian
+    unit = held * scale / scale[:, None]
+    first = slopes * scale / np.linalg.norm(slopes * scale)
+    values, left, _ = eig(unit, left=True)
+    rows, done = [first], np.zeros(d, dtype=np.bool_)
+    done[np.abs(values).argmin()] = True
+    for k in np.argsort(np.abs(values)):
+        if done[k]:
+            continue
+        done[k] = True
+        rows.append(left[:, k].real)
+        if abs(values[k].imag) > 0.0:
+            done[np.abs(values - values[k].conj()).argmin()] = True
+            rows.append(left[:, k].imag)
+    by_vectors = np.array(rows[:d])
+    _, turned, _ = schur(unit.T, sort=lambda re, im=0.0: abs(complex(re, im)) < 0.5)
+    by_schur = turned.T.copy()
+    by_schur[np.abs(by_schur @ first).argmax()] = first
+    whole = [one for one in (by_vectors, by_schur, _apart(first, effect / scale)) if len(one) == d]
+    return [one / np.linalg.norm(one, axis=1, keepdims=True) / scale for one in whole]
+
+
+def _apart(first: FloatArray, effect: FloatArray) -> FloatArray:
+    """Return the first row, and rows that the action has no effect on, with most zeros."""
+    pivot = int(np.abs(effect).argmax())
+    rows = [first]
+    for j in range(len(effect)):
+        if j != pivot:
+            row = np.eye(len(effect))[j]
+            row[pivot] = -effect[j] / effect[pivot]
+            rows.append(row)
+    return np.array(rows)
+
+
+def _moved(world: Moving, point: FloatArray, output: FloatArray) -> FloatArray:
+    """Return what follows a state without error, shape (d,)."""
+    return np.array([float(one[0]) for one in world.step(list(point[:, None]), output)])
+
 
 _HALVINGS = 7
 _SETS = 400

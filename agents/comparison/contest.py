@@ -35,8 +35,8 @@ from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.agents.training.agent import Agent
 from oda_rl.agents.training.player import checked_count
 from oda_rl.envs.dynamics import compiled_dynamics
-from oda_rl.experiments import Execution, Rows, Run, failures, origins_of, rows_of, run_all
-from oda_rl.results import Origin
+from oda_rl.runs.parallel import Execution, Rows, Run, failures, origins_of, rows_of, run_all
+from oda_rl.runs.results import Origin
 
 OWN = {
     "FittedQAgent": FittedQAgent,
@@ -201,7 +201,7 @@ def compare(plan: Plan, path: str | Path, execution: Execution | None = None) ->
     plan : Plan
         What to compare.
     path : str or Path
-        File of the results, as :func:`oda_rl.experiments.run_all` has it.
+        File of the results, as :func:`oda_rl.runs.parallel.run_all` has it.
     execution : Execution, optional
         Where; by default one run at a time, since runs are timed.
 

@@ -1,14 +1,14 @@
-"""A rule made smaller: cells dropped, numbers dropped, digits dropped, as far as returns stay.
+"""Rules with fewer cells, numbers and digits that return no less."""
 
-What changes fewest decisions goes first. How far along that path the return stays, bisection finds;
-then so few digits as will do.
-"""
-
+import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.distilling.imitation import constant
+from oda_rl.agents.distilling.playing import Deciding, Ground
 from oda_rl.agents.policies.rules import RulePolicy
 
 _DIGITS = (1, 2, 3, 4)
@@ -133,3 +133,136 @@ def _done(rule: Rule, states: FloatArray) -> FloatArray:
     if policy.continuous:
         return policy.act(states)
     return np.asarray(outputs[policy.cells(states), :, 0])
+
+
+_LEAST_STARTS, _MOST_STARTS, _STATES = 2, 48, 500
+_TRIALS = 3  # that cost as much as the rule itself, beside bisection
+_TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # that fewer numbers may lose
+_HOPELESS = 0.1  # share lost after a third of the episodes, to which the rest is not played
+_MOST_PLAYED = 5  # times each start, by the rule, two smaller ones and the teacher; and some more
+_LEAST_CONFIRMING, _MOST_CONFIRMING = 12, 100  # episodes, of which rare failures are among
+
+
+def smaller_rules(
+    ground: Ground,
+    rule: RulePolicy,
+    states: FloatArray,
+    seeds: list[int],
+    length: float,
+    rng: np.random.Generator,
+) -> list[RulePolicy]:
+    """Find how much may go, with the steps that are allowed; the first is the rule itself.
+
+    It is written with as many zeros as can be without another decision.
+
+    Parameters
+    ----------
+    ground : Ground
+    rule : RulePolicy
+    states : ndarray, shape (n, d)
+        In which decisions matter.
+    seeds : list of int
+        Of the starts to play from, as far as steps last.
+    length : float
+        Of an episode, about.
+    rng : numpy.random.Generator
+    """
+    scores, outputs = distinct((unit_slopes(grounded(rule.scores)), rule.outputs))
+    rule = RulePolicy(scores, outputs, rule.codevectors[: len(scores)])
+    numbers = int((rule.scores != 0.0).sum() + rule.continuous * (rule.outputs != 0.0).sum())
+    trials = _TRIALS + math.log2(numbers + 1)
+    n = int(np.clip(ground.left / (trials * length), _LEAST_STARTS, _MOST_STARTS))
+    seeds = seeds[:n]
+    before = ground.play(rule, seeds)
+    accepted = [rule]
+    rows = rng.choice(len(states), min(len(states), _STATES), replace=False)
+    varies = not constant(rule, states)
+
+    def as_good(other: Rule) -> bool:
+        smaller = RulePolicy(*other, rule.codevectors[: len(other[0])])
+        if varies and constant(smaller, states[rows]):
+            return False
+        fine = len(before) > 0 and _returns_if_as_good(ground, smaller, seeds, before) is not None
+        if fine:
+            accepted.append(smaller)
+        return fine
+
+    simplified((rule.scores, rule.outputs), states[rows], as_good)
+    return accepted
+
+
+@dataclass
+class Confirming:
+    """Fresh starts, from which rules are played against their teacher and each other.
+
+    Parameters
+    ----------
+    teacher : Deciding
+    seeds : list of int
+        Of the starts.
+
+    Attributes
+    ----------
+    taught : list of float
+        What the teacher has returned, from the first of them.
+    """
+
+    teacher: Deciding
+    seeds: list[int]
+    taught: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, teacher: Deciding, rng: np.random.Generator) -> "Confirming":
+        """Draw the seeds."""
+        return cls(teacher, rng.integers(2**31, size=_MOST_CONFIRMING).tolist())
+
+    @staticmethod
+    def most_steps(length: float) -> float:
+        """Return how many steps are of use, where episodes are of such a length."""
+        return _MOST_PLAYED * _MOST_CONFIRMING * length
+
+    def confirmed(
+        self, ground: Ground, rules: list[RulePolicy], length: float
+    ) -> tuple[RulePolicy, FloatArray]:
+        """Return the smallest of rules that is as good as the first, and what it returned.
+
+        With the steps that are allowed. If they are too few for rare failures to show, it is the
+        first.
+        """
+        players = 3 if len(rules) > 1 else 2
+        n = int(min(ground.left / (players * length), _MOST_CONFIRMING))
+        before = ground.play(rules[0], self.seeds[:n])
+        missing = self.seeds[len(self.taught) : len(before)]
+        self.taught += ground.play(self.teacher, missing).tolist()
+        if len(before) >= _LEAST_CONFIRMING:
+            for one in (rules[-1], rules[len(rules) // 2]):
+                if one is rules[0]:
+                    break
+                returns = _returns_if_as_good(ground, one, self.seeds, before)
+                if returns is not None:
+                    return one, returns
+        return rules[0], before
+
+
+def _returns_if_as_good(
+    ground: Ground, other: Deciding, seeds: list[int], before: FloatArray
+) -> FloatArray | None:
+    """Play from common starts; None as soon as it is clear that too much is lost."""
+    scale = abs(float(before.mean()))
+    returns = np.empty(0)
+    for i, seed in enumerate(seeds[: len(before)]):
+        returns = np.append(returns, ground.play(other, [seed]))
+        if len(returns) <= i:
+            return None
+        if i == len(before) // 3 and (returns - before[: i + 1]).mean() < -_HOPELESS * scale:
+            return None
+    change = returns - before
+    lost = min(_TOLERATED_ERROR * standard_error(change), _TOLERATED_SHARE * scale)
+    return returns if change.mean() >= -lost else None
+
+
+def standard_error(change: FloatArray) -> float:
+    """Return that of the mean; infinity of fewer than two."""
+    if len(change) < 2:
+        return math.inf
+    return float(change.std(ddof=1)) / math.sqrt(len(change))

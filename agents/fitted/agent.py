@@ -6,7 +6,7 @@ import numpy as np
 
 from oda_rl._schema import Member
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.distilling.simplifiable import Simplifiable
+from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.fitted.actors import FittedHead
 from oda_rl.agents.fitted.conservative import Estimate, estimate

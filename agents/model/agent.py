@@ -12,8 +12,7 @@ from gymnasium.vector import VectorEnv
 from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.certifying.certificates import Certificate, certify_learned
-from oda_rl.agents.distilling.simplifiable import Simplifiable
-from oda_rl.agents.editing.editor import Editor
+from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import spec_of
@@ -26,7 +25,8 @@ from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.policies.wording import without_units
-from oda_rl.agents.proving.proofs import Proof, checked_box
+from oda_rl.agents.rules.editing import Editor
+from oda_rl.agents.rules.proofs import Proof, checked_box
 from oda_rl.agents.training.agent import Agent
 from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.files import Without

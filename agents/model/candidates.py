@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import FloatArray
-from oda_rl.agents.editing.clauses import Clauses, check_outputs, decisions, done_at
 from oda_rl.agents.model import episodes
 from oda_rl.agents.model.episodes import Tried
+from oda_rl.agents.rules.editing import Clauses, check_outputs, decisions, done_at
 
 SCHEMA: dict[str, Member] = {
     "cells": whole("R", "[1, 1000000]"),

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from oda_rl._schema import Member, check, flags
 from oda_rl._types import FloatArray
-from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.contract import Planning, Played
 from oda_rl.agents.model.memory import Memory
@@ -22,6 +21,7 @@ from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.rules.editing import Clauses
 from oda_rl.agents.worlds.learning import Learned
 
 _MOST_STATES = 5000

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from oda_rl._schema import require
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.playing import Ground
-from oda_rl.agents.distilling.pruning import Confirming
-from oda_rl.agents.distilling.races import race
+from oda_rl.agents.distilling.search import race
+from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.spaces import Interface

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.rules.editing import Clauses
 from oda_rl.agents.worlds.learning import Learned
 
 

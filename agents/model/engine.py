@@ -10,7 +10,6 @@ import numpy.typing as npt
 from oda_rl._schema import MOST, Member, check, prefixed, real, require, whole
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.interpreted import badness
@@ -34,6 +33,7 @@ from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.rules.editing import Clauses
 from oda_rl.agents.worlds import files
 
 SCHEMA: dict[str, Member] = {

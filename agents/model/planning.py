@@ -11,8 +11,6 @@ import numpy.typing as npt
 from oda_rl._schema import Member, check, require, whole
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.simplifying import Rule, simplified
-from oda_rl.agents.editing.clauses import Clauses
-from oda_rl.agents.editing.editor import within
 from oda_rl.agents.model import candidates
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.grading import GradedShape, degrees_of
@@ -22,6 +20,7 @@ from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.rules.editing import Clauses, within
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.changing import outdated
 from oda_rl.agents.worlds.learning import Learned, learn_world

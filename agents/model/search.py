@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.distilling.climbing import Climber
+from oda_rl.agents.distilling.search import Climber
 from oda_rl.agents.worlds.arrays import WorldArrays
 from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.trajectories import returned

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from oda_rl._schema import Member, check
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.rules.editing import Clauses
 
 TIE = 1e-9  # relative: values closer than that are equal
 SMALLEST_TRACE = 1e-3  # of Q(λ), in every language

@@ -62,7 +62,7 @@ def decide_in_box(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 def decide_by_clauses(arrays: tuple[Any, ...], observation: FloatArray) -> int:
     """Return the action in a state by (scores, actions, conditions, ends, forbidden, said, room).
 
-    See :class:`~oda_rl.agents.editing.clauses.Clauses`; the room is for what is forbidden.
+    See :class:`~oda_rl.agents.rules.editing.Clauses`; the room is for what is forbidden.
     """
     scores, actions, conditions, ends, forbidden, said, barred = arrays
     for a in range(barred.shape[0]):

@@ -26,12 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.editing.clauses import Clauses
 from oda_rl.agents.environments.names import matching_parts
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Policy, Trained
 from oda_rl.agents.policies.explaining import known_names
 from oda_rl.agents.policies.rules import in_box
+from oda_rl.agents.rules.editing import Clauses
 
 _LARGEST_INT = 2**31 - 1
 _INT16 = 32_767

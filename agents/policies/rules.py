@@ -3,7 +3,7 @@
 The cell of greatest score says the action: a discrete one, or for continuous actions an affine
 function of the observation, cut off at the bounds of the box. Where no score is greater than
 another's, no rule is said: a rule of two cells is one line. Beside it there may be clauses
-(:mod:`oda_rl.agents.editing.clauses`), which :meth:`RulePolicy.edit` adds.
+(:mod:`oda_rl.agents.rules.editing`), which :meth:`RulePolicy.edit` adds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.editing.clauses import Clauses, check_outputs, decisions, done_at
-from oda_rl.agents.editing.editor import Editor
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
 from oda_rl.agents.policies.deciding import decide_by_clauses, decide_by_rule
@@ -29,8 +27,8 @@ from oda_rl.agents.policies.wording import (
     shortest,
     without_units,
 )
-from oda_rl.agents.proving.pieces import Piece, Splitter
-from oda_rl.agents.proving.proofs import Proof, Region, checked_box, proof, regions
+from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
+from oda_rl.agents.rules.proofs import Piece, Proof, Region, Splitter, checked_box, proof, regions
 
 
 @dataclass(frozen=True)
@@ -261,7 +259,7 @@ class RulePolicy(Stored):
 
         Returns
         -------
-        oda_rl.agents.editing.editor.Editor
+        oda_rl.agents.rules.editing.Editor
             Its ``done()`` returns the edited policy; this one stays as it is.
 
         Raises

@@ -77,7 +77,7 @@ class Actors:
             raise ImportError(
                 f"workers is {self.workers}, which needs Dask: pip install 'oda-rl[cluster]'"
             ) from error
-        from oda_rl.experiments import dask_client
+        from oda_rl.runs.parallel import dask_client
 
         class Deaf(WorkerPlugin):
             """Leaves Ctrl-C, which a terminal sends to all processes, to the one that learns."""

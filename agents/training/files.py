@@ -222,7 +222,7 @@ def _paused(metadata: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]]) ->
 
 def present_versions() -> dict[str, str]:
     """Return the versions of oda_rl, of Python, and of the libraries that results depend on."""
-    from oda_rl.results import versions  # takes a while
+    from oda_rl.runs.results import versions  # takes a while
 
     package = __name__.partition(".")[0]
     return {package: str(import_module(package).__version__), **versions()}

@@ -9,7 +9,7 @@ import numpy as np
 
 from oda_rl._schema import Member, check_fields, require
 from oda_rl._types import FloatArray
-from oda_rl.agents.distilling.simplifiable import Simplifiable
+from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions.contract import Partition

@@ -53,7 +53,7 @@ class WorldArrays(NamedTuple):
     last: FloatArray
     """Remembered ends, standardised, and what was received there, shape (n, d + 1)."""
     conditions: FloatArray = np.zeros((0, 1))
-    """Rows of clauses (:mod:`oda_rl.agents.editing.clauses`), shape (R, 1 + d),"""
+    """Rows of clauses (:mod:`oda_rl.agents.rules.editing`), shape (R, 1 + d),"""
     clauses: IntArray = np.zeros((0, 2), dtype=np.int64)
     """up to which row each goes, and the action that it forbids, or -1, shape (n, 2),"""
     said: FloatArray = np.zeros((0, 1, 1))

@@ -212,7 +212,7 @@ def compare(options: Compare, console: Console) -> int:
     """Run all, print the headline, write, say where."""
     from oda_rl.agents.comparison import contest as comparison
     from oda_rl.command.comparison import write_comparison
-    from oda_rl.experiments import Execution
+    from oda_rl.runs.parallel import Execution
 
     folder = options.out or Path("runs") / f"compare-{re.sub('[/:]', '-', options.env_id)}"
     if folder.exists() and not folder.is_dir():

@@ -10,8 +10,7 @@ import tyro
 from rich.console import Console
 
 from oda_rl.agents import load_agent
-from oda_rl.agents.distilling.distil import STEPS
-from oda_rl.agents.distilling.simplifiable import Simplifiable
+from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.command.report import save_figure
 from oda_rl.persistence import write_text
 
@@ -67,7 +66,7 @@ def sizes_table(found: "Distilled") -> "Table":
     from rich import box
     from rich.table import Table
 
-    from oda_rl.agents.distilling.pruning import standard_error
+    from oda_rl.agents.distilling.simplifying import standard_error
 
     table = Table(title="what rules return", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("cells")

@@ -22,7 +22,7 @@ from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint
 if TYPE_CHECKING:
     from oda_rl.agents.distilling.distil import Distilled
     from oda_rl.agents.policies.explaining import Overview
-    from oda_rl.agents.reviewing.diff import Difference
+    from oda_rl.agents.review import Difference
     from oda_rl.agents.training.agent import Agent
     from oda_rl.agents.worlds.world import World
 
@@ -484,7 +484,7 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
 
     Parameters
     ----------
-    difference : oda_rl.agents.reviewing.diff.Difference
+    difference : oda_rl.agents.review.Difference
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """

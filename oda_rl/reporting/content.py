@@ -18,7 +18,7 @@ from oda_rl.agents.policies.export_tables import export_of
 from oda_rl.agents.policies.wording import number as short
 from oda_rl.agents.training.files import present_versions
 from oda_rl.reporting.replaying import Replaying, policy_of
-from oda_rl.statistics import mean_interval
+from oda_rl.runs.statistics import mean_interval
 
 FORMAT, VERSION = "oda_rl report", 1
 _MOST_EPISODES = 1_000_000

@@ -30,8 +30,8 @@ from common.summaries import Column, Row, Rows, Table, of, the
 from benchmarks.export import bytes_of, differing, program
 from oda_rl import ODAClassifier
 from oda_rl._types import Float32Array, IntArray
-from oda_rl.experiments import Execution
 from oda_rl.exporting import export_c
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("benchmark_adapting")
 CLASSES, CLOUDS, FEATURES, CODEVECTORS = 3, 2, 4, 8

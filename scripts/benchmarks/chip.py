@@ -25,7 +25,7 @@ from common.summaries import Column, Row, Rows, Table, of
 
 from benchmarks.export import BARTO, STEPS, bytes_of, program, steps_of
 from oda_rl.agents import TwoTimescaleAgent, export_policy
-from oda_rl.experiments import Execution
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("benchmark_chip")
 STEPS_IN_C = 200_000

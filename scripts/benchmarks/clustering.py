@@ -27,8 +27,8 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
 from oda_rl._types import FloatArray
-from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("benchmark_clustering", ("folder", "n_samples", "n_clusters"))
 N_CLUSTERS = 100

@@ -46,7 +46,7 @@ from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.sb3.settings import settings_for
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.results import read_rows
+from oda_rl.runs.results import read_rows
 
 EXPERIMENT = Experiment("benchmark_distil")
 BASELINES = ("PPO", "DQN")

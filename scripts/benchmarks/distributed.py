@@ -35,7 +35,7 @@ from sklearn.preprocessing import StandardScaler
 
 from oda_rl import DistributedGaussianMixture, DistributedODAClusterer, ODAClusterer
 from oda_rl._types import Float32Array, FloatArray
-from oda_rl.experiments import Execution
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("benchmark_distributed")
 SETS = {"WDBC": 20, "digits": 50, "Gaussians": 50}  # clusters

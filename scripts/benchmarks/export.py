@@ -29,7 +29,7 @@ from common.summaries import Column, Row, Rows, Table, of, the
 
 from oda_rl._types import Float32Array
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, export_policy
-from oda_rl.experiments import Execution
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("benchmark_export")
 PROGRAMS = Path(__file__).parents[1] / "c"

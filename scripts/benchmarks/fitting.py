@@ -25,8 +25,8 @@ from numba import njit
 from oda_rl.agents import FittedQAgent
 from oda_rl.agents.comparison.memory import peak_megabytes
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step
-from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("benchmark_fitting", leave_out=("checkpoints",))
 BARTO = "oda_rl/BartoCartPole-v0"

@@ -23,7 +23,7 @@ from common.experiment import ALONE, Experiment, SharedOptions, say
 from common.summaries import Column, Row, Rows, Table, among, of, the
 
 from oda_rl import ODAClassifier, ODAClusterer
-from oda_rl.experiments import Execution
+from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("benchmark_precision")
 KINDS = {"ODAClusterer": ODAClusterer, "ODAClassifier": ODAClassifier}

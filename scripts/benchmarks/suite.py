@@ -50,9 +50,9 @@ from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
 from oda_rl.agents.sb3.settings import settings_for
 from oda_rl.envs.dynamics import compiled_dynamics
-from oda_rl.experiments import Execution
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.results import read_rows
+from oda_rl.runs.parallel import Execution
+from oda_rl.runs.results import read_rows
 
 EXPERIMENT, PACE = Experiment("benchmark_suite"), Experiment("benchmark_suite_pace")
 PACED_STEPS = 20_000

@@ -40,8 +40,8 @@ from common.summaries import Column, Row, Rows, Table, Text, among, mark_steps, 
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from oda_rl.agents import Actors, FittedQAgent, TwoTimescaleAgent
-from oda_rl.experiments import dask_client
 from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.runs.parallel import dask_client
 
 EXPERIMENT = Experiment("benchmark_vector", leave_out=("checkpoints",))
 TIMES = Experiment("benchmark_vector_times")

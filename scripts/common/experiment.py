@@ -18,8 +18,8 @@ from rich.console import Console
 
 from common.summaries import Row, Rows
 from oda_rl.command.report import save_figure
-from oda_rl.experiments import Execution, Run, failures, run_all, store_runs
-from oda_rl.results import store_rows
+from oda_rl.runs.parallel import Execution, Run, failures, run_all, store_runs
+from oda_rl.runs.results import store_rows
 
 RESULTS = Path("results")
 ALONE = Execution(workers=1)  # nothing runs beside what is timed

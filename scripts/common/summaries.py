@@ -13,8 +13,8 @@ import rich.markup
 import rich.table
 
 from oda_rl._types import FloatArray
-from oda_rl.results import markdown_table
-from oda_rl.statistics import summarize
+from oda_rl.runs.results import markdown_table
+from oda_rl.runs.statistics import summarize
 
 Row = dict[str, Any]
 

@@ -1,0 +1,343 @@
+"""Proofs about rules by linear programs: which actions occur in a box, and where.
+
+Polyhedra make up a rule within clauses: in each, one cell or one clause decides.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oda_rl._types import BoolArray, FloatArray, IntArray
+
+_INDEXED = re.compile(r"^(?:x|observation)\[(\d+)\]$")
+
+
+def component_number(name: str | int, calls: Sequence[Sequence[str]]) -> int:
+    """Return the number of a component that is called by its name, ``x[2]`` or its number.
+
+    >>> component_number("speed", [["angle", "speed"]]), component_number("x[0]", [["angle"]])
+    (1, 0)
+    """
+    d = len(calls[0])
+    if isinstance(name, str):
+        for names in calls:
+            if name in names:
+                return list(names).index(name)
+        indexed = _INDEXED.match(name.strip())
+        number = int(indexed.group(1)) if indexed else d
+    else:
+        number = int(name)
+    if not 0 <= number < d:
+        raise ValueError(
+            f"component is {name!r}: it must be one of {list(calls[0])}, or a number below {d}"
+        )
+    return number
+
+
+_LEAST = 1e-9
+_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+
+
+def point_in(
+    rows: FloatArray,
+    strict: BoolArray | None = None,
+    low: FloatArray | None = None,
+    high: FloatArray | None = None,
+) -> FloatArray | None:
+    """Return a point of a polyhedron, deep inside if it has an inside; None if it is empty.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (m, 1 + d)
+    strict : ndarray of bool, shape (m,), optional
+        By default all are.
+    low, high : ndarray, shape (d,), optional
+        Bounds; by default there are none.
+
+    Examples
+    --------
+    >>> above = np.array([[-1.0, 1.0], [2.0, -1.0]])  # 1 < x < 2
+    >>> point_in(above)
+    array([1.5])
+    >>> point_in(np.array([[-1.0, 1.0], [1.0, -1.0]])) is None
+    True
+    """
+    d = rows.shape[1] - 1
+    hard = np.ones(len(rows), dtype=np.bool_) if strict is None else strict
+    norms = np.linalg.norm(rows[:, 1:], axis=1)
+    flat = norms <= _LEAST * np.abs(rows[:, 0]).max(initial=1.0) * 1e-3
+    if np.where(hard, rows[:, 0] <= 0.0, rows[:, 0] < 0.0)[flat].any():
+        return None
+    unit, hard = rows[~flat] / norms[~flat, None], hard[~flat]
+    ends = _ends(low, high, d)
+    for slack in (np.ones(len(unit)), hard.astype(np.float64)):
+        matrix = np.column_stack([-unit[:, 1:], slack])
+        found = _solved(np.append(np.zeros(d), -1.0), matrix, unit[:, 0], [*ends, (0.0, 1.0)])
+        if found is None:
+            return None
+        if found[-1] > _LEAST or not slack.any():
+            return np.asarray(np.clip(found[:-1], *np.array(ends, dtype=np.float64).T))
+    return None
+
+
+def range_over(
+    row: FloatArray, rows: FloatArray, low: FloatArray | None, high: FloatArray | None
+) -> tuple[float, float]:
+    """Return the least and the greatest value of an affine function over a polyhedron's closure.
+
+    >>> range_over(np.array([1.0, 2.0]), np.array([[0.0, 1.0]]), None, np.array([3.0]))
+    (1.0, 7.0)
+    """
+    ends = _ends(low, high, len(row) - 1)
+    values = []
+    for sign in (1.0, -1.0):
+        found = _solved(sign * row[1:], -rows[:, 1:], rows[:, 0], ends)
+        values.append(-sign * np.inf if found is None else float(row[0] + row[1:] @ found))
+    return values[0], values[1]
+
+
+def _ends(low: FloatArray | None, high: FloatArray | None, d: int) -> list[tuple[float, float]]:
+    first = np.full(d, -np.inf) if low is None else low
+    last = np.full(d, np.inf) if high is None else high
+    return list(zip(first.tolist(), last.tolist(), strict=True))
+
+
+def _solved(cost: FloatArray, matrix: FloatArray, most: FloatArray, ends: Any) -> Any:
+    """Return where the cost is least, of x with ``matrix @ x <= most``; None if nowhere."""
+    from scipy.optimize import linprog
+
+    found = linprog(cost, matrix, most, bounds=ends, method="highs", options=_OPTIONS)
+    return found.x if found.status == 0 else None
+
+
+class Piece(NamedTuple):
+    """Where one cell, or clause, decides; or a part of that."""
+
+    rows: FloatArray
+    """Not negative in the piece, shape (m, 1 + d)."""
+    strict: BoolArray
+    """Which of them are positive, shape (m,)."""
+    cell: int
+    """The cell, from 0, or the clause that decides, from K."""
+    inside: FloatArray
+    """A point of the piece."""
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """Takes a rule apart, within bounds.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (K, 1 + d)
+    actions : ndarray of int64, shape (K,)
+        Of the cells.
+    forbids : list of (rows, action)
+    says : list of (rows, action)
+        In the order in which they decide.
+    low, high : ndarray, shape (d,)
+    """
+
+    scores: FloatArray
+    actions: IntArray
+    forbids: list[tuple[FloatArray, int]]
+    says: list[tuple[FloatArray, int]]
+    low: FloatArray
+    high: FloatArray
+
+    def pieces(self) -> list[Piece]:
+        """Return all pieces that are not empty; no two of them overlap.
+
+        >>> scores = np.array([[0.0, 0.0], [0.0, 1.0]])
+        >>> high = [(np.array([[-2.0, 1.0]]), 0)]
+        >>> all_x = np.full(1, np.inf)
+        >>> split = Splitter(scores, np.array([0, 1]), [], high, -all_x, all_x)
+        >>> [piece.cell for piece in split.pieces()]
+        [2, 0, 1]
+        """
+        whole = self._piece(np.zeros((0, self.scores.shape[1])), np.zeros(0, dtype=np.bool_), -1)
+        return [] if whole is None else self._forbidding(whole, 0, frozenset())
+
+    def _piece(self, rows: FloatArray, strict: BoolArray, cell: int) -> Piece | None:
+        inside = point_in(rows, strict, self.low, self.high)
+        return None if inside is None else Piece(rows, strict, cell, inside)
+
+    def _cut(self, piece: Piece, rows: FloatArray) -> tuple[Piece | None, list[Piece]]:
+        """Return the part of a piece where a clause holds, and those where it does not."""
+        without = []
+        for r in range(len(rows)):
+            more = np.concatenate([rows[:r], -rows[r : r + 1]])
+            strict = np.append(np.ones(r, dtype=np.bool_), False)
+            without.append(self._more(piece, more, strict))
+        within = self._more(piece, rows, np.ones(len(rows), dtype=np.bool_))
+        return within, [part for part in without if part is not None]
+
+    def _more(self, piece: Piece, rows: FloatArray, strict: BoolArray) -> Piece | None:
+        return self._piece(
+            np.concatenate([piece.rows, rows]), np.concatenate([piece.strict, strict]), piece.cell
+        )
+
+    def _forbidding(self, piece: Piece, c: int, barred: frozenset[int]) -> list[Piece]:
+        if c == len(self.forbids):
+            return self._saying(piece, 0, barred)
+        rows, action = self.forbids[c]
+        within, without = self._cut(piece, rows)
+        found = [] if within is None else self._forbidding(within, c + 1, barred | {action})
+        return found + [one for part in without for one in self._forbidding(part, c + 1, barred)]
+
+    def _saying(self, piece: Piece, c: int, barred: frozenset[int]) -> list[Piece]:
+        if c == len(self.says):
+            return self._by_cells(piece, barred)
+        rows, action = self.says[c]
+        if action in barred:
+            return self._saying(piece, c + 1, barred)
+        within, without = self._cut(piece, rows)
+        found = [] if within is None else [within._replace(cell=len(self.scores) + c)]
+        return found + [one for part in without for one in self._saying(part, c + 1, barred)]
+
+    def _by_cells(self, piece: Piece, barred: frozenset[int]) -> list[Piece]:
+        left = [k for k in range(len(self.scores)) if int(self.actions[k]) not in barred]
+        found = []
+        for k in left:
+            others = [j for j in left if j != k]
+            rows = self.scores[k] - self.scores[others]
+            part = self._more(piece, rows, np.array(others, dtype=np.int64) < k)
+            if part is not None:
+                found.append(part._replace(cell=k))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """Which choices a rule makes in a box; ``print`` it."""
+
+    low: FloatArray
+    """Of the box, shape (d,)."""
+    high: FloatArray
+    occurs: tuple[int, ...]
+    """Choices (actions, or of continuous ones cells) that are made somewhere in the box."""
+    never: tuple[int, ...]
+    """Those that are made nowhere in it."""
+    at_most: tuple[int, ...]
+    """Those that are made at most where a boundary is met, up to rounding: no state was found."""
+    states: dict[int, FloatArray]
+    """For each choice that is made a state of the box in which it is, shape (d,)."""
+    names: tuple[str, ...]
+    """Of the components."""
+    choice_names: tuple[str, ...]
+
+    @property
+    def always(self) -> int | None:
+        """The only choice, if there is but one."""
+        return self.occurs[0] if len(self.occurs) == 1 and not self.at_most else None
+
+    def __str__(self) -> str:
+        lines = [f"where {_where(self.low, self.high, self.names)}:"]
+        for choice in self.occurs:
+            state = ", ".join(f"{value:.4g}" for value in self.states[choice])
+            lines.append(f"  {self.choice_names[choice]}: occurs, as at ({state})")
+        lines += [f"  {self.choice_names[a]}: on a boundary, if at all" for a in self.at_most]
+        lines += [f"  {self.choice_names[choice]}: never" for choice in self.never]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A polyhedron in which one cell decides, or one clause."""
+
+    cell: int
+    """Its number; those of clauses follow those of the rule's cells."""
+    choice: int
+    """What it chooses: its action, or where actions are continuous its own number."""
+    rows: FloatArray
+    """Affine functions that are not negative in it, shape (m, 1 + d)."""
+    low: FloatArray
+    """Of its bounding box, shape (d,)."""
+    high: FloatArray
+    inside: FloatArray
+    """One of its points."""
+
+
+def proof(
+    pieces: Sequence[Piece],
+    actions: IntArray,
+    choices: Callable[[FloatArray], IntArray],
+    box: tuple[FloatArray, FloatArray],
+    names: Sequence[str],
+    choice_names: Sequence[str],
+) -> Proof:
+    """Say which choices are made in the pieces of a rule within a box.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+    actions : ndarray of int64
+        Choices of cells and clauses.
+    choices : callable
+        What the rule chooses at points, shape (n, d).
+    box : (low, high)
+    names, choice_names : sequence of str
+    """
+    states: dict[int, FloatArray] = {}
+    for piece in pieces:
+        choice = int(actions[piece.cell])
+        if choice not in states and choices(piece.inside[None])[0] == choice:
+            states[choice] = piece.inside
+    possible = {int(actions[piece.cell]) for piece in pieces}
+    occurs, at_most = tuple(sorted(states)), tuple(sorted(possible - states.keys()))
+    never = tuple(a for a in range(len(choice_names)) if a not in possible)
+    return Proof(*box, occurs, never, at_most, states, tuple(names), tuple(choice_names))
+
+
+def regions(
+    pieces: Sequence[Piece],
+    actions: IntArray,
+    cells: Callable[[FloatArray], IntArray],
+    low: FloatArray,
+    high: FloatArray,
+) -> list[Region]:
+    """Return pieces with their bounding boxes, by the numbers of their cells.
+
+    Without those that are but a boundary of others.
+    """
+    found = []
+    for piece in sorted(pieces, key=lambda one: one.cell):
+        if cells(piece.inside[None])[0] != piece.cell:
+            continue
+        ends = np.array(
+            [range_over(row, piece.rows, low, high) for row in np.eye(len(low) + 1)[1:]]
+        )
+        choice = int(actions[piece.cell])
+        found.append(Region(piece.cell, choice, piece.rows, ends[:, 0], ends[:, 1], piece.inside))
+    return found
+
+
+def checked_box(
+    box: Mapping[Any, tuple[float, float]],
+    calls: Sequence[Sequence[str]],
+    space: tuple[FloatArray, FloatArray] | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bounds of all components, shape (d,) each.
+
+    >>> checked_box({"speed": (-1, 1)}, [["place", "speed"]])
+    (array([-inf,  -1.]), array([inf,  1.]))
+    """
+    d = len(calls[0])
+    low, high = np.full(d, -np.inf), np.full(d, np.inf)
+    if space is not None:
+        low, high = (np.array(end, dtype=np.float64).ravel() for end in space)
+    for name, (first, last) in box.items():
+        if not first <= last:
+            raise ValueError(f"box[{name!r}] is {(first, last)!r}: it must be (least, greatest)")
+        j = component_number(name, calls)
+        low[j], high[j] = first, last
+    return low, high
+
+
+def _where(low: FloatArray, high: FloatArray, names: Sequence[str]) -> str:
+    ends = zip(names, low.tolist(), high.tolist(), strict=True)
+    said = [f"{name} from {a:.4g} to {b:.4g}" for name, a, b in ends if np.isfinite([a, b]).any()]
+    return ", ".join(said) or "anything"
