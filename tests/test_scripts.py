@@ -136,7 +136,7 @@ def test_a_benchmark_that_there_is_not_is_refused(load_script, capsys):
         load_script("benchmark").main(["nothing", "--seeds", "1"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        "there is no benchmark 'nothing': there are adapting, chip, clustering, "
+        "there is no benchmark 'nothing': there are chip, clustering, "
     )
 
 
@@ -569,19 +569,6 @@ def test_chip_script(run_script, tmp_path):
     assert 0 < float(row["bytes"]) <= 2048
     assert 0 < float(row["mean"]) <= 1000
     assert "bytes of state" in printed
-
-
-@pytest.mark.slow
-def test_adapting_script(run_script, tmp_path):
-    options = ("--seeds", "1", "--samples", "2000")
-    printed = run_script("benchmark.py", "adapting", *options)
-    rows = read_rows(tmp_path / "results" / "benchmark_adapting.csv")
-    assert [row["data"] for row in rows] == ["as before", "wandering"]
-    for row in rows:
-        assert 0 < int(row["bytes"]) <= 480
-        assert int(row["same"]) >= 0.999 * int(row["observations"])
-        assert 0.5 < float(row["accuracy"]) <= 1.0
-    assert "A classifier that learns in C" in printed
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
-from oda_rl.exporting.c_learning import learning_header
 from oda_rl.exporting.c_text import (
     AS_IT_IS,
     FLOAT_SCORE,
@@ -95,7 +94,7 @@ class _Header:
     """Type of what is returned."""
 
 
-def export_c(estimator: Any, out: str | Path, *, learn: bool = False) -> Path:
+def export_c(estimator: Any, out: str | Path) -> Path:
     """Write a fitted estimator to a C99 header with ``oda_predict(const float obs[])``.
 
     The header allocates nothing and needs no library, but ``expf`` of ``math.h`` for an
@@ -103,11 +102,6 @@ def export_c(estimator: Any, out: str | Path, *, learn: bool = False) -> Path:
     cluster, classifiers the label, or where labels are texts its number in ``classes_``, and
     regressors a float. Predictions are those of ``estimator.predict``, but where two are equal up
     to rounding to single precision.
-
-    With ``learn=True`` an ``ODAClassifier`` goes on learning on the chip, from where it stands: all
-    that changes is in a struct ``oda_learner``, which ``oda_init(&learner)`` fills,
-    ``oda_partial_fit(&learner, obs, label)`` does what ``partial_fit`` does with one sample, in
-    single precision, and ``oda_predict(&learner, obs)`` predicts. No library is needed.
 
     Parameters
     ----------
@@ -117,9 +111,6 @@ def export_c(estimator: Any, out: str | Path, *, learn: bool = False) -> Path:
         Gaussian kernel.
     out : str or Path
         File to write, as a whole or not at all.
-    learn : bool, default=False
-        Whether the header learns, too; for an ODAClassifier with the squared Euclidean divergence
-        whose annealing has ended, as it has after ``fit``.
 
     Returns
     -------
@@ -130,8 +121,7 @@ def export_c(estimator: Any, out: str | Path, *, learn: bool = False) -> Path:
     ------
     ValueError
         If the estimator is none of these, its labels are neither texts nor whole numbers of 32
-        bits, single precision does not hold its numbers, ``out`` is a folder, or ``learn`` is True
-        for another estimator.
+        bits, single precision does not hold its numbers, or ``out`` is a folder.
     NotFittedError
         If it has not been fitted.
 
@@ -148,7 +138,7 @@ def export_c(estimator: Any, out: str | Path, *, learn: bool = False) -> Path:
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    content = (learning_header if learn else _text)(estimator).encode("utf-8")
+    content = _text(estimator).encode("utf-8")
     with persistence.replacing(path) as file:
         file.write(content)
     return path

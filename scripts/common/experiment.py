@@ -54,7 +54,6 @@ FIRST_SEEDS = {
     "benchmark_fitting": 60_000_000,
     "benchmark_export": 61_000_000,
     "benchmark_chip": 62_000_000,
-    "benchmark_adapting": 62_500_000,
     "benchmark_precision": 62_600_000,
     "kill_trainings": 63_000_000,
     "fuzz_files": 64_000_000,
