@@ -135,9 +135,7 @@ def test_a_benchmark_that_there_is_not_is_refused(load_script, capsys):
     with pytest.raises(SystemExit, match="^2$"):
         load_script("benchmark").main(["nothing", "--seeds", "1"])
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(
-        "there is no benchmark 'nothing': there are chip, clustering, "
-    )
+    assert line.startswith("there is no benchmark 'nothing': there are chip, clustering, ")
 
 
 def test_infex_script_names_a_part_that_there_is_not(load_script):
