@@ -1,0 +1,281 @@
+"""Rows of results that say what made them: commit, code, versions and command.
+
+A result is kept as a row of a CSV file. Its column ``made`` is a short label; what it stands for is
+written once, in a line at the head of the file that begins with ``# made``.
+"""
+
+import ast
+import csv
+import functools
+import hashlib
+import io
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import (Iterable, Mapping, Sequence)
+from dataclasses import (asdict, dataclass)
+from importlib.metadata import (PackageNotFoundError, version)
+from importlib.util import (find_spec)
+from pathlib import (Path)
+from typing import (Any)
+from oda_rl.persistence import (write_text)
+
+
+Row = dict[str, Any]
+
+_PARTS = ("agents", "envs")
+_SOURCES = ("oda_rl", "agents", "envs", "scripts")
+_LIBRARIES = (
+    "numpy", "numba", "gymnasium", "scipy", "scikit-learn", "stable-baselines3", "torch",
+)  # fmt: skip
+_HEAD = "# made "
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What made a result."""
+
+    commit: str
+    """Of the source checkout, with ``+`` if its code had been changed since; "" without one."""
+    code: str
+    """:func:`code_digest` of the package."""
+    command: str
+    versions: Mapping[str, str]
+    """Of Python and of the libraries that results depend on."""
+
+    @property
+    def label(self) -> str:
+        """Short name: the commit's, and a digest of everything."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return f"{self.commit[:7] or 'installed'}.{_digest(text)[:4]}"
+
+
+def origin() -> Origin:
+    """Return what makes the results of this process.
+
+    Examples
+    --------
+    >>> sorted(origin().versions)[:3]
+    ['gymnasium', 'numba', 'numpy']
+    """
+    return Origin(_commit(), code_digest(), _command(), versions())
+
+
+@functools.cache
+def code_digest() -> str:
+    """Return twelve hexadecimal digits that change with the package's code.
+
+    Comments, docstrings and layout do not change it; another version of Python may.
+    """
+    digests = [
+        f"{folder.name}/{path.relative_to(folder).as_posix()} {_digest(_code(path))}"
+        for folder in _folders()
+        for path in sorted(folder.rglob("*.py"))
+    ]
+    return _digest("\n".join(digests))[:12]
+
+
+def store_rows(
+    path: str | Path,
+    rows: Sequence[Mapping[str, Any]],
+    key: Sequence[str],
+    origins: Iterable[Origin] | None = None,
+) -> list[Row]:
+    """Write rows to a CSV file in which they replace those of the same key; others stay.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; it is written whole or not at all.
+    rows : sequence of mapping
+        Numbers, text, and dictionaries and lists of them. Floats are rounded to seven digits. A row
+        may have its label in ``made``.
+    key : sequence of str
+        Columns that say which rows are replaced: all that agree with a new row in them. Without
+        any, all are.
+    origins : iterable of Origin, optional
+        What the labels stand for; by default all rows were made by this process.
+
+    Returns
+    -------
+    list of dict
+        All rows of the file, as :func:`read_rows` returns them.
+
+    Raises
+    ------
+    ValueError
+        If a label of a row is not that of an origin.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/results.csv"
+    ...     _ = store_rows(path, [{"seed": 1, "mean": 0.5}, {"seed": 2, "mean": 0.25}], ["seed"])
+    ...     stored = store_rows(path, [{"seed": 2, "mean": 0.75}], ["seed"])
+    >>> [(row["seed"], row["mean"]) for row in stored]
+    [(1, 0.5), (2, 0.75)]
+    """
+    given = [origin()] if origins is None else list(origins)
+    known = {one.label: json.dumps(asdict(one), sort_keys=True) for one in given}
+    new = [{"made": given[0].label, **row} if origins is None else dict(row) for row in rows]
+    for row in new:
+        if row.get("made") not in known:
+            raise ValueError(f"rows has a row made by {row.get('made')!r}: origins are {[*known]}")
+    columns = {name: None for row in new for name in row if name != "made"}
+    heads, old = _read(Path(path)) if Path(path).is_file() else ({}, [])
+    replaced = {_identity(_written(row), key) for row in new}
+    kept = [row for row in old if _identity(row, key) not in replaced]
+    columns |= {name: None for row in kept for name in row if name != "made"}
+    every = [*kept, *map(_written, new)]
+    known = {**heads, **known}
+    used = dict.fromkeys(row["made"] for row in every)
+    text = io.StringIO()
+    text.writelines(f"{_HEAD}{label}: {known[label]}\n" for label in used)
+    writer = csv.DictWriter(text, [*columns, "made"], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(every)
+    write_text(path, text.getvalue())
+    return read_rows(path)
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """Read the rows of a file of :func:`store_rows`, with numbers where numbers were written.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    """
+    return [  # a label may look like a number
+        {name: text if name == "made" else _value(text) for name, text in row.items()}
+        for row in _read(Path(path))[1]
+    ]
+
+
+def read_origins(path: str | Path) -> dict[str, Origin]:
+    """Read what the labels in a file of :func:`store_rows` stand for."""
+    return {label: Origin(**json.loads(head)) for label, head in _read(Path(path))[0].items()}
+
+
+def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown.
+
+    Examples
+    --------
+    >>> print(markdown_table(["task", "mean"], [["cart-pole", "500"]]))
+    | task | mean |
+    |---|---|
+    | cart-pole | 500 |
+    """
+    rows = [f"| {' | '.join(line)} |" for line in (heads, *lines)]
+    return "\n".join([rows[0], f"|{'---|' * len(heads)}", *rows[1:]])
+
+
+def _read(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Return the origins by label, and the rows as text."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    heads = [line for line in lines if line.startswith(_HEAD)]
+    named = [line.removeprefix(_HEAD).rstrip("\n").partition(": ") for line in heads]
+    return {label: text for label, _, text in named}, list(csv.DictReader(lines[len(heads) :]))
+
+
+def _identity(row: Mapping[str, str], key: Sequence[str]) -> tuple[str, ...]:
+    return tuple(row.get(name, "") for name in key)
+
+
+def _written(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return a row as the file holds it."""
+    return {name: _text(value) for name, value in row.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value)
+    return "" if value is None else str(value)
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"True": True, "False": False, "": None}.get(text, text)
+
+
+def _folders() -> list[Path]:
+    """Return the folders of the package, which in a source checkout lie side by side."""
+    found = [Path(__file__).parent.parent]
+    for name in _PARTS:
+        spec = find_spec(f"oda_rl.{name}")
+        if spec is not None and spec.submodule_search_locations:
+            found.append(Path(spec.submodule_search_locations[0]))
+    return found
+
+
+def _code(path: Path) -> str:
+    """Return what a source file says to Python, without docstrings."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Module(body=[ast.Expr(ast.Constant(str())), *_])
+                | ast.ClassDef(body=[ast.Expr(ast.Constant(str())), *_])
+                | ast.FunctionDef(body=[ast.Expr(ast.Constant(str())), *_])
+            ):
+                del node.body[0]
+    return ast.dump(tree)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _commit() -> str:
+    root = Path(__file__).parent.parent.parent
+    if not (root / "pyproject.toml").is_file():
+        return ""
+    head = _git(root, "rev-parse", "HEAD")
+    changed = _git(root, "status", "--porcelain", "--", *_SOURCES)
+    return head + ("+" if head and changed else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """Return what git says, or nothing where there is no git or no repository."""
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _command() -> str:
+    """Return how this process was started, without the folders of this machine."""
+    program = Path(sys.argv[0])
+    script = program.suffix == ".py"
+    words = ["python", "/".join(program.parts[-2:])] if script else [program.name]
+    words += sys.argv[1:]
+    threads = os.environ.get("OMP_NUM_THREADS")
+    return (f"OMP_NUM_THREADS={threads} " if threads else "") + shlex.join(words)
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that results depend on.
+
+    >>> "numpy" in versions()
+    True
+    """
+    found = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

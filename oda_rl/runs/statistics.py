@@ -1,0 +1,115 @@
+"""Honest summaries of a few dozen runs: robust centres, bootstrap intervals, the worst seed.
+
+References
+----------
+R. Agarwal, M. Schwarzer, P. S. Castro, A. Courville, M. G. Bellemare, "Deep reinforcement learning
+at the edge of the statistical precipice", NeurIPS 2021: the interquartile mean, and intervals.
+"""
+
+from dataclasses import (dataclass)
+from typing import (Any)
+import numpy as np
+import numpy.typing as npt
+from oda_rl._types import (FloatArray)
+
+
+_RESAMPLES = 2000
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What n values say; intervals have a confidence of 95 %."""
+
+    n: int
+    mean: float
+    interquartile_mean: float
+    """Mean of the middle half: robust as a median, and less noisy."""
+    interval: tuple[float, float]
+    """Of the interquartile mean."""
+    median: float
+    least: float
+    solved: float | None
+    """Share of values that reach the threshold; None without one."""
+    solved_interval: tuple[float, float] | None
+
+
+def interquartile_mean(values: npt.ArrayLike, axis: int = -1) -> Any:
+    """Mean of the values without the lowest and the highest quarter.
+
+    >>> float(interquartile_mean([0.0, 5.0, 7.0, 100.0]))
+    6.0
+    """
+    from scipy import stats
+
+    return stats.trim_mean(values, 0.25, axis=axis)
+
+
+def summarize(values: npt.ArrayLike, threshold: float | None = None, seed: int = 0) -> Summary:
+    """Summarize one result of each run.
+
+    Parameters
+    ----------
+    values : array_like, shape (n,)
+        At least one, finite.
+    threshold : float, optional
+        From which value on a run counts as solved.
+    seed : int
+        Of the bootstrap's resampling.
+
+    Raises
+    ------
+    ValueError
+        If there are no values, or one is not finite.
+
+    Examples
+    --------
+    >>> summary = summarize([90.0, 100.0, 100.0, 20.0], threshold=95.0)
+    >>> summary.interquartile_mean, summary.least, summary.solved
+    (95.0, 20.0, 0.5)
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all():
+        raise ValueError(f"values is {values!r}: it must be a list of finite numbers, at least one")
+    solved = None if threshold is None else (array >= threshold).astype(np.float64)
+    return Summary(
+        n=len(array),
+        mean=float(array.mean()),
+        interquartile_mean=float(interquartile_mean(array)),
+        interval=_bootstrap(array, interquartile_mean, seed),
+        median=float(np.median(array)),
+        least=float(array.min()),
+        solved=None if solved is None else float(solved.mean()),
+        solved_interval=None if solved is None else _wilson(int(solved.sum()), len(solved)),
+    )
+
+
+def mean_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float]:
+    """Return a 95 % bootstrap interval of the mean.
+
+    >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
+    >>> 1.0 <= low < 2.5 < high <= 4.0
+    True
+    """
+    return _bootstrap(np.asarray(values, dtype=np.float64), np.mean, seed)
+
+
+def _bootstrap(values: FloatArray, statistic: Any, seed: int) -> tuple[float, float]:
+    """Percentile interval of a statistic; a point where all values are equal."""
+    from scipy import stats
+
+    if np.ptp(values) == 0.0:
+        return float(values[0]), float(values[0])
+    result = stats.bootstrap(
+        (values,), statistic, n_resamples=_RESAMPLES, confidence_level=_CONFIDENCE,
+        method="percentile", rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+def _wilson(successes: int, n: int) -> tuple[float, float]:
+    """Interval of a share: a bootstrap of ones alone would be no interval."""
+    from scipy import stats
+
+    interval = stats.binomtest(successes, n).proportion_ci(_CONFIDENCE, method="wilson")
+    return float(interval.low), float(interval.high)
