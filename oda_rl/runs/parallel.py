@@ -15,18 +15,19 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import (Callable, Collection, Iterable, Iterator, Mapping, Sequence)
-from contextlib import (contextmanager)
-from dataclasses import (asdict, dataclass, replace)
-from pathlib import (Path)
-from typing import (Any, Literal)
-from uuid import (uuid4)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
 import joblib
 import numpy as np
-from rich.console import (Console)
-from rich.progress import (BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn)
-from oda_rl.runs.results import (Origin, code_digest, origin, store_rows)
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from oda_rl.runs.results import Origin, code_digest, origin, store_rows
 
 Setting = Mapping[str, Any]
 Rows = list[dict[str, Any]]

@@ -15,14 +15,14 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import (Iterable, Mapping, Sequence)
-from dataclasses import (asdict, dataclass)
-from importlib.metadata import (PackageNotFoundError, version)
-from importlib.util import (find_spec)
-from pathlib import (Path)
-from typing import (Any)
-from oda_rl.persistence import (write_text)
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
+from oda_rl.persistence import write_text
 
 Row = dict[str, Any]
 

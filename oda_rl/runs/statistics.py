@@ -6,12 +6,13 @@ R. Agarwal, M. Schwarzer, P. S. Castro, A. Courville, M. G. Bellemare, "Deep rei
 at the edge of the statistical precipice", NeurIPS 2021: the interquartile mean, and intervals.
 """
 
-from dataclasses import (dataclass)
-from typing import (Any)
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-from oda_rl._types import (FloatArray)
 
+from oda_rl._types import FloatArray
 
 _RESAMPLES = 2000
 _CONFIDENCE = 0.95
