@@ -1,105 +1,128 @@
-"""Where compiled code is kept: a file for each function and signature, named by what it is made of.
+"""Where compiled code is kept: in the user's cache folder, never beside the package.
 
-numba keeps a list of a function's files, and does not lock it: two processes that compile the
-function for different arguments at once may give both the same file, and it returns nonsense from
-then on. Here the name of a file follows from what is in it, so that there is no list.
-
-numba also takes code for fresh as long as the function's own file is. What it calls is part of the
-code, too: here it is fresh as long as no file of this package has changed.
+pip would leave numba's files behind in ``__pycache__``, and what is left imports as an empty
+package. Each installation has a folder of its own, named by the versions of Python and numba, by
+its place and by its sources, this package's version included: numba takes code for fresh as long as
+the function's own file is, but the functions that it calls are part of its code, too. numba itself
+tells processors apart.
 """
 
-import glob
 import hashlib
 import os
-from collections.abc import Iterator
+import shutil
+import sys
+import tempfile
+import threading
+import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
-from numba.core.caching import IndexDataCacheFile
+import platformdirs
 
-from oda_rl._numba.registries import Cache
+from oda_rl._lock import locked
 
-_numba: Any = config  # of which numba does not tell the types
+_config: Any = numba.config  # which has no types
+_changing_config = threading.Lock()
 _HERE = Path(__file__).parent
+FOLDER = Path(_config.CACHE_DIR or platformdirs.user_cache_path("oda-rl", False)).absolute()
 
 
 @cache
 def sources() -> str:
     """Return a digest of the package's files (names, sizes, times) and of how they are compiled."""
     # In a source checkout two of its folders lie beside this one.
-    folders = [_HERE, *(_HERE.parent / part for part in ("agents", "envs"))]
-    found = [
-        (os.path.relpath(file.path, _HERE), file.stat().st_size, file.stat().st_mtime_ns)
-        for folder in folders
-        for file in _python_files(folder)
-    ]
-    return _digest((numba.__version__, _numba.BOUNDSCHECK, sorted(found)))
-
-
-def _python_files(folder: str | Path) -> Iterator[os.DirEntry[str]]:
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                yield entry
-            elif entry.is_dir() and entry.name != "__pycache__":
-                yield from _python_files(entry.path)
+    checkout = not (_HERE / "agents").is_dir()
+    beside = [_HERE.parent / "agents", _HERE.parent / "envs"] if checkout else []
+    files = sorted(path for folder in (_HERE, *beside) for path in folder.rglob("*.py"))
+    stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return _digest((_config.BOUNDSCHECK, stats))
 
 
 def _digest(content: object) -> str:
-    return hashlib.sha256(str(content).encode()).hexdigest()[:12]
+    return hashlib.sha256(str(content).encode()).hexdigest()[:8]
 
 
-class CodeFiles(IndexDataCacheFile):
-    """The compiled code of one function on disk, without numba's list of its files."""
+def clear() -> None:
+    """Remove all compiled code of this package."""
+    for folder in FOLDER.glob("oda_rl-*"):
+        shutil.rmtree(folder)
 
-    def __init__(self, folder: str, name: str, own: object) -> None:
-        super().__init__(folder, name, own)  # type: ignore[no-untyped-call]
-        self._folder, self._name, self._own = Path(folder), name, own
 
-    def _stamp(self) -> str:
-        """Return what all signatures of the function have in common."""
-        return _digest((self._own, sources()))
+@cache
+def _own_folder() -> Path | None:
+    """Make the folder of this installation's code; None if nothing can be written there."""
+    python, place = f"{sys.version_info[0]}.{sys.version_info[1]}", _digest(_HERE)
+    versions = FOLDER / f"oda_rl-py{python}-numba{numba.__version__}"
+    folder = versions / f"{place}-{sources()}"
+    try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            for earlier in set(versions.glob(f"{place}-*")) - {folder}:
+                shutil.rmtree(earlier, ignore_errors=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        _warn(str(error.strerror))
+        return None
+    return folder
 
-    def _file(self, key: tuple[Any, ...]) -> str:
-        return f"{self._name}.{self._stamp()}.{_digest(key)}.nbc"
 
-    def _files(self) -> Iterator[Path]:
-        return self._folder.glob(f"{glob.escape(self._name)}.*.nbc")
+@cache
+def _warn(reason: str) -> None:
+    """Warn once in a process; numba makes Python forget which warnings it has shown."""
+    warnings.warn(
+        f"compiled code cannot be kept in {FOLDER} ({reason}): each process compiles anew; "
+        "set NUMBA_CACHE_DIR to a folder that can be written",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
-    def load(self, key: tuple[Any, ...]) -> Any:
-        """Return the code for a signature and machine, or None."""
+
+class _Cache:
+    """numba's cache of a function, under a lock; an error costs the cache, not the call.
+
+    numba has no public hook for either. It changes its list of a function's files without a lock:
+    two processes that compile the function for different arguments at once may both write the same
+    file, and the function returns nonsense from then on (numba issue 4807).
+    """
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+        self.cache_path, self.flush = own.cache_path, own.flush
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Return the code for a signature, or None."""
         try:
-            kept, code = self._load_data(self._file(key))  # type: ignore[no-untyped-call]
-        except OSError:
+            return self._own.load_overload(signature, context)
+        except Exception:  # whatever a damaged file raises
+            with suppress(OSError):
+                self.flush()
             return None
-        return code if kept == key else None
 
-    def save(self, key: tuple[Any, ...], code: Any) -> None:
-        """Write code; what was made of other sources goes."""
-        for path in self._files():
-            if f".{self._stamp()}." not in path.name:
-                _remove(path)
-        self._save_data(self._file(key), (key, code))  # type: ignore[no-untyped-call]
-
-    def flush(self) -> None:
-        """Remove all code of the function; numba asks for it when it compiles anew."""
-        for path in self._files():
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    with suppress(OSError):  # another process may have removed it, or be reading it
-        path.unlink()
+    def save_overload(self, signature: Any, code: Any) -> None:
+        """Write the code for a signature."""
+        try:
+            os.makedirs(self.cache_path, exist_ok=True)
+            with locked(Path(self.cache_path, "lock"), "the cache", wait=True):
+                self._own.save_overload(signature, code)
+        except OSError as error:
+            _warn(str(error.strerror))
 
 
 def keep(dispatcher: Any) -> Any:
-    """Let a function that was given to numba keep its compiled code here."""
-    kept = dispatcher._cache
-    kept.__class__ = Cache
-    own = kept._impl.locator.get_source_stamp()
-    kept._cache_file = CodeFiles(kept.cache_path, kept._impl.filename_base, own)
+    """Let a function that was given to numba keep its compiled code."""
+    folder = _own_folder()
+    if folder is None:
+        return dispatcher
+    with _changing_config:
+        before, _config.CACHE_DIR = _config.CACHE_DIR, str(folder)
+        try:
+            dispatcher.enable_caching()  # which reads it
+        finally:
+            _config.CACHE_DIR = before
+    if folder not in Path(dispatcher.stats.cache_path).parents:  # numba went elsewhere
+        dispatcher._cache.disable()
+    dispatcher._cache = _Cache(dispatcher._cache)
     return dispatcher

@@ -22,7 +22,6 @@ N = TypeVar("N", int, float)
 
 _njit: Any = numba.njit  # whose type does not know all of its options
 _OPTIONS: dict[str, Any] = {
-    "cache": True,
     "error_model": "numpy",
     "no_cfunc_wrapper": True,
     "pipeline_class": Splicing,

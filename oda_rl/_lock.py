@@ -19,7 +19,7 @@ class LockedError(OSError):
 
 
 @contextmanager
-def locked(path: Path, what: str) -> Iterator[None]:
+def locked(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     """Hold a lock, a file with the number of this process, and remove it afterwards.
 
     The operating system frees it when the process ends, however that ends: what is left then is
@@ -31,11 +31,13 @@ def locked(path: Path, what: str) -> Iterator[None]:
         Of the file.
     what : str
         What is locked, for the message.
+    wait : bool, default=False
+        Wait for whoever holds it.
 
     Raises
     ------
     LockedError
-        If somebody holds it.
+        If somebody holds it, and ``wait`` is False.
 
     Examples
     --------
@@ -46,7 +48,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
     Traceback (most recent call last):
     oda_rl._lock.LockedError: the folder is in use by process ...
     """
-    descriptor = _held(path, what)
+    descriptor = _held(path, what, wait)
     _HELD.add(descriptor)
     try:
         os.ftruncate(descriptor, 0)
@@ -59,13 +61,13 @@ def locked(path: Path, what: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _held(path: Path, what: str) -> int:
+def _held(path: Path, what: str, wait: bool) -> int:
     """Return the descriptor of the locked file of that name."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             if fcntl is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor
         except BlockingIOError:

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 
+import numba
 import numpy as np
 import pytest
-from numba import float64, int64
 
-from oda_rl._cache import CodeFiles, sources
+from oda_rl import _cache
+from oda_rl._cache import sources
 from oda_rl._compile import compiled
 
 # As many processes compile the same functions, each for numbers of another kind, at one time.
@@ -42,80 +43,105 @@ FUNCTIONS = [compiled(bound_copy(added, str(i))) for i in range(20)]
 KINDS = "float64", "int64", "float32", "int16"
 
 
-def run(folder, code, *arguments):
+def run(folder, code, *arguments, cache=None):
+    path = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+    own = {"PYTHONPATH": path} | ({"NUMBA_CACHE_DIR": str(cache)} if cache else {})
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, **own},
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
 
 
+def run_many(folder, kind="float64", begin="0", cache="cache", first=""):
+    (folder / "added.py").write_text(ADDED)
+    return run(folder, first + MANY, kind, begin, cache=folder / cache)
+
+
 def results(processes):
-    printed = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes)
-    return [json.loads(one) for one in printed]
+    printed = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), printed
+    return [json.loads(out) for out, _ in printed]
+
+
+def times(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nbc")}
 
 
 @pytest.mark.slow
 def test_processes_compile_at_once(tmp_path):
     # With numba's list of files, one of them often is nonsense for another kind of numbers.
-    (tmp_path / "added.py").write_text(ADDED)
     begin = str(time.time() + 5.0)
-    assert results([run(tmp_path, MANY, kind, begin) for kind in KINDS]) == [[28.0] * 20] * 4
-    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")}
+    processes = [run_many(tmp_path, kind, begin) for kind in KINDS]
+    assert results(processes) == [[28.0] * 20] * 4
+    files = times(tmp_path)
     assert len(files) == 80
-    assert results([run(tmp_path, MANY, kind, "0") for kind in KINDS]) == [[28.0] * 20] * 4
+    assert results([run_many(tmp_path, kind) for kind in KINDS]) == [[28.0] * 20] * 4
     # Nothing was lost: nothing has been compiled again.
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")} == files
+    assert times(tmp_path) == files
 
 
-def key(kind):
-    return (kind,), ("machine",), ("code", "cells")
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_what_is_damaged_is_compiled_anew(tmp_path, ending):
+    results([run_many(tmp_path)])
+    for path in tmp_path.rglob(f"*.{ending}"):
+        path.write_bytes(path.read_bytes()[:-9])
+    assert results([run_many(tmp_path)]) == [[28.0] * 20]
+    files = times(tmp_path)
+    assert len(files) == 20
+    assert results([run_many(tmp_path)]) == [[28.0] * 20]
+    assert times(tmp_path) == files
 
 
-def test_saving_in_between_loses_nothing(tmp_path):
-    # Two processes hold a list of the files before either has saved, if there is a list.
-    one, other = (CodeFiles(tmp_path, "f-1.py311", "file") for _ in range(2))
-    assert one.load(key(float64)) is other.load(key(int64)) is None
-    one.save(key(float64), "of floats")
-    other.save(key(int64), "of integers")
-    for files in (one, other):
-        assert files.load(key(float64)) == "of floats"
-        assert files.load(key(int64)) == "of integers"
-    one.flush()
-    assert other.load(key(int64)) is None
-    assert list(tmp_path.iterdir()) == []
+def test_without_a_folder_to_write_nothing_is_kept(tmp_path):
+    (tmp_path / "file").touch()
+    out, warned = run_many(tmp_path, cache="file/cache").communicate()
+    assert json.loads(out) == [28.0] * 20
+    assert warned.count("compiled code cannot be kept in") == 1
+    assert "(Not a directory)" in warned
+    assert "set NUMBA_CACHE_DIR" in warned
+    assert [*tmp_path.rglob("*.nb*")] == []
 
 
-def test_code_of_other_sources_is_stale_and_goes(tmp_path, monkeypatch):
-    old, new = (CodeFiles(tmp_path, "f-1.py311", own) for own in ("before", "after"))
-    another = CodeFiles(tmp_path, "f-1.py311_4", "before")
-    for files in (old, another):
-        files.save(key(float64), "old")
-    assert new.load(key(float64)) is None
-    new.save(key(int64), "new")
-    assert old.load(key(float64)) is None
-    assert another.load(key(float64)) == "old"
-    assert len(list(tmp_path.iterdir())) == 2
-    monkeypatch.setattr("oda_rl._cache.sources", lambda: "changed")
-    assert new.load(key(int64)) is None
+def test_a_full_disk_costs_the_cache_and_not_the_call(tmp_path):
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+    out, warned = run_many(tmp_path, first=full).communicate()
+    assert json.loads(out) == [28.0] * 20
+    assert warned.count("compiled code cannot be kept in") == 1
+    assert [*tmp_path.rglob("*.nb*")] == []
+    assert results([run_many(tmp_path)]) == [[28.0] * 20]
+    assert len(times(tmp_path)) == 20
 
 
-def test_names_that_meet_by_chance_are_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr("oda_rl._cache._digest", lambda content: "same")
-    files = CodeFiles(tmp_path, "f-1.py311", "file")
-    files.save(key(float64), "of floats")
-    assert files.load(key(int64)) is None
-    assert files.load(key(float64)) == "of floats"
+def test_code_of_earlier_sources_goes_and_that_of_other_places_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(_cache, "FOLDER", tmp_path)
+
+    def made(sources, place):
+        monkeypatch.setattr(_cache, "sources", lambda: sources)
+        monkeypatch.setattr(_cache, "_HERE", tmp_path / place)
+        return _cache._own_folder.__wrapped__()
+
+    first, other = made("before", "here"), made("before", "there")
+    assert made("before", "here") == first
+    assert first.is_dir()
+    assert other.is_dir()
+    second = made("after", "here")
+    assert sorted(first.parent.iterdir()) == sorted([second, other])
+    assert numba.__version__ in first.parent.name
 
 
-def test_what_cannot_be_written_leaves_nothing(tmp_path):
-    files = CodeFiles(tmp_path, "f-1.py311", "file")
-    with pytest.raises(TypeError, match="pickle"):
-        files.save(key(float64), (line for line in "code"))
-    assert list(tmp_path.iterdir()) == []
+def test_the_command_removes_what_was_compiled(tmp_path):
+    results([run_many(tmp_path)])
+    (tmp_path / "cache" / "another.nbc").touch()
+    clear = "from oda_rl.command.cli import main; raise SystemExit(main(['warm', '--clear']))"
+    process = run(tmp_path, clear, cache=tmp_path / "cache")
+    said, _ = process.communicate()
+    assert process.returncode == 0
+    assert said == f"removed the compiled code in {tmp_path / 'cache'}\n"
+    assert [path.name for path in tmp_path.rglob("*.nb*")] == ["another.nbc"]
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["checkout", "installed"])
@@ -124,7 +150,7 @@ def test_sources_are_all_of_the_package(root, tmp_path, monkeypatch, inside):
     for name in ("oda_rl", "agents", "envs"):
         place = own / name if inside and name != "oda_rl" else tmp_path / name
         shutil.copytree(root / name, place, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr("oda_rl._cache._HERE", own)
+    monkeypatch.setattr(_cache, "_HERE", own)
     files = sorted(tmp_path.rglob("*.py"))
     assert len(files) > 150
     known = {sources.__wrapped__()}

@@ -2,11 +2,13 @@
 
 import doctest
 import importlib
+import os
 import pkgutil
 import re
 import shutil
 import subprocess
 import sys
+import venv
 import warnings
 import zipfile
 from pathlib import Path
@@ -16,6 +18,11 @@ import pytest
 import oda_rl
 
 HEAVY = {"torch", "gymnasium", "matplotlib", "sklearn", "numba", "scipy", "numpy", "rich", "tyro"}
+SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
+TRAIN = (
+    "import oda_rl.agents as a; "
+    "a.TwoTimescaleAgent('oda_rl/BartoCartPole-v0', seed=0).learn(500); print(a.__file__)"
+)
 
 
 def modules_of(package):
@@ -29,9 +36,9 @@ def modules_of(package):
 MODULES = sorted({*modules_of("oda_rl"), *modules_of("oda_rl.agents"), *modules_of("oda_rl.envs")})
 
 
-def run(*arguments, **options):
+def run(*arguments, python=sys.executable, **options):
     return subprocess.run(
-        [sys.executable, *map(str, arguments)],
+        [str(python), *map(str, arguments)],
         check=True, capture_output=True, text=True, **options,
     ).stdout  # fmt: skip
 
@@ -110,6 +117,46 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
     out = run("-c", code, cwd=place).split()
     assert all(path.startswith(str(place)) for path in out[:3])
     assert min(map(int, out[3:])) >= 2
+
+
+def files_of_numba(*folders):
+    return [file for folder in folders for file in folder.rglob("*.nb[ci]")]
+
+
+@pytest.mark.slow
+def test_installing_twice_and_uninstalling_leave_nothing_behind(root, tmp_path):
+    source, place = tmp_path / "source", tmp_path / "elsewhere"
+    for name in ("oda_rl", "agents", "envs"):
+        shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, source)
+    place.mkdir()
+    venv.create(tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    (site,) = map(Path, run("-c", SITE, python=python).split())
+    # What this package needs, but not an editable installation of it: that is a .pth file, too.
+    (site / "shared.pth").write_text(run("-c", SITE))
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for name in ("PYTHONPATH", "NUMBA_CACHE_DIR"):
+        environment.pop(name, None)
+
+    def do(*arguments):
+        return run(*arguments, python=python, cwd=place, env=environment)
+
+    def install(*arguments):
+        do("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", *arguments)
+
+    install(source)
+    assert Path(do("-c", TRAIN).strip()).is_relative_to(site)
+    assert files_of_numba(site, source) == []
+    assert len(files_of_numba(tmp_path / "cache" / "oda-rl")) > 10
+    install("--editable", source)
+    assert not (site / "oda_rl").exists()
+    assert Path(do("-c", "import oda_rl.agents as a; print(a.Agent and a.__file__)").strip()) == (
+        source / "agents" / "__init__.py"
+    )
+    do("-m", "pip", "uninstall", "--quiet", "--yes", "oda-rl")
+    assert do("-c", "import importlib.util as i; print(i.find_spec('oda_rl'))") == "None\n"
 
 
 def test_version_is_the_same_everywhere(root):

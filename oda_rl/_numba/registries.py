@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from numba.core.caching import FunctionCache
 from numba.core.registry import cpu_target
 
 _cpu: Any = cpu_target  # of which numba does not tell the types
@@ -39,12 +38,3 @@ def _look_through(context: Any) -> None:
     """Take over what has been registered since, by modules that are there."""
     for registry in list(context._registries):
         context.install_registry(registry)
-
-
-class Cache(FunctionCache):
-    """The code of a function that is kept on disk."""
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code for a signature, or None."""
-        with looked_through():
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]

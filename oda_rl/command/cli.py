@@ -155,6 +155,9 @@ class Compare:
 class Warm:
     """Compile everything once, so that no later call has to: for images and classrooms."""
 
+    clear: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Remove all compiled code instead."""
+
 
 Options = TrainFitted | Evaluate | Plot | Explain | Report | Simplify | Export | Compare | Warm
 
@@ -228,10 +231,15 @@ def compare(options: Compare, console: Console) -> int:
     return 0
 
 
-def warm(console: Console) -> int:
-    """Compile everything, with a bar; say how long it took."""
+def warm(options: Warm, console: Console) -> int:
+    """Compile everything, with a bar; say how long it took. Or remove what was compiled."""
+    from oda_rl import _cache
     from oda_rl.command import warming
 
+    if options.clear:
+        _cache.clear()
+        console.print(f"removed the compiled code in {_cache.FOLDER}")
+        return 0
     begun = time.perf_counter()
     warming.warm(console=console)
     console.print(f"compiled in {time.perf_counter() - begun:.0f} s")
@@ -361,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(options, Compare):
             return compare(options, console)
         if isinstance(options, Warm):
-            return warm(console)
+            return warm(options, console)
         return plot(options, console)
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)

@@ -228,8 +228,7 @@ WORK: dict[str, Callable[[], None]] = {
 def warm(names: Sequence[str] = tuple(WORK), console: Console | None = None) -> None:
     """Do the named pieces of work, with a progress bar that names the one under way.
 
-    What they compile lies afterwards where numba keeps it: in ``NUMBA_CACHE_DIR`` if that is set,
-    else beside the package, or in the user's cache folder if nothing can be written there.
+    What they compile is kept in ``NUMBA_CACHE_DIR``, or else in the user's cache folder.
 
     Parameters
     ----------
