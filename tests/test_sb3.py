@@ -656,8 +656,8 @@ def test_no_other_file_imports_it(root):
 class Rooms(gym.Env):
     """Which of three rooms, and where in it: the reward is for the action that is the room's."""
 
-    observation_space = gym.spaces.Dict(
-        {"room": gym.spaces.Discrete(3), "place": gym.spaces.Box(-1.0, 1.0, (2,))}
+    observation_space = gym.spaces.Dict(  # whose keys stay unsorted
+        [("room", gym.spaces.Discrete(3)), ("place", gym.spaces.Box(-1.0, 1.0, (2,)))]
     )
     action_space = gym.spaces.MultiDiscrete([3, 2])
 

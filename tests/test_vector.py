@@ -486,6 +486,14 @@ def test_the_policy_that_solves_first_is_kept_until_too_many_fail():
     assert trials.keep_next() is None
 
 
+class EndsTooSoon(Toy):
+    """Random observations of as many components as those of the cart-pole, in ten steps."""
+
+    def __init__(self):
+        super().__init__(lambda rng: rng.normal(size=4).astype(np.float32))
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+
+
 def test_an_agent_that_rests_goes_on_resting_and_wakes_when_it_fails():
     agent = TwoTimescaleAgent(cartpoles(8), seed=0).learn(60_000)
     assert agent.frozen
@@ -493,7 +501,7 @@ def test_an_agent_that_rests_goes_on_resting_and_wakes_when_it_fails():
     agent.learn(20_000)
     assert agent.frozen
     np.testing.assert_array_equal(agent.q_values, values)
-    agent.env = several(lambda: Toy(n_features=4, reward=1.0), 8)  # ends too soon
+    agent.env = several(EndsTooSoon, 8)
     agent.learn(2000)
     assert not agent.frozen
 

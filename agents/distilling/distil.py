@@ -340,7 +340,8 @@ class Simplifiable(Player):
         Raises
         ------
         ValueError
-            For numbers out of range, or if no other environment can be made.
+            For numbers out of range, if ``env`` has other spaces than the agent was trained with,
+            or if no other environment can be made.
 
         Examples
         --------
@@ -360,6 +361,8 @@ class Simplifiable(Player):
         progress_bar: bool = False,
     ) -> Distilled:
         """Return the rule of :meth:`simplify`, what it returned, and the curve over its cells."""
+        if env is not None:
+            self._check_spaces(env)
         place = self._other_env() if env is None else env
         if isinstance(place, ActionChoices) and _boxed(place.env):
             place = place.env

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
-from gymnasium.wrappers import FlattenObservation
+from gymnasium.wrappers import TransformObservation
 
 from oda_rl.agents.environments.choices import action_choices
+from oda_rl.agents.environments.native import canonical
 from oda_rl.agents.environments.spaces import Described
 from oda_rl.envs.wrappers import ActionChoices
 
@@ -65,7 +66,7 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
     ----------
     env : gymnasium.Env
         Observations: Box; Discrete, each value of which becomes a cell of its own; Dict, Tuple,
-        MultiDiscrete and MultiBinary, which ``FlattenObservation`` flattens. Actions: Discrete;
+        MultiDiscrete and MultiBinary, which are flattened, Dicts by sorted keys. Actions: Discrete;
         MultiDiscrete and MultiBinary, of which all combinations are offered; Box, of which a grid
         is.
     action_bins : int
@@ -100,7 +101,10 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     if isinstance(env.observation_space, spaces.Discrete):
         return NumberedObservation(env)
     if isinstance(env.observation_space, _FLATTENED):
-        return FlattenObservation(env)
+        space = canonical(env.observation_space)  # FlattenObservation follows the space's own order
+        return TransformObservation(
+            env, lambda observation: spaces.flatten(space, observation), spaces.flatten_space(space)
+        )
     return env
 
 

@@ -40,11 +40,13 @@ def matching_names(
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Return the known names, as far as there are so many components and actions.
 
-    There are others if the environment was wrapped.
+    There are others if the environment was wrapped. Components of a Dict are known by its keys.
     """
     names, action_names = component_names(env_id)
     if names is not None and len(names) != interface.n_features:
         names = None
+    if names is None and interface.native is not None:
+        names = interface.native.names
     if action_names is not None and len(action_names) != interface.n_actions:
         action_names = None
     return names, action_names

@@ -6,7 +6,9 @@ has: numbers, dictionaries, torques.
 """
 
 import math
-from collections.abc import Mapping
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,11 +22,39 @@ from oda_rl.agents.environments.choices import action_choices, grid_of
 
 _Json = dict[str, Any]
 _MOST_BINS = 1000  # as there may be actions
+_KEY = re.compile(r"\w[\w -]{0,39}")  # of a Dict, if it can be part of a component's name
+
+
+def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Return an equal space in which the keys of each Dict are sorted.
+
+    Equal Dict spaces may have their keys in different orders, and Gymnasium flattens them
+    differently. Vectors always follow this order.
+
+    Raises
+    ------
+    TypeError
+        If a key is not a string.
+
+    Examples
+    --------
+    >>> space = spaces.Dict(speed=spaces.Discrete(2), place=spaces.Discrete(3))
+    >>> list(space), list(canonical(space)), space == canonical(space)
+    (['speed', 'place'], ['place', 'speed'], True)
+    """
+    if isinstance(space, spaces.Dict):
+        if not all(isinstance(key, str) for key in space.spaces):
+            raise TypeError(f"observation_space is {space}: the keys of a Dict must be strings")
+        parts = sorted(space.spaces.items())
+        return spaces.Dict(OrderedDict((key, canonical(part)) for key, part in parts))
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([canonical(part) for part in space.spaces])
+    return space
 
 
 @dataclass(frozen=True)
 class Native:
-    """Spaces that are not what an agent works with.
+    """Spaces that are not what an agent works with; Dict observations in canonical order.
 
     Examples
     --------
@@ -40,6 +70,23 @@ class Native:
     action_space: spaces.Space[Any]
     bins: int | None
     """Values of each component of a continuous action; None where the agent needs no grid."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "observation_space", canonical(self.observation_space))
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """Names of the components of an observation that is a Dict, by its keys; else None.
+
+        >>> parts = {"at": spaces.Box(-1.0, 1.0, (2,)), "arm": spaces.Dict(on=spaces.Discrete(2))}
+        >>> Native(spaces.Dict(parts), spaces.Discrete(2), None).names
+        ['arm.on[0]', 'arm.on[1]', 'at[0]', 'at[1]']
+        """
+        if not isinstance(self.observation_space, spaces.Dict):
+            return None
+        names = list(_named(self.observation_space, ""))
+        readable = len(set(names)) == len(names) and "" not in names
+        return names if readable else None
 
     @property
     def n_features(self) -> int:
@@ -182,6 +229,21 @@ def native_of(
     return Native(observation_space, action_space, bins)
 
 
+def _named(space: spaces.Space[Any], name: str) -> Iterator[str]:
+    """Yield the names of a space's components as vectors have them; empty for unreadable keys."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            full = f"{name}.{key}" if name else key
+            yield from _named(part, full) if _KEY.fullmatch(key) else [""]
+    elif isinstance(space, spaces.Tuple):
+        for i, part in enumerate(space.spaces):
+            yield from _named(part, f"{name}[{i}]")
+    elif space.shape == () and not isinstance(space, spaces.Discrete):
+        yield name
+    else:
+        yield from (f"{name}[{j}]" for j in range(int(spaces.flatdim(space))))
+
+
 def _batch_size(space: spaces.Space[Any], value: Any) -> int | None:
     """Return the length of a batch, or None if it is one observation."""
     if isinstance(space, spaces.Dict):
@@ -249,6 +311,8 @@ def _made(fields: _Json) -> spaces.Space[Any]:
     """Make the space that :func:`_described` described."""
     (kind, value), dtype = next(iter(fields.items())), fields.get("dtype")
     if kind == "Dict":
+        sound = list(value) == sorted(value)  # as vectors have them
+        require(sound, f"the keys of a Dict are {list(value)}: they must be sorted")
         return spaces.Dict({key: _made(part) for key, part in value.items()})
     if kind == "Tuple":
         return spaces.Tuple([_made(part) for part in value])

@@ -97,7 +97,8 @@ class Agent(ByHand):
 
     def _enter(self, env: str | AnyEnv) -> AnyEnv:
         """Take an environment, or one with that id, for the agent's own, and return it."""
-        self.env = made = given_env(env)
+        made = given_env(env)
+        self._attach(made)
         spec = spec_of(made)
         self.env_id = None if spec is None else spec.id
         self._env_module = env.rpartition(":")[0] or None if isinstance(env, str) else None

@@ -98,8 +98,8 @@ class Savable(Protocol):
     def _enter(self, env: str | AnyEnv) -> AnyEnv:
         """Take an environment for the agent's own."""
 
-    def _interface(self) -> Interface:
-        """Read the spaces of its environment."""
+    def _check_spaces(self, env: AnyEnv) -> None:
+        """Raise ValueError if an environment has other spaces than the agent was trained with."""
 
 
 AnySavable = TypeVar("AnySavable", bound=Savable)
@@ -204,11 +204,7 @@ def restored(
             agent._paused_at = agent.num_timesteps
         agent._versions = _checked_versions(metadata["versions"])
     if env is not None:
-        agent._enter(env)
-        found = agent._interface()
-        if found != agent.interface:
-            raise ValueError(f"env has {found}: the agent was trained with {agent.interface}")
-        agent.interface = found
+        agent._check_spaces(agent._enter(env))
     return agent
 
 

@@ -47,12 +47,27 @@ class Player(ABC):
 
     @property
     def env(self) -> AnyEnv | None:
-        """Where it learns: as it was given, or made from an id; None if there is none yet."""
+        """Where it learns: as it was given, or made from an id; None if there is none yet.
+
+        One with other spaces than it was trained with is refused (ValueError).
+        """
         return self._env
 
     @env.setter
     def env(self, env: AnyEnv | None) -> None:
+        if env is not None:
+            self._check_spaces(env)
+        self._attach(env)
+
+    def _attach(self, env: AnyEnv | None) -> None:
+        """Take an environment for its own, whatever its spaces."""
         self._env, self._inside = env, None if env is None else self._adapted(env)
+
+    def _check_spaces(self, env: AnyEnv) -> None:
+        """Raise ValueError if an environment has other spaces than the agent was trained with."""
+        found = self._interface_of(self._adapted(env)).of_user(env, self._bins)
+        if found != self.interface:
+            raise ValueError(f"env has {found}: the agent was trained with {self.interface}")
 
     @property
     def origin(self) -> Origin | None:
@@ -100,7 +115,8 @@ class Player(ABC):
         ----------
         observation
             One observation of the environment's space, or a batch with one more leading dimension
-            (of each part of a Dict or Tuple).
+            (of each part of a Dict or Tuple). Vectors, as ``codevectors`` are, may stand for
+            composite ones: the parts of a Dict follow one another by sorted keys.
         state, episode_start
             Ignored; ``state`` is returned.
         deterministic : bool
@@ -162,7 +178,8 @@ class Player(ABC):
         Raises
         ------
         ValueError
-            If ``env`` is not given and no other environment can be made.
+            If ``env`` has other spaces than the agent was trained with, or is not given and no
+            other environment can be made.
         """
         count = checked_count("n_episodes", n_episodes)
         with self._place(env) as place, episodes_line(count, progress_bar) as report:
@@ -262,7 +279,7 @@ class Player(ABC):
     def _require_env(self) -> AnyEnv:
         """Return the environment, made by now, with the spaces that engines work with."""
         if self._inside is None:
-            self.env = self._made_anew(learning=True)
+            self._attach(self._made_anew(learning=True))  # which has the same spaces
         assert self._inside is not None
         return self._inside
 
@@ -292,9 +309,7 @@ class Player(ABC):
             made = make_env(str(env_id), **drawn)
         else:
             made = origin.beside(**drawn).make(learning)
-        found, known = self._interface_of(self._adapted(made)), self.interface
-        if (found.n_features, found.n_actions) != (known.n_features, known.n_actions):
-            raise ValueError(f"{env_id} has {found}: the agent was trained with {known}")
+        self._check_spaces(made)
         return made
 
     def _other_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
@@ -318,6 +333,8 @@ class Player(ABC):
                 f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "
                 "plays in several"
             )
+        if env is not None:
+            self._check_spaces(env)
         place = self._adapted(made)
         assert isinstance(place, gym.Env)
         try:
