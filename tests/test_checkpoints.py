@@ -18,7 +18,7 @@ from oda_rl._lock import LockedError, locked
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.model import climb_for_real
 from oda_rl.agents.training.interrupts import deferred_interrupt, ending_as_interrupts
-from oda_rl.agents.worlds.judging import Trust
+from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.dynamics import stateful
 

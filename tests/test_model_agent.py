@@ -17,11 +17,10 @@ from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.worlds import files
-from oda_rl.agents.worlds.arrays import scratch_for
-from oda_rl.agents.worlds.coordinates import Coordinates
-from oda_rl.agents.worlds.imagination import imagining
-from oda_rl.agents.worlds.judging import Trust
+from oda_rl.agents.worlds.coordinates import Coordinates, scratch_for
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
+from oda_rl.agents.worlds.quality import Trust
+from oda_rl.agents.worlds.simulation import imagining
 from oda_rl.agents.worlds.world import World
 
 

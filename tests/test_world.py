@@ -9,11 +9,9 @@ from gymnasium import spaces
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.worlds import judging, laws
-from oda_rl.agents.worlds.arrays import WorldArrays
-from oda_rl.agents.worlds.coordinates import Coordinates, changes, read
-from oda_rl.agents.worlds.ends import fit_ends
-from oda_rl.agents.worlds.learning import CodedSteps, Learned
+from oda_rl.agents.worlds import laws, quality
+from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, read
+from oda_rl.agents.worlds.learning import CodedSteps, Learned, fit_ends
 from oda_rl.agents.worlds.logs import stretches, trajectories
 from oda_rl.agents.worlds.rewards import features, fit_rewards
 from oda_rl.agents.worlds.world import World, seconds_of
@@ -282,14 +280,14 @@ def test_what_cannot_be_learned_is_not_trusted(log):
 
 def test_what_is_held_out_is_not_learned_from(cart, monkeypatch):
     asked_of = []
-    refitted = judging.refitted
+    refitted = quality.refitted
 
     def watched(learned, seen, rows, rng):
         asked_of.append(rows)
         return refitted(learned, seen, rows, rng)
 
-    monkeypatch.setattr(judging, "refitted", watched)
-    judging.judge(cart.learned, cart.seen, None, "abc", np.random.default_rng(0))
+    monkeypatch.setattr(quality, "refitted", watched)
+    quality.judge(cart.learned, cart.seen, None, "abc", np.random.default_rng(0))
     counts = np.bincount(np.concatenate(asked_of), minlength=500)
     assert set(counts) == {4}  # of five folds all but its own
     real, imagined = cart.replayed(40)
@@ -311,7 +309,7 @@ def test_what_is_held_out_is_not_learned_from(cart, monkeypatch):
     ],
 )
 def test_trust_says_why(errors, trusted, said):
-    trust = judging.judged(*errors)
+    trust = quality.judged(*errors)
     assert bool(trust) is trusted
     assert said in trust.reason
 

@@ -15,8 +15,8 @@ from oda_rl.agents.certifying.dynamics import ROUNDING, Affine, LearnedLaw, Movi
 from oda_rl.agents.policies.export_tables import decisive
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.training.player import checked_count
-from oda_rl.agents.worlds.judging import held_out
 from oda_rl.agents.worlds.learning import CodedSteps, Learned
+from oda_rl.agents.worlds.quality import held_out
 
 _BINS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 _SINGLE = 2.0**-23  # relative: observations are in single precision, states are not

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.worlds.arrays import HIGH, LEVELS, LOW, MEAN, SCALE, WorldArrays
+from oda_rl.agents.worlds.coordinates import HIGH, LEVELS, LOW, MEAN, SCALE, WorldArrays
 
 ROUNDING = 1e-12  # relative
 

@@ -25,10 +25,10 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.behaviour import Behaviour
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.worlds.arrays import WorldArrays
-from oda_rl.agents.worlds.judging import judge, judged
+from oda_rl.agents.worlds.coordinates import WorldArrays
 from oda_rl.agents.worlds.laws import codes_of
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world, predict
+from oda_rl.agents.worlds.quality import judge, judged
 
 _LAWS = 4
 _MOST_ERROR = 1.0  # of a replay, in standard deviations: policies correct their course

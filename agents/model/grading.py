@@ -12,8 +12,7 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.model.search import Shape
-from oda_rl.agents.worlds.arrays import WorldArrays
-from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
 from oda_rl.agents.worlds.learning import predict
 from oda_rl.agents.worlds.trajectories import one_law
 

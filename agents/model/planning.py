@@ -22,8 +22,8 @@ from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.rules.editing import Clauses, within
 from oda_rl.agents.worlds import files
-from oda_rl.agents.worlds.changing import outdated
 from oda_rl.agents.worlds.learning import Learned, learn_world
+from oda_rl.agents.worlds.quality import outdated
 from oda_rl.agents.worlds.rewards import is_constant
 from oda_rl.agents.worlds.trajectories import starts_between
 

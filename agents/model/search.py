@@ -11,8 +11,7 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.search import Climber
-from oda_rl.agents.worlds.arrays import WorldArrays
-from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
 from oda_rl.agents.worlds.trajectories import returned
 
 _MOST_CELLS = 20

@@ -1,9 +1,7 @@
-"""Models of the world: how observations change by actions, what is received, where episodes end.
+"""Models of the world: what an action changes, what is received, and where episodes terminate.
 
-A world is learned (``learning``) in ``coordinates``, by ``laws``, ``rewards`` and ``ends``;
-``arrays`` are what it is for compiled code, ``imagination``, which plays episodes in it, with the
-rules of ``deciding``; ``trajectories`` are those; ``judging`` says
-whether it is to be believed, ``changing`` since when it is another, ``noise`` what is left out,
-``forecasting`` what will come; :class:`~oda_rl.agents.World` is what people ask.
+A world is learned (``learning``) in ``coordinates``, by ``laws`` and ``rewards``. Compiled
+``simulation`` plays episodes in it, which are ``trajectories``. ``quality`` says whether it is
+trusted, and whether the world has changed since. :class:`~oda_rl.agents.World` is the public class,
 ``logs`` are transitions that were written down elsewhere.
 """

@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import Member, check, flags, real, require, whole
-from oda_rl.agents.worlds.arrays import HIGH, LEVELS, LOW, SCALE, WorldArrays
-from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.coordinates import HIGH, LEVELS, LOW, SCALE, Coordinates, WorldArrays
 from oda_rl.agents.worlds.laws import FORMS
 from oda_rl.agents.worlds.learning import Chosen, Learned
 

@@ -1,6 +1,6 @@
 """Laws of motion: how an observation changes by a step, given the action.
 
-A global law for each code of an action (:class:`~oda_rl.agents.worlds.arrays.WorldArrays`), on
+A global law for each code of an action (:class:`~oda_rl.agents.worlds.coordinates.WorldArrays`), on
 (1, x) or on (1, x, x xᵀ), by ridge regression; and beside it
 
 - *cells*: laws of annealed cells for what the global one leaves, blended over the three nearest;
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.worlds.arrays import Single
+from oda_rl.agents.worlds.coordinates import Single
 from oda_rl.annealing.placing import anneal
 
 _POOLED = 0.02  # weight of the prior: all actions' moments
@@ -61,7 +61,7 @@ FORMS = (
 
 
 class Law(NamedTuple):
-    """A law as :class:`~oda_rl.agents.worlds.arrays.WorldArrays` has E of them."""
+    """A law as :class:`~oda_rl.agents.worlds.coordinates.WorldArrays` has E of them."""
 
     weights: FloatArray
     waves: Single

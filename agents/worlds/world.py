@@ -20,15 +20,20 @@ from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.training.player import checked_count
 from oda_rl.agents.worlds import learning
-from oda_rl.agents.worlds.codes import actions_of, checked_codes, codes_of_acts
 from oda_rl.agents.worlds.coordinates import Coordinates
-from oda_rl.agents.worlds.forecasting import forecast_text
-from oda_rl.agents.worlds.judging import Replayed, Report, Trust, judge, replay_held_out
 from oda_rl.agents.worlds.learning import Learned, learn_world, predict
-from oda_rl.agents.worlds.logs import checked_log, trajectories
+from oda_rl.agents.worlds.logs import (
+    actions_of,
+    checked_codes,
+    checked_log,
+    codes_of_acts,
+    trajectories,
+)
+from oda_rl.agents.worlds.quality import Replayed, Report, Trust, judge, replay_held_out
 from oda_rl.agents.worlds.trajectories import (
     Decide,
     Imagined,
+    forecast_text,
     one_law,
     starts_between,
     walk,
