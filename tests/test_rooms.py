@@ -1,11 +1,13 @@
 """Which package may import which, by layers; and that no import goes round.
 
-An arrow goes from a file to what it imports, at its top, inside a function or for its types alone.
+An arrow goes from a file to what it imports, at its top or inside a function. What is imported for
+annotations alone (``if TYPE_CHECKING``) does not count: nothing runs by it.
 It may go down, or stay in its layer, but never up; and arrows form no cycle, neither between files
 nor between packages.
 """
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -55,13 +57,21 @@ def modules() -> dict[str, Path]:
     return found
 
 
+def executed(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk over a tree without what stands under ``if TYPE_CHECKING``."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from executed(node)
+
+
 def imports() -> dict[str, set[str]]:
     """What each module imports, of these modules."""
     files = modules()
     found: dict[str, set[str]] = {}
     for name, path in files.items():
         used = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in executed(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 used |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):

@@ -2,8 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -16,21 +17,31 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.history import Level
+from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
+from oda_rl.agents.environments.validation import action_index, checked_reward
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.agents.training import files
 from oda_rl.agents.training.actors import Actors, Crew, Head
 from oda_rl.agents.training.by_actors import train_by_actors
-from oda_rl.agents.training.by_hand import ByHand
 from oda_rl.agents.training.checkpoints import Checkpoints
 from oda_rl.agents.training.course import Course, Snapshot
-from oda_rl.agents.training.learning import train
-from oda_rl.agents.training.loops import Progress, steps_taken, train_fused, train_stepwise
-from oda_rl.agents.training.player import checked_count
+from oda_rl.agents.training.interrupts import deferred_interrupt
+from oda_rl.agents.training.loops import (
+    Progress,
+    add_to_returns,
+    last_episode,
+    steps_taken,
+    train_fused,
+    train_stepwise,
+    update,
+)
+from oda_rl.agents.training.player import Player, checked_count
 from oda_rl.agents.training.summary import as_html, as_text, in_a_line
-from oda_rl.agents.training.vector import train_vector
+from oda_rl.agents.training.training import progress_line
+from oda_rl.agents.training.vector import first_step, train_vector
 from oda_rl.envs.dynamics import compiled_dynamics
 
 _METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
@@ -39,13 +50,16 @@ _METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "
 _LOG_BYTES, _SURPLUS_BYTES = 2, 1 << 20  # of episodes, for each step; of all that does not grow
 
 
-class Agent(ByHand):
+class Agent(Player):
     """Base of the agents: they differ in how they learn, and in what their policy is made of.
 
     An agent of one's own names its settings and its sources of randomness, makes its engine, and
     says what the policy is, what was learned from, and where.
     """
 
+    episodes: EpisodeLog
+    training_seconds: float
+    """Seconds of learning, without those in which numba compiled."""
     solved_return: float | None
     """The reward threshold of the environment, for figures; None if it has none."""
 
@@ -57,6 +71,8 @@ class Agent(ByHand):
     """Members of a file that show how large arrays become."""
     _more_metadata: ClassVar[tuple[str, ...]] = ("solved_return",)
     """Of its class."""
+    _engine: Engine
+    _acted = False  # since the last update
     _seed: int | None = None
     _paused: Snapshot | None = None
     """The training that a checkpoint is of, until another is begun."""
@@ -188,6 +204,129 @@ class Agent(ByHand):
     def n_lanes(self) -> int:
         """Number of environments learned from at once; at most 1 along one trajectory."""
         return self._engine.n_lanes
+
+    def act(self, observation: Any) -> Any:
+        """Choose an action, exploring as training asks for.
+
+        Parameters
+        ----------
+        observation
+            One observation of the environment's observation space.
+
+        Returns
+        -------
+        int, or ndarray where the action space is not Discrete
+            An action of the environment's action space.
+
+        Raises
+        ------
+        ValueError
+            If the observation is not of the space, or not finite.
+        """
+        self._engine.leave_lanes()
+        action = self._engine.act(self.interface.point("observation", observation))
+        self._acted = True
+        return self._performed(action)
+
+    def update(
+        self,
+        observation: Any,
+        action: Any,
+        reward: SupportsFloat,
+        next_observation: Any,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        """Learn from one step of the environment.
+
+        A terminated episode has no value after its last step; a truncated one goes on being worth
+        what its last observation promises.
+
+        Parameters
+        ----------
+        observation, next_observation
+            Before and after the step, of the environment's observation space.
+        action : int, or ndarray where the action space is not Discrete
+            The action taken, usually what :meth:`act` returned; where a grid of actions is offered,
+            one of these.
+        reward : float
+            The reward received; finite.
+        terminated, truncated : bool
+            As ``env.step`` returned them.
+
+        Raises
+        ------
+        RuntimeError
+            If :meth:`act` has not been called since the last update.
+        ValueError
+            For a wrong shape, an unknown action, or values that are not finite. Nothing has been
+            learned then.
+        """
+        if not self._acted:
+            raise RuntimeError("update was called before act: call act(observation) first")
+        index = self._number_of(action)
+        self._engine.leave_lanes()
+        ended = update(
+            self._engine,
+            self.interface.point("observation", observation),
+            index,
+            reward if type(reward) is float else checked_reward(reward),
+            self.interface.point("next_observation", next_observation),
+            bool(terminated),
+            bool(truncated),
+        )
+        self._acted = False
+        if ended:
+            self.episodes.append(last_episode(self._engine, self.training_seconds))
+
+    def begin_episode(self) -> None:
+        """Forget episodes that were not finished; what was learned in them stays."""
+        self._engine.begin_episode()
+        self._acted = False
+
+    def begin_in_all(self, observations: Any) -> npt.NDArray[Any]:
+        """Begin episodes in several environments, and choose an action for each.
+
+        Parameters
+        ----------
+        observations
+            A batch, as :meth:`predict` takes it.
+
+        Raises
+        ------
+        TypeError
+            If the agent chooses continuous actions, which it does in one environment only.
+        """
+        if self.interface.box is not None:
+            raise TypeError(
+                f"{type(self).__name__} chooses continuous actions: it must be one environment; "
+                "act and update learn in it, and FittedQAgent offers a grid of actions in several"
+            )
+        step = first_step(observations, self.interface)
+        self._engine.set_lanes(len(step.after))
+        return self.advance(step)
+
+    def advance(self, step: VectorStep) -> npt.NDArray[Any]:
+        """Learn from a step of several environments, and choose the next action for each."""
+        actions, ended = self._engine.advance(step)
+        if len(ended):
+            moments = np.full((len(ended), 1), self.training_seconds)
+            self.episodes.append(np.concatenate([ended, moments], axis=1))
+        return self.interface.performed(actions)
+
+    def add_to_returns(self, gains: FloatArray) -> None:
+        """Add to the returns of running episodes, one each, what rewards to come leave out."""
+        add_to_returns(self._engine, gains)
+
+    def _performed(self, number: int) -> Any:
+        """Return the environment's action for the one that was chosen, from 0."""
+        if self.interface.native is not None:
+            return self.interface.native.actions(np.array([number]))[0]
+        return self.interface.first_action + number
+
+    def _number_of(self, action: Any) -> int:
+        """Return the number, from 0, of an action of the environment, or raise ValueError."""
+        return action_index(action, self.interface)
 
     @one_thread()
     def learn(
@@ -334,12 +473,59 @@ class Agent(ByHand):
         if course.over:
             return self
         if actors is None or head is None:
-            train(self, course, callback, progress_bar, checkpoints)
+            self._train_with_log(course, callback, progress_bar, checkpoints)
             return self
         with actors.at_work(head.modules) as client:
             course.crew = Crew(head, actors, client)
-            train(self, course, callback, progress_bar, checkpoints)
+            self._train_with_log(course, callback, progress_bar, checkpoints)
         return self
+
+    def _train_with_log(
+        self,
+        course: Course,
+        callback: Callable[[Self], bool | None] | None,
+        progress_bar: bool,
+        checkpoints: Checkpoints | None,
+    ) -> None:
+        """Train until the course is over, a callback ends it, or Ctrl-C has been pressed."""
+        env = self._require_env()
+        before = self.training_seconds
+        course.one_by_one = callback is not None
+        kept: Any = nullcontext() if checkpoints is None else checkpoints.kept()
+        line = progress_line(course.total, progress_bar, course.steps)
+        with deferred_interrupt() as course.interrupt, kept, line as (report, watch):
+
+            def save() -> None:
+                if checkpoints is not None:
+                    self.training_seconds = before + watch.seconds
+                    with watch.stopped():
+                        checkpoints.write(self, course, self._seed)
+
+            training = self._train(env, course)
+            if not course.resumed:
+                save()  # if that cannot be, nobody has to wait to be told
+            for steps, finished in training:
+                now = before + watch.seconds
+                if len(finished):
+                    share = finished[:, 2] / finished[-1, 2]
+                    finished[:, 2] = self.training_seconds + share * (now - self.training_seconds)
+                    self.episodes.append(finished)
+                    self.training_seconds = now
+                report(self, steps)
+                if course.interrupt.requested and not course.over:
+                    if course.can_stop:
+                        save()
+                    raise KeyboardInterrupt
+                if course.due and not course.over:
+                    save()
+                if len(finished) and callback is not None and callback(self) is False:
+                    course.total = course.steps
+                    break
+            self.training_seconds = before + watch.seconds
+            course.at(course.total, course.observation)
+            save()
+            if course.interrupt.requested:
+                raise KeyboardInterrupt
 
     def _head(self, actors: Actors) -> Head:
         """Return who learns from what actors play; raise ValueError if there can be none."""

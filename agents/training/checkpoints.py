@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from oda_rl import persistence
 from oda_rl._lock import locked
 from oda_rl.agents.training import files
 from oda_rl.agents.training.course import Course, Snapshot
 from oda_rl.agents.training.player import checked_count
+
+if TYPE_CHECKING:
+    from oda_rl.agents.training.agent import Agent
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Checkpoints:
             persistence.sweep(self.path.parent, [self.path.name])
             yield
 
-    def write(self, agent: files.Savable, course: Course, seed: int | None) -> None:
+    def write(self, agent: "Agent", course: Course, seed: int | None) -> None:
         """Write one."""
         env = agent.env
         assert env is not None

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Set
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy.typing as npt
 
@@ -27,12 +27,14 @@ from oda_rl._schema import (
 from oda_rl.agents.engine.episodes import SCHEMA as EPISODES
 from oda_rl.agents.engine.episodes import EpisodeLog
 from oda_rl.agents.engine.history import SCHEMA as HISTORY
-from oda_rl.agents.engine.history import Level, history_from_arrays, history_to_arrays
+from oda_rl.agents.engine.history import history_from_arrays, history_to_arrays
 from oda_rl.agents.environments.origin_json import from_json, to_json
-from oda_rl.agents.environments.origins import Origin
-from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.training.course import SCHEMA as TRAINING
 from oda_rl.agents.training.course import Snapshot
+
+if TYPE_CHECKING:
+    from oda_rl.agents.training.agent import Agent
 
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
@@ -55,57 +57,10 @@ SHARED: dict[str, Member] = {**EPISODES, **HISTORY}
 _SB3_VERSION = "_stable_baselines3_version"
 
 
-class Savable(Protocol):
-    """What is saved, and made anew: an agent."""
-
-    env: AnyEnv | None
-    env_id: str | None
-    named_by_file: bool
-    _origin: Origin | None
-    _env_rng: dict[str, Any] | None
-    _seed: int | None
-    _paused: Snapshot | None
-    _paused_at: int
-    interface: Interface
-    episodes: EpisodeLog
-    training_seconds: float
-    _versions: dict[str, str] | None
-
-    @property
-    def num_timesteps(self) -> int:
-        """Environment steps learned from."""
-
-    @property
-    def history(self) -> list[Level]:
-        """The cells at the beginning of each level, or after each fit."""
-
-    @property
-    def origin(self) -> Origin | None:
-        """What its environment is made of, as far as that is known."""
-
-    def _env_generator(self) -> dict[str, Any] | None:
-        """Return the state of its environment's generator, if it is known."""
-
-    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return metadata and arrays."""
-
-    @classmethod
-    def _from_file(
-        cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
-    ) -> Self:
-        """Make one without an environment from what :meth:`_to_file` returned."""
-
-    def _enter(self, env: str | AnyEnv) -> AnyEnv:
-        """Take an environment for the agent's own."""
-
-    def _check_spaces(self, env: AnyEnv) -> None:
-        """Raise ValueError if an environment has other spaces than the agent was trained with."""
+AnyAgent = TypeVar("AnyAgent", bound="Agent")
 
 
-AnySavable = TypeVar("AnySavable", bound=Savable)
-
-
-def save(agent: Savable, path: Path) -> None:
+def save(agent: "Agent", path: Path) -> None:
     """Save an agent to a ``.zip`` file or a run folder."""
     if path.suffix == ".zip":
         save_file(agent, path)
@@ -132,7 +87,7 @@ def save(agent: Savable, path: Path) -> None:
 
 
 def save_file(
-    agent: Savable,
+    agent: "Agent",
     path: Path,
     more_metadata: Mapping[str, Any] | None = None,
     more_arrays: Mapping[str, npt.NDArray[Any]] | None = None,
@@ -163,19 +118,19 @@ def save_file(
     return metadata
 
 
-def load(cls: type[AnySavable], path: Path, env: str | AnyEnv | None, *parts: Any) -> AnySavable:
+def load(cls: type[AnyAgent], path: Path, env: str | AnyEnv | None, *parts: Any) -> AnyAgent:
     """Load an agent of a class from a file or a run folder; ``parts`` go to its ``_from_file``."""
     return restored(cls, *read(path), env, *parts)
 
 
 def restored(
-    cls: type[AnySavable],
+    cls: type[AnyAgent],
     file: Path,
     metadata: dict[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]],
     env: str | AnyEnv | None,
     *parts: Any,
-) -> AnySavable:
+) -> AnyAgent:
     """Make an agent of what :func:`read` returned; ``parts`` go to its ``_from_file``."""
     _check_format(file, metadata, cls.__name__)
     with reading(file):

@@ -1,36 +1,15 @@
 """An agent in a few lines: for a prompt, and for a notebook."""
 
 import html
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from oda_rl.agents.engine.episodes import EpisodeLog
-from oda_rl.agents.environments.spaces import AnyEnv
-from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.training.files import present_versions
 
-
-class Told(Protocol):
-    """What is told of: an agent."""
-
-    env: AnyEnv | None
-    env_id: str | None
-    episodes: EpisodeLog
-    training_seconds: float
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """With which libraries it was saved, or is."""
-
-    @property
-    def num_timesteps(self) -> int:
-        """Environment steps learned from."""
-
-    @property
-    def policy(self) -> Policy:
-        """What it delivers."""
+if TYPE_CHECKING:
+    from oda_rl.agents.training.agent import Agent
 
 
-def facts(agent: Told) -> dict[str, str]:
+def facts(agent: "Agent") -> dict[str, str]:
     """Return what there is to say, by what it is about."""
     told = {"environment": _place(agent), "steps": f"{agent.num_timesteps:,}"}
     episodes = agent.episodes
@@ -48,7 +27,7 @@ def facts(agent: Told) -> dict[str, str]:
     return told
 
 
-def in_a_line(agent: Told) -> str:
+def in_a_line(agent: "Agent") -> str:
     """Return what a prompt shows."""
     return (
         f"<{type(agent).__name__} of {_place(agent)}, {agent.num_timesteps:,} steps, "
@@ -56,7 +35,7 @@ def in_a_line(agent: Told) -> str:
     )
 
 
-def as_text(agent: Told) -> str:
+def as_text(agent: "Agent") -> str:
     """Return what ``print`` shows."""
     told = facts(agent)
     width = max(map(len, told))
@@ -65,7 +44,7 @@ def as_text(agent: Told) -> str:
     )
 
 
-def as_html(agent: Told) -> str:
+def as_html(agent: "Agent") -> str:
     """Return what a notebook shows: a table."""
     rows = "".join(
         f'<tr><th style="text-align:left">{html.escape(name)}</th>'
@@ -75,7 +54,7 @@ def as_html(agent: Told) -> str:
     return f"<table><caption>{type(agent).__name__}</caption>{rows}</table>"
 
 
-def _place(agent: Told) -> str:
+def _place(agent: "Agent") -> str:
     """Return where it learns; one that was made of spaces has no environment."""
     return agent.env_id or ("no environment" if agent.env is None else str(agent.env))
 

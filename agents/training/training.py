@@ -3,32 +3,17 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from numba.core.event import Listener, install_listener
 
-from oda_rl.agents.engine.episodes import EpisodeLog
+if TYPE_CHECKING:
+    from oda_rl.agents.training.agent import Agent
 
 _REDRAW_SECONDS = 0.1
 
 
-class Learner(Protocol):
-    """Whose progress is shown."""
-
-    @property
-    def episodes(self) -> EpisodeLog:
-        """Its training episodes."""
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells."""
-
-    @property
-    def temperature(self) -> float:
-        """Temperature of the current level, if there are any."""
-
-
-Report = Callable[[Learner, int], None]
+Report = Callable[["Agent", int], None]
 
 
 class Stopwatch(Listener):
@@ -125,7 +110,7 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
         def compiling() -> None:
             progress.update(task, status="compiling, once", refresh=True)
 
-        def report(agent: Learner, steps: int) -> None:
+        def report(agent: "Agent", steps: int) -> None:
             nonlocal drawn
             now = time.perf_counter()
             if now - drawn < _REDRAW_SECONDS and steps < total:
