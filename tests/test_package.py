@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import warnings
 import zipfile
@@ -165,28 +166,66 @@ def test_version_is_the_same_everywhere(root):
     assert f"## {oda_rl.__version__}" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def pages(root=Path(__file__).parents[1]):
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
 def examples():
-    root = Path(__file__).parents[1]
-    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    """Each example with the sample of its output, if one follows it."""
+    blocks = r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?"
     return [
-        pytest.param(code, id=f"{page.stem}-{i}")
-        for page in pages
-        for i, code in enumerate(
-            re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
+        pytest.param(code, sample, id=f"{page.stem}-{i}")
+        for page in pages()
+        for i, (code, sample) in enumerate(
+            re.findall(blocks, page.read_text(encoding="utf-8"), re.S)
         )
     ]
 
 
+def words(text):
+    """Words without numbers, which differ from processor to processor."""
+    return " ".join(re.sub(r"[-+]?\d[\d.e-]*·?", " ", text).split())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("example", examples())
-def test_examples_on_the_pages_run(example, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("example", "sample"), examples())
+def test_examples_on_the_pages_run_and_print_what_is_shown(
+    example, sample, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     if "__main__" in example:  # its processes import it
-        run("-c", example)
+        printed = run("-c", example)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             exec(example, {"__name__": "example"})
+        printed = capsys.readouterr().out
+    assert words(sample) in words(printed)
+
+
+def test_every_sample_follows_the_example_that_prints_it():
+    shown = [text for page in pages() for text in page.read_text("utf-8").split("```text\n")[1:]]
+    assert [example.values[1] for example in examples() if example.values[1]] == [
+        text.partition("```")[0] for text in shown
+    ]
+
+
+def test_every_extra_that_the_pages_name_exists(root):
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    known = extras["optional-dependencies"].keys()
+    files = [*pages(), root / "CONTRIBUTING.md", root / "Makefile"]
+    files += [path for folder in ("oda_rl", "agents", "envs", "scripts")
+              for path in (root / folder).rglob("*.py")]  # fmt: skip
+    named = {
+        extra
+        for path in files
+        for names in re.findall(
+            r"(?:\.|oda[-_]rl)\[([a-z0-9_, -]+)\]", path.read_text(encoding="utf-8")
+        )
+        for extra in names.replace(" ", "").split(",")
+    }
+    assert named <= known
+    assert {"sb3", "onnx", "cluster", "docs"} <= named
 
 
 def test_the_pages_have_examples():
@@ -195,7 +234,7 @@ def test_the_pages_have_examples():
 
 
 def test_links_between_pages_lead_somewhere(root):
-    for page in [root / "README.md", *(root / "docs").glob("*.md")]:
+    for page in pages():
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
             path, _, anchor = target.partition("#")

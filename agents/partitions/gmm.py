@@ -1,4 +1,4 @@
-"""A streaming Gaussian mixture over the states that the agent visits."""
+"""Voronoi cells of the means of a streaming Gaussian mixture over the visited states."""
 
 import math
 from collections.abc import Mapping
@@ -60,8 +60,9 @@ class GMMSettings(Checked):
 
 
 class GMMPartition:
-    """Cells around the components of a Gaussian mixture, of equal spherical covariances.
+    """Voronoi cells of the means of a Gaussian mixture with equal spherical covariances.
 
+    A state belongs to the nearest mean in the agent's metric: cells have no shapes of their own.
     The components stand on a periodic grid and learn as those of
     :class:`oda_rl.SGDGaussianMixture` with ``forgetting``, for the states that the agent visits
     are correlated and drift: first with their neighbours, then alone. They keep their numbers,

@@ -58,7 +58,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         taken and returned by :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
     partition : {"oda", "gmm", "grid", "infex", "som"} or Partition
         How observations are aggregated: cells by annealing (of Discrete observations, a cell for
-        each), the components of a Gaussian mixture, a uniform grid, the exemplars of a mixture
+        each), the nearest mean of a Gaussian mixture, a uniform grid, the exemplars of a mixture
         density, a self-organising map, or an
         object of one's own; see :class:`oda_rl.agents.Partition`.
     seed : int or None
@@ -91,7 +91,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     References
     ----------
     C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
-    approximation", algorithm 2.
+    approximation", algorithm 2: one-step Q-learning over annealed cells of state-action pairs.
+    Cells of states alone, the learned metric, traces, freezing and restarts are added here.
 
     Examples
     --------

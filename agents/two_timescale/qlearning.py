@@ -25,7 +25,7 @@ References
 ----------
 C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 1989: Q(λ).
 C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
-approximation", algorithm 2: with λ = 0.
+approximation", algorithm 2: one-step Q-learning over annealed cells.
 """
 
 import math

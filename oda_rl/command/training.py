@@ -170,9 +170,9 @@ class TrainTwoTimescale(TrainFitted):
     """Of continuous actions the values of a grid are offered."""
 
     partition: str = "oda"
-    """How observations are aggregated: oda (annealed cells), gmm (components of a Gaussian
-    mixture), grid (uniform cells), infex (exemplars of a mixture density) or som (a self-organising
-    map)."""
+    """How observations are aggregated: oda (annealed cells), gmm (nearest mean of a
+    Gaussian mixture), grid (uniform cells), infex (exemplars of a mixture density) or som (a
+    self-organising map)."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""
@@ -181,7 +181,7 @@ class TrainTwoTimescale(TrainFitted):
     """Settings of annealed cells."""
 
     gmm: GMMSettings = field(default_factory=GMMSettings)
-    """Settings of the components of a Gaussian mixture."""
+    """Settings of the Gaussian mixture."""
 
     grid: GridSettings = field(default_factory=GridSettings)
     """Settings of uniform cells."""
