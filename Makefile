@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test quick bounds another check lint docs tables benchmark benchmark-suite benchmark-continuous \
-	benchmark-worlds benchmark-vector benchmark-oda compare figure5 infex clean
+.PHONY: train test quick bounds another oldest check lint docs tables benchmark benchmark-suite \
+	benchmark-continuous benchmark-worlds benchmark-vector benchmark-oda compare figure5 infex clean
 
 train: $(VENV)/installed
 	$(BIN)/python scripts/train_cartpole.py
@@ -23,6 +23,13 @@ bounds:
 # With another Python (make another PYTHON=python3.13), of each file's cases one in twenty-four.
 another:
 	PYTEST_ADDOPTS="--one-case-in 24" $(MAKE) quick PYTHON=$(PYTHON) VENV=.venv-other
+
+# The quick suite with the oldest versions that pyproject.toml allows.
+oldest: $(VENV)/developing
+	$(BIN)/uv venv --clear .venv-oldest
+	$(BIN)/uv pip install --python .venv-oldest --resolution lowest-direct --constraint constraints.txt \
+		--editable ".[dev]"
+	.venv-oldest/bin/pytest -n 2 --dist loadfile -W default -m "not slow"
 
 # What to run after each change.
 check: lint quick
@@ -82,7 +89,6 @@ infex: $(VENV)/developing
 # DATA: a folder with the files that scripts/common/datasets.py names; without it, what needs them is
 # left out.
 benchmark-oda: $(VENV)/developing
-	$(BIN)/python scripts/benchmark.py oda_speed
 	$(BIN)/python scripts/benchmark.py clustering $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_toys.py
 	$(BIN)/python scripts/reproduce_clustering.py $(if $(DATA),--data $(DATA))
@@ -100,5 +106,5 @@ $(VENV)/developing: pyproject.toml constraints.txt
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf .venv .venv-other build dist *.egg-info
+	rm -rf .venv .venv-other .venv-oldest build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,7 +23,7 @@ from oda_rl.runs.results import read_rows
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 OTHERS = (
-    "check_supply", "compare_forests", "compare_sb3", "fuzz_files", "kill_trainings",
+    "compare_sb3", "fuzz_files", "kill_trainings",
     "reproduce_classification", "reproduce_sgd_gmm", "soak",
 )  # fmt: skip
 TABLES: dict[str, str] = {

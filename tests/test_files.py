@@ -27,7 +27,6 @@ from oda_rl.filing.files import Filed
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 import fuzz_files
-import render_formats
 from common import fuzz_subjects
 from common.saved_files import SavedFile
 
@@ -150,10 +149,6 @@ def test_all_that_is_stored_has_a_schema():
                 else named
             )
             assert named is None or set(named) == schema_of(kind).keys(), kind
-
-
-def test_the_page_about_files_is_that_of_the_schemas():
-    assert render_formats.PAGE.read_text(encoding="utf-8") == render_formats.page()
 
 
 # Zips and JSON.

@@ -18,7 +18,6 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from oda_rl.agents.comparison.contest import Plan
-from oda_rl.runs.results import read_origins
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
@@ -207,29 +206,6 @@ def test_mixtures_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
-def test_speed_script(run_script, tmp_path):
-    arguments = ("--sizes", "10", "300", "--dimensions", "2", "--samples", "2048")
-    printed = run_script("benchmark.py", "oda_speed", *arguments, "--repetitions", "1")
-    assert "one by one" in printed
-    rows = read_rows(tmp_path / "results" / "benchmark_oda_speed.csv")
-    assert [row["K"] for row in rows] == ["10", "300"]
-    for row in rows:  # segments make it faster, and nothing else
-        assert float(row["distortion"]) == pytest.approx(float(row["distortion, plain"]))
-    assert (tmp_path / "results" / "benchmark_oda_speed.png").exists()
-
-
-@pytest.mark.slow
-def test_missing_benchmark(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--only", "correlated", "--shares", "0.25")
-    assert "regressed" in run_script("benchmark.py", "missing", *arguments)
-    rows = read_rows(tmp_path / "results" / "benchmark_missing.csv")
-    assert [row["way"] for row in rows[::5]] == ["whole", "holes", "means", "regressed"]
-    scores = {(row["learner"], row["way"]): float(row["score"]) for row in rows}
-    for learner in ("stochastic EM, full", "clusterer"):
-        assert scores[learner, "means"] < scores[learner, "holes"]
-
-
-@pytest.mark.slow
 def test_clustering_benchmark(run_script, tmp_path):
     only = ("--only", "Gaussians", "3000 x 16")
     arguments = ("--seeds", "1", "--large-samples", "3000", *only)
@@ -331,15 +307,6 @@ def test_sparse_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
-def test_threshold_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--workers", "1", "--only", "no threshold")
-    printed = run_script("benchmark.py", "threshold", *arguments)
-    rows = read_rows(tmp_path / "results" / "benchmark_threshold.csv")
-    assert [(int(row["steps"]), int(row["solved"])) for row in rows] == [(50_000, 1), (100_000, 1)]
-    assert "share of seeds solved" in printed
-
-
-@pytest.mark.slow
 def test_mujoco_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5")
     printed = run_script("benchmark.py", "mujoco", *arguments, "--workers", "1")
@@ -427,28 +394,6 @@ def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):
     car = gym.make("MountainCar-v0")
     returns = play(script.best_rule.__wrapped__("MountainCar-v0"), car, 0)["mean"]
     assert -106.0 < returns < -95.0  # with 501 nodes -98 at best
-
-
-@pytest.mark.slow
-def test_forests_script(run_script, tmp_path):
-    run_script("compare_forests.py", "--seeds", "1", "--only", "iris", "--workers", "1")
-    rows = read_rows(tmp_path / "results" / "compare_forests.csv")
-    assert len({row["method"] for row in rows}) == 3
-    assert len(rows) == 3 * 5
-    assert all(float(row["score"]) > 0.8 for row in rows)
-
-
-@pytest.mark.slow
-def test_fitting_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--longest", "10000", "--bound", "3000")
-    printed = run_script("benchmark.py", "fitting", *arguments)
-    rows = read_rows(tmp_path / "results" / "benchmark_fitting.csv")
-    (made,) = read_origins(tmp_path / "results" / "benchmark_fitting.csv").values()
-    assert made.command.endswith("python scripts/benchmark.py fitting " + " ".join(arguments))
-    assert [row["memory"] for row in rows] == ["all", "3,000"]
-    assert all(int(row["steps"]) == 10_000 and int(row["fits"]) > 5 for row in rows)
-    assert "10,000" in printed
-    assert (tmp_path / "results" / "benchmark_fitting.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
@@ -567,17 +512,6 @@ def test_chip_script(run_script, tmp_path):
     assert 0 < float(row["bytes"]) <= 2048
     assert 0 < float(row["mean"]) <= 1000
     assert "bytes of state" in printed
-
-
-@pytest.mark.slow
-def test_precision_script(run_script, tmp_path):
-    printed = run_script("benchmark.py", "precision", "--seeds", "1", "--largest", "20000")
-    rows = read_rows(tmp_path / "results" / "benchmark_precision.csv")
-    assert [row["precision"] for row in rows] == 2 * ["float64", "float32"]
-    for double, single in zip(rows[::2], rows[1::2], strict=True):
-        assert float(single["fit"]) < 0.7 * float(double["fit"])
-        assert double["same"] == single["same"] == "True"
-    assert "memory of fit" in printed
 
 
 @pytest.mark.slow

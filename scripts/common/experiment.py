@@ -43,7 +43,6 @@ FIRST_SEEDS = {
     "benchmark_mujoco": 51_400_000,
     "benchmark_offline": 51_550_000,  # of those before, fit was improved upon
     "benchmark_distil": 51_800_000,
-    "benchmark_threshold": 51_900_000,
     "figure5": 52_000_000,
     "benchmark_continuous": 53_000_000,
     "suite_model": 54_000_000,  # those before were looked at while its search was made
@@ -51,15 +50,10 @@ FIRST_SEEDS = {
     "benchmark_vector": 59_000_000,
     "benchmark_vector_worlds": 59_200_000,
     "benchmark_vector_actors": 59_500_000,
-    "benchmark_fitting": 60_000_000,
     "benchmark_export": 61_000_000,
     "benchmark_chip": 62_000_000,
-    "benchmark_precision": 62_600_000,
     "kill_trainings": 63_000_000,
     "fuzz_files": 64_000_000,
-    "benchmark_missing": 65_000_000,
-    "benchmark_distributed": 66_000_000,
-    "compare_forests": 67_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)
 
