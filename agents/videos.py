@@ -4,14 +4,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oda_rl._links import refuse_links
+
 if TYPE_CHECKING:
     from oda_rl.agents import Agent
 
 _EPISODES = 3
 
 
-def check_video(agent: "Agent") -> None:
-    """Raise ValueError if an agent cannot be filmed."""
+def check_video(agent: "Agent", folder: Path) -> None:
+    """Raise ValueError if an agent cannot be filmed, LinkError if a film would go elsewhere."""
+    refuse_links(*(folder / f"episode-episode-{i}.mp4" for i in range(_EPISODES)))
     if find_spec("moviepy") is None:
         raise ValueError("video needs moviepy, which is not installed: pip install moviepy")
     modes = agent._require_env().metadata.get("render_modes") or ()

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from oda_rl._links import open_unlinked
+
 try:
     import fcntl
 except ImportError:  # Windows: a file that is open there is not removed
@@ -38,6 +40,8 @@ def locked(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     ------
     LockedError
         If somebody holds it, and ``wait`` is False.
+    LinkError
+        If the file is a symbolic link.
 
     Examples
     --------
@@ -64,11 +68,11 @@ def locked(path: Path, what: str, wait: bool = False) -> Iterator[None]:
 def _held(path: Path, what: str, wait: bool) -> int:
     """Return the descriptor of the locked file of that name."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_unlinked(path, os.O_RDWR | os.O_CREAT)
         try:
             if fcntl is not None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
                 return descriptor
         except BlockingIOError:
             holder = os.read(descriptor, _MOST).decode(errors="replace").strip()

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from oda_rl._links import refuse_links
 from oda_rl._schema import Header, InvalidFileError, require
 from oda_rl._types import Array
 
@@ -44,9 +45,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file that takes the place of ``path`` once the block has succeeded.
 
     Whatever happens, ``path`` holds either all of the new content or what it held before, also
-    where the machine goes off: the content is on the disk before it is given the name.
+    where the machine goes off: the content is on the disk before it is given the name. A symbolic
+    link is neither followed nor replaced, but refused (LinkError).
     """
     target = Path(path)
+    refuse_links(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

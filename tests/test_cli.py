@@ -369,8 +369,48 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
     del sys.modules["module_of_there"], gym.registry["There-v0"]  # as in another process
     assert main(["evaluate", run, "--episodes", "2"]) == 2
     assert "--trust-env" in capsys.readouterr().err
+    assert "module_of_there" not in sys.modules
     assert main(["evaluate", run, "--episodes", "2", "--trust-env"]) == 0
+    del sys.modules["module_of_there"], gym.registry["There-v0"]
+    again = ["train", "--config", f"{run}/config.json", "--eval-episodes", "2"]
+    assert main(again) == 2
+    assert "for which the module 'module_of_there' would be imported" in capsys.readouterr().err
+    assert "module_of_there" not in sys.modules
+    assert main([*again, "--trust-env"]) == 0
+    assert main(again) == 0  # nothing is to be imported any more
     del gym.registry["There-v0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("env_id", "evil_module:CartPole-v1"),
+        ("env_spec", None),
+        ("env_spec", {"module": "evil_module", "id": "There-v0"}),
+        ("env_spec", {"kwargs": {"command": "rm"}, "id": "Unknown-v0"}),
+    ],
+)
+def test_a_configuration_imports_nothing_unasked(name, value, run, tmp_path, capsys):
+    config = json.loads((run / "config.json").read_text())
+    config["env_id"] = "evil_module:There-v0"
+    if name == "env_id":
+        config["env_id"] = value
+    elif value is not None:
+        gym.register("Unknown-v0", "evil_module:Evil")
+        config["env_spec"] |= value
+        config["env_id"] = value["id"]
+    else:
+        config["env_spec"] = None
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    for given in ([], ["--seed", "1"]):
+        assert main(["train", "--config", str(file), *given]) == 2
+        said = capsys.readouterr().err
+        assert f"{str(file)!r} names the environment" in said
+        assert "'evil_module' would be imported: give --trust-env, too" in said
+    assert main(["train", f"--config={file}", "--trust-env"]) == 2
+    assert "evil_module" in capsys.readouterr().err
+    gym.registry.pop("Unknown-v0", None)
 
 
 def test_films(run, tmp_path, capsys, monkeypatch):

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -144,10 +145,15 @@ def test_options_of_another_training_are_refused(given, message, interrupted, ca
 def test_no_module_is_imported_that_only_a_file_names(interrupted, capsys):
     file = interrupted / "checkpoint.zip"
     metadata, arrays = persistence.load_archive(file)
-    metadata["env_spec"]["module"] = "evil"
+    metadata["env_id"] = metadata["env_spec"]["id"] = "Evil-v0"
+    metadata["env_spec"]["module"] = "evil_module"
     persistence.save_archive(file, metadata, arrays)
-    assert main(["train", "--resume", "--out", str(interrupted)]) == 2
-    assert "give --env-id evil:CartPole-v1, too" in capsys.readouterr().err
+    resume = ["train", "--resume", "--out", str(interrupted)]
+    for given in ([], ["--env-id", "evil_module:Evil-v0"]):
+        assert main([*resume, *given]) == 2
+        assert "give --trust-env, too" in capsys.readouterr().err
+    assert main([*resume, "--trust-env"]) == 2
+    assert "No module named 'evil_module'" in capsys.readouterr().err
 
 
 def test_without_a_checkpoint_it_begins(tmp_path):
@@ -266,11 +272,15 @@ def test_before_the_first_step_there_is_nothing_to_save(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_when_the_disk_is_full_the_agent_is_saved_first(tmp_path, capsys):
-    (tmp_path / "episodes.csv").symlink_to("/dev/full")
+def test_when_the_log_cannot_be_written_the_agent_is_saved_first(tmp_path, capsys):
+    log = tmp_path / "episodes.csv"
+    os.mkfifo(log)
+    reader = threading.Thread(target=lambda: open(log).close())
+    reader.start()
     assert main([*ONLINE, "--total-timesteps", "3000", "--log", "csv", "--out", str(tmp_path)]) == 2
+    reader.join()
     said = capsys.readouterr()
-    assert "No space left on device" in said.err
+    assert "not seekable" in said.err
     assert "is saved in" in said.out
     assert load_agent(tmp_path).num_timesteps > 0
 

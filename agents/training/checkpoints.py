@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from oda_rl import persistence
+from oda_rl._links import refuse_links
 from oda_rl._lock import locked
 from oda_rl.agents.training import files
 from oda_rl.agents.training.course import Course, Snapshot
@@ -47,6 +48,7 @@ class Checkpoints:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Let no other training write to the file; remove what one that was killed left behind."""
+        refuse_links(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = self.path.with_name(f".{self.path.name}.lock")
         with locked(lock, f"checkpoint {str(self.path)!r}"):

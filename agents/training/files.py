@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy.typing as npt
 
 from oda_rl import persistence
+from oda_rl._links import refuse_links
 from oda_rl._schema import (
     Header,
     InvalidFileError,
@@ -67,6 +68,7 @@ def save(agent: "Agent", path: Path) -> None:
         return
     if path.exists() and not path.is_dir():
         raise ValueError(f"path is {str(path)!r}: it must be a folder or end in .zip")
+    refuse_links(*(path / name for name in OF_AGENT))
     for name in OF_AGENT[1:]:  # before: nobody may take them for those of the new agent
         (path / name).unlink(missing_ok=True)
     metadata = save_file(agent, path / AGENT_FILE)

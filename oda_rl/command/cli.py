@@ -166,7 +166,7 @@ def evaluate(options: Evaluate, console: Console) -> int:
     """Load, play, print."""
     agent = _loaded(options)
     if options.video is not None:
-        check_video(agent)
+        check_video(agent, options.video)
     returns = agent.evaluate(options.episodes, seed=options.seed, progress_bar=True)
     console.print(f"return over {len(returns)} greedy episodes: {evaluation_line(returns)}")
     if options.video is not None:
@@ -308,8 +308,9 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
         _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "seed", "out")
     )
     usual = TrainFitted()
+    trust_env = any(one.replace("_", "-") == "--trust-env" for one in arguments)
     if "--resume" not in arguments:
-        return defaults_for(algo, config)
+        return defaults_for(algo, config, trust_env)
     if config is not None:
         raise ValueError(f"config is {config!r}: --resume takes the options of the checkpoint")
     run = replace(
@@ -318,7 +319,7 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
         seed=usual.seed if seed is None else int(seed),
         out=None if out is None else Path(out),
     )
-    return resumed_defaults(run.folder, algo, env_id) or defaults_for(algo, None)
+    return resumed_defaults(run.folder, algo, trust_env) or defaults_for(algo, None)
 
 
 def _without_frame(text: str) -> str:

@@ -8,12 +8,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from oda_rl import persistence
+from oda_rl._links import open_unlinked, refuse_links
 from oda_rl._lock import LockedError, locked
 from oda_rl.agents.training.files import OF_AGENT
 from oda_rl.command.logs import LOGS
 
 CHECKPOINT_FILE = "checkpoint.zip"
 _RESERVE, _LOCK = ".reserve", ".lock"
+_WRITTEN = (*OF_AGENT, CHECKPOINT_FILE, *LOGS.values(), _RESERVE, _LOCK)
 
 
 @contextmanager
@@ -23,8 +25,10 @@ def in_use(folder: Path) -> Iterator[None]:
     Raises
     ------
     OSError
-        If it cannot be written to, or another training writes to it: the message names its process.
+        If it cannot be written to, something that would be written there is a symbolic link, or
+        another training writes to it: the message names the link, or the process.
     """
+    refuse_links(*(folder / name for name in _WRITTEN))
     made = not folder.exists()
     try:
         with ExitStack() as stack:
@@ -75,7 +79,7 @@ def reserved(folder: Path, size: int) -> Iterator[Callable[[], None]]:
 
 
 def _allocate(path: Path, size: int) -> None:
-    with open(path, "wb") as file:
+    with open(path, "wb", opener=open_unlinked) as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
         elif shutil.disk_usage(path.parent).free < size:

@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oda_rl._links import open_unlinked, refuse_links
+
 if TYPE_CHECKING:
     from oda_rl.agents import Agent
 
@@ -33,6 +35,7 @@ def episode_log(kind: str | None, folder: Path) -> Iterator[Callback | None]:
     if kind is None:
         yield None
         return
+    refuse_links(folder / LOGS["tensorboard"])
     shutil.rmtree(folder / LOGS["tensorboard"], ignore_errors=True)  # which would be added to
     with _csv(folder) if kind == "csv" else _tensorboard(folder) as write:
         logged = steps = 0
@@ -54,7 +57,8 @@ Write = Callable[[int, dict[str, float]], None]
 @contextmanager
 def _csv(folder: Path) -> Iterator[Write]:
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / LOGS["csv"], "w", encoding="utf-8", buffering=1) as file:
+    path = folder / LOGS["csv"]
+    with open(path, "w", encoding="utf-8", buffering=1, opener=open_unlinked) as file:
 
         def write(steps: int, values: dict[str, float]) -> None:
             if file.tell() == 0:

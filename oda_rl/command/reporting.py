@@ -77,7 +77,7 @@ def made_by(run: Path) -> TrainFitted | None:
     """
     path = run / CONFIG_FILE
     try:
-        found = defaults_for(None, str(path)) if path.is_file() else None
+        found = defaults_for(None, str(path), trust_env=True) if path.is_file() else None
     except ValueError:
         return None
     return found if found is not None and _has_seed(path) else None

@@ -25,6 +25,7 @@ from oda_rl.agents import (
     load_agent,
 )
 from oda_rl.agents.environments.making import make_env, registered
+from oda_rl.agents.environments.origin_json import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions.gmm import GMMSettings
 from oda_rl.agents.partitions.grid import GridSettings
@@ -89,6 +90,10 @@ class TrainFitted:
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Go on with the training whose checkpoint is in the run folder, with its options; without one,
     from the beginning."""
+
+    trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Import the module that the file of --config, or of the training to resume, names for its
+    environment."""
 
     workers: int | None = None
     """For environments that take milliseconds a step: so many actors play whole episodes, each in a
@@ -212,18 +217,18 @@ _KINDS: dict[str, type[TrainFitted]] = {
 _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
 FREE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume",
-        "workers", "backend", "address"}  # fmt: skip
+        "trust_env", "workers", "backend", "address"}  # fmt: skip
 """Options that need not be those of the training that is resumed."""
 GROUPS = ("config", "oda", "gmm", "grid", "infex", "som")  # fields that hold settings
 
 
-def defaults_for(algo: str | None, config_file: str | None) -> TrainFitted:
+def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = False) -> TrainFitted:
     """Return the options of an algorithm, those of a configuration file if there is one.
 
     Raises
     ------
     ValueError
-        If the file cannot be read, or is none.
+        If the file cannot be read, or is none, or names a module to import and is not trusted.
     """
     if config_file is None:
         return _KINDS.get(algo or "", TrainFitted)()
@@ -237,19 +242,19 @@ def defaults_for(algo: str | None, config_file: str | None) -> TrainFitted:
     if algo not in (None, own):
         raise ValueError(f"algo is {algo!r}: config {config_file!r} is of {own!r}")
     try:
-        return _configured(_KINDS[own](config_file=Path(config_file)), found)
+        return _configured(_KINDS[own](config_file=Path(config_file)), found, trust_env)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"config is {config_file!r}: it cannot have {error}") from error
 
 
-def resumed_defaults(folder: Path, algo: str | None, env_id: str | None) -> TrainFitted | None:
+def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFitted | None:
     """Return the options of the training whose checkpoint is in a folder; None if there is none.
 
     Raises
     ------
     ValueError
-        If there is something else, it is of another algorithm, or it names a module to import that
-        ``env_id``, which the command was given, does not name.
+        If there is something else, it is of another algorithm, or it names a module to import and
+        is not trusted.
     """
     path = folder / CHECKPOINT_FILE
     if not path.exists():
@@ -266,22 +271,17 @@ def resumed_defaults(folder: Path, algo: str | None, env_id: str | None) -> Trai
         "seed": training.get("seed") or 0,
     }  # fmt: skip
     try:
-        defaults = _configured(_KINDS[own](checkpoint_every=training.get("every")), known)
+        defaults = _KINDS[own](checkpoint_every=training.get("every"))
+        return _configured(defaults, known, trust_env)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(path)!r} is damaged: it cannot have {error}") from error
-    if ":" in defaults.env_id and env_id != defaults.env_id:
-        raise ValueError(
-            f"{str(path)!r} names the environment {defaults.env_id!r}, for which a module would be "
-            f"imported: give --env-id {defaults.env_id}, too, if that is what you want"
-        )
-    return defaults
 
 
 def _default_folder(env_id: str, seed: int | str) -> Path:
     return Path("runs") / f"{re.sub(r'[/:]', '-', env_id)}-{seed}"
 
 
-def _configured(defaults: TrainFitted, found: Mapping[str, Any]) -> TrainFitted:
+def _configured(defaults: TrainFitted, found: Mapping[str, Any], trust_env: bool) -> TrainFitted:
     """Put what a configuration says in the place of defaults."""
     settings, more = dict(found["config"]), dict[str, Any]()
     for name in GROUPS:
@@ -301,8 +301,17 @@ def _configured(defaults: TrainFitted, found: Mapping[str, Any]) -> TrainFitted:
             f"config is of an agent trained in {found['env_id'] or spec.get('name')} with wrappers "
             "or what no file holds: the command cannot make that environment"
         )
-    module = spec.get("module")
+    module = None if registered(found["env_id"]) else spec.get("module")
     env_id = f"{module}:{found['env_id']}" if module else found["env_id"]
+    foreign = env_id.rpartition(":")[0]
+    if spec and not foreign:
+        foreign = from_json({**spec, "id": env_id}).foreign()
+    if foreign and not trust_env:
+        raise ValueError(
+            f"{str(defaults.config_file or CHECKPOINT_FILE)!r} names the environment {env_id!r}, "
+            f"for which the module {foreign!r} would be imported: give --trust-env, too, if that "
+            "is what you want"
+        )
     more |= {"env_id": env_id, "env_kwargs": _env_kwargs(spec)}
     more |= {name: found[name] for name in ("seed",) if name in found}
     return replace(defaults, total_timesteps=found["num_timesteps"], **more)
@@ -354,7 +363,7 @@ def train(options: TrainFitted, console: Console) -> int:
     with ending_as_interrupts(), in_use(folder):
         agent = _loaded(options, checkpoint) if made is None else made
         if options.video is not None:
-            check_video(agent)
+            check_video(agent, options.video)
         if goes_on:
             console.print(f"going on after {agent.num_timesteps:,} steps")
         elif checkpoint.exists():
@@ -400,7 +409,7 @@ def _learned(
 
 def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
     """Load the agent of a checkpoint, and refuse options that are not those of its training."""
-    known = resumed_defaults(options.folder, options.algo, options.env_id)
+    known = resumed_defaults(options.folder, options.algo, options.trust_env)
     assert known is not None
     for one in fields(known):
         mine, own = getattr(options, one.name), getattr(known, one.name)

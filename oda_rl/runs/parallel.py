@@ -27,6 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from oda_rl._links import open_unlinked
 from oda_rl.runs.results import Origin, code_digest, origin, store_rows
 
 Setting = Mapping[str, Any]
@@ -138,7 +139,10 @@ def run_all(
     if pending:
         path.parent.mkdir(parents=True, exist_ok=True)
         made = origin()
-        with path.open("a", encoding="utf-8") as file, _bar(title, len(wanted)) as advance:
+        with (
+            open(path, "a", encoding="utf-8", opener=open_unlinked) as file,
+            _bar(title, len(wanted)) as advance,
+        ):
             advance(done.values())
             for unsigned in _execute(function, pending, execution):
                 run = replace(unsigned, made=made)
@@ -421,6 +425,6 @@ def _read(path: Path) -> dict[str, Run]:
             ) from error
         runs[_key(run.setting)] = run
     if len(whole) < len(content):
-        with path.open("r+b") as file:
+        with open(path, "r+b", opener=open_unlinked) as file:
             file.truncate(len(whole))
     return runs

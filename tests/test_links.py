@@ -1,0 +1,116 @@
+"""Nothing is written through a symbolic link: it is refused by name, and its target stays."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from oda_rl import ODAClusterer, persistence
+from oda_rl._links import LinkError, open_unlinked
+from oda_rl.agents import TwoTimescaleAgent, export_policy
+from oda_rl.agents.training.files import OF_AGENT
+from oda_rl.agents.videos import check_video
+from oda_rl.command.cli import main
+from oda_rl.command.report import save_figure
+from oda_rl.exporting import export_c
+from oda_rl.runs.parallel import Execution, run_all
+from oda_rl.runs.results import store_rows
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
+
+
+@pytest.fixture(scope="module")
+def clusterer():
+    return ODAClusterer(2, random_state=0).fit(np.random.default_rng(0).normal(size=(200, 2)))
+
+
+def refused(folder, name, write):
+    """Whether writing refuses a link of that name and leaves alone what that points to."""
+    folder.mkdir(exist_ok=True)
+    for target in (folder.parent / "precious", folder.parent / "nowhere"):
+        link = folder / name
+        link.symlink_to(target)
+        if target.name == "precious":
+            target.write_bytes(b"what somebody needs")
+        with pytest.raises(LinkError, match=f"'[^']*{name}' is a symbolic link"):
+            write()
+        assert link.readlink() == target
+        link.unlink()
+    assert (folder.parent / "precious").read_bytes() == b"what somebody needs"
+    assert not (folder.parent / "nowhere").exists()
+
+
+def square(x):
+    return {"y": x * x}
+
+
+WRITTEN = {
+    **{name: lambda folder, agent, _: agent.save(folder) for name in OF_AGENT},
+    "file.zip": lambda folder, agent, _: agent.save(folder / "file.zip"),
+    "c.zip": lambda folder, *_: learn(folder / "c.zip"),
+    ".d.zip.lock": lambda folder, *_: learn(folder / "d.zip"),
+    "out.h": lambda folder, agent, _: export_policy(agent, folder / "out.h"),
+    "out.json": lambda folder, agent, _: export_policy(agent, folder / "out.json", "json"),
+    "out.onnx": lambda folder, agent, _: export_policy(agent, folder / "out.onnx", "onnx"),
+    "clusters.h": lambda folder, _, clusterer: export_c(clusterer, folder / "clusters.h"),
+    "clusters.zip": lambda folder, _, clusterer: clusterer.save(folder / "clusters.zip"),
+    "figure.png": lambda folder, *_: save_figure(plt.figure().gca(), folder / "figure.png"),
+    "rows.csv": lambda folder, *_: store_rows(folder / "rows.csv", [{"x": 1}], ["x"]),
+    "runs.jsonl": lambda folder, *_: run_all(
+        square, [{"x": 2}], folder / "runs.jsonl", Execution(1)
+    ),
+    "episode-episode-1.mp4": lambda folder, agent, _: check_video(agent, folder),
+    "text": lambda folder, *_: persistence.write_text(folder / "text", "new"),
+}
+
+
+def learn(checkpoint):
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0)
+    try:
+        agent.learn(100, checkpoint=checkpoint, checkpoint_every=50)
+    finally:
+        assert agent.num_timesteps == 0  # refused before the first step
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_links_are_refused(name, agent, clusterer, tmp_path):
+    refused(tmp_path / "run", name, lambda: WRITTEN[name](tmp_path / "run", agent, clusterer))
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    "name", [*OF_AGENT, "checkpoint.zip", "episodes.csv", "tensorboard", ".lock", ".reserve"]
+)
+def test_a_training_refuses_links_in_its_folder(name, tmp_path, capsys):
+    run, precious = tmp_path / "run", tmp_path / "precious"
+    run.mkdir()
+    precious.mkdir()
+    (precious / "file").write_text("what somebody needs")
+    target = precious if name == "tensorboard" else precious / "file"
+    (run / name).symlink_to(target)
+    log = "tensorboard" if name == "tensorboard" else "csv"
+    options = ["--algo", "two-timescale", "--log", log, "--out", str(run)]
+    assert main(["train", *options]) == 2
+    said = capsys.readouterr()
+    assert f"{str(run / name)!r} is a symbolic link" in said.err
+    assert len(said.err.splitlines()) == 1
+    assert [path.name for path in run.iterdir()] == [name]
+    assert (run / name).readlink() == target
+    assert [path.name for path in precious.iterdir()] == ["file"]
+    assert (precious / "file").read_text() == "what somebody needs"
+
+
+def test_a_run_folder_may_be_a_link(agent, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    agent.save(tmp_path / "run")
+    assert (tmp_path / "disk" / "agent.zip").exists()
+
+
+def test_files_that_are_no_links_are_opened(tmp_path):
+    for mode in ("w", "a", "r+"):
+        with open(tmp_path / "file", mode, opener=open_unlinked) as file:
+            file.write("x")
+    assert (tmp_path / "file").read_text() == "xx"
