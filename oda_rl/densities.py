@@ -24,11 +24,13 @@ from oda_rl.filing.files import Filed
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
+from oda_rl.mixtures.units import deviations_of
+from oda_rl.samples.missing import means_of
 from oda_rl.samples.weights import Weighted, weighted
 from oda_rl.trees.base import BaseODATree
 from oda_rl.trees.clusterer import ODATreeClusterer
 
-_COMPONENTS = 4
+_COMPONENTS, _TOL, _FLOOR_SHARE = 4, 1e-3, 1e-3
 _SIZES = ("n_components", "n_clusters")
 _KINDS: tuple[type, ...] = (
     *(ConvexClustering, INFEX, KernelVectorQuantization, ODAClusterer, ODATreeClusterer),
@@ -44,14 +46,33 @@ STORED: dict[str, type] = {
 """Classes that a file may have of densities."""
 
 
+def default_density(data: Weighted) -> SGDGaussianMixture:
+    """Return a Gaussian mixture of 4 components, with a variance floor for each feature.
+
+    The floor is a share of E[g⁴] / E[g²], where g is the gap from the mean. So it does not matter
+    what features are measured in, as with a share of the variance E[g²]; but a pixel that is dark
+    in all images but a few has the floor of one that is bright in half of them.
+    """
+    gaps = np.abs(data.points - means_of(data.points, data.weights))
+    largest = gaps.max(axis=0)
+    shares = gaps / np.where(largest > 0.0, largest, 1.0)  # whose powers are numbers
+    squares, fourths = (means_of(shares**power, data.weights) for power in (2, 4))
+    varying = deviations_of(data.points, data.weights) > 0.0
+    roots = largest[varying] * np.sqrt(_FLOOR_SHARE * fourths[varying] / squares[varying])
+    floor = np.full(len(varying), np.mean(roots) ** 2 if varying.any() else 0.0)
+    floor[varying] = roots**2
+    known = floor.min() > 0.0  # squares of very small numbers are 0
+    return SGDGaussianMixture(_COMPONENTS, tol=_TOL, variance_floor=floor if known else None)
+
+
 def fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
     """Fit a copy of an estimator to weighted samples.
 
     Parameters
     ----------
-    estimator : estimator or None
-        With ``score_samples``; None for a Gaussian mixture of 4 components. If its
-        ``random_state`` is None it gets the seed; of few samples it has no more components.
+    estimator : estimator
+        With ``score_samples``. If its ``random_state`` is None it gets the seed; of few samples it
+        has no more components.
     data : Weighted
     seed : int
 
@@ -60,8 +81,7 @@ def fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
     TypeError
         If weights are not whole, and it takes none.
     """
-    default = SGDGaussianMixture(_COMPONENTS, tol=1e-3)
-    density = clone(default if estimator is None else estimator)
+    density = clone(estimator)
     known = density.get_params(deep=False)
     changed = {name: min(known[name], data.size) for name in _SIZES if name in known}
     if "random_state" in known and known["random_state"] is None:
@@ -102,7 +122,8 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
     estimator : estimator or None, default=None
         Any with ``score_samples``, as a mixture, exemplars or a tree; a copy of it is fitted to
         each class, with no more components than the class has samples. None: a
-        :class:`oda_rl.SGDGaussianMixture` of 4 components.
+        :class:`oda_rl.SGDGaussianMixture` of 4 components with a variance floor for each feature,
+        so that it does not matter what features are measured in.
     random_state : int, RandomState instance or None, default=None
         Seeds densities whose own ``random_state`` is None, and deals out the samples held out.
 
@@ -180,8 +201,9 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
         self.classes_, classes = np.unique(labels[shown], return_inverse=True)
         data = weighted(points[shown], weights[shown], classes.astype(np.int64))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.temperature_ = self._chosen(data, seed) if len(self.classes_) > 1 else 1.0
-        self.class_prior_, self.densities_ = self._fitted(data, seed)
+        density = default_density(data) if self.estimator is None else self.estimator
+        self.temperature_ = self._chosen(density, data, seed) if len(self.classes_) > 1 else 1.0
+        self.class_prior_, self.densities_ = self._fitted(density, data, seed)
         return self
 
     def predict(self, X: npt.ArrayLike) -> Array:
@@ -227,21 +249,20 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
         logs = _logs(self.densities_, points)
         return _posterior(logs, self.class_prior_, self.temperature_)
 
-    def _fitted(self, data: Weighted, seed: int) -> tuple[FloatArray, list[Any]]:
+    def _fitted(self, density: Any, data: Weighted, seed: int) -> tuple[FloatArray, list[Any]]:
         """Shares of the classes, and their densities."""
         n_classes = len(self.classes_)
         weights = np.bincount(data.classes, data.weights, minlength=n_classes)
         densities = [
-            fitted_density(self.estimator, _rows(data, data.classes == c), seed)
-            for c in range(n_classes)
+            fitted_density(density, _rows(data, data.classes == c), seed) for c in range(n_classes)
         ]
         return weights / weights.sum(), densities
 
-    def _chosen(self, data: Weighted, seed: int) -> float:
+    def _chosen(self, density: Any, data: Weighted, seed: int) -> float:
         """Temperature of the lowest log loss on what is held out, of those that are tried."""
         losses = np.zeros(len(_TEMPERATURES))
         for train, test in folds(data.classes, np.random.default_rng(0)):
-            prior, densities = self._fitted(_rows(data, train), seed)
+            prior, densities = self._fitted(density, _rows(data, train), seed)
             held = _rows(data, test)
             logs, own = _logs(densities, held.points), (np.arange(len(test)), held.classes)
             losses -= [_posterior(logs, prior, t)[own] @ held.weights for t in _TEMPERATURES]
@@ -332,7 +353,8 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
         points = checked_points(self, X, reset=True)
         data = weighted(points, checked_weights(sample_weight, points))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.density_ = fitted_density(self.estimator, data, seed)
+        density = default_density(data) if self.estimator is None else self.estimator
+        self.density_ = fitted_density(density, data, seed)
         scores = log_densities(self.density_, data.points)
         self.offset_ = _least_usual(scores, data.weights, float(self.contamination))
         return self

@@ -51,6 +51,7 @@ EXPERIMENT = Experiment("reproduce_sgd_gmm", leave_out=("folder",))
 K = 64
 EM_PASSES = 30
 STEPS = {"first_step": 0.05, "last_step": 1e-4}
+FLOOR = 1.0 / 20.0  # of variances: P <= 20
 N_STATES = 40_000
 
 
@@ -70,7 +71,7 @@ def estimator(method: str, seed: int, n: int = K, **more: Any) -> Any:
         return SGDGaussianMixture(n, random_state=seed, **more)
     if method == "SGD, as printed":
         return SGDGaussianMixture(n, update="sgd", max_iter=30, random_state=seed, **more)
-    if method == "EM":
+    if method == "EM":  # which has no floor
         return GaussianMixture(n, covariance_type="diag", reg_covar=1e-2, random_state=seed)
     init = "k-means" if method == "sEM, k-means" else "random"
     return StochasticEMGaussianMixture(
@@ -90,7 +91,7 @@ def likelihood(data: str, folder: str | None, method: str, seed: int) -> Row:
     """Tables 2 and 3."""
     (train, _), (test, _) = load(data, folder, seed)
     train, test = train.astype(np.float32), test.astype(np.float32)
-    model = estimator(method, seed)
+    model = estimator(method, seed, variance_floor=FLOOR)
     taken = seconds(lambda: model.fit(train))
     labels = model.predict(test)
     several = len(np.unique(labels)) > 1  # of one cluster, neither score is defined
@@ -110,11 +111,12 @@ def robustness(data: str, folder: str | None, method: str, seed: int) -> Row:
     first = train[y == y.min()].astype(np.float32)
     train, test = (x[c != y.min()].astype(np.float32) for x, c in ((train, y), (test, t)))
     name, start = method.split(": ")
-    more: Row = {}
+    more: Row = {"variance_floor": FLOOR}
     if start.startswith("range"):
         more["init_range"] = float(start.split()[1])
     elif start == "other class":
-        more["means_init"] = estimator(name, seed).set_params(max_iter=5).fit(first).means_
+        other = estimator(name, seed, **more).set_params(max_iter=5)
+        more["means_init"] = other.fit(first).means_
     else:
         more["width"] = 0.01
     model = estimator(name, seed, **more).fit(train)
@@ -144,7 +146,7 @@ def low_dimension(data: str, folder: str | None, method: str, seed: int) -> Row:
     if method == "EM":
         model = GaussianMixture(25, covariance_type="diag", random_state=seed).fit(train)
     else:
-        model = estimator(method, seed, n=25, max_precision=1000.0).fit(train)
+        model = estimator(method, seed, n=25).fit(train)
     return {"log_likelihood": float(model.score(test))}
 
 
@@ -153,13 +155,10 @@ def drift(data: str, folder: str | None, method: str, seed: int) -> Row:
     stream = states(seed)
     if method == "SGD, forgetting":
         model = SGDGaussianMixture(
-            K, covariance_type="tied_spherical", forgetting=0.005, max_precision=1000.0,
-            random_state=seed,
-        )  # fmt: skip
-    else:
-        model = StochasticEMGaussianMixture(
-            K, init="random", max_precision=1000.0, random_state=seed, **STEPS
+            K, covariance_type="tied_spherical", forgetting=0.005, random_state=seed
         )
+    else:
+        model = StochasticEMGaussianMixture(K, init="random", random_state=seed, **STEPS)
     distances = cdist(stream, model.partial_fit(stream).means_) ** 2
     best = KMeans(K, n_init=3, random_state=seed).fit(stream).inertia_ / len(stream)
     return {
@@ -347,7 +346,7 @@ def draw(folder: Path | None) -> tuple[Any, Any]:
     turn = rng.uniform(0.0, 3.0 * np.pi, 2000)
     spiral = np.column_stack([turn * np.cos(turn), turn * np.sin(turn)]) / 4.0
     spiral += rng.normal(scale=0.1, size=spiral.shape)
-    flat = SGDGaussianMixture(25, covariance_type="full", max_precision=200.0, random_state=0)
+    flat = SGDGaussianMixture(25, covariance_type="full", variance_floor=0.005, random_state=0)
     return grid, plot_mixture_density(flat.fit(spiral), spiral)
 
 

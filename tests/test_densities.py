@@ -19,8 +19,9 @@ from oda_rl import (
     ODATreeClusterer,
     SGDGaussianMixture,
 )
-from oda_rl.densities import _least_usual
+from oda_rl.densities import _least_usual, default_density
 from oda_rl.persistence import load_archive, save_archive
+from oda_rl.samples.weights import weighted
 
 MOONS, LABELS = make_moons(400, noise=0.15, random_state=0)
 DENSITIES = [
@@ -72,6 +73,27 @@ def test_probabilities_are_calibrated(load):
     confidence, right = shares.max(axis=1), shares.argmax(axis=1) == labels
     assert abs(confidence.mean() - right.mean()) < 0.04  # of a standard error of .02
     assert right.mean() > 0.9
+
+
+def test_floors_of_features_are_those_of_how_much_they_vary_when_they_do():
+    rng = np.random.default_rng(0)
+    rare = 0.5 * (rng.random(20_000) < 0.001)  # a pixel that is dark in nearly all images
+    points = np.column_stack([rare, 100.0 * rng.normal(size=20_000), np.full(20_000, 0.1)])
+    data = weighted(points, rng.uniform(0.5, 1.5, 20_000), np.zeros(20_000, dtype=np.int64))
+    floor = default_density(data).variance_floor
+    np.testing.assert_allclose(floor[:2], [1e-3 * 0.5**2, 1e-3 * 3.0 * 100.0**2], rtol=0.05)
+    assert floor[2] == pytest.approx(np.sqrt(floor[:2]).mean() ** 2)
+
+
+def test_it_does_not_matter_what_features_are_measured_in():
+    points, labels = load_wine(return_X_y=True)
+    factors = 10.0 ** np.arange(-6, 7)
+    model = DensityClassifier(random_state=0).fit(points, labels)
+    other = DensityClassifier(random_state=0).fit(points * factors, labels)
+    np.testing.assert_array_equal(other.predict(points * factors), model.predict(points))
+    usual = DensityOutlierDetector(random_state=0).fit(points).predict(points)
+    other = DensityOutlierDetector(random_state=0).fit(points * factors).predict(points * factors)
+    np.testing.assert_array_equal(other, usual)
 
 
 @pytest.mark.parametrize("kind", [DensityClassifier, DensityOutlierDetector])

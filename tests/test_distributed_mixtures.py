@@ -30,7 +30,7 @@ from oda_rl.distributed.maximization import Climb
 from oda_rl.distributed.reading import Reader
 from oda_rl.distributed.sums import Sample
 from oda_rl.divergences import SquaredEuclidean
-from oda_rl.mixtures.base import units_of
+from oda_rl.mixtures.units import deviations_of
 
 KINDS = ["diag", "full", "tied_spherical"]
 READER = Reader(SquaredEuclidean(), None, missing=True)
@@ -121,21 +121,21 @@ def test_precisions_are_bounded_and_nothing_moves_what_takes_nothing():
         assert np.isfinite(here.ask(left).score)
 
 
-def test_units_are_those_of_one_machine():
+def test_features_spread_as_on_one_machine():
     points = mixture(3000, 3) * [1e-5, 1.0, 1e7] + [0.0, 1e3, 0.0]
     points = np.column_stack([points, np.full(3000, 0.1)])
     weights = np.random.default_rng(0).random(3000)
     for shown in (points, holed(points)):
-        for alike in (False, True):
-            blocks = DaskBlocks(lazy(shown, n_blocks=7), None, lazy(weights, n_blocks=7))
-            features = features_of(blocks, 4, alike=alike)
-            wanted = units_of(shown, weights, alike=alike)
-            np.testing.assert_allclose(features.units, wanted, rtol=1e-9)
-            known = ~np.isnan(shown)
-            np.testing.assert_allclose(features.known, weights @ known / weights.sum())
-            means = [np.average(column[~np.isnan(column)], weights=weights[~np.isnan(column)])
-                     for column in shown.T]  # fmt: skip
-            np.testing.assert_allclose(features.means, means, rtol=1e-9)
+        blocks = DaskBlocks(lazy(shown, n_blocks=7), None, lazy(weights, n_blocks=7))
+        features = features_of(blocks, 4)
+        np.testing.assert_allclose(features.deviations, deviations_of(shown, weights), rtol=1e-9)
+        assert features.deviations[3] == 0.0
+        assert features.size == np.nanmax(abs(shown))
+        known = ~np.isnan(shown)
+        np.testing.assert_allclose(features.known, weights @ known / weights.sum())
+        means = [np.average(column[~np.isnan(column)], weights=weights[~np.isnan(column)])
+                 for column in shown.T]  # fmt: skip
+        np.testing.assert_allclose(features.means, means, rtol=1e-9)
 
 
 def sets(seed):
@@ -325,8 +325,8 @@ def test_what_cannot_be_learned_from_is_refused():
         model.fit(array, sample_weight=-da.ones(100))
     with pytest.raises(ValueError, match="no row of a weight above 0"):
         model.fit(array, sample_weight=da.zeros(100))
-    with pytest.raises(ValueError, match="'max_precision' parameter"):
-        DistributedGaussianMixture(max_precision=0.0).fit(array)
+    with pytest.raises(ValueError, match="'variance_floor' parameter"):
+        DistributedGaussianMixture(variance_floor=0.0).fit(array)
     with pytest.raises(ValueError, match="'covariance_type' parameter"):
         DistributedGaussianMixture(covariance_type="tied").fit(array)
     with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):

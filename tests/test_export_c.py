@@ -88,6 +88,11 @@ def test_units_and_places_do_not_matter(model, size, offset, tmp_path):
     assert ("oda_origin" in header) == (offset > 0.0 or isinstance(model, SGDGaussianMixture))
 
 
+def test_features_of_a_mixture_may_have_floors_of_their_own(tmp_path):
+    model = SGDGaussianMixture(4, variance_floor=[0.05, 0.3], tol=1e-2, random_state=0)
+    compare(model.fit(MOONS), tmp_path, around(MOONS, 4000))
+
+
 def test_a_header_says_what_it_predicts(tmp_path):
     words = np.array(["a", "b */ c", "d"])[NUMBERS // 5 + 1]
     header = compare(LVQ(2, random_state=0).fit(IRIS, words), tmp_path, IRIS)

@@ -280,7 +280,9 @@ def test_a_mixture_loses_little_by_holes_and_much_by_means_in_them(model, covari
 def test_plain_gradients_learn_means_in_spite_of_holes():
     centres = np.array([[-4.0, 0.0], [4.0, 2.0]])
     points, _ = blobs(1500, 17, centres=centres)
-    model = SGDGaussianMixture(2, update="sgd", learning_rate=0.005, random_state=0, max_iter=20)
+    model = SGDGaussianMixture(
+        2, update="sgd", learning_rate=0.005, variance_floor=0.5, random_state=0, max_iter=20
+    )
     means = model.fit(with_holes(points, 0.3, 18)).means_
     np.testing.assert_allclose(means[np.argsort(means[:, 0])], centres, atol=0.4)
 

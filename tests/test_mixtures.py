@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import oracles
 import pytest
+import river.datasets
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -19,8 +20,14 @@ from sklearn.datasets import (
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
 
-from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
+from oda_rl import (
+    DensityOutlierDetector,
+    DistributedGaussianMixture,
+    SGDGaussianMixture,
+    StochasticEMGaussianMixture,
+)
 from oda_rl.mixtures import densities, distances, em, learning, state, updates
 from oda_rl.mixtures.state import Progress
 from oda_rl.plotting.estimators import plot_component_grid, plot_mixture_density
@@ -344,8 +351,11 @@ def test_one_by_one_equals_blocks(dtype, batch_size, covariance_type):
 def test_on_digits_it_needs_no_k_means_and_annealing_matters():
     points = load_digits().data.astype(np.float32) / 16.0
     train, test = points[:1297], points[1297:]
-    natural = SGDGaussianMixture(64, random_state=0, batch_size=10).fit(train)
-    comparator = StochasticEMGaussianMixture(64, random_state=0, max_iter=20).fit(train)
+    floor = 1.0 / 20.0  # P ≤ 20, as the paper has it
+    natural = SGDGaussianMixture(64, random_state=0, batch_size=10, variance_floor=floor).fit(train)
+    comparator = StochasticEMGaussianMixture(
+        64, random_state=0, max_iter=20, variance_floor=floor
+    ).fit(train)
     assert natural.score(test) > comparator.score(test) - 0.3
     assert len(np.unique(natural.predict(train))) >= 60
     with warnings.catch_warnings():
@@ -468,17 +478,196 @@ def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
             np.testing.assert_allclose(drawn, one.sample(50)[0], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("covariance_type", ["diag", "full"])
-@pytest.mark.parametrize("learner", [SGDGaussianMixture(6, random_state=0),
-                                     StochasticEMGaussianMixture(5, random_state=0)])  # fmt: skip
-def test_each_feature_may_have_a_unit_of_its_own(learner, covariance_type):
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_the_printed_algorithm_uses_its_components_on_digits(seed):
+    points = np.random.default_rng(seed).permutation(load_digits().data)[:1297] / 16.0
+    model = SGDGaussianMixture(64, update="sgd", max_iter=30, random_state=seed).fit(points)
+    assert len(np.unique(model.predict(points))) >= 50
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "learner",
+    [
+        SGDGaussianMixture(64, random_state=0),
+        SGDGaussianMixture(64, update="sgd", max_iter=30, random_state=0),
+        SGDGaussianMixture(64, covariance_type="tied_spherical", random_state=0),
+        SGDGaussianMixture(64, forgetting=0.01, max_iter=10, random_state=0),
+        StochasticEMGaussianMixture(64, random_state=0),
+        StochasticEMGaussianMixture(64, init="random", random_state=0),
+        DistributedGaussianMixture(16, random_state=0),
+        DensityOutlierDetector(random_state=0),
+    ],
+)
+def test_no_held_out_digit_lies_far_below_the_others(learner):
+    for seed in range(3):
+        points = np.random.default_rng(seed).permutation(load_digits().data) / 16.0
+        scores = clone(learner).fit(points[:1297]).score_samples(points[1297:])
+        low, median, high = np.percentile(scores, [25, 50, 75])
+        assert scores.min() > median - 100.0 * (high - low)
+
+
+def test_full_covariances_of_dependent_features_are_as_likely_as_scikit_learns():
+    table = [list(x.values()) for x, _ in river.datasets.ImageSegments()]
+    points = np.random.default_rng(0).permutation(StandardScaler().fit_transform(table))
+    train, test = points[:1500], points[1500:]
+    theirs = GaussianMixture(7, random_state=0).fit(train).score(test)
+    for kind in (SGDGaussianMixture, DistributedGaussianMixture):
+        assert kind(7, covariance_type="full", random_state=0).fit(train).score(test) > theirs
+
+
+SHARES = [*[1e-3] * 6, 0.5, 1e-5, 1e-5]
+FLOORED = [
+    *MIXTURES[:1],
+    *MIXTURES[3:6],
+    SGDGaussianMixture(4, batch_size=20, random_state=0),
+    DistributedGaussianMixture(4, random_state=0),
+    MIXTURES[2],
+    MIXTURES[6],
+    DistributedGaussianMixture(4, covariance_type="full", random_state=0),
+]
+
+
+def collapsing(n=400):
+    """Samples of which some stand at one place, so that variances fall to their floor."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(n, 3)) * [3.0, 1.0, 0.1]
+    points[::3] = [20.0, 0.0, 1.0]
+    return points
+
+
+def variances_above(model):
+    """Least eigenvalue of Σ less the diagonal matrix of floors, by the largest floor.
+
+    0 stands for what is above, if covariances are spherical: they need not fall to the floor.
+    """
+    floors, found = model.variance_floor_, model.covariances_
+    if model.covariance_type == "full":
+        found = np.linalg.eigvalsh(found - np.diag(floors))
+    else:
+        found = found.reshape(len(found), -1) - floors
+    least = found.min() / floors.max()
+    return 0.0 if least > 0.0 and model._spherical() else least
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("learner", "share"), [*zip(FLOORED, SHARES, strict=True)])
+def test_the_floor_is_a_share_of_the_mean_variance_of_features_that_vary(learner, share):
+    points = collapsing()
+    model = clone(learner).fit(points)
+    wanted = np.full(3, share * points.var(axis=0).mean())
+    np.testing.assert_allclose(model.variance_floor_, wanted)
+    assert variances_above(model) == pytest.approx(0.0, abs=1e-6)
+    constant = np.column_stack([points, np.full((400, 50), 0.1)])
+    model = clone(learner).fit(constant)
+    np.testing.assert_allclose(model.variance_floor_, wanted[0])
+    assert variances_above(model) > -1e-9
+    if hasattr(learner, "partial_fit"):
+        first = points[:100] if isinstance(learner, SGDGaussianMixture) else points
+        model = clone(learner).partial_fit(points)
+        np.testing.assert_allclose(model.variance_floor_, share * first.var(axis=0).mean())
+        assert variances_above(model) > -1e-9
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("learner", FLOORED)
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e3])
+def test_a_floor_may_be_given_in_the_square_of_the_data_s_unit(learner, factor):
+    points = factor * collapsing()
+    learner = clone(learner).set_params(variance_floor=0.5 * factor**2)
+    model = learner.fit(points)
+    np.testing.assert_allclose(model.variance_floor_, 0.5 * factor**2)
+    assert variances_above(model) == pytest.approx(0.0, abs=1e-6)
+    if not learner._spherical():
+        same = clone(learner).set_params(variance_floor=[0.5 * factor**2] * 3).fit(points)
+        np.testing.assert_allclose(same.score_samples(points), model.score_samples(points))
+
+
+ANISOTROPIC = [model for model in FLOORED if not model._spherical()]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("learner", ANISOTROPIC)
+def test_each_feature_may_have_a_floor_of_its_own(learner, tmp_path):
+    floors = np.array([0.5, 0.01, 0.2])
+    learner = clone(learner).set_params(variance_floor=floors)
+    model = clone(learner).fit(collapsing())
+    np.testing.assert_allclose(model.variance_floor_, floors)
+    assert variances_above(model) == pytest.approx(0.0, abs=1e-6)
+    model.save(tmp_path / "model.zip")
+    loaded = type(model).load(tmp_path / "model.zip")
+    np.testing.assert_array_equal(loaded.variance_floor_, model.variance_floor_)
+    np.testing.assert_array_equal(loaded.variance_floor, floors)
+    if hasattr(learner, "partial_fit"):
+        for one in (model, loaded):
+            one.partial_fit(collapsing()[:50])
+        np.testing.assert_array_equal(loaded.covariances_, model.covariances_)
+        assert variances_above(model) > -1e-6
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("learner", ANISOTROPIC)
+def test_floors_of_their_own_let_features_differ_in_kind(learner):
     points, _ = make_blobs(400, n_features=3, centers=6, random_state=2)
     factors = np.array([1e-6, 1.0, 1e6])
-    learner = clone(learner).set_params(covariance_type=covariance_type)
-    one, other = (clone(learner).fit(data) for data in (points, points * factors))
+    floors = 1e-3 * points.var(axis=0)
+    one, other = (
+        clone(learner).set_params(variance_floor=floors * f**2).fit(points * f)
+        for f in (np.ones(3), factors)
+    )
     np.testing.assert_array_equal(other.predict(points * factors), one.predict(points))
     np.testing.assert_allclose(other.means_ / factors, one.means_, atol=1e-4)
     assert other.score(points * factors) == pytest.approx(one.score(points), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("learner", [MIXTURES[0], MIXTURES[5], FLOORED[5]])
+def test_constant_features_change_nothing_else(learner):
+    centres = [[-10.0, -10.0], [-10.0, 10.0], [10.0, -10.0], [10.0, 10.0]]
+    points, labels = make_blobs(600, centers=centres, random_state=5)
+    plain = clone(learner).set_params(n_components=4).fit(points)
+    padded = np.column_stack([np.full((600, 20), 7.0), points])
+    model = clone(plain).fit(padded)
+    constant = -10.0 * np.log(2.0 * np.pi * plain.variance_floor_[0])  # of a density at its top
+    assert model.score(padded) == pytest.approx(plain.score(points) + constant, abs=1.0)
+    for labels_of in (plain.predict(points), model.predict(padded)):
+        assert len(set(zip(labels, labels_of, strict=True))) == 4  # one component for each cluster
+
+
+@pytest.mark.parametrize(
+    ("floor", "more", "message"),
+    [
+        (0.0, {}, "The 'variance_floor' parameter of"),
+        (-1.0, {}, "The 'variance_floor' parameter of"),
+        (np.inf, {}, "The 'variance_floor' parameter of"),
+        (np.nan, {}, "The 'variance_floor' parameter of"),
+        ("mean", {}, "The 'variance_floor' parameter of"),
+        ([1.0, 2.0], {}, "variance_floor has shape (2,): it must be a number, or have one for"),
+        ([[1.0], [2.0], [3.0]], {}, "variance_floor has shape (3, 1): it must be a number, or"),
+        ([1.0, 0.0, 1.0], {}, "variance_floor holds 0: its values must be above 0"),
+        ([1.0, np.nan, 1.0], {}, "Input variance_floor contains NaN"),
+        ([1.0, np.inf, 1.0], {}, "Input variance_floor contains infinity"),
+        ([1.0] * 3, {"covariance_type": "tied_spherical"}, "have one variance, so it must be a"),
+        (1e-40, {}, "variance_floor is 1e-40: it must be from 1e-30 to 1e+30 times the mean"),
+        (1e40, {}, "variance_floor is 1e+40: it must be from 1e-30 to 1e+30 times the mean"),
+    ],
+)
+@pytest.mark.parametrize(
+    "kind", [SGDGaussianMixture, StochasticEMGaussianMixture, DistributedGaussianMixture]
+)
+def test_floors_that_cannot_be(kind, floor, more, message):
+    points = collapsing(30)
+    model = kind(2, variance_floor=floor, **more)
+    for method in ("fit", "partial_fit"):
+        if hasattr(model, method):
+            with pytest.raises(ValueError, match=re.escape(message)):
+                getattr(model, method)(points)
+
+
+def test_a_stream_that_forgets_has_one_floor():
+    with pytest.raises(ValueError, match="spherical covariances have one variance, so it must be"):
+        SGDGaussianMixture(2, forgetting=0.1, variance_floor=[1.0] * 3).partial_fit(collapsing(30))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -497,8 +686,8 @@ def test_features_that_are_always_the_same(learner):
 TABLES = {
     "moons": (make_moons(1500, noise=0.05, random_state=0)[0], 16),
     "iris": (load_iris().data, 3),
-    "wine": (load_wine().data, 4),
-    "cancer": (load_breast_cancer().data, 5),
+    "wine": (StandardScaler().fit_transform(load_wine().data), 4),
+    "cancer": (StandardScaler().fit_transform(load_breast_cancer().data), 5),
     "rings": (make_circles(1000, noise=0.05, factor=0.5, random_state=0)[0], 12),
 }
 

@@ -77,6 +77,8 @@ CASES = {
     "tree, Itakura and Saito": (
         ODATreeClusterer(divergence="itakura_saito", random_state=0), IRIS, None),
     "mixture": (SGDGaussianMixture(4, tol=1e-2, random_state=0), MOONS, None),
+    "mixture, floors": (
+        SGDGaussianMixture(4, variance_floor=[0.05, 0.3], tol=1e-2, random_state=0), MOONS, None),
     "mixture, full": (
         SGDGaussianMixture(4, covariance_type="full", tol=1e-2, random_state=0), MOONS, None),
     "mixture, spherical": (

@@ -1,4 +1,4 @@
-"""What is known of features before a mixture is learned: how many rows, and in which units."""
+"""What is known of features before a mixture is learned: how many rows, and how they spread."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,7 +9,7 @@ from oda_rl._types import FloatArray
 from oda_rl.distributed.blocks import Blocks, Rows
 from oda_rl.distributed.reading import Reader
 from oda_rl.divergences import SquaredEuclidean
-from oda_rl.mixtures.base import units_from
+from oda_rl.mixtures.units import beyond_rounding
 from oda_rl.samples.missing import filled
 
 
@@ -135,16 +135,18 @@ class Features:
     """Share of the weight in which they are observed, shape (d,)."""
     means: FloatArray
     """Shape (d,)."""
-    units: FloatArray
-    """Shape (d,)."""
+    deviations: FloatArray
+    """Standard deviations, shape (d,): 0 of those that are constant."""
+    size: float
+    """Largest absolute value."""
     low: FloatArray
     """Shape (d,)."""
     high: FloatArray
     """Shape (d,)."""
 
 
-def features_of(blocks: Blocks, n_features: int, *, alike: bool) -> Features:
-    """Ask all blocks, twice; ``alike`` is whether all features have one unit.
+def features_of(blocks: Blocks, n_features: int) -> Features:
+    """Ask all blocks, twice.
 
     Where nothing is observed of a feature, numbers are NaN.
 
@@ -152,8 +154,8 @@ def features_of(blocks: Blocks, n_features: int, *, alike: bool) -> Features:
     --------
     >>> from oda_rl.distributed.blocks import OneBlock
     >>> blocks = OneBlock(Rows(np.array([[0.0, 1.0], [4.0, np.nan], [2.0, 3.0]]), None, None))
-    >>> found = features_of(blocks, 2, alike=False)
-    >>> found.rows, found.known.round(2), found.means, found.units.round(2)
+    >>> found = features_of(blocks, 2)
+    >>> found.rows, found.known.round(2), found.means, found.deviations.round(2)
     (3, array([1.  , 0.67]), array([2., 2.]), array([1.63, 1.  ]))
     """
     reader = Reader(SquaredEuclidean(), None, missing=True)
@@ -166,8 +168,9 @@ def features_of(blocks: Blocks, n_features: int, *, alike: bool) -> Features:
     spread = blocks.total(Spreads(reader, low, widths))
     weights = np.where(observed, spread.weights, np.nan)
     sizes = np.fmax(np.abs(low), np.abs(high))
-    deviations = np.sqrt(spread.squares / weights) * (widths / (np.fmax.reduce(sizes) or 1.0))
-    units = units_from(deviations, sizes, float(np.finfo(np.float64).eps), alike=alike)
+    deviations = widths * np.sqrt(spread.squares / weights)
+    deviations = beyond_rounding(deviations, sizes, float(np.finfo(np.float64).eps))
+    size = float(np.fmax.reduce(sizes))
     means = low + widths * spread.means
     known = spread.weights / extent.weight
-    return Features(extent.rows, extent.weight, known, means, units, low, high)
+    return Features(extent.rows, extent.weight, known, means, deviations, size, low, high)

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl._parameters import COUNT, NOT_NEGATIVE, POSITIVE, Seed, estimator, validated
+from oda_rl._parameters import COUNT, NOT_NEGATIVE, Seed, estimator, validated
 from oda_rl._schema import flags, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import check_columns, checked_weights
@@ -34,6 +34,7 @@ from oda_rl.distributed.reading import Reader
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.filing.contents import Optional
 from oda_rl.mixtures.base import StreamingMixture
+from oda_rl.mixtures.units import VarianceFloor
 from oda_rl.samples.weights import weighted
 
 _READER = Reader(SquaredEuclidean(), None, missing=True)  # of what is in units
@@ -65,15 +66,14 @@ class DistributedGaussianMixture(Lazy, StreamingMixture):
         Most passes over all rows, ≥ 1.
     tol : float, default=1e-4
         ``fit`` ends when a pass raises the mean log-likelihood by less; ≥ 0.
-    max_precision : float, default=1e6
-        Bound of the eigenvalues of the precisions, positive, where the unit of each feature is its
-        standard deviation: none of a component is below 1/√max_precision of it.
+    variance_floor : float, array-like of shape (n_features,) or None, default=None
+        As for :class:`oda_rl.SGDGaussianMixture`.
     random_state : int, RandomState instance or None, default=None
         Draws the rows that annealing reads and the sample, and :meth:`sample`.
 
     Attributes
     ----------
-    weights_, means_, covariances_, precisions_, precisions_cholesky_ : ndarray
+    weights_, means_, covariances_, precisions_, precisions_cholesky_, variance_floor_ : ndarray
         As of :class:`oda_rl.SGDGaussianMixture`.
     converged_ : bool
         Whether ``fit`` has ended by ``tol``.
@@ -109,7 +109,7 @@ class DistributedGaussianMixture(Lazy, StreamingMixture):
     covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
     max_iter: Annotated[int, COUNT] = 100
     tol: Annotated[float, NOT_NEGATIVE] = 1e-4
-    max_precision: Annotated[float, POSITIVE] = 1e6
+    variance_floor: VarianceFloor = None
     random_state: Seed = None
 
     LEARNED: ClassVar[dict[str, Any]] = {
@@ -139,7 +139,8 @@ class DistributedGaussianMixture(Lazy, StreamingMixture):
         Raises
         ------
         ValueError
-            If X is not that; if nothing is observed of a row, or of a feature.
+            If X is not that, or ``variance_floor`` does not fit; if nothing is observed of a row,
+            or of a feature.
 
         Warns
         -----
@@ -147,12 +148,12 @@ class DistributedGaussianMixture(Lazy, StreamingMixture):
             If ``max_iter`` passes were too few.
         """
         blocks = self._opened(X, sample_weight)
-        features = features_of(blocks, self.n_features_in_, alike=self._spherical())
+        features = features_of(blocks, self.n_features_in_)
         self._check_features(features)
+        self._set_units(features.deviations, features.size)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._units = features.units
-        means, sample = places(blocks, features, self.n_components, seed)
-        shape = self.covariance_type, float(self.max_precision)
+        means, sample = places(blocks, features, self._units, self.n_components, seed)
+        shape = self.covariance_type, self._max_precision
         here = Climb(OneBlock(Rows(sample.points, None, sample.weights)), _READER, *shape)
         start = best_of(here, sample, means, float(self.tol)).mixture
         reader = Reader(InUnits(self._units), None, missing=True)

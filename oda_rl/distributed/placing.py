@@ -19,7 +19,7 @@ _ROWS = 1000  # that a round of annealing reads for each codevector
 
 
 def places(
-    blocks: Blocks, features: Features, n_components: int, seed: int
+    blocks: Blocks, features: Features, units: FloatArray, n_components: int, seed: int
 ) -> tuple[FloatArray, Sample]:
     """Anneal codevectors by sums, and refine them on a sample of the rows.
 
@@ -28,6 +28,8 @@ def places(
     blocks : Blocks
         NaN where values are missing: to codevectors the features' means are there.
     features : Features
+    units : ndarray, shape (d,)
+        Of length, of each feature.
     n_components : int
         K ≥ 1.
     seed : int
@@ -35,19 +37,19 @@ def places(
     Returns
     -------
     codevectors : ndarray, shape (K, d)
-        In the features' units; if there are fewer distinct ones they stand there more than once.
+        In these units; if there are fewer distinct ones they stand there more than once.
     sample : Sample
         In these units, too, with NaN where values are missing.
     """
-    mean = features.means / features.units
-    divergence = InUnits(features.units, mean)
+    mean = features.means / units
+    divergence = InUnits(units, mean)
     moments = Moments(
         np.array([features.rows]), np.array([features.weight]), mean[None], features.low,
         features.high,
     )  # fmt: skip
     course, holed = (
         Course(blocks, Reader(one, None, missing=True), moments, _ROWS, seed)
-        for one in (divergence, InUnits(features.units))
+        for one in (divergence, InUnits(units))
     )
     current = Annealer(_schedule(n_components), divergence, len(mean), np.random.default_rng(seed))
     course.begin(current, None)

@@ -1,8 +1,9 @@
 """Gaussian mixtures that learn from a stream, by gradients (SGD-GMM) or by stochastic EM.
 
 ``state`` is what a mixture consists of. ``updates``, ``em`` and ``gradients`` are the compiled
-steps of one sample or batch, ``distances`` and ``densities`` what they have in common, and
-``learning`` runs them over a stream. ``sgd`` and ``stochastic_em`` are the estimators.
+steps of one sample or batch, ``distances`` and ``densities`` what they have in common,
+``units`` what lengths and the floor of variances are measured in, and ``learning`` runs them over
+a stream. ``sgd`` and ``stochastic_em`` are the estimators.
 """
 
 from typing import TYPE_CHECKING

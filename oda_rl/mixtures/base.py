@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,67 +31,14 @@ from oda_rl.filing.contents import Optional, check_fitted
 from oda_rl.filing.files import Filed
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Rules
-from oda_rl.samples.missing import holes, means_of
+from oda_rl.mixtures.units import VarianceFloor, deviations_of, units_from
+from oda_rl.samples.missing import holes
 from oda_rl.samples.weights import Weighted, canonical_order, weighted
 
 DTYPES = [np.float64, np.float32]
-_ROUNDED = 8.0  # times the precision of numbers: what differs by less is equal
+_SHARE, _FULL_SHARE = 1e-3, 1e-5  # of the mean variance: the floor if none is given
 _FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of what is scored
 _LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
-
-
-def units_of(points: Array, weights: FloatArray | None, *, alike: bool) -> FloatArray:
-    """Units of length in which a mixture learns, shape (d,): standard deviations of the features.
-
-    A feature that is always the same has the root of the mean variance; if all are, the largest
-    number there is, or 1.
-
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        NaN where values are missing, of which some must be observed of each feature.
-    weights : ndarray, shape (n,), or None
-        Of sum above 0.
-    alike : bool
-        Whether all features have one unit: the root of the mean variance.
-
-    Examples
-    --------
-    >>> points = np.array([[0.0, 0.0, 5.0], [4.0, 2.0, 5.0]])
-    >>> units_of(points, None, alike=False).round(2), units_of(points, None, alike=True).round(2)
-    (array([2.  , 1.  , 1.29]), array([1.29, 1.29, 1.29]))
-    """
-    sizes = np.fmax.reduce(np.abs(points), axis=0).astype(np.float64)
-    largest = float(sizes.max()) or 1.0
-    scaled = np.asarray(points, dtype=np.float64) / largest  # whose squares are numbers
-    gaps = scaled - means_of(scaled, weights)
-    deviations = np.sqrt(means_of(gaps * gaps, weights))
-    return units_from(deviations, sizes, float(np.finfo(points.dtype).eps), alike=alike)
-
-
-def units_from(
-    deviations: FloatArray, sizes: FloatArray, precision: float, *, alike: bool
-) -> FloatArray:
-    """Units as :func:`units_of` has them, shape (d,).
-
-    Parameters
-    ----------
-    deviations : ndarray, shape (d,)
-        Standard deviations of the features, divided by the largest number there is.
-    sizes : ndarray, shape (d,)
-        Largest numbers of the features.
-    precision : float
-        Of numbers.
-    alike : bool
-        As for :func:`units_of`.
-    """
-    largest = float(sizes.max()) or 1.0
-    varies = deviations > _ROUNDED * precision * sizes / largest
-    own = np.where(varies, deviations, 0.0)
-    common = math.sqrt(float((own**2).mean())) or 1.0
-    return np.asarray(
-        largest * (np.full(len(sizes), common) if alike else np.where(varies, own, common))
-    )
 
 
 class StreamingMixture(Filed, DensityMixin, TakesMissing):
@@ -101,15 +49,18 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
 
     n_components: int
     covariance_type: str
+    variance_floor: VarianceFloor
     random_state: RandomState
     n_iter_: int
     _mixture: Mixture
     _units: FloatArray
+    _max_precision: float
 
     _stored = {"Mixture": Mixture, "Rules": Rules}  # noqa: RUF012
     LEARNED: ClassVar[dict[str, Any]] = {
         "_mixture": Optional(Mixture),
         "_units": Optional(real("d", "(0, inf)")),
+        "_max_precision": Optional(real("", "(0, inf)")),
         "n_iter_": Optional(whole()),
     }
     """What a file may say of what was learned; parameters have their own ranges."""
@@ -136,6 +87,11 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     def means_(self) -> Array:
         """Means μ, shape (n_components, n_features)."""
         return np.asarray(self._mixture.means * self._units.astype(self._mixture.means.dtype))
+
+    @property
+    def variance_floor_(self) -> FloatArray:
+        """Variance below which none of a component falls, of each feature, shape (n_features,)."""
+        return np.asarray(self._units * self._units / self._max_precision)
 
     @property
     def precisions_(self) -> FloatArray:
@@ -308,7 +264,23 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
 
     def _learn_units(self, points: Array, weights: FloatArray | None) -> None:
         check_columns(self, points)
-        self._units = units_of(points, weights, alike=self._spherical())
+        size = float(np.fmax.reduce(np.abs(points), axis=None))
+        self._set_units(deviations_of(points, weights), size)
+
+    def _set_units(self, deviations: FloatArray, size: float) -> None:
+        """Choose units and the bound of precisions; see :func:`units_from`."""
+        floor = self._checked_floor(len(deviations))
+        bound = self._paper_bound()
+        share = self._floor_share()
+        self._units, self._max_precision = units_from(deviations, size, floor, share, bound)
+
+    def _floor_share(self) -> float:
+        """Return the floor as a share of the mean variance, unless it is given."""
+        return _FULL_SHARE if self.covariance_type == "full" else _SHARE
+
+    def _paper_bound(self) -> float | None:
+        """Return the bound of precisions that tells the unit, if there is one."""
+        return None
 
     def _spherical(self) -> bool:
         """Whether covariances are always spherical."""
@@ -392,6 +364,29 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
                 f"n_samples = {data.size}"
             )
+
+    def _checked_floor(self, n_features: int) -> FloatArray | None:
+        """Return the floor that is given, of shape () or (d,)."""
+        if self.variance_floor is None:
+            return None
+        if isinstance(self.variance_floor, Real):
+            return np.asarray(self.variance_floor, dtype=np.float64)
+        if self._spherical():
+            raise ValueError(
+                f"variance_floor is {self.variance_floor!r}: spherical covariances have one "
+                "variance, so it must be a number or None"
+            )
+        floor = check_array(
+            self.variance_floor, dtype=np.float64, ensure_2d=False, input_name="variance_floor"
+        )
+        if floor.shape != (n_features,):
+            raise ValueError(
+                f"variance_floor has shape {floor.shape}: it must be a number, or have one for "
+                f"each feature, shape {(n_features,)}"
+            )
+        if floor.min() <= 0.0:
+            raise ValueError(f"variance_floor holds {floor.min():g}: its values must be above 0")
+        return np.asarray(floor)
 
     def _checked_means(self, means: npt.ArrayLike, points: Array) -> Array:
         checked = check_array(means, dtype=points.dtype, copy=True, input_name="means_init")

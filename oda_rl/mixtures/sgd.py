@@ -29,6 +29,7 @@ from oda_rl.filing.contents import MISSING, Floats, Maybe, Optional
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.state import RELEASED, Progress, Rules
+from oda_rl.mixtures.units import VarianceFloor
 from oda_rl.samples.missing import filled, holes, means_of
 
 _SCALE_SAMPLES = 100  # the first of a stream, which give the scale
@@ -36,7 +37,8 @@ _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
 _WIDTH, _DRIFTING_WIDTH = 1 / 4, 1 / 16  # of the neighbourhood at first, of the sides' sum
 _STATIONARY = 0.05  # δ of eq. 6
 _LEAST_PERIOD = 100
-_BOUND, _PLAIN_BOUND = 1000.0, 20.0  # of precisions
+_PLAIN_SHARE = 0.5  # of the mean variance: on images a lower floor leaves components unused
+_PLAIN_BOUND = 20.0  # of precisions: D_max of the paper, in whose unit plain gradients are taken
 
 
 @estimator
@@ -45,9 +47,9 @@ class SGDGaussianMixture(StreamingMixture):
 
     The components stand on a periodic grid. At first a sample moves its winner and, the less the
     farther on the grid, the others; when the loss is stationary the neighbourhood shrinks. So no
-    component is left behind, and no k-means is needed. It does not matter what features are
-    measured in: the unit of each is its standard deviation. Where covariances are spherical all
-    have the root of their mean variance.
+    component is left behind, and no k-means is needed. All features have one unit: scaling X
+    changes nothing. Features that differ in kind should be scaled first, for example by
+    scikit-learn's ``StandardScaler``, or have variance floors of their own.
 
     With ``update="natural"`` steps are natural gradients, which know no scale. Covariances are held
     equal and spherical during annealing and for n_components more periods, in each of which the
@@ -80,12 +82,17 @@ class SGDGaussianMixture(StreamingMixture):
     width : float or None, default=None
         First width σ of the neighbourhood, positive, in steps of the grid; None: half of its mean
         side, an eighth with ``forgetting``. Below .25 there is no annealing.
-    max_precision : float or None, default=None
-        Bound of the eigenvalues of the precisions P = D² (the paper's D_max²), where the unit of
-        each feature is its standard deviation: none of a component is below 1/√max_precision of it.
-        None: 1000, and 20 with ``update="sgd"``, whose steps grow with it.
+    variance_floor : float, array-like of shape (n_features,) or None, default=None
+        Smallest variance that a component can have in any direction, positive, in the square of
+        X's unit: 1/D_max² of the paper, where P = D² and D ≤ D_max. Pixels that hardly vary would
+        otherwise get precisions without bound. An array has a floor for each feature: differences
+        are then measured in its square roots, in annealing and in ``init_range``, too. None: 0.001
+        of the mean variance of the features that are not constant, 0.00001 if covariances are
+        full, 0.5 with ``update="sgd"``, which needs most of it on images. Of a stream, that of
+        the first 100 samples.
     init_range : float, default=0.1
-        Means start uniformly within so much of the first sample, in the same units; ≥ 0.
+        Means start uniformly within so much of the first sample; ≥ 0. The unit is the root of the
+        mean variance of the features; with ``update="sgd"`` that in which D_max² is 20.
     means_init : array-like of shape (n_components, n_features) or None, default=None
         Where they start instead.
     random_state : int, RandomState instance or None, default=None
@@ -99,6 +106,8 @@ class SGDGaussianMixture(StreamingMixture):
     covariances_, precisions_, precisions_cholesky_ : ndarray
         Shape (n_components, n_features) if diagonal, (n_components, n_features, n_features) if
         full, (n_components,) if spherical.
+    variance_floor_ : ndarray, shape (n_features,)
+        The floor of each feature.
     grid_shape_ : tuple of int
         Rows and columns of the grid.
     width_ : float
@@ -139,7 +148,7 @@ class SGDGaussianMixture(StreamingMixture):
     learning_rate: Annotated[float | None, FRACTION, None] = None
     forgetting: Annotated[float, within("[0, 1)")] = 0.0
     width: Annotated[float | None, POSITIVE, None] = None
-    max_precision: Annotated[float | None, POSITIVE, None] = None
+    variance_floor: VarianceFloor = None
     init_range: Annotated[float, NOT_NEGATIVE] = 0.1
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: Seed = None
@@ -187,8 +196,8 @@ class SGDGaussianMixture(StreamingMixture):
         Raises
         ------
         ValueError
-            If there are too few samples, or ``means_init`` does not fit; if nothing is observed of
-            a sample, or of a feature.
+            If there are too few samples, or ``means_init`` or ``variance_floor`` does not fit; if
+            nothing is observed of a sample, or of a feature.
 
         Warns
         -----
@@ -243,8 +252,8 @@ class SGDGaussianMixture(StreamingMixture):
         Raises
         ------
         ValueError
-            If the number of features has changed, or ``means_init`` does not fit; if nothing is
-            observed of a sample, or, in the first call, of a feature.
+            If the number of features has changed, or ``means_init`` or ``variance_floor`` does not
+            fit; if nothing is observed of a sample, or, in the first call, of a feature.
         """
         first = not hasattr(self, "_mixture")
         points = self._learnable(X, reset=first)
@@ -304,6 +313,12 @@ class SGDGaussianMixture(StreamingMixture):
     def _spherical(self) -> bool:
         return super()._spherical() or self.forgetting > 0.0
 
+    def _floor_share(self) -> float:
+        return _PLAIN_SHARE if self.update == "sgd" else super()._floor_share()
+
+    def _paper_bound(self) -> float | None:
+        return _PLAIN_BOUND if self.update == "sgd" else None
+
     def _start(self, centre: Array, points: Array, rng: np.random.RandomState) -> None:
         n, d = self.n_components, points.shape[1]
         drifts, plain = self.forgetting > 0.0, self.update == "sgd"
@@ -317,11 +332,7 @@ class SGDGaussianMixture(StreamingMixture):
             means = centre + rng.uniform(-self.init_range, self.init_range, (n, d))
         widest = _DRIFTING_WIDTH if drifts else _WIDTH
         width = widest * sum(learning.near_square(n)) if self.width is None else self.width
-        bound = (
-            (_PLAIN_BOUND if plain else _BOUND)
-            if self.max_precision is None
-            else self.max_precision
-        )
+        bound = self._max_precision
         self._rules = Rules(
             rate=float(rate),
             least_rate=float(least),

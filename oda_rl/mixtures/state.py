@@ -131,7 +131,7 @@ class Rules(NamedTuple):
     last_width: float
     """Of the neighbourhood."""
     max_precision: float
-    """Bound of P."""
+    """D_max²: bound of P, in the mixture's units."""
     periods: int
     """How many to quantize before covariances are released; -1: they never are."""
     tempered: int

@@ -14,7 +14,6 @@ from oda_rl._parameters import (
     COUNT,
     FRACTION,
     NOT_NEGATIVE,
-    POSITIVE,
     Seed,
     estimator,
     validated,
@@ -29,6 +28,7 @@ from oda_rl.mixtures import distances, em, learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.missing import Room
 from oda_rl.mixtures.state import RELEASED, Mixture, Progress
+from oda_rl.mixtures.units import VarianceFloor
 from oda_rl.samples.missing import filled, holes, means_of
 from oda_rl.samples.weights import Weighted, weighted
 
@@ -59,10 +59,11 @@ class StochasticEMGaussianMixture(StreamingMixture):
         α, in [0, .5]; at .5 steps do not fall.
     last_step : float, default=1e-4
         ρ_∞, in (0, 1).
-    max_precision : float, default=1000.0
-        As for :class:`SGDGaussianMixture`; the scale of a stream is that of its first samples.
+    variance_floor : float, array-like of shape (n_features,) or None, default=None
+        As for :class:`SGDGaussianMixture`; the mean variance of a stream is that of the samples of
+        the first ``partial_fit``.
     init_range : float, default=0.1
-        Of a random start, in standard deviations of the data; ≥ 0.
+        Of a random start, in roots of the mean variance of the features; ≥ 0.
     means_init : array-like of shape (n_components, n_features) or None, default=None
         Where the means start instead.
     random_state : int, RandomState instance or None, default=None
@@ -70,7 +71,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
     Attributes
     ----------
-    weights_, means_, covariances_, precisions_, precisions_cholesky_ : ndarray
+    weights_, means_, covariances_, precisions_, precisions_cholesky_, variance_floor_ : ndarray
         As of :class:`SGDGaussianMixture`.
     n_iter_ : int
         Passes made; each ``partial_fit`` is one.
@@ -101,7 +102,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
     first_step: Annotated[float, FRACTION] = 0.05
     step_decay: Annotated[float, within("[0, 0.5]")] = 0.01
     last_step: Annotated[float, FRACTION] = 1e-4
-    max_precision: Annotated[float, POSITIVE] = 1000.0
+    variance_floor: VarianceFloor = None
     init_range: Annotated[float, NOT_NEGATIVE] = 0.1
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: Seed = None
@@ -148,8 +149,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
         Raises
         ------
         ValueError
-            If there are too few samples, or ``means_init`` does not fit; if nothing is observed of
-            a sample, or of a feature.
+            If there are too few samples, or ``means_init`` or ``variance_floor`` does not fit; if
+            nothing is observed of a sample, or of a feature.
         """
         data = self._weighted(X, sample_weight)
         rng = check_random_state(self.random_state)
@@ -201,7 +202,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             learning.new_mixture(
                 means,
                 self.covariance_type,
-                float(self.max_precision),
+                self._max_precision,
                 1.0,
                 0.0,
             )
@@ -255,7 +256,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         n_steps = math.ceil(len(order) / size)
         t = self._seen / size + np.arange(n_steps)
         steps = np.maximum(self.first_step * (t + 1.0) ** (self.step_decay - 0.5), self.last_step)
-        bound = float(self.max_precision)
+        bound = self._max_precision
         model, statistics = self._mixture, self._statistics
         if size == 1:
             logs = np.empty((1, len(model.weights)))
