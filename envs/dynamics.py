@@ -47,9 +47,6 @@ class Dynamics:
     first_observations: Callable[[FloatArray], FloatArray] | None = None
     """What ``reset()`` returns in such states, shape (n, d); None: what ``look`` writes,
     which takes longer."""
-    foreseen: bool = False
-    """Whether loops may begin a step before they know the action: much of it depends on none, the
-    function is put in place of its call, and nothing is changed but ``state``."""
 
 
 class CompiledEnv(Protocol):
@@ -168,7 +165,7 @@ def cartpole_dynamics(env: Any) -> Dynamics:
     """
     parameters = cartpole_parameters(env)
     seen = classic.in_single_precision
-    return Dynamics(cartpole_step, look, cartpole_resets, parameters, seen, foreseen=True)
+    return Dynamics(cartpole_step, look, cartpole_resets, parameters, seen)
 
 
 def _mountain_car(env: Any) -> Dynamics:

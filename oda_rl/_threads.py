@@ -142,13 +142,6 @@ def one_thread() -> _OneThread:
     return _SECTION
 
 
-def limit_what_is_new() -> None:
-    """Let libraries that have been loaded within a section work in one thread there, too."""
-    if _own.depth > 0:
-        _shared.leave()
-        _shared.enter()
-
-
 @contextmanager
 def one_thread_of_openmp() -> Iterator[None]:
     """Let loops of OpenMP, which k-means of scikit-learn has, work in one thread, likewise.

@@ -14,43 +14,19 @@ networks and backpropagation-free machine learning models", Science 383 (2024), 
 """
 
 import math
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._compile import integer, seldom, sized, spliced
-from oda_rl._sizes import held, of_sizes, of_width
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.linear.matrices import (
-    IntegerArray,
-    matrix_of,
-    multiply_first,
-    room_for,
-    solve,
-    trace,
-)
-from oda_rl.linear.routines import calling
 
 RIDGE = 1e-2
 REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
 _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
-
-n_features = n_terms = 0  # of points, and with their target: constants in the loops below
-
-
-def less(points: npt.NDArray[Any], origin: FloatArray) -> FloatArray:
-    """Return points, shape (n, d), less an origin, (d,): an array as large takes half the time.
-
-    >>> less(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 0.0]))
-    array([[0., 2.],
-           [2., 4.]])
-    """
-    return np.asarray(points - origin[None].repeat(len(points), axis=0), dtype=np.float64)
+_SMALLEST = 1e-150  # deviation of a component that varies: the inverse of its square is finite
 
 
 @one_thread()
@@ -58,7 +34,7 @@ def covariance(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean, shape (d,), and covariance, shape (d, d), of at least one point, shape (n, d)."""
     n = len(points)
     mean = np.full(n, 1.0 / n) @ points  # much faster than points.mean(axis=0)
-    centred = less(points, mean)
+    centred = points - mean
     return mean, centred.T @ centred / n
 
 
@@ -71,86 +47,17 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     array([0.5, 0. ])
     """
     deviations = np.sqrt(covariance.diagonal())
-    varying = deviations > _NEGLIGIBLE * np.abs(mean)
-    if varying.all():
-        return np.asarray(1.0 / deviations)
+    varying = deviations > np.maximum(_NEGLIGIBLE * np.abs(mean), _SMALLEST)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
-
-
-@spliced
-def inverse_deviation(mean: float, variance: float) -> float:
-    """Return what :func:`scales` says of one component, in compiled code."""
-    deviation = math.sqrt(variance)
-    return 1.0 / deviation if deviation > _NEGLIGIBLE * abs(mean) else 0.0
-
-
-@partial(sized, made=lambda function: calling(seldom(function)))
-def _outer_product(
-    points: FloatArray,
-    scale: FloatArray,
-    groups: IntArray,
-    targets: FloatArray,
-    counts: IntArray,
-    means: FloatArray,
-    moments: FloatArray,
-    gradients: FloatArray,
-    numbers: FloatArray,
-    whole: IntegerArray,
-    out: FloatArray,
-) -> None:
-    """Write the outer product; sizes, means and moments of groups begin as 0, the rest is scratch.
-
-    Moments are sums of products of deviations from the means, the last component being the target.
-    """
-    d, n_large = n_features, integer(0)
-    points, means = of_width(points, n_features), of_width(means, n_terms)
-    moments, centred = of_sizes(moments, n_terms, n_terms), held(numbers, n_terms)
-    for i in range(points.shape[0]):
-        group = groups[i]
-        if group >= 0:
-            counts[group] += 1
-            for j in range(d):
-                means[group, j] += points[i, j]
-            means[group, d] += targets[i]
-    for group in range(counts.shape[0]):
-        if counts[group] > 0:
-            for j in range(n_terms):
-                means[group, j] /= counts[group]
-    for i in range(points.shape[0]):
-        group = groups[i]
-        if group >= 0:
-            for j in range(d):
-                centred[j] = points[i, j] - means[group, j]
-            centred[d] = targets[i] - means[group, d]
-            for j in range(n_terms):
-                for k in range(n_terms):
-                    moments[group, j, k] += centred[j] * centred[k]
-    system, right = matrix_of(numbers, 0, d), numbers[d * d :]
-    for group in range(counts.shape[0]):
-        if counts[group] >= 2 * (d + 1):
-            for i in range(d):
-                for j in range(d):
-                    system[i, j] = moments[group, i, j] * (scale[i] * scale[j])
-                right[i] = moments[group, i, d] * scale[i]
-            more = RIDGE * trace(system) / d + _LEAST
-            for i in range(d):
-                system[i, i] += more
-            if solve(system, right, whole) == 0:
-                for i in range(d):
-                    gradients[0, n_large, i] = right[i]
-                    gradients[1, n_large, i] = counts[group] * right[i]
-                n_large += 1
-    multiply_first(gradients[1, :n_large], gradients[0, :n_large], out)
 
 
 @one_thread()
 def gradient_outer_product(
-    points: FloatArray, scale: FloatArray, groups: IntArray, targets: FloatArray, n_groups: int
+    points: FloatArray, scale: FloatArray, groups: IntArray, targets: FloatArray
 ) -> FloatArray:
     """Sum of n g gᵀ over groups, g the gradient of the targets there, by ridge regression.
 
-    A group of fewer than 2 (d + 1) points says nothing about a gradient and is left out, as is one
-    whose system is singular.
+    A group of fewer than 2 (d + 1) points says nothing about a gradient and is left out.
 
     Parameters
     ----------
@@ -159,11 +66,9 @@ def gradient_outer_product(
     scale : ndarray, shape (d,)
         Makes them points of about unit variance; gradients are with respect to those.
     groups : ndarray of int64, shape (n,)
-        Group of each point, below ``n_groups``: its cell and its action. Negative: none.
+        Group of each point, its cell and its action. Negative: none.
     targets : ndarray, shape (n,)
         Values of the function.
-    n_groups : int
-        How many groups there are.
 
     Returns
     -------
@@ -174,18 +79,26 @@ def gradient_outer_product(
     --------
     >>> points = np.random.default_rng(0).normal(size=(500, 2))
     >>> groups, targets = np.zeros(500, np.int64), 3.0 * points[:, 0]
-    >>> outer = gradient_outer_product(points, np.ones(2), groups, targets, 1)
+    >>> outer = gradient_outer_product(points, np.ones(2), groups, targets)
     >>> (outer / outer.trace()).round(2)
     array([[1., 0.],
            [0., 0.]])
     """
     d = points.shape[1]
-    counts, means = np.zeros(n_groups, dtype=np.int64), np.zeros((n_groups, 1 + d))
-    moments, gradients = np.zeros((n_groups, 1 + d, 1 + d)), np.empty((2, n_groups, d))
-    found, write = np.empty((d, d)), _outer_product(n_features=d, n_terms=1 + d)
-    sums, room = (counts, means, moments, gradients), room_for(d, 1)
-    write(np.ascontiguousarray(points), scale, groups, targets, *sums, *room, found)
-    return found
+    known = np.flatnonzero(groups >= 0)
+    order = known[groups[known].argsort(kind="stable")]
+    # Points are standardised before they are multiplied: squares in other units may not be finite.
+    rows = np.column_stack([points[order] * scale, targets[order]])
+    parts = np.split(rows, np.bincount(groups[known]).cumsum()[:-1])
+    centred = [part - part.sum(axis=0) / len(part) for part in parts if len(part) >= 2 * (d + 1)]
+    if not centred:
+        return np.zeros((d, d))
+    moments = np.array([part.T @ part for part in centred])
+    system, right = moments[:, :d, :d], moments[:, :d, d:]
+    ridge = RIDGE * system.trace(axis1=1, axis2=2) / d + _LEAST
+    gradients = np.linalg.solve(system + ridge[:, None, None] * np.eye(d), right)[:, :, 0]
+    counts = np.array([len(part) for part in centred])
+    return (counts[:, None] * gradients).T @ gradients
 
 
 def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
@@ -252,14 +165,12 @@ class Units(NamedTuple):
         whitened = self.whitening * self.scale
         return whitened if learned is None else root(self._whitened(learned), power) @ whitened
 
-    def outer(
-        self, points: FloatArray, groups: IntArray, targets: FloatArray, n_groups: int
-    ) -> FloatArray:
+    def outer(self, points: FloatArray, groups: IntArray, targets: FloatArray) -> FloatArray:
         """Return :func:`gradient_outer_product` in these units."""
         if self.whitening is None:
-            return gradient_outer_product(points, self.scale, groups, targets, n_groups)
+            return gradient_outer_product(points, self.scale, groups, targets)
         whitened = points @ (self.whitening * self.scale).T
-        return gradient_outer_product(whitened, np.ones(len(self.scale)), groups, targets, n_groups)
+        return gradient_outer_product(whitened, np.ones(len(self.scale)), groups, targets)
 
     def average(self, old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
         """Return half the old metric and half a new one of :meth:`outer`.

@@ -127,22 +127,108 @@ def test_nobody_asks_about_very_many_components(d, expected):
     assert axes.informative(observations, steps) == expected
 
 
-def test_densities_are_those_of_laws_learned_from_turned_points():
+def wander(n, d, causes, rng):
+    """Points that change by a law, by what is done, and by chance."""
+    law, gains = 0.3 * rng.normal(size=(d, d)), rng.normal(size=(causes.shape[1], d))
+    points = rng.normal(size=(n + 1, d)) * 10.0 ** rng.uniform(-2, 2, size=d) + 50.0
+    points[1:] = points[:-1] + (points[:-1] - 50.0) @ law + causes @ gains
+    points[1:] += 0.1 * points.std(axis=0) * rng.normal(size=(n, d))
+    return points
+
+
+def law_of(points, actions, components=()):
+    n = len(actions)
+    steps = np.column_stack([actions, np.zeros(n), np.full(n, GOES_ON), *components])
+    return axes.law_of_changes(points, np.vstack([steps, steps[:1]]), np.arange(n))
+
+
+def left(numbers, causes):
+    """What least squares leave of numbers."""
+    return numbers - causes @ np.linalg.lstsq(causes, numbers, rcond=None)[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("d", [2, 5])
+def test_a_law_is_that_of_least_squares_of_what_actions_leave(d, continuous, dtype):
+    rng = np.random.default_rng(d)
+    n = 600
+    if continuous:
+        forces = rng.normal(size=(n, 2))
+        causes = np.column_stack([np.ones(n), forces])
+        done = np.zeros(n), forces.T
+    else:
+        actions = rng.choice([0, 2, 3], size=n, p=[0.5, 0.4, 0.1])  # 1 is never taken
+        causes, done = np.eye(4)[actions], (actions,)
+    points = wander(n, d, causes, rng).astype(dtype)
+    law, moments, changes = law_of(points, *done)
+    own = points.astype(np.float64)
+    before, after = (left(part, causes) for part in (own[:-1], np.diff(own, axis=0)))
+    deviations = own[:-1].std(axis=0)
+    before, after = before / deviations, after / deviations
+    # Moments of points lose some digits to their mean, which is up to 1e4 deviations off.
+    np.testing.assert_allclose(moments, before.T @ before / n, atol=1e-9)
+    np.testing.assert_allclose(changes, after.T @ after / n, atol=1e-9 * np.abs(changes).max())
+    expected = np.linalg.lstsq(before, after, rcond=None)[0].T
+    np.testing.assert_allclose(law, expected, atol=1e-8 * np.abs(expected).max())
+    dense = axes.density(law, moments, changes.diagonal())
+    assert dense == pytest.approx(oracles.density(before, after), rel=1e-7)
+
+
+def test_causes_that_others_say_all_about_change_nothing():
+    rng = np.random.default_rng(0)
+    forces, none = rng.normal(size=(2, 600)), np.zeros(600)
+    points = wander(600, 3, forces.T, rng)
+    more = [*forces, 2.0 * forces[0] - forces[1], np.full(600, 3.0), none]
+    for one, other in zip(law_of(points, none, forces), law_of(points, none, more), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8 * np.abs(one).max())
+
+
+def test_the_law_leaves_out_components_that_do_not_vary():
+    rng = np.random.default_rng(1)
+    points, actions = wander(600, 3, np.zeros((600, 1)), rng), rng.integers(2, size=600)
+    still = np.full(601, 7.0)
+    wide = np.column_stack([still, points[:, 0], still, points[:, 1:]])
+    for one, other in zip(law_of(points, actions), law_of(wide, actions), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda points: points * [1.0, 0.0],  # one component
+        lambda points: points[:, :1] * [1.0, 2.0],  # one direction
+        lambda points: points[:50],  # too few
+    ],
+)
+def test_there_is_no_law_of_little(change):
+    rng = np.random.default_rng(2)
+    points, actions = wander(600, 2, np.zeros((600, 1)), rng), rng.integers(2, size=600)
+    assert law_of(points, actions) is not None
+    points = change(points)
+    assert law_of(points, actions[: len(points) - 1]) is None
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e140])
+def test_units_change_no_law(unit):
+    rng = np.random.default_rng(3)
+    points, actions = wander(600, 2, np.zeros((600, 1)), rng), rng.integers(2, size=600)
+    for one, other in zip(law_of(points, actions), law_of(points * unit, actions), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_densities_of_turned_laws_are_those_of_turned_points():
     rng = np.random.default_rng(0)
     d, n = 4, 400
     points = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
     changes = points @ rng.normal(size=(d, d)) + rng.normal(size=(n, d))
     law = np.linalg.lstsq(points, changes, rcond=None)[0].T
-    known = law, points.T @ points / n, changes.T @ changes / n
-    for turns, own in (
-        (axes._turns(d), axes._turned(*known)),
-        ([np.eye(d)], (law[None], known[1][None], known[2].diagonal()[None])),
-    ):
-        expected = [oracles.density(points @ turn.T, changes @ turn.T) for turn in turns[:5]]
-        np.testing.assert_allclose(axes._densities(*own)[:5], expected, rtol=1e-9)
-    sparse, dense, ones = np.eye(d)[None], np.ones((1, d, d)), np.ones((1, d))
-    assert axes._densities(sparse, sparse, ones) == 0.0
-    assert axes._densities(dense, sparse, ones) == pytest.approx(1.0)
+    for turn in (np.eye(d), *axes._turns(d)[:5]):
+        x, y = points @ turn.T, changes @ turn.T
+        found = axes.density(turn @ law @ turn.T, x.T @ x / n, (y**2).mean(axis=0))
+        assert found == pytest.approx(oracles.density(x, y), rel=1e-9)
+    assert axes.density(np.eye(d), np.eye(d), np.ones(d)) == 0.0
+    assert axes.density(np.ones((d, d)), np.eye(d), np.ones(d)) == pytest.approx(1.0)
 
 
 def whitened_units(points):
@@ -164,7 +250,7 @@ def test_distances_in_whitened_units_are_those_of_any_linear_map(seed):
         for own in shown:
             units, learned = whitened_units(own), None
             for _ in range(n_fits):
-                learned = units.average(learned, units.outer(own, groups, targets, 1))
+                learned = units.average(learned, units.outer(own, groups, targets))
             transform = units.transform(learned, power)
             gaps.append(np.linalg.norm((own[:250] - own[250:]) @ transform.T, axis=1))
         np.testing.assert_allclose(*gaps, rtol=1e-5)
@@ -183,7 +269,7 @@ def test_whitening_leaves_out_directions_in_which_nothing_varies():
     units = whitened_units(points)
     moments = np.cov(points @ units.transform(None, 0.5).T, rowvar=False, bias=True)
     np.testing.assert_allclose(np.linalg.eigvalsh(moments), [0, 0, 1, 1], atol=1e-9)
-    learned = units.average(None, units.outer(points, np.zeros(300, np.int64), points[:, 0], 1))
+    learned = units.average(None, units.outer(points, np.zeros(300, np.int64), points[:, 0]))
     assert np.isfinite(units.transform(learned, 0.5)).all()
     assert units.average(None, np.zeros((4, 4))) is None
 
@@ -217,7 +303,7 @@ def test_the_online_agent_asks_when_it_begins_and_its_file_remembers(tmp_path):
     assert not agent._engine.state.whitened
     agent.learn(101)
     assert agent._engine.state.whitened
-    points = agent._engine._ring().points
+    points = agent._engine._latest().points
     assert agent._engine.metric is None  # until cells are reshaped
     np.testing.assert_allclose(
         agent.metric_ @ np.cov(points, rowvar=False, bias=True), np.eye(4), atol=1e-6

@@ -18,6 +18,7 @@ from oda_rl._lock import LockedError, locked
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.model import climb_for_real
 from oda_rl.agents.training.interrupts import deferred_interrupt, ending_as_interrupts
+from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.dynamics import stateful
@@ -82,7 +83,7 @@ def test_what_is_saved_between_a_reshaping_and_the_next_step_is_loaded(tmp_path)
     many = engine.n_cells
     engine.lanes[0].cell = many - 1
     engine.partition.learner.cells[1:many, 0] = 1e-12  # too light to stay
-    engine._reshape()
+    engine.attend(ql.RESHAPE, "")
     assert engine.n_cells < many
     agent.save(tmp_path / "agent.zip")
     loaded = TwoTimescaleAgent.load(tmp_path / "agent.zip")

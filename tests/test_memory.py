@@ -8,9 +8,8 @@ import pytest
 from oda_rl._state import reader
 from oda_rl.agents.engine import memory
 from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, TERMINAL, Memory, Trajectory
-from oda_rl.agents.engine.state import Lane, new_lanes, with_lanes
-from oda_rl.agents.two_timescale import ring as latest
-from oda_rl.agents.two_timescale.qlearning import OnlineState
+from oda_rl.agents.engine.state import Lane, new_lanes
+from oda_rl.agents.two_timescale.engine import Latest
 
 lane_of = reader(Lane)
 
@@ -76,18 +75,33 @@ class Ring:
 @pytest.mark.parametrize("capacity", [7, 32, 4000])
 def test_rows_are_the_latest_of_all_trajectories(seed, capacity):
     ring, oracle = Ring(capacity), oracles.Trajectories()
-    raw, (lane,) = with_lanes(OnlineState, 1)
-    writer, room = Writer(ring, lane), latest.new_room(capacity, 2)
+    writer = Writer(ring)
     for t, _ in enumerate(wander(writer, oracle, 1000, np.random.default_rng(seed))):
         if t % 10 != 9 and t > 20:
             continue
         observations, steps = (rows[-capacity:] for rows in oracle.rows())
-        held = latest.Ring.of(ring.observations[None], ring.steps[None], raw, room)
+        held = Latest.of(ring.observations[None], ring.steps[None], [writer.lane])
         np.testing.assert_array_equal(held.steps, steps)
         np.testing.assert_array_equal(held.points, observations)
     kinds = [trajectory["end"] for trajectory in oracle.done]
     assert min(kinds.count("cut"), kinds.count("terminal")) > 50
     assert max(len(trajectory["steps"]) for trajectory in oracle.done) > 3
+
+
+def test_latest_rows_of_several_rings_are_one_after_the_other():
+    rng, rows = np.random.default_rng(0), 5
+    observations, steps = rng.normal(size=(4, rows, 2)), rng.normal(size=(4, rows, 3))
+    lanes = [new_lane() for _ in range(4)]
+    order = [[3, 4, 0, 1, 2], [0, 1, 2], [], [0, 1, 2, 3, 4]]  # the first has gone round
+    for lane, last, ring, own in zip(lanes, (2, 2, -1, 4), steps, order, strict=True):
+        lane.last_row = last
+        ring[:, MARK] = np.where(np.isin(np.arange(rows), own), CUT, memory.UNUSED)
+    held = Latest.of(observations, steps, lanes)
+    for found, rings in ((held.points, observations), (held.steps, steps)):
+        expected = np.concatenate([ring[own] for ring, own in zip(rings, order, strict=True)])
+        np.testing.assert_array_equal(found, expected)
+    none = Latest.of(observations[2:3], steps[2:3], lanes[2:3])
+    assert (none.points.shape, none.steps.shape) == ((0, 2), (0, 3))
 
 
 @pytest.mark.parametrize("end", [{"terminated": True}, {"terminated": False}])

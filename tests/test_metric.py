@@ -7,9 +7,9 @@ import pytest
 from oda_rl import metric
 
 
-def scaled_outer(points, groups, targets, n_groups):
+def scaled_outer(points, groups, targets):
     scale = metric.scales(*metric.covariance(points))
-    return metric.gradient_outer_product(points, scale, groups, targets, n_groups)
+    return metric.gradient_outer_product(points, scale, groups, targets)
 
 
 def example(n=400, d=3, n_groups=6, seed=0):
@@ -17,7 +17,7 @@ def example(n=400, d=3, n_groups=6, seed=0):
     points = rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + rng.normal(size=d)
     groups = rng.integers(-1, n_groups, size=n)
     targets = np.sin(points[:, 0]) + points @ rng.normal(size=d) + groups
-    return points, groups, targets, n_groups
+    return points, groups, targets
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 5), (1000, 1), (1000, 4)])
@@ -44,11 +44,34 @@ def test_scales_are_inverse_deviations_and_0_for_what_only_rounding_varies():
     np.testing.assert_array_equal(scale[2:], 0)
 
 
+@pytest.mark.parametrize("unit", [1e-149, 1e-140, 1e140, 1e149])
+def test_metrics_are_finite_and_the_same_in_the_smallest_and_largest_units(unit):
+    points = np.random.default_rng(0).normal(size=(500, 2)) @ [[1.0, 0.5], [0.0, 1.0]]
+    groups, units = np.zeros(500, dtype=np.int64), np.array([unit, 1.0])
+    for axes in (True, False):
+        roots = []
+        for own in (np.ones(2), units):
+            at = metric.Units.of(*metric.covariance(points * own), axes)
+            learned = at.average(None, at.outer(points * own, groups, points[:, 0]))
+            roots.append(at.transform(learned, 0.25))
+            assert np.isfinite(roots[-1].T @ roots[-1]).all()
+            assert np.isfinite(at.metric(learned)).all()
+        np.testing.assert_allclose(roots[1] * units, roots[0], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("deviation", [1e-151, 1e-156, 1e-162, 5e-324])
+def test_what_varies_so_little_that_squares_of_its_inverse_are_infinite_is_constant(deviation):
+    points = np.random.default_rng(0).normal(size=(500, 2)) * [deviation, 1.0]
+    mean, covariance = metric.covariance(points)
+    np.testing.assert_array_equal(metric.scales(mean, covariance) > 0.0, [False, True])
+    assert np.isfinite(metric.Units.of(mean, covariance, axes=False).metric(None)).all()
+
+
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_outer_product_is_that_of_a_ridge_regression_in_each_group(d):
-    points, groups, targets, n_groups = example(d=d, seed=d)
+    points, groups, targets = example(d=d, seed=d)
     scale = np.random.default_rng(1).uniform(0.5, 2.0, size=d)
-    outer = metric.gradient_outer_product(points, scale, groups, targets, n_groups)
+    outer = metric.gradient_outer_product(points, scale, groups, targets)
     expected = oracles.gradient_outer_product(points * scale, groups, targets)
     np.testing.assert_allclose(outer, expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(outer, outer.T)
@@ -56,65 +79,65 @@ def test_outer_product_is_that_of_a_ridge_regression_in_each_group(d):
 
 
 def test_small_and_negative_groups_are_left_out():
-    points, _, targets, _ = example(n=100, d=3)
+    points, _, targets = example(n=100, d=3)
     large = np.zeros(100, dtype=np.int64)
-    alone = metric.gradient_outer_product(points, np.ones(3), large, targets, 1)
+    alone = metric.gradient_outer_product(points, np.ones(3), large, targets)
     groups, more = np.full(107, -1), np.concatenate([points, 1e3 * points[:7]])
     groups[:100] = 1
     values = np.concatenate([targets, 1e3 * targets[:7]])
     for number in (-1, 0, 2):  # seven points are fewer than 2 (3 + 1)
         groups[100:] = number
-        outer = metric.gradient_outer_product(more, np.ones(3), groups, values, 4)
+        outer = metric.gradient_outer_product(more, np.ones(3), groups, values)
         np.testing.assert_array_equal(outer, alone)
     eight = np.concatenate([groups, [2]])
     more, values = np.concatenate([more, points[7:8]]), np.append(values, 0.0)
-    outer = metric.gradient_outer_product(more, np.ones(3), eight, values, 4)
+    outer = metric.gradient_outer_product(more, np.ones(3), eight, values)
     assert outer.trace() > 1.01 * alone.trace()
 
 
 def test_without_a_large_group_it_is_0():
-    points, _, targets, _ = example(n=7, d=3)
+    points, _, targets = example(n=7, d=3)
     groups = np.zeros(7, dtype=np.int64)
-    np.testing.assert_array_equal(scaled_outer(points, groups, targets, 2), np.zeros((3, 3)))
+    np.testing.assert_array_equal(scaled_outer(points, groups, targets), np.zeros((3, 3)))
     none = np.full(7, -1)
-    np.testing.assert_array_equal(scaled_outer(points, none, targets, 2), np.zeros((3, 3)))
+    np.testing.assert_array_equal(scaled_outer(points, none, targets), np.zeros((3, 3)))
 
 
 def test_units_of_the_components_change_nothing():
-    points, groups, targets, n_groups = example()
-    usual = scaled_outer(points, groups, targets, n_groups)
+    points, groups, targets = example()
+    usual = scaled_outer(points, groups, targets)
     for units in ((1e-9, 1.0, 1e9), (1e9, 1e9, 1e9), (1e-9, 1e-9, 1e-9)):
-        other = scaled_outer(points * units, groups, targets, n_groups)
+        other = scaled_outer(points * units, groups, targets)
         np.testing.assert_allclose(other, usual, rtol=1e-9, atol=1e-9 * usual.trace())
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
 def test_the_unit_of_the_targets_is_a_factor(unit):
-    points, groups, targets, n_groups = example()
-    usual = scaled_outer(points, groups, targets, n_groups)
-    other = scaled_outer(points, groups, unit * targets, n_groups)
+    points, groups, targets = example()
+    usual = scaled_outer(points, groups, targets)
+    other = scaled_outer(points, groups, unit * targets)
     np.testing.assert_allclose(other / unit**2, usual, rtol=1e-9, atol=1e-9 * usual.trace())
 
 
 def test_where_the_origins_are_and_what_groups_have_in_common_changes_nothing():
-    points, groups, targets, n_groups = example()
-    usual = scaled_outer(points, groups, targets, n_groups)
-    offsets = np.random.default_rng(0).normal(size=n_groups + 1) * 10
-    other = scaled_outer(points + 100, groups, targets + offsets[groups], n_groups)
+    points, groups, targets = example()
+    usual = scaled_outer(points, groups, targets)
+    offsets = np.random.default_rng(0).normal(size=7) * 10  # of six groups, and of none
+    other = scaled_outer(points + 100, groups, targets + offsets[groups])
     np.testing.assert_allclose(other, usual, rtol=1e-9, atol=1e-9 * usual.trace())
 
 
 def test_constant_and_duplicated_components():
-    points, groups, targets, n_groups = example(d=2)
+    points, groups, targets = example(d=2)
     wide = np.column_stack([points, np.full(len(points), 3.0), points[:, 0]])
-    outer = scaled_outer(wide, groups, targets, n_groups)
+    outer = scaled_outer(wide, groups, targets)
     assert np.isfinite(outer).all()
     np.testing.assert_array_equal(outer[2], 0)
     np.testing.assert_array_equal(outer[:, 2], 0)
     # Duplicates share the gradient equally, and together say what one did but for the ridge.
     np.testing.assert_allclose(outer[3], outer[0], rtol=1e-6)
     np.testing.assert_allclose(outer[:, 3], outer[:, 0], rtol=1e-6)
-    usual = scaled_outer(points, groups, targets, n_groups)
+    usual = scaled_outer(points, groups, targets)
     fold = np.array([[1, 0], [0, 1], [0, 0], [1, 0]])
     np.testing.assert_allclose(fold.T @ outer @ fold, usual, rtol=0.05, atol=0.02 * usual.trace())
 
@@ -126,7 +149,7 @@ def test_the_direction_that_matters_is_found():
     centres = rng.normal(size=(20, 5))
     cells = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
     targets = np.sin(1.5 * points @ direction) + 0.1 * rng.normal(size=5000)
-    outer = scaled_outer(points, cells, targets, 20)
+    outer = scaled_outer(points, cells, targets)
     shares, vectors = metric.directions(outer, np.ones(5))
     assert shares[0] > 0.95
     assert abs(vectors[0] @ direction) > 0.99

@@ -15,7 +15,7 @@ FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
     "_cache", "_collector", "_compile", "_lazy", "_links", "_lock", "_numba", "_parameters",
     "_schema", "_sizes", "_state", "_threads", "_types", "_validation", "diagram", "divergences",
-    "eights", "filing", "linear", "metric", "persistence", "samples", "runs",
+    "eights", "filing", "metric", "persistence", "samples", "runs",
 )  # fmt: skip
 LAYERS = [  # the lowest first
     [f"oda_rl.{name}" for name in GROUND],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oda_rl._compile import compiled
-from oda_rl._sizes import held, of_sizes, of_width, put
+from oda_rl._sizes import of_sizes, of_width
 
 
 @compiled
@@ -25,18 +25,6 @@ def _transposed(blocks, to):
         for i in range(known.shape[1]):
             for j in range(known.shape[2]):
                 to[k, j, i] = known[k, i, j]
-
-
-@compiled
-def _copied(vector):
-    """Copies are apart from what they are copied of; only the first three numbers are put."""
-    here = held(vector, 3)
-    vector[0], vector[3] = 50.0, 60.0
-    there = held(vector, 3)
-    put(here, there, 3)
-    there[1] += 10.0
-    put(there, vector, 3)
-    return here[0], here[1], here.shape[0]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
@@ -73,9 +61,3 @@ def test_what_does_not_lie_row_by_row_is_refused():
     for array in (np.zeros((4, 3), order="F"), np.zeros((4, 6))[:, ::2]):
         with pytest.raises(AssertionError):
             _weighted(array, np.zeros((4, 3)))
-
-
-def test_copies_on_the_stack_are_apart():
-    vector = np.array([1.0, 2.0, 3.0, 4.0])
-    assert _copied(vector) == (1.0, 2.0, 3)
-    np.testing.assert_array_equal(vector, [1.0, 12.0, 3.0, 60.0])

@@ -62,7 +62,7 @@ def test_fused_and_python_loop_give_the_same_bits(env_id, config):
     assert len(fused.history) > 3
 
 
-def test_resting_is_the_same_in_both_loops_wherever_it_is_cut():
+def test_a_frozen_policy_plays_the_same_in_both_loops_wherever_it_is_cut():
     fused = TwoTimescaleAgent("CartPole-v1", seed=3).learn(15_000)
     stepwise = TwoTimescaleAgent(Plain(gym.make("CartPole-v1")), seed=3).learn(15_000)
     rested = 0
@@ -105,7 +105,7 @@ class Growing(gym.Env):
         return Dynamics(_grow, _show, lambda rng, n: rng.uniform(1.0, 2.0, (n, 1)), parameters)
 
 
-def test_a_rest_ends_where_values_are_not_finite():
+def test_a_frozen_policy_ends_where_values_are_not_finite():
     agents = []
     for wrap in (lambda env: env, Plain):
         env = Growing()
@@ -356,7 +356,7 @@ def test_the_first_scale_is_that_of_random_play(metric):
 def test_cells_are_scaled_to_a_total_variance_of_2_in_every_metric():
     for metric in ("learned", "std", MATRIX):
         agent = TwoTimescaleAgent(BARTO, seed=0, metric=metric).learn(501)
-        points = agent._engine._ring().points
+        points = agent._engine._latest().points
         total = np.trace(agent.partition.learner.metric @ np.cov(points.T, bias=True))
         assert total == pytest.approx(2, rel=0.02)  # one step later
 
@@ -366,7 +366,7 @@ def test_the_latest_2000_transitions_are_remembered():
     agent = TwoTimescaleAgent(seen, seed=0)
     for steps in (200, 500, 3300):  # before and after the random play
         agent.learn(steps)
-        points = agent._engine._ring().points
+        points = agent._engine._latest().points
         played = np.array(seen.observations, dtype=float)
         if agent._engine.episode_length == 0:
             played = played[:-1]  # an episode has begun, but no step was taken
@@ -377,7 +377,7 @@ def test_the_latest_2000_transitions_are_remembered():
 def test_the_metric_is_learned_in_standard_deviations():
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0).learn(4000)
     assert len(agent.history) > 2
-    points = agent._engine._ring().points
+    points = agent._engine._latest().points
     np.testing.assert_allclose(agent.scale_, 1 / points.std(axis=0))
     matrix = agent.metric_ / np.outer(agent.scale_, agent.scale_)
     assert matrix.trace() == pytest.approx(4)
@@ -414,7 +414,7 @@ def test_cells_are_measured_by_the_fourth_root_of_the_learned_metric():
 def test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions():
     agent = at_the_end_of_a_level(2)
     core, before = agent._engine, agent._engine.metric.copy()
-    ring = core._ring()
+    ring = core._latest()
     core._learn_metric(agent.partition.diagram, ring)
     points, steps = ring.points, ring.steps
     cells, q = agent.cell((points + core.origin).astype(np.float32)), agent.q_values
@@ -477,6 +477,20 @@ def test_units_of_the_observation_change_no_action():
         other = TwoTimescaleAgent(make(unit), seed=0).learn(4000)
         np.testing.assert_array_equal(other.episodes.rows[:, 1], usual.episodes.rows[:, 1])
         np.testing.assert_allclose(other.codevectors, usual.codevectors * unit)
+
+
+@pytest.mark.parametrize("unit", [1e-158, 1e-156, 1e-155, 1e-152, 1e-140])
+def test_what_is_learned_is_finite_beside_a_component_of_tiny_numbers(unit, tmp_path):
+    space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float64)
+    env = gym.wrappers.TransformObservation(
+        gym.make("CartPole-v1"), lambda o: o * np.array([unit, 1.0, 1.0, 1.0]), space
+    )
+    agent = TwoTimescaleAgent(env, seed=0).learn(6000)
+    for name in ("q_values", "codevectors", "metric_", "scale_"):
+        assert np.isfinite(getattr(agent, name)).all(), name
+    assert max(len(level.codevectors) for level in agent.history) > 4
+    agent.save(tmp_path / "agent.zip")
+    TwoTimescaleAgent.load(tmp_path / "agent.zip", env=env).learn(100)
 
 
 def test_config_is_checked_and_defaults_know_no_environment():

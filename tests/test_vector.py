@@ -33,7 +33,7 @@ from oda_rl.agents.fitting.placed import Placed, Since
 from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.vector import train_vector
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.lanes import outlasted
+from oda_rl.agents.two_timescale.qlearning import outlasted
 
 KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
 SAME = {
@@ -63,7 +63,7 @@ def remembered_by(agent):
         n = engine.memory.rows(engine.lane)
         observations, rows = engine.memory.observations[:n], engine.memory.steps[:n]
     else:
-        ring = engine._ring()
+        ring = engine._latest()
         observations, rows = ring.points + engine.origin, ring.steps
     taken = np.flatnonzero(rows[:, MARK] == GOES_ON)
     ended = rows[taken + 1, MARK] == TERMINAL

@@ -48,7 +48,7 @@ class Engine(ABC):
     update: Callable[..., int]
     """Compiled: (observation, action, reward, next observation, terminated, truncated, *arrays) to
     events."""
-    arrays: tuple[npt.NDArray[Any], ...]
+    arrays: tuple[Any, ...]
     """What these take; others may take their place in :meth:`attend`."""
     state: Any
     """Named state, which begins with :class:`oda_rl.agents.engine.state.Counters`."""
@@ -134,10 +134,6 @@ class Engine(ABC):
     def chosen(self, vector: npt.NDArray[Any]) -> int:
         """Return the action that was chosen last, for this observation, before it was saved."""
         return self.lanes[0].action
-
-    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
-        """Attend to a frequent event and choose an action; or return minus the events left."""
-        return code
 
     def attend(self, events: int, what: str) -> None:
         """Do what compiled code could not.

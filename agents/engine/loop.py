@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import boolean, bound_copy, integer, seldom, spliced
+from oda_rl._compile import bound_copy, seldom, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
-from oda_rl.agents.environments.validation import NOT_FINITE
 from oda_rl.agents.policies.contract import InLoops
-from oda_rl.diagram import LARGEST
 from oda_rl.envs.dynamics import Compiled, Dynamics
 
 
@@ -29,38 +27,27 @@ class Rule(NamedTuple):
     """What an agent does in the loop; functions that are spliced into it."""
 
     name: str
-    opened: Callable[..., Any]
-    """(arrays, n_features, n_actions) to a NamedTuple with ``state``, ``to`` and ``room``, and
-    whatever the others need. Both sizes are constants in the loop."""
-    start: Callable[..., None]
-    """(agent, observation): an episode begins there, or goes on."""
+    unpack: Callable[..., Any]
+    """(arrays, 0) to a NamedTuple with ``state``, ``trajectory`` and whatever the others need."""
+    start: Callable[..., int]
+    """(agent, observation) to events: an episode begins there, or goes on."""
     choose: Callable[..., int]
     """(agent) to an action from 0; negative: random numbers are used up."""
     learn: Callable[..., int]
     """(agent, observation, reward, terminated, truncated) to events."""
-    rest: Callable[..., int]
-    """(agent, environment, most) to how many steps it has taken by itself, at most so many, of
-    which none ends an episode. Names stand in it as in the loops: it is not compiled yet."""
 
 
-_Functions = tuple[Callable[..., Any], Callable[..., Any], bool, bool]
-"""Step and look of dynamics; whether actions are chosen by their numbers; whether steps are
-foreseen."""
+_Functions = tuple[Callable[..., Any], Callable[..., Any], bool]
+"""Step and look of dynamics; whether actions are chosen by their numbers."""
 
 
 def _unbound(*arguments: Any) -> Any:
     raise NotImplementedError
 
 
-def never_rest(agent: Any, environment: tuple[Any, ...], most: int) -> int:
-    """Take no step."""
-    return 0
-
-
 # Names that stand in the loops, and sizes, which are constants there: loops over them are unrolled.
-n_state = n_features = n_actions = 0
-opened = start = choose = learn = rest = _unbound
-decide = step = look = advance = foresee = _unbound
+n_state = n_features = 0
+unpack = start = choose = learn = decide = step = look = advance = _unbound
 
 
 def _train(
@@ -83,40 +70,22 @@ def _train(
     events, steps taken, episodes written
     """
     parameters, choices, position, observation = environment
-    agent = opened(arrays, n_features, n_actions)
-    state, lane, origin, point = agent.state, agent.to.lane, agent.room.origin, agent.room.point
-    taken, written = integer(0), integer(0)
-    at_start = boolean(True)  # of this call, or of an episode
-    reward, terminated = 0.0, boolean(False)
-    while True:
-        if not at_start:
-            most = max_episode_steps - lane.episode_length
-            if budget - taken < most:
-                most = budget - taken
-            taken += rest(agent, environment, most - 1)
-            action = choose(agent)
-            if action < 0:
-                events = UNIFORMS
-                break
-            reward, terminated = advance(parameters, choices, position, action)
-            look(parameters, position, observation)
-            taken += 1
-        bad = boolean(False)
-        for j in range(n_features):
-            value = observation[j] - origin[j]
-            point[j] = value
-            if not abs(value) <= LARGEST:  # NaN too
-                bad = True
-        if bad:
-            events = NOT_FINITE
+    agent = unpack(arrays, 0)
+    state, lane = agent.state, agent.trajectory.lane
+    taken, written = 0, 0
+    events = start(agent, observation)
+    while not events:
+        action = choose(agent)
+        if action < 0:
+            events = UNIFORMS
             break
-        if at_start:
-            start(agent, observation)
-            at_start = False
-            continue
+        reward, terminated = advance(parameters, choices, position, action)
+        look(parameters, position, observation)
+        taken += 1
         truncated = lane.episode_length + 1 >= max_episode_steps
         events = learn(agent, observation, reward, terminated, truncated)
-        if events & EPISODE_END:
+        ended = events & EPISODE_END
+        if ended:
             events -= EPISODE_END
             episodes[written, 0] = state.last_return
             episodes[written, 1] = state.last_length
@@ -126,9 +95,10 @@ def _train(
             for j in range(n_features):
                 observation[j] = starts[written, n_state + j]
             written += 1
-            at_start = True
-        if events or taken == budget or written == starts.shape[0]:
+        if taken == budget or written == starts.shape[0]:
             break
+        if ended and not events:
+            events = start(agent, observation)
     return events, taken, written
 
 
@@ -152,7 +122,7 @@ def _play(
     episodes that have ended, steps taken, greatest reward
     """
     parameters, choices, position, observation = environment
-    taken, ended, greatest = integer(0), integer(0), -np.inf
+    taken, ended, greatest = 0, 0, -np.inf
     for episode in range(starts.shape[0]):
         for j in range(n_state):
             position[j] = starts[episode, j]
@@ -225,12 +195,6 @@ def _chosen(
     return outcome
 
 
-def _unforeseen(
-    parameters: FloatArray, choices: npt.NDArray[Any], position: FloatArray, number: int
-) -> tuple[float, bool]:
-    return 0.0, False
-
-
 def train_loop(rule: Rule, environment: Compiled) -> Callable[..., tuple[int, int, int]]:
     """Return the compiled loop that trains an agent with a rule in an environment."""
     return _bound(_train, rule.name, _functions(environment), environment.sizes, rule)
@@ -248,13 +212,13 @@ def step_loop(dynamics: Dynamics, boxed: bool, sizes: tuple[int, int, int]) -> C
     sizes : tuple of int
         Components of a state, and of an observation, and number of actions.
     """
-    functions = dynamics.step, dynamics.look, boxed, dynamics.foreseen
+    functions = dynamics.step, dynamics.look, boxed
     return _bound(_step, "copies", functions, sizes, None)
 
 
 def _functions(environment: Compiled) -> _Functions:
     dynamics = environment.dynamics
-    return dynamics.step, dynamics.look, environment.choices is not None, dynamics.foreseen
+    return dynamics.step, dynamics.look, environment.choices is not None
 
 
 @cache
@@ -270,20 +234,17 @@ def _bound(
     Compiled code is kept on disk by the name of a function, and is stale when this package has
     changed: so the name tells the files of the functions, which may be a user's, as they are.
     """
-    step, look, boxed, foreseen = functions
+    step, look, boxed = functions
     own: dict[str, Any] = {} if hooks is None else {"decide": hooks}
     if isinstance(hooks, Rule):
         own = hooks._asdict()
     advance = spliced(bound_copy(_chosen if boxed else _numbered, "", step=step))
     parts = step, look, *(part for part in own.values() if callable(part))
     digest = hashlib.sha256(b"".join(sorted({_source(part) for part in parts}))).hexdigest()[:12]
-    sized = "_".join(map(str, (*sizes, int(foreseen))))
+    sized = "_".join(map(str, sizes))
     label = f"_{name}_{step.__name__}_{sized}_{digest}"
     names: dict[str, Any] = {"advance": advance, "look": look}
-    names |= dict(zip(("n_state", "n_features", "n_actions"), sizes, strict=True))
-    if isinstance(hooks, Rule):
-        names["foresee"] = advance if foreseen else spliced(bound_copy(_unforeseen, ""))
-        own["rest"] = spliced(bound_copy(hooks.rest, "", **names))
+    names |= {"n_state": sizes[0], "n_features": sizes[1]}
     bound: Callable[..., Any] = seldom(bound_copy(loop, label, **own | names))
     return bound
 

@@ -110,7 +110,7 @@ def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
     require(right.all(), f"{name} has an action that there is not: from 0 to {n_actions - 1}")
 
 
-@spliced
+@compiled
 def watkins_targets(
     steps: FloatArray,
     cells: IntArray,

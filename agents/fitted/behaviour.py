@@ -69,11 +69,11 @@ def metric_of_actions(
         rows, _ = assign(seen, at)
         taken = rows.steps[:, MARK] == GOES_ON
         groups = np.where(taken, rows.cells[:, 0].astype(np.int64), -1)
-        points, n_cells = seen.observations - at.origin, len(at.codevectors)
+        points = seen.observations - at.origin
         outer = np.zeros((points.shape[1], points.shape[1]))
         for action in range(seen.n_actions):
             done = (rows.labels[:, 0] == action).astype(np.float64)
-            outer += at.units.outer(points, groups, done, n_cells)
+            outer += at.units.outer(points, groups, done)
         learned = at.units.average(learned, outer)
     return learned
 

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl import metric
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
@@ -88,9 +87,8 @@ def averaged_metric(
     groups = rows.cells[drawn, 0].astype(np.int64) * seen.n_actions + rows.labels[drawn, 0]
     groups[seen.steps[drawn, MARK] != GOES_ON] = -1
     outer = at.units.outer(
-        metric.less(points, at.origin),
+        points - at.origin,
         groups,
         found.targets[drawn].astype(np.float64, copy=False),
-        len(at.codevectors) * seen.n_actions,
     )
     return at.units.average(learned, outer)

@@ -17,7 +17,7 @@ from oda_rl.agents.partitions.schedule import (
     Learner,
     Schedule,
     new_schedule,
-    observe_compiled,
+    observe,
 )
 from oda_rl.agents.training.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.annealing import cells as annealing
@@ -115,12 +115,9 @@ class ODAPartition:
         self._schedule = Schedule(schedule)
         self._schedule.temperature = self.settings.initial_temperature
         self.n_cells = 1
-        # Distances are Euclidean in it; its inverse is worked out where cells split or are saved.
-        self.transform: FloatArray = np.eye(n_features)
-        self.inverse: FloatArray = np.eye(n_features)
-        self.inverted = True
+        self._inverse: FloatArray = np.eye(n_features)  # of the scaling's transform
         self._rng = rng
-        self._room = np.zeros((3, max(capacity, n_features)))
+        self._scratch = np.zeros((2, max(capacity, n_features)))
         return self
 
     @property
@@ -140,20 +137,16 @@ class ODAPartition:
 
     def start(self, scaling: Scaling) -> None:
         """Begin with a pair of codevectors at the origin, at the initial temperature."""
-        self.begin()
-        self._measure(scaling)
-        self._split()
-        self._draw()
-
-    def begin(self) -> None:
-        """Begin with one codevector at the origin, which has to be split."""
         cells, schedule = self.learner.cells, self._schedule
         self.n_cells = 1
         cells[0] = 0.0
         cells[0, 0] = 1.0
         schedule.kind = ANNEALING
         schedule.temperature = self.settings.initial_temperature
-        self._begin_level(2)
+        self._measure(scaling)
+        self._split()
+        self._draw()
+        self._begin_level()
 
     def rescale(self, scaling: Scaling) -> None:
         """Measure distances in a new scaling from now on."""
@@ -162,8 +155,7 @@ class ODAPartition:
 
     def observe(self, point: FloatArray) -> Lineage | None:
         """Learn from one point; see :class:`Partition`."""
-        self._room[0, : len(point)] = point
-        due = observe_compiled(self.diagram, *self.learner, self.n_cells, self._room)
+        due = observe(self.diagram, self.learner, self.n_cells, point, *self._scratch)
         if not due:
             return None
         lineage = self.reshape()
@@ -175,13 +167,6 @@ class ODAPartition:
 
         The diagram is drawn when the agent says in which scaling.
         """
-        lineage = self.thin_out()
-        if self.active:
-            self._split()
-        return lineage
-
-    def thin_out(self) -> Lineage:
-        """End a level but for splitting; the lineage is of cells that have been split already."""
         cells, metric, schedule = self.learner.cells, self.learner.metric, self._schedule
         lineage = annealing.prune_and_merge(
             cells,
@@ -198,10 +183,10 @@ class ODAPartition:
         ):
             schedule.kind = RESTING
         else:
+            self._split()
             lineage = np.concatenate([lineage, lineage])
-        self._begin_level(len(lineage))
-        lineage /= lineage.sum(axis=1, keepdims=True)
-        return lineage
+        self._begin_level()
+        return np.asarray(lineage / lineage.sum(axis=1, keepdims=True))
 
     def state(self) -> dict[str, Array]:
         """Return all that has to be saved."""
@@ -210,7 +195,7 @@ class ODAPartition:
             "diagram": self.diagram[: self.n_cells],
             "metric": self.learner.metric,
             "schedule": self._schedule.record,
-            "spread": self._inverse(),
+            "spread": self._inverse,
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -227,38 +212,26 @@ class ODAPartition:
         kind, temperature = self._schedule.kind, self._schedule.temperature
         require(kind in (RESTING, ANNEALING), f"schedule.kind is {kind}")
         require(temperature > 0.0, f"schedule.temperature is {temperature}")
-        self.inverse[:], self.inverted = state["spread"], True
+        self._inverse[:] = state["spread"]
         self.diagram[: self.n_cells] = state["diagram"]
 
-    def _measure(self, scaling: Scaling) -> None:
-        metric = scaling.transform.T @ scaling.transform
-        if (metric != self.learner.metric).any():
-            self.learner.metric[:] = metric
-            self.transform[:] = scaling.transform
-            self.inverted = False
-
     @one_thread()
-    def _inverse(self) -> FloatArray:
-        """Return the inverse of the transform, which takes a while and is not always asked for."""
-        if not self.inverted:
-            self.inverse[:] = np.linalg.pinv(self.transform)
-            self.inverted = True
-        return self.inverse
+    def _measure(self, scaling: Scaling) -> None:
+        self.learner.metric[:] = scaling.transform.T @ scaling.transform
+        # Inverted in standard deviations: in other units directions of small extent would be lost.
+        deviations = scaling.deviations
+        self._inverse[:] = deviations[:, None] * np.linalg.pinv(scaling.transform * deviations)
 
     def _split(self) -> None:
-        shifts = self.draw_shifts() @ self._inverse().T
-        annealing.split(self.learner.cells, self.n_cells, shifts)
+        shape = self.n_cells, len(self._inverse)
+        shifts = self._rng.normal(scale=self.settings.perturbation, size=shape)
+        annealing.split(self.learner.cells, self.n_cells, shifts @ self._inverse.T)
         self.n_cells *= 2
 
-    def draw_shifts(self) -> FloatArray:
-        """Draw by what cells are split, in scaled units, shape (n_cells, d); no rows if resting."""
-        shape = self.n_cells if self.active else 0, self.inverse.shape[0]
-        return self._rng.normal(scale=self.settings.perturbation, size=shape)
-
-    def _begin_level(self, n_cells: int) -> None:
+    def _begin_level(self) -> None:
         self._schedule.samples = 0
         self._schedule.samples_needed = max(
-            self.settings.samples_per_level, self.settings.samples_per_cell * n_cells
+            self.settings.samples_per_level, self.settings.samples_per_cell * self.n_cells
         )
 
     def _draw(self) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import brief, brief_internal
+from oda_rl._compile import compiled
 from oda_rl._schema import COUNT, Member, Span
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import FloatArray
@@ -57,11 +57,10 @@ class Learner(NamedTuple):
     """The arrays by which compiled loops run a partition's learner themselves."""
 
     cells: FloatArray
+    """Masses and codevectors; see :class:`oda_rl.diagram.Codevectors`."""
     metric: FloatArray
     schedule: Raw
-    """A :class:`Schedule`."""
-    som: Raw | None = None
-    """The same bytes, if they are a :class:`MapSchedule`; else its branch is not compiled."""
+    """A :class:`Schedule`; of kind ``MAPPING``, a :class:`MapSchedule`."""
 
 
 def new_schedule(kind: int, declaration: type[Schedule] = Schedule) -> Raw:
@@ -76,49 +75,30 @@ def interpreted_learner(n_features: int) -> Learner:
     return Learner(np.zeros((1, 1 + n_features)), np.eye(n_features), new_schedule(INTERPRETED))
 
 
-@brief_internal
-def shown(
+@compiled
+def observe(
     diagram: FloatArray,
-    cells: FloatArray,
-    metric: FloatArray,
-    schedule: Raw,
-    som: Raw | None,
+    learner: Learner,
     n_cells: int,
-    room: FloatArray,
+    point: FloatArray,
+    weights: FloatArray,
+    gradient: FloatArray,
 ) -> bool:
-    """Let the learner see one point; returns whether its cells are now due to be reshaped.
+    """Let a learner see one point; return whether its cells are now due to be reshaped.
 
-    The point is the first row of ``room``, shape (at least 3, at least max(n_cells, d)), whose next
-    rows are scratch.
-
-    At a temperature level of annealing the m-th sample has step size 1/(m + 1).
+    ``weights``, shape (at least n_cells,), and ``gradient``, shape (at least d,), are scratch. At a
+    temperature level of annealing the m-th sample has step size 1/(m + 1).
     """
-    point, weights, gradient = room[0], room[1], room[2]
-    own = schedule_of(schedule, 0)
-    samples = own.samples + 1
-    own.samples = samples
-    codevectors = Codevectors(diagram, cells, metric, weights, gradient)
-    if som is None:
-        step = 1.0 / (samples + 1.0)
-        annealing.observe(codevectors, n_cells, point, own.temperature, step)
-    else:
-        on = map_of(som, 0)
+    schedule = schedule_of(learner.schedule, 0)
+    schedule.samples += 1
+    codevectors = Codevectors(diagram, learner.cells, learner.metric, weights, gradient)
+    if schedule.kind == MAPPING:
+        on = map_of(learner.schedule, 0)
         grid = neighbourhood.Grid(on.rows, on.columns, on.periodic > 0)
         neighbourhood.observe(codevectors, grid, point, on.rate, on.width)
         on.rate *= on.rate_decay
         on.width *= on.width_decay
-    return bool(samples >= own.samples_needed)
-
-
-@brief
-def observe_compiled(
-    diagram: FloatArray,
-    cells: FloatArray,
-    metric: FloatArray,
-    schedule: Raw,
-    som: Raw | None,
-    n_cells: int,
-    room: FloatArray,
-) -> bool:
-    """Do what :func:`shown` does, for callers in Python."""
-    return shown(diagram, cells, metric, schedule, som, n_cells, room)
+    else:
+        step = 1.0 / (schedule.samples + 1.0)
+        annealing.observe(codevectors, n_cells, point, schedule.temperature, step)
+    return schedule.samples >= schedule.samples_needed

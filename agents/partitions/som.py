@@ -17,7 +17,7 @@ from oda_rl.agents.partitions.schedule import (
     Learner,
     MapSchedule,
     new_schedule,
-    observe_compiled,
+    observe,
 )
 from oda_rl.agents.training.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.divergences import quadratic_diagram
@@ -101,9 +101,8 @@ class SOMPartition:
         self.n_cells = math.prod(shape)
         self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
         raw = new_schedule(MAPPING, MapSchedule)
-        self.learner = Learner(
-            np.zeros((self.n_cells, 1 + n_features)), np.eye(n_features), raw, raw
-        )
+        cells = np.zeros((self.n_cells, 1 + n_features))
+        self.learner = Learner(cells, np.eye(n_features), raw)
         schedule = self._schedule = MapSchedule(raw)
         schedule.rows, schedule.columns = shape
         schedule.periodic = self.settings.map_periodic
@@ -113,7 +112,7 @@ class SOMPartition:
         schedule.rate_decay = (_LAST_RATE / self.settings.map_rate) ** (1.0 / self._samples)
         schedule.width_decay = (_LAST_WIDTH / self._first_width) ** (1.0 / self._samples)
         self._rng = rng
-        self._room = np.zeros((3, max(self.n_cells, n_features)))
+        self._scratch = np.zeros((2, max(self.n_cells, n_features)))
         return self
 
     @property
@@ -142,8 +141,7 @@ class SOMPartition:
 
     def observe(self, point: FloatArray) -> Lineage | None:
         """Learn from one point; see :class:`Partition`."""
-        self._room[0, : len(point)] = point
-        due = observe_compiled(self.diagram, *self.learner, self.n_cells, self._room)
+        due = observe(self.diagram, self.learner, self.n_cells, point, *self._scratch)
         return self.reshape() if due else None
 
     def reshape(self) -> Lineage:

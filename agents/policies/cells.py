@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl import metric
 from oda_rl._compile import compiled, integer, internal, spliced
 from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
@@ -222,7 +221,7 @@ class CellPolicy(Stored):
 
     def evaluate(self, observations: npt.NDArray[Any]) -> tuple[IntArray, IntArray, FloatArray]:
         """Nearest cell, greedy action and its value, all of shape (n,), of observations, (n, d)."""
-        points = np.ascontiguousarray(metric.less(observations, self.origin))
+        points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
         cells, actions = np.empty((2, len(points)), dtype=np.int64)
         values, scratch = np.empty(len(points)), np.empty(self.n_actions)
         columns = by_eights(self.diagram)

@@ -51,8 +51,6 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], course: Course) -> Pr
             except NumbaError:  # an observation of another kind than the first
                 vector(observation)
                 raise
-            if code < 0:
-                code = engine.attend_quickly(code, observation)
             if code >= 0 and not interrupt.requested:
                 action = code
                 continue

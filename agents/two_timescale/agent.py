@@ -164,7 +164,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     @property
     def extent(self) -> Extent:
         """Where the latest observations were."""
-        seen = self._engine._ring().points
+        seen = self._engine._latest().points
         centre = seen.mean(axis=0)
         return Extent(self._engine.origin + centre, np.abs(seen - centre).max(axis=0))
 

@@ -1,8 +1,9 @@
 """The arrays of an online agent, and what is done when compiled code reports an event."""
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,30 +17,30 @@ from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.history import Level
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.memory import (
+    ACTION,
+    CUT,
+    GOES_ON,
     MARK,
     UNUSED,
     check_steps,
+    watkins_targets,
 )
 from oda_rl.agents.engine.state import ROOM, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
-from oda_rl.agents.partitions.oda import ODAPartition
-from oda_rl.agents.partitions.schedule import INTERPRETED, Schedule, observe_compiled
 from oda_rl.agents.policies.contract import SETTLED_AFTER
-from oda_rl.agents.two_timescale import hindsight, placing
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale import ring as memory
-from oda_rl.agents.two_timescale.fused import RULE, observe_and_act
-from oda_rl.agents.two_timescale.hindsight import returns_by_action
-from oda_rl.agents.two_timescale.lanes import place_lanes, step_lanes
-from oda_rl.agents.two_timescale.placing import METRIC_POWER, TOTAL_VARIANCE
-from oda_rl.agents.two_timescale.ring import Ring
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
+from oda_rl.diagram import assign, assign_batch
 
-_LANE_SETTLED_AFTER = 100  # steps of each of several environments without a better best return
+_SETTLED_AFTER_EACH = 100  # steps of each of several environments without a better best return
 _NO_EPISODE = np.empty((0, 2))
 _METRIC_TRACE_DECAY = 0.9
+_METRIC_POWER = 0.25  # cells are measured by the learned metric to it: ½ would be the metric itself
+_TOTAL_VARIANCE = 2.0  # of scaled points: in that unit temperatures are
+_MAX_ROWS = 2000  # latest transitions that the metric is learned from, of all environments
+_MIN_ROWS = 100  # of each environment
 _SETTINGS = ("discount", "trace_decay", "step_exponent", "min_step_size", "exploration",
              "exploration_decay", "observe_every", "solved_episodes", "restart_after",
              "warmup_steps")  # fmt: skip
@@ -54,6 +55,40 @@ SCHEMA: dict[str, Member] = {
     "metric": real("m, m"),
 }
 """What a file has of an online agent, the partition, whose names begin with that, apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Latest:
+    """The latest transitions, each environment's oldest first."""
+
+    points: FloatArray
+    """Shape (n, d)."""
+    steps: FloatArray
+    """Shape (n, 3), as in :mod:`oda_rl.agents.engine.memory`."""
+
+    @classmethod
+    def of(cls, observations: FloatArray, steps: FloatArray, lanes: Sequence[Lane]) -> Self:
+        """Read rings of shape (environments, rows, d) and (environments, rows, 3).
+
+        The oldest row may have been the second of two: a step leads on to the row after it all the
+        same.
+        """
+        parts = []
+        for lane, points, taken in zip(lanes, observations, steps, strict=True):
+            end = lane.last_row + 1
+            if taken[-1, MARK] != UNUSED:  # it has gone round
+                parts.append((points[end:], taken[end:]))
+            parts.append((points[:end], taken[:end]))
+        return cls(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    @cached_property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Mean, shape (d,), and covariance, shape (d, d), of the points, if there are any."""
+        return metric.covariance(self.points)
+
+    def units(self, whitened: bool) -> metric.Units:
+        """Return the units of distances; ``whitened``: not along the axes."""
+        return metric.Units.of(*self.moments, axes=not whitened)
 
 
 class OnlineEngine(Engine):
@@ -72,8 +107,8 @@ class OnlineEngine(Engine):
     """
 
     state: ql.OnlineState
-    rule = RULE
-    own_events = UNIFORMS | ql.WARM | ql.RESTART | ql.RESHAPE
+    rule = ql.RULE
+    own_events = UNIFORMS | ql.WARM | ql.RESTART | ql.OBSERVE | ql.RESHAPE
     choose = staticmethod(ql.act)
     step = staticmethod(ql.step)
     update = staticmethod(ql.update)
@@ -89,13 +124,11 @@ class OnlineEngine(Engine):
         super().__init__(interface, max(capacity, d), rng)
         self.config = config
         self.partition = partition
-        self._schedule = Schedule(partition.learner.schedule)
         self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
         self.origin, self._point = self._workspace.origin[:d], self._workspace.point[:d]
         self.metric: FloatArray | None = None
-        self.observations: FloatArray = np.zeros((1, memory.rows_for(1), d))
-        self.steps: FloatArray = np.zeros((1, memory.rows_for(1), 3))
-        self._room = placing.new_room(capacity, d, interface.n_actions)
+        self.observations: FloatArray = np.zeros((1, _rows_for(1), d))
+        self.steps: FloatArray = np.zeros((1, _rows_for(1), 3))
         self._make_state(1)
         self.state.assign(_first_state(config))
         self._open()
@@ -104,21 +137,11 @@ class OnlineEngine(Engine):
         """Make named state for so many environments, in none of which anything has happened."""
         self.raw, self._lanes = with_lanes(ql.OnlineState, count)
         self.state = ql.OnlineState(self.raw)
-        rows = count * self.observations.shape[1]
-        capacity, d = self.table.shape[1], self.interface.n_features
-        self._latest = memory.new_room(rows, d)
-        self._found = hindsight.new_room(rows, capacity, d)
 
     def _open(self) -> None:
-        """Let compiled code work on the present arrays."""
-        self.arrays = (
-            self.partition.diagram,
-            self.table,
-            self.raw,
-            self.room,
-            self.observations[0],
-            self.steps[0],
-        )
+        """Let compiled code work on the present arrays, which it takes as one tuple."""
+        own = self.table, self.raw, self.room, self.observations, self.steps
+        self.arrays = ((*self.partition.learner, self.partition.diagram, *own),)
 
     @property
     def _has_trials(self) -> bool:
@@ -148,16 +171,27 @@ class OnlineEngine(Engine):
         kept = self._trial() if self.state.phase == ql.FROZEN else None
         self.trials = Trials(count, self.table.shape[1], self.interface.n_features, kept)
         if count != self.n_lanes:
-            ring, before = self._ring(), self.state
-            self.observations, self.steps, last_rows = memory.spread(ring, count)
+            latest, before = self._latest(), self.state
             self._make_state(count)
             self.state.record[:] = before.record
             self.table = np.concatenate([
                 self.table[: ql.TRACES], np.zeros((count, *self.table.shape[1:]))
             ])  # fmt: skip
-            for lane, last_row in zip(self.lanes, last_rows, strict=False):
-                lane.last_row = last_row
+            self._spread(latest)
             self._open()
+
+    def _spread(self, latest: Latest) -> None:
+        """Spread transitions, as far as there is room, over new rings of all environments."""
+        count, rows = len(self.lanes), _rows_for(len(self.lanes))
+        self.observations = np.zeros((count, rows, latest.points.shape[1]))
+        self.steps = np.zeros((count, rows, latest.steps.shape[1]))
+        for env, begin in enumerate(range(0, min(len(latest.points), count * rows), rows)):
+            own = latest.steps[begin : begin + rows]
+            last = self.lanes[env].last_row = len(own) - 1
+            self.observations[env, : last + 1] = latest.points[begin : begin + rows]
+            self.steps[env, : last + 1] = own
+            if own[last, MARK] == GOES_ON:
+                self.steps[env, last] = -1.0, 0.0, CUT
 
     def leave_lanes(self) -> None:
         """Go back to learning along one trajectory."""
@@ -181,18 +215,11 @@ class OnlineEngine(Engine):
 
     def start(self) -> None:
         """Learn from nothing: first cells, Q = 0."""
-        ring = self._ring()
+        latest = self._latest()
         learned = self.config.metric == "learned"
-        self.state.whitened = learned and not informative(ring.points, ring.steps)
-        cells = self._annealed
+        self.state.whitened = learned and not informative(latest.points, latest.steps)
         self.table[:] = 0.0
-        if cells is None:
-            self.partition.start(self._scaling(ring))
-        else:
-            place = partial(placing.place, cells, self.table, self.metric, ring, self._room)
-            cells.begin()
-            place(np.ones((1, 1)), np.empty((0, self.interface.n_features)))
-            place(np.ones((2, 1)), cells.draw_shifts())
+        self.partition.start(self._scaling(latest))
         self.state.phase = ql.LEARNING
         self.state.streak = self.state.steps_since_start = 0
         self.state.countdown = self.config.observe_every
@@ -210,29 +237,14 @@ class OnlineEngine(Engine):
         Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
         (return, length).
         """
-        cells, matrix, schedule, som = self.partition.learner
         n = len(step.rewards)
         assert n == self.n_lanes  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
-        lane, learned, n_ended, best = 0, False, 0, self.state.best_return
-        while lane < n:
-            events, lane, more = step_lanes(
-                lane,
-                learned,
-                *step,
-                actions,
-                ended,
-                *self.trials.played,
-                cells,
-                matrix,
-                schedule,
-                som,
-                self.partition.diagram,
-                self.table,
-                self.raw,
-                self.room,
-                self.observations,
-                self.steps,
+        taken, played = tuple(step), tuple(self.trials.played)  # numba is slow to name named ones
+        env, learned, n_ended, best = 0, False, 0, self.state.best_return
+        while env < n:
+            events, env, more = ql.step_together(
+                env, learned, taken, played, actions, ended, *self.arrays
             )
             n_ended += more
             if events:
@@ -249,7 +261,7 @@ class OnlineEngine(Engine):
         succeeds = ql.succeeds.py_func  # type: ignore[attr-defined]
         if not succeeds(self.state, best):
             self.trials.forget()
-        patience = max(SETTLED_AFTER, _LANE_SETTLED_AFTER * self.n_lanes)
+        patience = max(SETTLED_AFTER, _SETTLED_AFTER_EACH * self.n_lanes)
         settled = self.state.steps - self.state.best_at >= patience
         for lane in ended[:, 1].nonzero()[0].tolist():
             episode_return, length = ended[lane].tolist()
@@ -283,98 +295,69 @@ class OnlineEngine(Engine):
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
         """The arrays that the rule opens in a compiled loop."""
-        return (*self.partition.learner, *self.arrays, self._found.columns)
+        arrays: tuple[Any, ...] = self.arrays[0]
+        return arrays
 
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice."""
         if self.state.phase != ql.FROZEN:
             self.state.next_uniform -= 1
 
-    def attend_quickly(self, code: int, vector: npt.NDArray[Any]) -> int:
-        """Show the slow timescale the current point, if that is due, and choose an action.
-
-        Returns the action, or minus the events that are left.
-        """
-        if code != -ql.OBSERVE:
-            return code
-        cells, matrix, schedule, som = self.partition.learner
-        if self._schedule.kind != INTERPRETED:
-            return observe_and_act(vector, cells, matrix, schedule, som, *self.arrays)
-        self.attend(ql.OBSERVE, "")
-        return ql.act(vector, *self.arrays)
-
     def _attend(self, events: int) -> None:
         if events & ql.WARM:
             self._centre()
         if events & (ql.WARM | ql.RESTART):
             self.start()
-        elif events & ql.RESHAPE:
-            self._reshape()
-        elif events & ql.OBSERVE:
-            self._observe()
+        elif events & (ql.OBSERVE | ql.RESHAPE):
+            self._reshape(events)
 
-    def _observe(self) -> None:
-        """Show the slow timescale the current point."""
-        diagram, learner = self.partition.diagram, self.partition.learner
-        if self._schedule.kind == INTERPRETED:
-            before = diagram.copy()  # of the cells that the table is about
+    def _reshape(self, events: int) -> None:
+        """Let the slow timescale reshape its cells, and move metric and table along with them."""
+        before = self.partition.diagram.copy()  # of the cells that the table is about
+        if events & ql.RESHAPE:
+            lineage: Lineage | None = self.partition.reshape()
+        else:
             lineage = self.partition.observe(self._point)
-            if lineage is not None:
-                ring = self._ring()
-                self._learn_metric(before, ring)
-                self._carry(lineage, ring)
-        else:
-            if observe_compiled(diagram, *learner, self.n_cells, self.room):
-                self._reshape()
-
-    def _reshape(self) -> None:
-        """Learn the metric on the present cells, and let the partition reshape them."""
-        ring = self._ring()
-        self._learn_metric(self.partition.diagram, ring)
-        cells = self._annealed
-        if cells is None:
-            self._carry(self.partition.reshape(), ring)
-        else:
-            lineage, shifts = cells.thin_out(), cells.draw_shifts()
-            placing.place(cells, self.table, self.metric, ring, self._room, lineage, shifts)
+        if lineage is not None:
+            latest = self._latest()
+            self._learn_metric(before, latest)
+            ql.carry_table(self.table, lineage)
+            self.partition.rescale(self._scaling(latest))
             self._take_over(lineage)
-
-    @property
-    def _annealed(self) -> ODAPartition | None:
-        """The partition, if a compiled function places its cells."""
-        learned = self.config.metric == "learned" and not self.state.whitened
-        return self.partition if learned and type(self.partition) is ODAPartition else None
-
-    def _carry(self, lineage: Lineage, ring: Ring) -> None:
-        """Move the table along with the cells."""
-        ql.carry_table(self.table, lineage)
-        self.partition.rescale(self._scaling(ring))
-        self._take_over(lineage)
 
     def _centre(self) -> None:
         """Make the mean of the points seen the origin."""
-        mean = self._ring().points.mean(axis=0)
+        mean, _ = self._latest().moments
         self.origin += mean
         self.observations -= mean
 
-    def _ring(self) -> Ring:
-        """Return what the ring holds."""
-        return Ring.of(self.observations, self.steps, self.raw, self._latest)
+    def _latest(self) -> Latest:
+        """Return what all environments' rings hold."""
+        return Latest.of(self.observations, self.steps, self.lanes)
 
-    def _learn_metric(self, diagram: FloatArray, ring: Ring) -> None:
-        """Average the metric with that of the present Q, on the transitions of the ring."""
+    def _learn_metric(self, diagram: FloatArray, latest: Latest) -> None:
+        """Average the metric with that of the present Q, on the latest transitions.
+
+        A gradient is one of Watkins' λ-returns, among the steps of a cell with one action.
+        """
         if self.config.metric != "learned":
             return
-        found, rules = self._found, (self.config.discount, _METRIC_TRACE_DECAY)
-        returns_by_action(diagram, self.n_cells, self.table, ring.points, ring.steps, *rules, found)
-        n, n_groups = len(ring.points), self.n_cells * self.table.shape[2]
-        units = ring.units(self.state.whitened)
-        outer = units.outer(ring.points, found.groups[:n], found.targets[:n], n_groups)
-        self.metric = units.average(self.metric, outer)
+        points, steps, config = latest.points, latest.steps, self.config
+        cells, targets = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+        assign_batch(diagram, self.n_cells, points, cells)
+        q_values = self.table[ql.VALUES, : self.n_cells]
+        best, greedy = q_values.max(axis=1), q_values.argmax(axis=1)
+        watkins_targets(steps, cells, best, greedy, config.discount, _METRIC_TRACE_DECAY, targets)
+        groups = cells * q_values.shape[1] + steps[:, ACTION].astype(np.int64)
+        groups[steps[:, MARK] != GOES_ON] = -1
+        units = latest.units(self.state.whitened)
+        self.metric = units.average(self.metric, units.outer(points, groups, targets))
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.state.n_cells = self.partition.n_cells
-        place_lanes(self.partition.diagram, self.raw, self.observations)
+        for lane, ring in zip(self.lanes, self.observations, strict=True):
+            point = ring[(lane.last_row + lane.fresh) % len(ring)]
+            lane.cell = assign(self.partition.diagram, self.n_cells, point)
         self.state.learner_active = self.partition.active
         step, temperature = self.state.steps, self.partition.temperature
         self.note_level(Level(step, temperature, self.codevectors, lineage))
@@ -384,7 +367,7 @@ class OnlineEngine(Engine):
         """Inverse standard deviations of the ring's points, shape (d,); None during random play."""
         if self.state.phase == ql.WARMUP:
             return None
-        return self._ring().scale.copy()
+        return self._latest().units(False).scale
 
     @property
     def mahalanobis(self) -> FloatArray | None:
@@ -392,26 +375,25 @@ class OnlineEngine(Engine):
 
         None at first, and for good if the cells rest before one has been learned.
         """
-        scale = self.scale
         never = self.config.metric == "learned" and not (
             self.metric is not None or self.partition.active
         )
-        if scale is None or never:
+        if self.state.phase == ql.WARMUP or never:
             return None
         if not isinstance(self.config.metric, str):
             return np.array(self.config.metric, dtype=np.float64)
-        return self._ring().units(self.state.whitened).metric(self.metric)
+        return self._latest().units(self.state.whitened).metric(self.metric)
 
-    def _scaling(self, ring: Ring) -> Scaling:
-        """Return the square root of the metric, scaled to a total variance of 2 in the ring."""
-        covariance = ring.covariance
+    def _scaling(self, latest: Latest) -> Scaling:
+        """Return the root of the metric, scaled so that the total variance of points is 2."""
         if isinstance(self.config.metric, str):
-            transform = ring.units(self.state.whitened).transform(self.metric, METRIC_POWER)
+            transform = latest.units(self.state.whitened).transform(self.metric, _METRIC_POWER)
         else:
             transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
+        _, covariance = latest.moments
         variance = float((transform @ covariance @ transform.T).trace())
         if variance > 0.0:
-            transform = transform * np.sqrt(TOTAL_VARIANCE / variance)
+            transform = transform * np.sqrt(_TOTAL_VARIANCE / variance)
         return Scaling(transform, self.origin, np.sqrt(covariance.diagonal()))
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -456,7 +438,7 @@ class OnlineEngine(Engine):
         sizes = {
             "lanes": count, "A": n_actions, "actions": n_actions, "d": self.interface.n_features,
             "width": self.room.shape[1], "uniforms": self.room.shape[1], "capacity": capacity,
-            "rows": memory.rows_for(count), "cells": header(arrays, "table")[1][1],
+            "rows": _rows_for(count), "cells": header(arrays, "table")[1][1],
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         for member, row in zip(ROOM.items(), arrays["room"], strict=True):
@@ -487,3 +469,8 @@ def _first_state(config: TwoTimescaleConfig) -> dict[str, float]:
         "n_cells": 1,
         "phase": ql.WARMUP,
     }
+
+
+def _rows_for(count: int) -> int:
+    """Return how many rows the ring of each of so many environments has."""
+    return max(_MAX_ROWS // count, _MIN_ROWS)

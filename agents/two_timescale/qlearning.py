@@ -1,25 +1,32 @@
 """The fast timescale: Watkins' Q(λ) over cells, and an agent's bookkeeping, compiled.
 
-The same functions run inside the fused loops and, called once a step, in the Python loop; that both
-give the same bits rests on it. The state of an agent is a few arrays:
+A step of the environment is one call of :func:`learn` and one of :func:`choose`. The loop in Python
+makes them through :func:`act`, :func:`update` and :func:`step`, the compiled loop directly
+(:mod:`oda_rl.agents.engine.loop`), several environments through :func:`step_together`: that all of
+them give the same bits rests on it.
 
-``raw``
-    Its named state, :class:`OnlineState`, and a lane for each environment
-    (:mod:`oda_rl.agents.engine.state`).
+The state of an agent is a tuple of arrays:
+
+``cells``, ``metric``, ``schedule``
+    The arrays of the slow timescale, a :class:`~oda_rl.agents.partitions.schedule.Learner`.
+``diagram``, shape (capacity, 1 + d)
+    The cells; see :mod:`oda_rl.diagram`.
 ``table``, shape (3 + environments, capacity, actions)
     Layers: Q-values, number of updates, step size of the last update, and eligibility traces of
     each environment.
+``raw``
+    Named state: :class:`OnlineState`, and a :class:`~oda_rl.agents.engine.state.Lane` for each
+    environment.
 ``room``, shape (5, at least max(capacity, d))
     Rows of a :class:`~oda_rl.agents.engine.state.Workspace`.
-``observations`` and ``steps``
-    A ring of the latest transitions, from which the metric is learned: a memory as in
-    :mod:`oda_rl.agents.engine.memory`, of points.
+``observations``, ``steps``, shape (environments, rows, d) and (environments, rows, 3)
+    A ring of the latest transitions of each environment (:mod:`oda_rl.agents.engine.memory`), from
+    which the metric is learned; observations are points.
 
 What compiled code cannot do itself it reports as events, bits of one integer.
 
-Nobody says which return is good: an episode succeeds if it keeps what the best one so far has
-gained over random play, but for a share of 5 %. That means the same whatever rewards are multiplied
-with.
+No threshold says which return is good: an episode succeeds if it keeps 95 % of what the best
+episode so far has gained over random play. That is the same whatever rewards are multiplied by.
 
 References
 ----------
@@ -28,15 +35,16 @@ C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning wi
 approximation", algorithm 2: one-step Q-learning over annealed cells.
 """
 
-import math
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, integer, spliced
+from oda_rl._compile import compiled, inlined, spliced
 from oda_rl._schema import COUNT, FINITE, Span
 from oda_rl._state import Raw, reader
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.engine.contests import LONGEST_TRIAL
+from oda_rl.agents.engine.loop import Rule
 from oda_rl.agents.engine.memory import Trajectory, begin, remember
 from oda_rl.agents.engine.state import (
     EPISODE_END,
@@ -49,6 +57,7 @@ from oda_rl.agents.engine.state import (
     workspace,
 )
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
+from oda_rl.agents.partitions.schedule import INTERPRETED, Learner, observe, schedule_of
 from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE
 from oda_rl.agents.policies.table import greatest
 from oda_rl.diagram import assign
@@ -56,43 +65,43 @@ from oda_rl.diagram import assign
 # Layers of the table.
 VALUES, VISITS, STEP_SIZES, TRACES = range(4)
 
-# Phases: random play to learn the scale, learning, and resting on a policy that succeeds.
+# Phases: random play that gives the scale, learning, and a policy that succeeds and is kept.
 WARMUP, LEARNING, FROZEN = range(3)
 
 # Further events.
-OBSERVE = 2  # the slow timescale is due to see the current point
-RESHAPE = 4  # and, having seen it, to split and merge its cells
+OBSERVE = 2  # the slow timescale, which is Python, is due to see the current point
+RESHAPE = 4  # the slow timescale is due to split and merge its cells
 RESTART = 8
-WARM = 16  # the random play is over
+WARM = 16  # random play is over
 
 
 class OnlineState(Counters):
     """What an online agent counts, and its settings, which do not change."""
 
     n_cells: Annotated[int, Span("[1, capacity]")]
-    """Cells that there are at present."""
+    """Present number of cells."""
     phase: Annotated[int, Span("[0, 2]")]
     """``WARMUP``, ``LEARNING`` or ``FROZEN``."""
     steps_since_start: Annotated[int, Span(COUNT)]
-    """Steps since learning began, the last time from nothing."""
+    """Steps since learning last began from nothing."""
     countdown: Annotated[int, Span(COUNT)]
     """Steps until the slow timescale sees a point."""
     learner_active: bool
-    """Whether it still wants to."""
+    """Whether the slow timescale still learns."""
     streak: Annotated[int, Span("(-1000000000000000, 1000000000000000)")]
-    """Of episodes that succeed, or minus that of others."""
+    """Episodes in a row that succeeded, or minus the number that fell short."""
     undecided: bool
-    """Whether others that go on say more than an episode that falls short."""
+    """Whether an episode that falls short now says little, because others go on for longer."""
     best_return: Annotated[float, Span("[-inf, inf)")]
     """Greatest return of an episode; minus infinity before the first."""
     best_at: Annotated[int, Span(COUNT)]
-    """Steps after which there was none greater."""
+    """Steps when it was reached."""
     random_return: Annotated[float, Span(FINITE)]
-    """Mean return of random play: of the episodes that ended in it, or of the first one."""
+    """Mean return of the episodes of random play, or the first return if none ended in it."""
     random_episodes: Annotated[int, Span(COUNT)]
-    """How many these are."""
+    """Number of those episodes."""
     whitened: bool
-    """Whether components are no axes of the world, so that distances are whitened."""
+    """Whether distances are whitened, because components are mixtures."""
 
     discount: Annotated[float, Span("(0, 1]")]
     """Discount factor."""
@@ -101,7 +110,7 @@ class OnlineState(Counters):
     step_exponent: Annotated[float, Span("[0, 1]")]
     """The n-th update has the step size n to minus this power."""
     min_step_size: Annotated[float, Span("(0, 1]")]
-    """But at least this one."""
+    """Lower bound of that step size."""
     exploration: Annotated[float, Span("[0, 1]")]
     """Probability of a random action at the start."""
     exploration_decay: Annotated[float, Span("(0, inf)")]
@@ -109,7 +118,7 @@ class OnlineState(Counters):
     observe_every: Annotated[int, Span("[1, inf)")]
     """Steps from one point that the slow timescale sees to the next."""
     solved_episodes: Annotated[int, Span(COUNT)]
-    """So many in a row let learning rest."""
+    """Successes in a row that freeze the agent; 0: it never freezes."""
     restart_after: Annotated[int, Span(COUNT)]
     """Steps after which an agent that is stuck starts from nothing; 0: never."""
     warmup_steps: Annotated[int, Span(COUNT)]
@@ -117,12 +126,16 @@ class OnlineState(Counters):
 
 
 class Online(NamedTuple):
-    """An online agent inside compiled code."""
+    """An online agent, and one of its environments, in compiled code."""
 
     state: OnlineState
+    trajectory: Trajectory
+    room: Workspace
     table: FloatArray
     diagram: FloatArray
-    room: Workspace
+    learner: Learner
+    raw: Raw
+    """Bytes of the state and of all environments' lanes."""
 
 
 state_of = reader(OnlineState)
@@ -130,21 +143,52 @@ lane_of = reader(Lane, OnlineState.size)
 
 
 @spliced
-def opened(diagram: FloatArray, table: FloatArray, raw: Raw, room: FloatArray) -> Online:
-    """Name the arrays of an agent."""
-    return Online(state_of(raw, 0), table, diagram, workspace(room))
+def unpack(arrays: tuple[Any, ...], env: int) -> Online:
+    """Name the arrays of an agent, as one of its environments sees them."""
+    cells, metric, schedule, diagram, table, raw, room, observations, steps = arrays
+    trajectory = Trajectory(observations[env], steps[env], lane_of(raw, env))
+    learner = Learner(cells, metric, schedule)
+    return Online(state_of(raw, 0), trajectory, workspace(room), table, diagram, learner, raw)
 
 
 @spliced
-def greedy_action(table: FloatArray, cell: int) -> int:
-    """Return the action of largest Q-value in a cell; the first of equals."""
-    return greatest(table[VALUES], cell)
+def start(agent: Online, observation: FloatArray) -> int:
+    """Go on from an observation, in whose cell the next action is taken; returns events."""
+    event = load_point(observation, agent.room, agent.diagram.shape[1] - 1)
+    if event == 0:
+        begin(agent.trajectory, agent.room.point)
+        agent.trajectory.lane.cell = assign(agent.diagram, agent.state.n_cells, agent.room.point)
+    return event
 
 
 @spliced
-def choose(agent: Online, lane: Lane) -> int:
-    """Epsilon-greedy action for the current cell, or minus the event that prevents it."""
-    return explore(agent, lane, greedy_action(agent.table, lane.cell))
+def choose(agent: Online) -> int:
+    """Epsilon-greedy action in the current cell, or minus the event that prevents it."""
+    return explore(agent, greatest(agent.table[VALUES], agent.trajectory.lane.cell))
+
+
+@spliced
+def explore(agent: Online, greedy_action: int) -> int:
+    """Take an action at random, with the present probability, or else the greedy one.
+
+    One uniform decides both whether to explore and, rescaled, which action.
+    """
+    state, lane, uniforms = agent.state, agent.trajectory.lane, agent.room.uniforms
+    action = greedy_action
+    if state.phase != FROZEN:
+        i = state.next_uniform
+        if i == uniforms.shape[0]:
+            return -UNIFORMS
+        state.next_uniform = i + 1
+        uniform, epsilon = uniforms[i], epsilon_of(state)
+        if uniform < epsilon:
+            n_actions = agent.table.shape[2]
+            action = int(uniform / epsilon * n_actions)
+            if action == n_actions:  # rounded up
+                action -= 1
+    lane.greedy_action = greedy_action
+    lane.action = action
+    return action
 
 
 @spliced
@@ -159,114 +203,87 @@ def epsilon_of(state: OnlineState) -> float:
 
 
 @spliced
-def explore(agent: Online, lane: Lane, best: int) -> int:
-    """Choose an action with the random number that is due; ``best`` is the greedy one.
-
-    One uniform decides both whether to explore and, rescaled, which action.
-    """
-    state, uniforms, n_actions = agent.state, agent.room.uniforms, agent.table.shape[2]
-    action = best
-    if state.phase != FROZEN:
-        i = state.next_uniform
-        if i == uniforms.shape[0]:
-            return -UNIFORMS
-        state.next_uniform = i + 1
-        uniform, epsilon = uniforms[i], epsilon_of(state)
-        if uniform < epsilon:
-            action = integer(uniform / epsilon * n_actions)
-            if action == n_actions:  # rounded up
-                action -= 1
-    lane.greedy_action = best
-    lane.action = action
-    return action
-
-
-@spliced
-def update_values(
-    agent: Online, lane: Lane, next_cell: int, reward: float, terminated: bool
-) -> None:
-    """One step of Watkins' Q(λ) with replacing traces.
-
-    The traces of the cell's other actions are cleared (Singh and Sutton 1996), and all traces if
-    the action was not greedy. The value after a terminal step is 0.
-    """
-    state, table = agent.state, agent.table
-    n_cells, cell, action = state.n_cells, lane.cell, lane.action
-    n_actions = table.shape[2]
-    target = reward
-    if not terminated:
-        best = greedy_action(table, next_cell)
-        target += state.discount * table[VALUES, next_cell, best]
-    error = target - table[VALUES, cell, action]
-    visits = table[VISITS, cell, action] + 1.0
-    table[VISITS, cell, action] = visits
-    step_size = math.exp(-state.step_exponent * math.log(visits))  # half the time of **
-    if step_size < state.min_step_size:
-        step_size = state.min_step_size
-    table[STEP_SIZES, cell, action] = step_size
-    if state.trace_decay == 0.0:
-        table[VALUES, cell, action] += step_size * error
-        return
-    traces = TRACES + lane.number
-    if action != lane.greedy_action:
-        clear_traces(table, n_cells, traces)
-    for other in range(n_actions):
-        table[traces, cell, other] = 0.0
-    table[traces, cell, action] = 1.0
-    decay = state.discount * state.trace_decay
-    for k in range(n_cells):
-        for b in range(n_actions):
-            trace = table[traces, k, b]
-            table[VALUES, k, b] += table[STEP_SIZES, k, b] * trace * error
-            trace *= decay
-            table[traces, k, b] = trace if trace > SMALLEST_TRACE else 0.0
-
-
-@spliced
-def clear_traces(table: FloatArray, n_cells: int, layer: int) -> None:
-    """Forget which state-action pairs led here in the environment with that layer of traces."""
-    for k in range(n_cells):
-        for b in range(table.shape[2]):
-            table[layer, k, b] = 0.0
-
-
-@spliced
-def learn_from(
-    agent: Online,
-    to: Trajectory,
-    next_cell: int,
-    reward: float,
-    terminated: bool,
-    truncated: bool,
+def learn(
+    agent: Online, observation: FloatArray, reward: float, terminated: bool, truncated: bool
 ) -> int:
-    """Learn from the step that led to the current point, in ``next_cell``; returns events.
+    """Learn from what the last action led to; returns events.
 
-    Afterwards that is the current cell.
+    The observation is then the current point. A bad value changes nothing else.
     """
+    state, lane, point = agent.state, agent.trajectory.lane, agent.room.point
+    event = load_point(observation, agent.room, agent.diagram.shape[1] - 1)
+    if event:
+        return event
     if not abs(reward) <= LARGEST_REWARD:  # NaN too
         return NOT_FINITE
-    events = 0
-    state, lane = agent.state, to.lane
     state.steps += 1
     state.steps_since_start += 1
     lane.episode_length += 1
     lane.episode_return += reward
-    remember(to, reward, agent.room.point, terminated)
-    phase = state.phase
-    if phase == LEARNING:
-        update_values(agent, lane, next_cell, reward, terminated)
+    remember(agent.trajectory, reward, point, terminated)
+    next_cell = assign(agent.diagram, state.n_cells, point)
+    events = 0
+    if state.phase == LEARNING:
+        update_values(agent, next_cell, reward, terminated)
         if state.learner_active:
-            countdown = state.countdown - 1
-            if countdown == 0:
-                countdown = state.observe_every
-                events = OBSERVE
-            state.countdown = countdown
-    elif phase == WARMUP and state.steps_since_start >= state.warmup_steps:
+            events = show(agent)
+            next_cell = assign(agent.diagram, state.n_cells, point)  # cells may have moved
+    elif state.phase == WARMUP and state.steps_since_start >= state.warmup_steps:
         events = WARM
     lane.cell = next_cell
     if terminated or truncated:
-        events |= _end_episode(agent, lane)
+        events |= judge_episode(agent)
     return events
+
+
+@spliced
+def update_values(agent: Online, next_cell: int, reward: float, terminated: bool) -> None:
+    """Update the Q-values by one step of Watkins' Q(λ) with replacing traces.
+
+    The traces of the cell's other actions are cleared (Singh and Sutton 1996), and all traces if
+    the action was not greedy. The value after a terminal step is 0.
+    """
+    state, lane, table = agent.state, agent.trajectory.lane, agent.table
+    cell, action = lane.cell, lane.action
+    future = 0.0
+    if not terminated:
+        future = table[VALUES, next_cell, greatest(table[VALUES], next_cell)]
+    error = reward + state.discount * future - table[VALUES, cell, action]
+    visits = table[VISITS, cell, action] + 1.0
+    table[VISITS, cell, action] = visits
+    step_size = max(visits**-state.step_exponent, state.min_step_size)
+    table[STEP_SIZES, cell, action] = step_size
+    if state.trace_decay == 0.0:
+        table[VALUES, cell, action] += step_size * error
+        return
+    traces = table[TRACES + lane.number]
+    if action != lane.greedy_action:
+        traces[:] = 0.0
+    traces[cell] = 0.0
+    traces[cell, action] = 1.0
+    decay = state.discount * state.trace_decay
+    values, step_sizes = table[VALUES].reshape(-1), table[STEP_SIZES].reshape(-1)
+    flat_traces = traces.reshape(-1)
+    # Each entry moves by the step size of its own last update: it falls with that entry's visits.
+    for k in range(state.n_cells * table.shape[2]):
+        values[k] += step_sizes[k] * flat_traces[k] * error
+        trace = decay * flat_traces[k]
+        flat_traces[k] = trace if trace > SMALLEST_TRACE else 0.0
+
+
+@spliced
+def show(agent: Online) -> int:
+    """Show the current point to the slow timescale if that is due; returns events."""
+    state, learner = agent.state, agent.learner
+    state.countdown -= 1
+    if state.countdown > 0:
+        return 0
+    state.countdown = state.observe_every
+    if schedule_of(learner.schedule, 0).kind == INTERPRETED:
+        return OBSERVE
+    point, weights, gradient = agent.room.point, agent.room.weights, agent.room.gradient
+    due = observe(agent.diagram, learner, state.n_cells, point, weights, gradient)
+    return RESHAPE if due else 0
 
 
 @spliced
@@ -277,64 +294,43 @@ def succeeds(state: OnlineState, episode_return: float) -> bool:
 
 
 @spliced
-def _compare(state: OnlineState, episode_return: float) -> None:
-    """Note the return of an episode among those that others are judged by."""
+def judge_episode(agent: Online) -> int:
+    """Compare the episode that ends with others, and freeze or learn by that; returns events."""
+    state, lane, table = agent.state, agent.trajectory.lane, agent.table
+    episode_return, events = lane.episode_return, EPISODE_END
     if state.phase == WARMUP or state.random_episodes == 0:
         state.random_episodes += 1
-        more = episode_return - state.random_return
-        state.random_return += more / state.random_episodes
+        state.random_return += (episode_return - state.random_return) / state.random_episodes
     if episode_return > state.best_return:
         state.best_return = episode_return
         state.best_at = state.steps
-
-
-@spliced
-def _end_episode(agent: Online, lane: Lane) -> int:
-    events = EPISODE_END
-    state, table, phase = agent.state, agent.table, agent.state.phase
-    _compare(state, lane.episode_return)
-    if phase != WARMUP:
+    if state.phase != WARMUP:
         streak, wanted = state.streak, state.solved_episodes
-        if succeeds(state, lane.episode_return):
-            streak = 1 if streak < 0 else streak + 1
+        if succeeds(state, episode_return):
+            streak = max(streak, 0) + 1
         elif not state.undecided:
-            streak = -1 if streak > 0 else streak - 1
-            after = state.restart_after
-            if phase == LEARNING and streak <= -wanted and 0 < after < state.steps_since_start:
+            streak = min(streak, 0) - 1
+            stuck = streak <= -wanted and 0 < state.restart_after < state.steps_since_start
+            if stuck and state.phase == LEARNING:
                 events |= RESTART
         state.streak = streak
         if wanted > 0 and table.shape[0] == TRACES + 1:  # several environments have their trials
-            settled = phase == FROZEN or state.steps - state.best_at >= SETTLED_AFTER
+            settled = state.phase == FROZEN or state.steps - state.best_at >= SETTLED_AFTER
             state.phase = FROZEN if streak >= wanted and settled else LEARNING
-        clear_traces(table, state.n_cells, TRACES + lane.number)
+        table[TRACES + lane.number] = 0.0
     end_episode(state, lane)
     return events
 
 
-@spliced
-def begin_at(agent: Online, to: Trajectory, observation: FloatArray) -> int:
-    """Make an observation the current point and find its cell; returns an event if it is bad."""
-    event = load_point(observation, agent.room, agent.diagram.shape[1] - 1)
-    if event == 0:
-        begin(to, agent.room.point)
-        to.lane.cell = assign(agent.diagram, agent.state.n_cells, agent.room.point)
-    return event
+RULE = Rule("online", unpack, start, choose, learn)
 
 
 @compiled
-def act(
-    observation: FloatArray,
-    diagram: FloatArray,
-    table: FloatArray,
-    raw: Raw,
-    room: FloatArray,
-    observations: FloatArray,
-    steps: FloatArray,
-) -> int:
+def act(observation: FloatArray, arrays: tuple[Any, ...]) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
-    agent, lane = opened(diagram, table, raw, room), lane_of(raw, 0)
-    event = begin_at(agent, Trajectory(observations, steps, lane), observation)
-    return -event if event else choose(agent, lane)
+    agent = unpack(arrays, 0)
+    event = start(agent, observation)
+    return -event if event else choose(agent)
 
 
 @compiled
@@ -345,26 +341,16 @@ def update(
     next_observation: FloatArray,
     terminated: bool,
     truncated: bool,
-    diagram: FloatArray,
-    table: FloatArray,
-    raw: Raw,
-    room: FloatArray,
-    observations: FloatArray,
-    steps: FloatArray,
+    arrays: tuple[Any, ...],
 ) -> int:
     """Learn from one transition; returns events."""
-    agent, lane = opened(diagram, table, raw, room), lane_of(raw, 0)
-    to = Trajectory(observations, steps, lane)
-    event = begin_at(agent, to, observation)
+    agent = unpack(arrays, 0)
+    event = start(agent, observation)
     if event:
         return event
-    event = load_point(next_observation, agent.room, diagram.shape[1] - 1)
-    if event:
-        return event
-    lane.action = action
-    lane.greedy_action = greedy_action(table, lane.cell)
-    next_cell = assign(diagram, agent.state.n_cells, agent.room.point)
-    return learn_from(agent, to, next_cell, reward, terminated, truncated)
+    lane = agent.trajectory.lane
+    lane.action, lane.greedy_action = action, greatest(agent.table[VALUES], lane.cell)
+    return learn(agent, next_observation, reward, terminated, truncated)
 
 
 @compiled
@@ -373,24 +359,93 @@ def step(
     reward: float,
     terminated: bool,
     truncated: bool,
-    diagram: FloatArray,
-    table: FloatArray,
-    raw: Raw,
-    room: FloatArray,
-    observations: FloatArray,
-    steps: FloatArray,
+    arrays: tuple[Any, ...],
 ) -> int:
     """Learn from the last action's outcome and choose the next action in one call.
 
     Negative: minus the events to attend to first; then :func:`act` chooses.
     """
-    agent, lane = opened(diagram, table, raw, room), lane_of(raw, 0)
-    events = load_point(next_observation, agent.room, diagram.shape[1] - 1)
-    if events == 0:
-        to = Trajectory(observations, steps, lane)
-        next_cell = assign(diagram, agent.state.n_cells, agent.room.point)
-        events = learn_from(agent, to, next_cell, reward, terminated, truncated)
-    return -events if events else choose(agent, lane)
+    agent = unpack(arrays, 0)
+    events = learn(agent, next_observation, reward, terminated, truncated)
+    return -events if events else choose(agent)
+
+
+@inlined
+def outlasted(raw: Raw, env: int, n: int) -> bool:
+    """Whether most other running episodes are longer than the one that ends in an environment.
+
+    Of several episodes that began together those that fail are the first to end: they say little
+    about a policy of which most others still go on.
+    """
+    longer = 0
+    length = lane_of(raw, env).episode_length + 1  # with the step that ends it
+    for other in range(n):
+        if other != env and lane_of(raw, other).episode_length > length:
+            longer += 1
+    return 2 * longer >= n
+
+
+@compiled
+def step_together(
+    first: int,
+    learned: bool,
+    taken: tuple[Any, ...],
+    played: tuple[Any, ...],
+    actions: IntArray,
+    ended: FloatArray,
+    arrays: tuple[Any, ...],
+) -> tuple[int, int, int]:
+    """Learn from a step of all environments, and choose the next actions, one after the other.
+
+    Parameters
+    ----------
+    first, learned
+        The environment to begin with, and whether its step has been learned from already: so it
+        goes on after events.
+    taken, played
+        A :class:`~oda_rl.agents.engine.lanes.VectorStep`, and the policies that environments play:
+        a :class:`~oda_rl.agents.engine.contests.Played`.
+    actions : ndarray, shape (n,)
+        Written to.
+    ended : ndarray, shape (n, 2)
+        Return and length of an episode that ends are written here.
+
+    Returns
+    -------
+    events, env, n_ended
+        Events to attend to, and in which environment; or 0 and n. How many episodes have ended.
+    """
+    after, observations, rewards, terminated, truncated, learns, acts, begins = taken
+    counts, diagrams, greedy = played
+    n, n_ended = rewards.shape[0], 0
+    for i in range(first, n):
+        agent, resumed, events = unpack(arrays, i), learned and i == first, 0
+        state = agent.state
+        if learns[i] and not resumed:
+            ends = terminated[i] or truncated[i]
+            state.undecided = ends and outlasted(agent.raw, i, n)
+            events = learn(agent, after[i], rewards[i], terminated[i], truncated[i])
+            if events & EPISODE_END:
+                events -= EPISODE_END
+                n_ended += 1
+                ended[i, 0], ended[i, 1] = state.last_return, state.last_length
+        if events == 0 and acts[i]:
+            if begins[i] or resumed:  # events may have moved the cells
+                events = start(agent, observations[i])
+            if events == 0:
+                trial = counts[i] > 0 and agent.trajectory.lane.episode_length <= LONGEST_TRIAL
+                if trial and not begins[i]:
+                    cell = assign(diagrams[i], counts[i], agent.room.point)
+                    action = explore(agent, greedy[i, cell])
+                else:
+                    action = choose(agent)
+                if action < 0:
+                    events = -action
+                else:
+                    actions[i] = action
+        if events:
+            return events, i, n_ended
+    return 0, n, n_ended
 
 
 def carry_table(table: FloatArray, lineage: FloatArray) -> None:

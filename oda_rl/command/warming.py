@@ -46,24 +46,17 @@ def _online() -> None:
 
 def _fitted() -> None:
     from oda_rl.agents import FittedQAgent
-    from oda_rl.agents.engine.laws import densities
 
-    ones = np.ones((1, 2, 2))
-    densities(ones, ones, ones[0, :1], np.empty(1))  # asked for where a law is dense
     agent = FittedQAgent("CartPole-v1", seed=0)
     _used(agent, 5_000)
     agent.explain(np.zeros(4))
 
 
 def _online_in_a_loop() -> None:
-    from oda_rl.agents import ODAPartition, Scaling, SOMPartition, TwoTimescaleAgent
+    from oda_rl.agents import TwoTimescaleAgent
 
     for env_id in _STEPPED:
         _used(TwoTimescaleAgent(env_id, seed=0), 2_000)
-    scaling = Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2))
-    for cells in (ODAPartition(), SOMPartition()):  # shown a point where an episode ends
-        cells.prepare(2, np.random.default_rng(0)).start(scaling)
-        cells.observe(np.zeros(2))
 
 
 def _fitted_in_a_loop() -> None:

@@ -1,1 +1,0 @@
-"""Linear algebra of small matrices inside compiled code."""
