@@ -204,8 +204,9 @@ def test_rounding_keeps_significant_digits():
 
 def candidate(promised, returns, imagined):
     one = Candidate(np.zeros((1, 2)), np.ones((1, 1, 1)), promised=promised)
-    one.returns, one.imagined = list(returns), list(imagined)
-    one.starts = [np.zeros(1)] * len(one.returns)
+    one.imagined = list(imagined)
+    for episode_return in returns:
+        one.note(np.zeros(1), episode_return, 5, terminated=True)
     return one
 
 

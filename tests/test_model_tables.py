@@ -11,6 +11,7 @@ import pytest
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.choosing import ChoosingPlanner, seen_again
 from oda_rl.agents.model.counting import MOST, NO, View, count, empty, grown, play, spread, sweep
+from oda_rl.agents.model.episodes import Outcomes
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.selection import values_of_tables
 from oda_rl.agents.model.settings import ModelConfig
@@ -56,8 +57,10 @@ def evaluate(agent: ModelAgent, env: gym.Env[Any, Any], seed: int) -> float:
 
 def tried(policy: TablePolicy, returns: Any, promised: float, imagined: Any) -> Tabled:
     """A table that was played from its first state."""
-    starts = [0] * len(returns)
-    return Tabled(policy, starts=starts, returns=returns, promised=promised, imagined=imagined)
+    table = Tabled(policy, promised=promised, imagined=imagined)
+    for episode_return in returns:
+        table.note(0, episode_return, 5, terminated=True)
+    return table
 
 
 class Chain(gym.Env[Any, int]):
@@ -165,7 +168,7 @@ def seen(rows: list[tuple[float, int, float, float, bool]], n_actions: int = 2) 
 
 def test_optimism_makes_untried_actions_attractive() -> None:
     memory = seen([(0, 0, 1.0, 1, False), (1, 0, 1.0, 0, False)] * 3)
-    planner = TablePlanner(memory, 2, 10, ModelConfig())
+    planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     assert planner.plan([]).decide(np.zeros(1))[0] == 1
     memory.append(0, [0.0, 1.0], 0.0, 0, False, False)
     assert planner.explorer.decide(np.zeros(1))[0] == 0  # towards what is untried in the other
@@ -174,7 +177,7 @@ def test_optimism_makes_untried_actions_attractive() -> None:
 
 def test_what_is_delivered_does_only_what_was_tried() -> None:
     memory = seen([(0, 0, -1.0, 1, False), (1, 1, -1.0, 0, False)] * 3)
-    planner = TablePlanner(memory, 2, 10, ModelConfig())
+    planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     planner.plan([])
     np.testing.assert_array_equal(planner.policy(None).act(np.array([[0.0], [1.0]])), [0, 1])
 
@@ -280,10 +283,10 @@ def test_real_returns_correct_what_the_model_promises() -> None:
 
 def test_returns_vary_as_much_as_the_model_says() -> None:
     memory = seen([(0, 0, 0.0, 1, True), (0, 0, 1.0, 1, True)] * 4 + [(0, 1, 0.0, 1, True)])
-    planner = TablePlanner(memory, 2, 10, ModelConfig())
+    planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     planner.plan([])
     best = planner.best()
-    planner.note(best, np.zeros(1), 1.0)
+    planner.note(best, np.zeros(1), 1.0, 1, True)
     assert (best.promised, best.imagined, best.variance) == (0.5, [0.5], 0.25)
 
 

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv, VectorRewardWrapper, VectorWrapper
-from gymnasium.wrappers import AtariPreprocessing, NormalizeReward
+from gymnasium.wrappers import AtariPreprocessing, NormalizeReward, TimeLimit
 from gymnasium.wrappers.vector import NormalizeReward as VectorNormalizeReward
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
@@ -88,6 +88,25 @@ def spec_of(env: AnyEnv) -> EnvSpec | None:
     if spec is None and hasattr(env.unwrapped, "get_attr"):  # not made by gymnasium.make_vec
         spec = env.unwrapped.get_attr("spec")[0]
     return spec
+
+
+def time_limit(env: AnyEnv) -> int | None:
+    """Return the steps after which episodes are truncated, by the specification or a wrapper.
+
+    >>> time_limit(gym.make("CartPole-v1")), time_limit(gym.make("CartPole-v1").unwrapped)
+    (500, None)
+    >>> time_limit(gym.wrappers.TimeLimit(gym.make("CartPole-v1").unwrapped, 100))
+    100
+    """
+    spec = spec_of(env)
+    told = None if spec is None else spec.max_episode_steps
+    limits = [] if told is None else [told]
+    layer: Any = env.unwrapped.envs[0] if hasattr(env.unwrapped, "envs") else env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, TimeLimit):
+            limits.append(int(layer._max_episode_steps))
+        layer = layer.env
+    return min(limits, default=None)
 
 
 def registered(env_id: str) -> EnvSpec | None:

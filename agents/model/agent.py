@@ -15,7 +15,7 @@ from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.environments.adaptation import observed
-from oda_rl.agents.environments.making import spec_of
+from oda_rl.agents.environments.making import time_limit
 from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.model.climb_for_real import ClimbForReal
@@ -46,13 +46,13 @@ class ModelAgent(Simplifiable, Agent):
        rewards are a linear law, ends half-spaces or a sparse quadratic classifier.
     2. It searches a rule in episodes that are only imagined: K affine scores of the observation,
        of which the greatest says the action; CMA-ES from the best of random ones and those known.
-       What does not matter is dropped, cells, numbers and digits. While all returns are equal it
-       looks for what is unlike all that it has seen instead.
+       What does not matter is dropped, cells, numbers and digits. While all returns are equal, or
+       a rule avoids all that actions cost, it looks for what is unlike all that it has seen.
     3. It plays the rule in whole episodes, from which the next world is learned.
 
     Delivered is the rule with the best bound: what the model promises over many starts, corrected
-    by what real episodes returned beyond what it imagines from theirs. Some steps go into playing
-    that one again.
+    by what real episodes returned beyond what it imagines from theirs in as many steps. Some steps
+    go into playing that one again.
 
     Where the world turns out not to be believed (``agent.world.trust``, judged anew after 3,000
     steps and whenever they have doubled), it says so, and goes on without: values are fitted to all
@@ -116,18 +116,18 @@ class ModelAgent(Simplifiable, Agent):
     _streams = ("explore", "planning", "env", "predict")
     _more_metadata = ("solved_return", "horizon", "real")
     _sized_by: ClassVar[dict[str, Member]] = {"start": SCHEMA["start"], "code": real("C")}
-    _horizon: int | None = None  # of a file
+    _limit: int | None = None  # of the environment, or of a file
     _real: ClimbForReal
 
     def _make_engine(self) -> ModelEngine:
         self._real = ClimbForReal()
         rngs = self._rngs["explore"], self._rngs["planning"]
-        return ModelEngine(self.interface, self.config, self.horizon, *rngs)
+        return ModelEngine(self.interface, self.config, self._limit, *rngs)
 
     @property
     def horizon(self) -> int:
-        """Steps that are imagined, at most."""
-        return self._horizon or self.config.horizon
+        """Steps of an imagined episode, at most: the time limit, as far as it is known."""
+        return self._engine.outcomes.horizon
 
     @property
     def policy(self) -> RulePolicy | TablePolicy:
@@ -400,6 +400,7 @@ class ModelAgent(Simplifiable, Agent):
         return self._rngs["predict"].uniform(-1.0, 1.0, acts.shape)
 
     def _train(self, env: AnyEnv, course: Course) -> Progress:
+        self._engine.outcomes.limit = time_limit(env) or self._engine.outcomes.limit
         if self.interface.box is not None:
             assert isinstance(env, gym.Env)
             env = Performed(env, self._engine)
@@ -409,9 +410,7 @@ class ModelAgent(Simplifiable, Agent):
         return self._real.train(self, self._engine, training, course, self._rngs["planning"])
 
     def _interface_of(self, env: AnyEnv) -> Interface:
-        spec = spec_of(env)
-        if self._horizon is None and spec is not None:
-            self._horizon = spec.max_episode_steps
+        self._limit = self._limit or time_limit(env)
         boxed = isinstance(spaces_of(env)[1], spaces.Box)
         return Interface.of(env, self.config.continuous_cells if boxed else None)
 
@@ -430,7 +429,7 @@ class ModelAgent(Simplifiable, Agent):
         return observed(env)
 
     def _about(self) -> dict[str, Any]:
-        return {**super()._about(), "partition": "rule", "horizon": self.horizon}
+        return {**super()._about(), "partition": "rule", "horizon": self._engine.outcomes.limit}
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         metadata, arrays = super()._to_file()
@@ -447,7 +446,7 @@ class ModelAgent(Simplifiable, Agent):
         return agent
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
-        self._horizon = metadata["horizon"]
-        right = type(self._horizon) is int and 1 <= self._horizon < 2**31
-        require(right, f"horizon is {self._horizon!r}: it must be an integer of at least 1")
+        self._limit = limit = metadata["horizon"]
+        right = limit is None or (type(limit) is int and 1 <= limit < 2**31)
+        require(right, f"horizon is {limit!r}: it must be an integer of at least 1, or null")
         super()._rebuild(metadata, *parts)

@@ -14,13 +14,10 @@ from oda_rl.agents.rules.editing import Clauses, check_outputs, decisions, done_
 
 SCHEMA: dict[str, Member] = {
     "cells": whole("R", "[1, 1000000]"),
-    "counts": whole("R", "[0, 1000000000]"),
     "scores": real("cells, 1+d"),
     "outputs": real("cells, n, m"),
     "starts": real("episodes, d"),
-    "returns": real("episodes"),
-    "imagined": real("episodes"),
-    "promised": real("R", "[-inf, inf)"),
+    **episodes.SCHEMA,
 }
 """What a file has of candidates, one after the other."""
 

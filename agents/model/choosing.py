@@ -93,10 +93,10 @@ class ChoosingPlanner:
         self.chosen = self.tables if is_table else self.rules
         return self.chosen.plan(returns)
 
-    def note(self, played: Any, start: FloatArray, episode_return: float) -> None:
+    def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
         """Note a real episode that was played with something from its start to its end."""
         if isinstance(played, Candidate) == (self.chosen is self.rules):
-            self.chosen.note(played, start, episode_return)
+            self.chosen.note(played, start, *outcome)
 
     @property
     def clauses(self) -> Clauses | None:

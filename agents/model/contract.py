@@ -58,11 +58,18 @@ class Planning(Protocol):
         Parameters
         ----------
         returns : sequence of float
-            Of all episodes so far.
+            Of all episodes so far that stand beside imagined ones.
         """
 
-    def note(self, played: Any, start: FloatArray, episode_return: float) -> None:
-        """Note a real episode that was played with something from its start to its end."""
+    def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
+        """Note a real episode that was played with something from its start to its end.
+
+        Parameters
+        ----------
+        played, start
+            What it was played with, and its first observation.
+        outcome : return, length, and whether it terminated
+        """
 
     def best(self) -> Played:
         """Return the candidate of greatest value."""

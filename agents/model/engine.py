@@ -25,6 +25,7 @@ from oda_rl.agents.environments.validation import (
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.choosing import ChoosingPlanner
 from oda_rl.agents.model.contract import Planning, Played
+from oda_rl.agents.model.episodes import OUTCOMES, Outcomes
 from oda_rl.agents.model.memory import SCHEMA as MEMORY
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.planning import Planner
@@ -42,7 +43,7 @@ SCHEMA: dict[str, Member] = {
     "counts": whole("9", f"[-1, {MOST:.0f})"),
     "start": real("d"),
     "code": real("C"),
-    "returns": real("returns"),
+    **OUTCOMES,
     **prefixed("memory_", MEMORY),
 }
 """What a file has of a model agent, beside candidates_ and planner_ of its planners."""
@@ -83,8 +84,8 @@ class ModelEngine(Engine):
         Of the environment.
     config : ModelConfig
         Settings of the agent.
-    horizon : int
-        Steps of an episode, at most.
+    limit : int or None
+        The environment's time limit, if it tells one.
     explore, planning : numpy.random.Generator
         Decide on random actions; on fits and searches.
     """
@@ -96,27 +97,27 @@ class ModelEngine(Engine):
         self,
         interface: Interface,
         config: ModelConfig,
-        horizon: int,
+        limit: int | None,
         explore: np.random.Generator,
         planning: np.random.Generator,
     ) -> None:
         super().__init__(interface, 1, explore)
-        d, self._horizon = interface.n_features, horizon
+        d = interface.n_features
         boxed = interface.box is not None
         self._n_codes = 1 + interface.n_components if boxed else interface.n_actions
         self.raw, (lane,) = with_lanes(Counters, 1)
         self.state = Counters(self.raw)
         self.memory = Memory(d, self._n_codes)
+        self.outcomes = Outcomes(config.horizon, limit)
         n_outputs = interface.n_components if boxed else interface.n_actions
         shape = Shape.of(d, n_outputs, interface.n_actions, boxed)
-        rules = Planner(self.memory, shape, horizon, config, planning)
+        rules = Planner(self.memory, shape, self.outcomes, config, planning)
         self.planner: Planning = rules
         if not boxed:
-            tables = TablePlanner(self.memory, interface.n_actions, horizon, config)
+            tables = TablePlanner(self.memory, interface.n_actions, self.outcomes, config)
             self.planner = tables if interface.n_values else ChoosingPlanner(rules, tables)
         self.single = self._begun(lane)
         self._running: list[Running] | None = None  # of several environments
-        self._returns: list[float] = []
         self._newest: Played | None = None
         self._next: Played | None = None  # what the next episode is played with
         self._confirming = 0  # episodes in a row
@@ -282,6 +283,7 @@ class ModelEngine(Engine):
         lane.episode_return += reward
         if terminated or truncated:
             state.last_return, state.last_length = lane.episode_return, lane.episode_length
+            self.outcomes.append(lane.episode_return, lane.episode_length, terminated)
             lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
             return EPISODE_END
         return _PLAN if self._new_steps >= self._patience else 0
@@ -293,7 +295,7 @@ class ModelEngine(Engine):
         As many as it takes all environments to end theirs, if there are several: or none might
         ever say how good a rule is.
         """
-        return max(_PATIENCE * self._needed, self.n_lanes * self._horizon)
+        return max(_PATIENCE * self._needed, self.n_lanes * self.outcomes.horizon)
 
     def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
         return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST_REWARD)
@@ -308,13 +310,11 @@ class ModelEngine(Engine):
     @one_thread()
     def _end_episode(self, running: Running) -> None:
         """Note the last episode, and decide what the next one is played with."""
-        episode_return, length = self.state.last_return, self.state.last_length
-        self._returns.append(episode_return)
         played, whole = running.played, running.whole
         if played is not None and whole:
-            self.planner.note(played, running.start, episode_return)
+            self.planner.note(played, running.start, *self.outcomes.latest)
         if played is not self._newest:
-            self._confirmed += length
+            self._confirmed += self.state.last_length
             self._confirming += 1
         if self._new_steps >= self._needed and (played is self._newest or not self._confirms()):
             self._plan()
@@ -325,7 +325,7 @@ class ModelEngine(Engine):
     @one_thread()
     def _plan(self) -> None:
         """Learn the world anew, and say what is played next: the new rule, or first the best."""
-        self._newest = self.planner.plan(self._returns)
+        self._newest = self.planner.plan(self.outcomes.comparable)
         self._needed = self.planner.wait(self.state.steps)
         self._new_steps = self._confirming = 0
         self._next = self.planner.best() if self._confirms() else self._newest
@@ -446,7 +446,7 @@ class ModelEngine(Engine):
             "counts": np.array(counts, dtype=np.int64),
             "start": single.start,
             "code": single.code,
-            "returns": np.array(self._returns),
+            **self.outcomes.to_arrays(),
             **files.prefixed("memory", self.memory.state()),
             **files.prefixed("candidates", self.planner.pack(known)),
             **files.prefixed("planner", self.planner.state()),
@@ -474,7 +474,7 @@ class ModelEngine(Engine):
         single.whole = bool(whole)
         single.start = np.array(arrays["start"])
         single.code = np.array(arrays["code"])
-        self._returns = arrays["returns"].tolist()
+        self.outcomes.restore(arrays)
         self.memory.restore(files.part(arrays, "memory"))
         self.planner.restore(files.part(arrays, "planner"), known[:n_known])
 

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import Member, check, require, whole
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.distilling.simplifying import Rule, simplified
 from oda_rl.agents.model import candidates
 from oda_rl.agents.model.candidates import Candidate
+from oda_rl.agents.model.episodes import Outcomes
 from oda_rl.agents.model.grading import GradedShape, degrees_of
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
@@ -24,7 +25,7 @@ from oda_rl.agents.rules.editing import Clauses, within
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.learning import Learned, learn_world
 from oda_rl.agents.worlds.quality import outdated
-from oda_rl.agents.worlds.rewards import is_constant
+from oda_rl.agents.worlds.rewards import depends_on_actions_alone, is_constant
 from oda_rl.agents.worlds.trajectories import starts_between
 
 _LAWS = files.N_LAWS
@@ -56,8 +57,8 @@ class Planner:
         What has been seen.
     shape : Shape
         Of the rules.
-    horizon : int
-        Steps of an episode, at most.
+    outcomes : Outcomes
+        Of all real episodes.
     config : ModelConfig
         Settings of the agent.
     rng : numpy.random.Generator
@@ -66,7 +67,7 @@ class Planner:
 
     memory: Memory
     shape: Shape
-    horizon: int
+    outcomes: Outcomes
     config: ModelConfig
     rng: np.random.Generator
     candidates: list[Candidate] = field(default_factory=list)
@@ -91,7 +92,7 @@ class Planner:
         Parameters
         ----------
         returns : sequence of float
-            Of all episodes so far.
+            Of all episodes so far that stand beside imagined ones.
         """
         self._forget()
         seen = self.memory.present
@@ -121,6 +122,9 @@ class Planner:
             scores, outputs, promised = search(
                 where, rules, False, again % 2 == 1, effort, self.rng
             )
+        if explore:  # what is promised is a return, not novelty
+            starts = self.draw_starts(_PROMISE_STARTS)
+            promised = float(where.returns(*_alone((scores, outputs)), starts).mean())
         self.imagined_steps += where.steps
         for one in known:
             if one.scores is scores:
@@ -155,7 +159,7 @@ class Planner:
     def _greatest_return(self) -> float:
         """Of an episode as long as there may be, each step of which pays the most that was seen."""
         assert self.learned is not None
-        return float(self.learned.arrays.bounds[1]) * self.horizon
+        return float(self.learned.arrays.bounds[1]) * self.outcomes.horizon
 
     def _forget(self) -> None:
         """Forget what was seen of a world that is no more, and what rules returned there."""
@@ -204,14 +208,14 @@ class Planner:
 
         return simplified(rule, seen[rows], as_good)
 
-    def note(self, candidate: Candidate, start: FloatArray, episode_return: float) -> None:
+    def note(self, candidate: Candidate, start: FloatArray, *outcome: Any) -> None:
         """Note a real episode that was played with a rule from its start to its end."""
         if not any(candidate is one for one in self.candidates):
             self.candidates.append(candidate)
             self._drop_worst()
-        candidate.starts.append(start.copy())
-        candidate.returns.append(episode_return)
-        candidate.imagined.append(self._imagined_from(candidate, start[None])[0])
+        candidate.note(start.copy(), *outcome)
+        latest = candidate.compared(self.outcomes.horizon)[-1:]
+        candidate.imagined.append(self._imagined_from(candidate, start[None], latest)[0])
 
     def best(self) -> Candidate:
         """Return the rule of greatest value."""
@@ -328,7 +332,7 @@ class Planner:
                 said=edits.outputs,
             )
         drawing, at = (self.draw_starts, self._draw_seen), self.learned.at
-        return Imagination(world, at, self.shape.among(at), self.horizon, *drawing)
+        return Imagination(world, at, self.shape.among(at), self.outcomes.horizon, *drawing)
 
     def _judge(self) -> None:
         """Imagine all candidates anew in the present model."""
@@ -340,7 +344,9 @@ class Planner:
             rule = one.scores[None], one.outputs[None]
             one.promised = float(where.returns(*rule, starts).mean())
             one.imagined = self._imagined_from(
-                one, np.reshape(one.starts, (-1, starts.shape[1]))
+                one,
+                np.reshape(one.starts, (-1, starts.shape[1])),
+                one.compared(self.outcomes.horizon),
             ).tolist()
         finalists = np.argsort(-values(self.candidates), kind="stable")[:_FINALISTS]
         more = self.draw_starts(_FINAL_STARTS)
@@ -353,27 +359,38 @@ class Planner:
             )
         self.imagined_steps += where.steps
 
-    def _imagined_from(self, candidate: Candidate, starts: FloatArray) -> FloatArray:
-        """Return the mean of what all laws imagine from each start, shape (n,)."""
-        where = self._imagination()
-        repeated = np.repeat(starts, _LAWS, axis=0)
-        returns = where.returns(candidate.scores[None], candidate.outputs[None], repeated)
+    def _imagined_from(
+        self, candidate: Candidate, starts: FloatArray, lengths: IntArray
+    ) -> FloatArray:
+        """Return the mean of what all laws imagine from each start in so many steps, shape (n,)."""
+        where, means = self._imagination(), np.empty(len(starts))
+        for steps in np.unique(lengths).tolist():
+            where.horizon, rows = steps, lengths == steps
+            repeated = np.repeat(starts[rows], _LAWS, axis=0)
+            returns = where.returns(candidate.scores[None], candidate.outputs[None], repeated)
+            means[rows] = returns.reshape(-1, _LAWS).mean(axis=1)
         self.imagined_steps += where.steps
-        return np.asarray(returns.reshape(-1, _LAWS).mean(axis=1))
+        return means
 
     def _cannot_be_bettered(self, best: Candidate) -> bool:
         """Whether a rule has the greatest return there can be, in the model and really."""
-        most = self._greatest_return
+        most, horizon = self._greatest_return, self.outcomes.horizon
         if most <= 0.0 or not best.returns:
             return False
         least = (1.0 - _TOLERANCE) * most
-        return best.promised >= least and min(best.returns[-_SURE:]) >= least
+        real = np.array(best.returns) >= least * best.compared(horizon) / horizon
+        return bool(best.promised >= least and real[-_SURE:].all())
 
     def _leaves_nothing(self, best: Candidate, returns: Sequence[float]) -> bool:
-        """Whether a rule avoids all cost, and nothing that pays has been seen yet."""
-        most = self._greatest_return
-        if most > 0.0 or not returns or self.memory.present.ended.any():
+        """Whether a rule avoids all cost, and nothing that pays has been seen yet.
+
+        Not where costs depend on the state: there, a rule has somewhere to be.
+        """
+        most, seen = self._greatest_return, self.memory.present
+        if most > 0.0 or not returns or seen.ended.any():
             return False  # it pays to end an episode that only costs
+        if not depends_on_actions_alone(seen.codes, seen.rewards):
+            return False
         return most - best.promised <= _LITTLE * (best.promised - min(returns))
 
     def _value_of(self, candidate: Candidate) -> float:

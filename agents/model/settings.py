@@ -38,8 +38,9 @@ class ModelConfig(Checked):
     """Drop cells, numbers and digits of a rule that do not matter in imagination, before it is
     played."""
 
-    horizon: Annotated[int, within("[1, 1000000]")] = 1000
-    """Steps to imagine where the environment has no time limit; at most a million."""
+    horizon: Annotated[int, within("[1, 1000000]")] = 200
+    """Steps to imagine, at least, while no time limit is known: from the environment, or from
+    episodes that were truncated; at most a million."""
 
     continuous_cells: Annotated[int, within("[1, 100]")] = 4
     """Cells of a rule for each component of a continuous action, which is affine in each; at most

@@ -14,13 +14,10 @@ from oda_rl.agents.policies.table import TablePolicy
 
 SCHEMA: dict[str, Member] = {
     "cells": whole("R", "[1, 1000000]"),
-    "counts": whole("R", "[0, 1000000000]"),
     "states": real("states, d"),
     "q_values": real("states, A"),
     "starts": whole("episodes"),
-    "returns": real("episodes"),
-    "imagined": real("episodes"),
-    "promised": real("R", "[-inf, inf)"),
+    **episodes.SCHEMA,
     "variances": real("R", "[0, inf)"),
 }
 """What a file has of tables, one after the other."""

@@ -31,6 +31,7 @@ from oda_rl.agents.model.counting import (
     spread,
     sweep,
 )
+from oda_rl.agents.model.episodes import Outcomes
 from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.selection import values_of_tables
 from oda_rl.agents.model.settings import ModelConfig
@@ -82,14 +83,16 @@ class TablePlanner:
         What has been seen.
     n_actions : int
         Number of actions.
-    horizon : int
-        Steps of an episode, at most.
+    outcomes : Outcomes
+        Of all real episodes.
     config : ModelConfig
         Settings of the agent.
     """
 
-    def __init__(self, memory: Memory, n_actions: int, horizon: int, config: ModelConfig) -> None:
-        self.memory, self.horizon, self.config = memory, horizon, config
+    def __init__(
+        self, memory: Memory, n_actions: int, outcomes: Outcomes, config: ModelConfig
+    ) -> None:
+        self.memory, self.outcomes, self.config = memory, outcomes, config
         self.candidates: list[Tabled] = []
         self.explorer = Explorer(self)
         self._numbers: dict[bytes, int] = {}
@@ -126,7 +129,7 @@ class TablePlanner:
 
     def wait(self, steps: int) -> int:
         """Return how many new steps there should be, after so many, before the next plan."""
-        return max(1, self.horizon // _PART, int(_GROWTH * steps)) if steps else 1
+        return max(1, self.outcomes.horizon // _PART, int(_GROWTH * steps)) if steps else 1
 
     def plan(self, returns: Sequence[float]) -> Explorer:
         """Count what is new, find the best policies, and explore on.
@@ -134,7 +137,7 @@ class TablePlanner:
         Parameters
         ----------
         returns : sequence of float
-            Of all episodes so far; they are not needed.
+            They are not needed.
         """
         self._count()
         self._look_anew()
@@ -152,14 +155,12 @@ class TablePlanner:
         action = int(boldest(self._edges, self._hope, self._hopes, state, close))
         return action, self._codes[action]
 
-    def note(self, played: Any, start: FloatArray, episode_return: float) -> None:
+    def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
         """Note a real episode that was played with something from its start to its end."""
         if not any(played is one for one in self.candidates):
             return
         self._count()
-        state = self._numbers[_key(start)]
-        played.starts.append(state)
-        played.returns.append(episode_return)
+        played.note(self._numbers[_key(start)], *outcome)
         self._imagine(played)
 
     @property
@@ -299,7 +300,7 @@ class TablePlanner:
     def _fearful(self, discount: float) -> View:
         """Where little is known, each step costs what the worst did."""
         worst = min(float(self._bounds[0]), 0.0)
-        steps = min(1.0 / (1.0 - discount), float(self.horizon))
+        steps = min(1.0 / (1.0 - discount), float(self.outcomes.horizon))
         return View(self._doubt(0.0), worst * steps, 0.0, discount)
 
     def _doubt(self, prior: float) -> FloatArray:
@@ -355,13 +356,18 @@ class TablePlanner:
         """Say what a candidate returns in the present model."""
         n = self.n_states
         actions = one.policy.choices(self._rows[:n])
-        found, room = np.zeros((2, 2, n))
-        play(self._edges, actions, min(float(self._bounds[0]), 0.0), self.horizon, found, room)
-        returns, variances = found
-        starts = self._starts[:n]
-        one.promised = float(starts @ returns / max(starts.sum(), 1.0))
-        one.imagined = returns[one.starts].tolist()
-        one.variance = float(variances[one.starts].mean()) if one.starts else 0.0
+        began, horizon = self._starts[:n], self.outcomes.horizon
+        starts, lengths = np.array(one.starts, dtype=np.int64), one.compared(horizon)
+        imagined, variances = np.zeros((2, len(starts)))
+        for steps in np.unique([horizon, *lengths]).tolist():
+            found, room = np.zeros((2, 2, n))
+            play(self._edges, actions, min(float(self._bounds[0]), 0.0), steps, found, room)
+            if steps == horizon:
+                one.promised = float(began @ found[0] / max(began.sum(), 1.0))
+            rows = lengths == steps
+            imagined[rows], variances[rows] = found[:, starts[rows]]
+        one.imagined = imagined.tolist()
+        one.variance = float(variances.mean()) if len(starts) else 0.0
 
 
 def _key(row: npt.NDArray[Any]) -> bytes:

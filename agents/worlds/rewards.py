@@ -8,6 +8,7 @@ from oda_rl.agents.worlds.laws import solve
 
 _RIDGE = 1e-7
 _CONSTANT = 1e-9  # relative spread of rewards that are all equal
+_UNEXPLAINED = 0.1  # share of the rewards' variance that states may account for
 _MOST = 8_000  # steps to learn from
 
 
@@ -35,6 +36,18 @@ def features(
 def is_constant(rewards: FloatArray) -> bool:
     """Whether rewards are all equal, but for rounding."""
     return len(rewards) == 0 or bool(np.ptp(rewards) <= _CONSTANT * np.abs(rewards).max())
+
+
+def depends_on_actions_alone(codes: FloatArray, rewards: FloatArray) -> bool:
+    """Whether actions explain rewards without the states in which they are taken.
+
+    >>> codes = np.column_stack([np.ones(5), np.linspace(-1.0, 1.0, 5)])
+    >>> [depends_on_actions_alone(codes, y) for y in (-(codes[:, 1] ** 2), np.arange(5.0) % 2)]
+    [True, False]
+    """
+    columns = np.column_stack([codes, codes**2])
+    left = rewards - columns @ np.linalg.lstsq(columns, rewards)[0]
+    return bool(left.var() <= _UNEXPLAINED * rewards.var())
 
 
 def fit_rewards(

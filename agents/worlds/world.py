@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.environments.making import make_env, spec_of
+from oda_rl.agents.environments.making import make_env, spec_of, time_limit
 from oda_rl.agents.environments.names import matching_names
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, Spaces, described, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
@@ -138,8 +138,7 @@ class World:
         rng = np.random.default_rng(_checked_seed(seed))
         learned = learn_world(seen, -math.inf, boxed, _LAWS, None, rng)
         spec = spec_of(place)
-        limit = None if spec is None else spec.max_episode_steps
-        horizon = limit or max(map(len, trajectories(seen)))
+        horizon = time_limit(place) or max(map(len, trajectories(seen)))
         names = matching_names(None if spec is None else spec.id, interface)[0]
         return cls(learned, interface, seen, None, horizon, None,
                    None if names is None else tuple(names), seconds_of(place))  # fmt: skip

@@ -1,0 +1,203 @@
+"""Which returns a model agent compares: no novelty with them, and none of unequal lengths."""
+
+from functools import partial
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import QUICK
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from gymnasium.wrappers import TimeLimit, TransformReward
+
+from oda_rl.agents import ModelAgent
+from oda_rl.agents.environments.making import time_limit
+from oda_rl.agents.model.episodes import Outcomes
+from oda_rl.agents.worlds.world import World
+
+
+class Line(gym.Env):
+    """A point, pushed along a line or in a plane, that should be at 0; rewards are never positive.
+
+    Episodes are truncated after a number of steps between the two ``lengths``, if there are any.
+    """
+
+    def __init__(self, power=2, n=1, lengths=None):
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (n,), np.float64)
+        plane = gym.spaces.Box(-1.0, 1.0, (n,), np.float64)
+        self.action_space = gym.spaces.Discrete(3) if n == 1 else plane
+        self.power, self.n, self.lengths = power, n, lengths
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = self.np_random.uniform(-1.0, 1.0, self.n), 0
+        self.length = None
+        if self.lengths is not None:
+            self.length = int(self.np_random.integers(*self.lengths, endpoint=True))
+        return self.x.copy(), {}
+
+    def step(self, action):
+        push = np.array([action - 1.0]) if self.n == 1 else np.asarray(action)
+        self.x = self.x + 0.1 * push
+        self.t += 1
+        reward = -float((np.abs(self.x) ** self.power).sum())
+        return self.x.copy(), reward, False, self.t == self.length, {}
+
+
+gym.register("Line-v0", Line, max_episode_steps=100)
+
+
+class Ring(gym.Env):
+    """Four states in a ring; each step pays 1, and episodes are truncated after 5 to 20."""
+
+    observation_space = gym.spaces.Discrete(4)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at, self.left = 0, int(self.np_random.integers(5, 21))
+        return self.at, {}
+
+    def step(self, action):
+        self.at = (self.at + (1 if action else -1)) % 4
+        self.left -= 1
+        return self.at, 1.0, False, self.left == 0, {}
+
+
+def returned(env, decide):
+    """The mean return of 20 episodes."""
+    total = 0.0
+    for seed in range(20):
+        observation, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            observation, reward, terminated, truncated, _ = env.step(decide(observation))
+            total += reward / 20
+            over = terminated or truncated
+    return total
+
+
+def push(observation):
+    return 1 + int(np.sign(-observation[0]))
+
+
+def pull(observation):
+    return np.clip(-10.0 * observation, -1.0, 1.0)
+
+
+@pytest.mark.parametrize("seed", [48_000_000, 48_000_001])
+@pytest.mark.parametrize(
+    ("task", "by_hand", "nothing"),
+    [
+        ({"power": 2}, push, lambda _: 1),
+        ({"power": 1}, push, lambda _: 1),
+        ({"n": 2}, pull, lambda _: np.zeros(2)),
+    ],
+    ids=["square", "absolute", "plane"],
+)
+def test_where_rewards_are_never_positive_it_regulates_as_a_rule_by_hand(
+    task, by_hand, nothing, seed
+):
+    env = gym.make("Line-v0", **task)
+    agent = ModelAgent(gym.make("Line-v0", **task), seed=seed).learn(2000)
+    good, idle = returned(env, by_hand), returned(env, nothing)
+    assert returned(env, lambda point: agent.predict(point)[0]) > good + 0.05 * (idle - good)
+
+
+def test_a_rule_that_looks_for_novelty_promises_a_return():
+    promised = []
+
+    def note(agent):
+        newest = agent._engine._newest
+        if newest is not None:
+            promised.append(newest.promised)
+
+    agent = ModelAgent("MountainCar-v0", seed=3, **QUICK).learn(1000, callback=note)
+    assert len(promised) > 1
+    assert agent.episodes.rows[0, 0] == -200.0  # no goal was seen: it had to look
+    assert all(-200.0 <= value < 0.0 for value in promised)
+
+
+@pytest.mark.parametrize(
+    ("make", "limit"),
+    [
+        (lambda: gym.make("CartPole-v1"), 500),
+        (lambda: gym.make("CartPole-v1", max_episode_steps=40), 40),
+        (lambda: TransformReward(TimeLimit(CartPoleEnv(), 70), float), 70),
+        (lambda: TimeLimit(TimeLimit(CartPoleEnv(), 30), 90), 30),
+        (lambda: TimeLimit(gym.make("CartPole-v1"), 900), 500),
+        (lambda: gym.vector.SyncVectorEnv([lambda: TimeLimit(CartPoleEnv(), 70)] * 2), 70),
+        (lambda: gym.make_vec("CartPole-v1", 2), 500),
+        (CartPoleEnv, None),
+        (lambda: gym.vector.SyncVectorEnv([CartPoleEnv] * 2), None),
+    ],
+)
+def test_the_limit_is_that_of_the_spec_or_of_a_wrapper(make, limit):
+    assert time_limit(make()) == limit
+    assert ModelAgent(make(), seed=0).horizon == (limit or 200)
+
+
+def test_the_limit_is_that_of_the_environment_it_learns_in():
+    agent = ModelAgent(TimeLimit(Line(), 50), seed=0, **QUICK).learn(120)
+    assert agent.horizon == 50
+    agent.env = TimeLimit(Line(), 30)
+    assert agent.learn(40).horizon == 30
+
+
+def test_a_world_from_a_log_has_the_limit_of_a_wrapper():
+    before = np.linspace(-1.0, 1.0, 60)[:, None]
+    actions = np.arange(60) % 3
+    after = before + 0.1 * (actions[:, None] - 1.0)
+    env = TimeLimit(Line(), 25)
+    log = before, actions, -(after[:, 0] ** 2), after, np.zeros(60)
+    assert World.fit(*log, env=env, seed=0).horizon == 25
+
+
+def test_without_a_limit_episodes_say_how_many_steps_are_imagined():
+    outcomes = Outcomes(guess=40)
+    assert outcomes.horizon == 40
+    outcomes.append(3.0, 30, terminated=True)
+    assert outcomes.horizon == 60
+    outcomes.append(3.0, 20_000, terminated=True)
+    assert outcomes.horizon == 1000
+    outcomes = Outcomes(guess=40)
+    for length in (10, 25, 15):
+        outcomes.append(-float(length), length, terminated=False)
+    outcomes.append(-5.0, 5, terminated=True)
+    assert outcomes.horizon == 25
+    assert outcomes.comparable == [-25.0, -5.0]
+    outcomes.limit = 10
+    assert outcomes.horizon == 10
+
+
+@pytest.mark.parametrize("lengths", [(60, 60), (20, 60)])
+def test_a_truncated_episode_is_imagined_as_far_as_it_went(lengths):
+    agent = ModelAgent(Line(lengths=lengths), seed=0, **QUICK).learn(1000)
+    assert agent.horizon == agent.episodes.rows[:, 1].max()
+    tried = [one for one in agent._engine.planner.candidates if one.returns]
+    assert tried
+    for one in tried:
+        np.testing.assert_allclose(one.imagined, one.returns, rtol=0.02, atol=0.02)
+
+
+def test_a_truncated_episode_is_counted_as_far_as_it_went():
+    agent = ModelAgent(Ring(), seed=0).learn(300)
+    tried = [one for one in agent._engine.planner.candidates if one.returns]
+    assert tried
+    for one in tried:
+        assert one.imagined == one.returns == one.lengths
+        assert one.promised == agent.horizon == agent.episodes.rows[:, 1].max()
+
+
+@pytest.mark.parametrize("steps", [90, 400])
+@pytest.mark.parametrize("make", [partial(Line, lengths=(60, 60)), Line, Ring])
+def test_going_on_after_saving_gives_the_same_bits(make, steps, tmp_path):
+    agent = ModelAgent(make(), seed=1, **QUICK).learn(steps)
+    agent.save(tmp_path / "agent.zip")
+    other = ModelAgent.load(tmp_path / "agent.zip", env=make())
+    assert other.horizon == agent.horizon
+    for one in (agent, other):
+        one.learn(400)
+    mine, theirs = agent._engine.state_arrays(), other._engine.state_arrays()
+    assert mine.keys() == theirs.keys()
+    for name, array in mine.items():
+        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
