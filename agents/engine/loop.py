@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import bound_copy, seldom, spliced
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import FloatArray
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.policies.contract import InLoops
-from oda_rl.envs.dynamics import Compiled, Dynamics
+from oda_rl.envs.dynamics import Compiled
 
 
 class Rule(NamedTuple):
@@ -153,34 +153,6 @@ def _play(
     return ended, taken, greatest
 
 
-def _step(
-    parameters: FloatArray,
-    choices: npt.NDArray[Any],
-    limits: IntArray,
-    states: FloatArray,
-    elapsed: IntArray,
-    over: BoolArray,
-    actions: IntArray,
-    observations: npt.NDArray[Any],
-    rewards: FloatArray,
-    terminated: BoolArray,
-    truncated: BoolArray,
-) -> None:
-    """Step several environments; where an episode is over, nothing happens.
-
-    ``parameters``, ``states`` and ``observations`` have a row for each; ``elapsed`` counts the
-    steps of its episode, of which there are no more than its limit.
-    """
-    for i in range(over.shape[0]):
-        rewards[i], terminated[i], truncated[i] = 0.0, False, False
-        if not over[i]:
-            position = states[i]
-            rewards[i], terminated[i] = advance(parameters[i], choices, position, actions[i])
-            look(parameters[i], position, observations[i])
-            elapsed[i] += 1
-            truncated[i] = elapsed[i] >= limits[i]
-
-
 def _numbered(
     parameters: FloatArray, choices: npt.NDArray[Any], position: FloatArray, number: int
 ) -> tuple[float, bool]:
@@ -200,22 +172,6 @@ def train_loop(rule: Rule, environment: Compiled) -> Callable[..., tuple[int, in
     return _bound(_train, rule.name, _functions(environment), environment.sizes, rule)
 
 
-def step_loop(dynamics: Dynamics, boxed: bool, sizes: tuple[int, int, int]) -> Callable[..., None]:
-    """Return the compiled loop over several environments that steps each of them once.
-
-    Parameters
-    ----------
-    dynamics : Dynamics
-        Of each.
-    boxed : bool
-        Whether actions are chosen by their numbers.
-    sizes : tuple of int
-        Components of a state, and of an observation, and number of actions.
-    """
-    functions = dynamics.step, dynamics.look, boxed
-    return _bound(_step, "copies", functions, sizes, None)
-
-
 def _functions(environment: Compiled) -> _Functions:
     dynamics = environment.dynamics
     return dynamics.step, dynamics.look, environment.choices is not None
@@ -227,7 +183,7 @@ def _bound(
     name: str,
     functions: _Functions,
     sizes: tuple[int, int, int],
-    hooks: Rule | Callable[..., int] | None,
+    hooks: Rule | Callable[..., int],
 ) -> Callable[..., Any]:
     """Compile a loop with functions in place of their names.
 
@@ -235,7 +191,7 @@ def _bound(
     changed: so the name tells the files of the functions, which may be a user's, as they are.
     """
     step, look, boxed = functions
-    own: dict[str, Any] = {} if hooks is None else {"decide": hooks}
+    own: dict[str, Any] = {"decide": hooks}
     if isinstance(hooks, Rule):
         own = hooks._asdict()
     advance = spliced(bound_copy(_chosen if boxed else _numbered, "", step=step))

@@ -9,7 +9,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from oda_rl.agents.engine.engine import Engine
 from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.environments.spaces import Interface, plain
-from oda_rl.agents.training.copies import stepper
 from oda_rl.agents.training.course import Course
 from oda_rl.agents.training.loops import STEPS_PER_REPORT, Progress
 
@@ -99,14 +98,14 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
     """
     resets, begun = Resets(env, engine.interface), engine.state.steps - course.steps
     engine.set_lanes(env.num_envs)
-    taker = stepper(env, engine.interface.first_action)
+    first_action = engine.interface.first_action
     actions, _ = engine.advance(first_step(course.observation, engine.interface))
     steps = last = course.steps
     total, interrupt = course.total, course.interrupt
     stop, blocks = course.stop(STEPS_PER_REPORT), [_NO_EPISODE]
     moments: list[int] = []
     while steps < total:
-        step = resets.step(*taker.step(actions))
+        step = resets.step(*env.step(first_action + actions))
         if steps + np.count_nonzero(step.learns) >= total:
             step = step._replace(acts=np.zeros_like(step.acts))
         actions, ended = engine.advance(step)
@@ -116,10 +115,6 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], course: Course) 
             moments += [steps - last] * len(ended)
         if interrupt.requested or steps >= stop or (course.one_by_one and len(ended)):
             course.at(steps, None)
-            taker.leave()
             yield steps, np.column_stack([np.concatenate(blocks), moments])
             blocks, moments = [_NO_EPISODE], []
             last, stop = steps, course.stop(STEPS_PER_REPORT)
-            # Who was told may have changed the environment.
-            if course.one_by_one and not taker.take_up():
-                taker = stepper(env, engine.interface.first_action)
