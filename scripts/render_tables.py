@@ -29,10 +29,7 @@ OTHERS = (
 TABLES: dict[str, str] = {
     **{f"benchmark_{name}": f"benchmarks.{name}.tables" for name in BENCHMARKS},
     **{name: f"{name}.tables" for name in OTHERS},
-    "benchmark_suite_pace": "benchmarks.suite.paces",
     "benchmark_vector_actors": "benchmarks.vector.acted",
-    "benchmark_vector_times": "benchmarks.vector.times",
-    "benchmark_vector_worlds": "benchmarks.vector.worlds",
     "figure5": "reproduce_figure5.tables",
     "infex_codebook": "reproduce_infex.margins",
     "infex_density": "reproduce_infex.densities",
@@ -50,7 +47,6 @@ FIGURES = {
     "mixture_grid": "reproduce_sgd_gmm_grid",
     "partition": "partition",
     "suite": "benchmark_suite",
-    "vector": "benchmark_vector",
 }
 _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -5,19 +5,15 @@ Parts, each of which can be left out with --only:
 table     Table 1 of the paper: mean log-likelihood (kernels of height 1) on 110 images of each
           digit of USPS, pixels from 0 to 255, by convex clustering, INFEX, and EM with as many
           components from 20 random starts. INFEX stops at a gap of 1e-6, priced from all samples.
-time      one INFEX fit of 1100 and of all 7291 images at sigma = 480, and the algorithm as the
-          paper prints it, on the first.
 codebook  Figures 3 and 4: margin and number of codebook vectors of INFEX and of kernel vector
           quantization. INFEX ends after 40 rounds if it has not converged before.
 toy       Figures 1 and 2: a Gaussian and a ring; exemplars among the samples against a grid.
-penalty   the objectives with a variance, 500 points in 2 and in 10 dimensions.
 density   held-out log-density beside KernelDensity of the same bandwidth, and fit times beside
           GaussianMixture with as many components; mixtures in 4 and in 16 dimensions, exemplars
           without a bound and at most a tenth of the samples.
-refit     the agent's partition: seconds of a warm refit to 2000 states in 4 dimensions.
 
 Run: python scripts/reproduce_infex.py --data FOLDER
-Takes zip.train.gz as usps.train.gz from the folder; without it the first three parts are left out.
+Takes zip.train.gz as usps.train.gz from the folder; without it the first two parts are left out.
 Runs are kept as they end in results/reproduce_infex.jsonl; writes results/infex_PART.csv and
 results/infex_codebook.png, results/infex_toy.png.
 """
@@ -39,10 +35,9 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl._types import FloatArray
-from oda_rl.agents import InfexPartition, Scaling
 from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
-from oda_rl.exemplars.weights import NotConvergedError, best_proportions
+from oda_rl.exemplars.weights import NotConvergedError
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.estimators import plot_exemplar_density
 from oda_rl.runs.parallel import Execution
@@ -52,7 +47,7 @@ PER_DIGIT = 110
 SIGMAS = (440.0, 460.0, 480.0, 500.0, 520.0, 540.0)
 RADII = (800.0, 1000.0, 1200.0, 1400.0, 1600.0, 1800.0, 2000.0)
 EM_RUNS = 20
-NEEDS_DATA = ("table", "time", "codebook")
+NEEDS_DATA = ("table", "codebook")
 GRID_SIZES = (4, 6, 8, 10, 15, 20, 30)
 TOY_SIGMA = 2.5
 ROUNDS = 40
@@ -60,12 +55,10 @@ FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)  # of Silverman's bandwidth
 TRAINED = 2000  # samples of a density
 
 
-def images(folder: str, rng: np.random.Generator | None) -> FloatArray:
-    """All training images, or 110 of each digit."""
+def images(folder: str, rng: np.random.Generator) -> FloatArray:
+    """Return 110 training images of each digit."""
     points, digits = load("USPS", folder, None, np.random.default_rng(0))
     points = 127.5 * points
-    if rng is None:
-        return points
     rows = [rng.choice(np.flatnonzero(digits == c), PER_DIGIT, replace=False) for c in range(10)]
     return points[np.concatenate(rows)]
 
@@ -119,47 +112,6 @@ def table(folder: str, seed: int, sigma: float) -> Row:
     }  # fmt: skip
 
 
-def as_printed(points: FloatArray, tolerance: float) -> tuple[float, int]:
-    """Algorithm 1 with mean shift from every sample in each round: likelihood, exemplars."""
-    points = points - points.mean(axis=0)
-    squares = np.einsum("ij,ij->i", points, points)
-    prices, bound = np.full(len(points), 1.0 / len(points)), 0.0
-    exemplars = points[:0]
-    weights, value = np.zeros(0), -np.inf
-    while True:
-        at, modes = points.copy(), []
-        while len(at):
-            shares = np.exp(-0.5 * squared_distances(at, points, squares)) * prices
-            onward = shares @ points / shares.sum(axis=1, keepdims=True)
-            ended = np.linalg.norm(onward - at, axis=1) < 1e-5
-            modes.append(onward[ended])
-            at = onward[~ended]
-        found = np.unique(np.concatenate(modes).round(2), axis=0)
-        heights = np.exp(-0.5 * squared_distances(found, points, squares)) @ prices
-        if heights.max() - bound < tolerance:
-            return value, int((weights > 0.0).sum())
-        exemplars = np.concatenate([exemplars[weights > 0.0], found[heights > bound]])
-        solved = best_proportions(np.exp(-0.5 * squared_distances(points, exemplars)))
-        weights, value, prices, bound = solved.weights, solved.value, solved.prices, 1.0
-
-
-def timing(folder: str, seed: int, images_used: str) -> Row:
-    """Seconds of INFEX on a subset, on all, and of the algorithm as printed on the subset."""
-    whole = images_used == "all"
-    points = images(folder, None if whole else np.random.default_rng(seed))
-    if images_used == "as printed":
-        begun = time.perf_counter()
-        value, n = as_printed(points / 480.0, 1e-4)
-        return {"seconds": time.perf_counter() - begun, "value": value,
-                "n": n, "gap": float("nan")}  # fmt: skip
-    runs = [fitted(INFEX(bandwidth=480.0, random_state=s), points) for s in range(3)]
-    model = runs[0][0]
-    return {
-        "seconds": float(np.median([taken for _, taken in runs])),
-        "value": model.objective_value_, "n": len(model.weights_), "gap": model.duality_gap_,
-    }  # fmt: skip
-
-
 def codebook(folder: str, seed: int, radius: float) -> Row:
     """Margins and sizes at one distortion."""
     points = images(folder, np.random.default_rng(seed))
@@ -201,20 +153,6 @@ def toy(seed: int, candidates: int) -> Row:
     return {"value": model.objective_value_, "n": len(model.weights_)}
 
 
-def penalty(seed: int, objective: str, d: int, c: float) -> Row:
-    """Gap that an objective with a variance is brought to."""
-    rng = np.random.default_rng(seed)
-    centres = 2.0 * rng.normal(size=(5, d))
-    points = centres[rng.integers(5, size=500)] + rng.normal(size=(500, d))
-    model = INFEX(objective, C=c, bandwidth=1.0 if d == 2 else 2.5, tol=1e-4, random_state=seed)
-    model, taken = fitted(model, points)
-    return {
-        "value": model.objective_value_,
-        "gap": model.duality_gap_, "n": len(model.weights_), "rounds": model.n_iter_,
-        "seconds": taken,
-    }  # fmt: skip
-
-
 def density(seed: int, d: int, factor: float, budget: int | None) -> Row:
     """Held-out log-density at a multiple of Silverman's bandwidth."""
     rng = np.random.default_rng(seed)
@@ -239,23 +177,8 @@ def density(seed: int, d: int, factor: float, budget: int | None) -> Row:
     }  # fmt: skip
 
 
-def refit(seed: int) -> Row:
-    """Seconds of the partition's refits: the first to 2000 states, and after every 200 others."""
-    rng = np.random.default_rng(seed)
-    cells = InfexPartition(infex_first_refit=10**6).prepare(4, rng)
-    cells.start(Scaling(np.eye(4) / np.sqrt(2.0), np.zeros(4), np.ones(4)))
-    centres = 1.5 * rng.normal(size=(6, 4))
-    times = []
-    for drift in range(12):
-        for _ in range(200 if drift else 2000):
-            cells.observe(centres[rng.integers(6)] + 0.05 * drift + 0.5 * rng.normal(size=4))
-        times.append(seconds(cells.reshape))
-    return {"cold": times[0], "warm": float(np.median(times[1:])), "n": cells.n_cells}
-
-
 PARTS: dict[str, Callable[..., Row]] = {
-    "table": table, "time": timing, "codebook": codebook, "toy": toy, "penalty": penalty,
-    "density": density, "refit": refit,
+    "table": table, "codebook": codebook, "toy": toy, "density": density
 }  # fmt: skip
 
 
@@ -286,15 +209,8 @@ def settings(options: Options) -> list[Row]:
     folders = [one["folder"] for one in sets({"USPS": None}, options.data)]
     varied: dict[str, list[Row]] = {
         "table": [{"sigma": sigma} for sigma in SIGMAS],
-        "time": [{"images_used": name} for name in ("subset", "all", "as printed")],
         "codebook": [{"radius": radius} for radius in RADII],
         "toy": [{"candidates": n} for n in (-1, 0, *GRID_SIZES)],
-        "penalty": [
-            {"objective": objective, "d": d, "c": c}
-            for objective in ("margin_variance", "mean_variance")
-            for d in (2, 10)
-            for c in (1.0, 10.0)
-        ],
         "density": [
             {"d": d, "factor": factor, "budget": budget}
             for d in (4, 16)
@@ -303,22 +219,20 @@ def settings(options: Options) -> list[Row]:
             # Every sample is its own exemplar then, which takes a minute.
             if (d, factor, budget) != (16, 0.5, None)
         ],
-        "refit": [{}],
     }
     return [
         {"part": part, "threads": 1, "seed": seed, **where, **variant}
         for part in parts
         for where in ([{"folder": one} for one in folders] if part in NEEDS_DATA else [{}])
         for variant in varied[part]
-        for seed in EXPERIMENT.seeds(options)[: 1 if part == "time" else None]
+        for seed in EXPERIMENT.seeds(options)
     ]
 
 
 def medians(part: str, rows: Rows) -> Table:
     """Return medians over the seeds, a line for each variant."""
     numbers = [key for key, value in rows[0].items() if isinstance(value, float | int)]
-    varied = ("images_used", "objective", "sigma", "radius", "candidates", "d", "c", "budget",
-              "factor")  # fmt: skip
+    varied = ("sigma", "radius", "candidates", "d", "budget", "factor")
     by = [key for key in varied if key in rows[0]]
     columns = [Column(key, the(key)) for key in by]
     columns += [Column(key, of(np.median, key, ".5g")) for key in numbers
@@ -349,7 +263,6 @@ CLAIMS: dict[str, dict[str, Callable[[Row], bool | None]]] = {
             row["infex_n"] < row["kvq_n"] or row["radius"] < 1000.0
         ),
     },
-    "penalty": {"gap <= 1e-4": lambda row: row["gap"] <= 1e-4},
     "density": {
         "held-out density >= KernelDensity's": lambda row: (
             row["infex"] >= row["kernels"] if row["budget"] is None else None
@@ -359,7 +272,6 @@ CLAIMS: dict[str, dict[str, Callable[[Row], bool | None]]] = {
             else row["infex"] >= row["kernels"] and row["share"] <= 0.1
         ),
     },
-    "refit": {"warm refit <= 50 ms": lambda row: row["warm"] <= 0.05},
 }  # fmt: skip
 
 

@@ -2,26 +2,19 @@
 
 They are random; or mixed, where of each episode some share, drawn anew, is random and the rest by
 the rule that a person wrote (common/hand_rules.py); or all by that rule, the expert. Pendulum's
-torques are logged as they were and become the nearest of five. Compared are the behaviour in the
-log, FittedQAgent.fit with package defaults, and d3rlpy's discrete CQL, with few seeds because it
-takes minutes. Measured is the
-mean return of 100 greedy episodes, and the least that it is above the behaviour in the same log; of
-the estimate of fit's policy, whether its interval has the true discounted return, the mean of 100
-real episodes without a limit of time (500 steps, after which nothing counts). Seeds are those
-from 51 550 000 on, which chose nothing.
+torques are logged as they were and become the nearest of five. FittedQAgent.fit with package
+defaults is compared with the behaviour in the log: the mean return of 100 greedy episodes, and by
+how much it beats the log at least. Of the estimate of the policy's return: whether its interval
+holds the true discounted return, the mean of 100 real episodes without a limit of time (500 steps,
+after which nothing counts). Seeds start at 51 550 000, and chose nothing.
 
 Run: python scripts/benchmark.py offline [--only CartPole-v1 ...] [--seeds 20]
-     [--cql-python cql/bin/python --cql-seeds 3]
-offline_cql.py says how to make the Python that CQL needs. Runs are kept in
-results/benchmark_offline.jsonl as they end, and not repeated; writes results/benchmark_offline.csv.
+Runs are kept in results/benchmark_offline.jsonl as they end, and not repeated; writes
+results/benchmark_offline.csv.
 """
 
-import json
 import os
-import subprocess
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -32,11 +25,11 @@ from common.summaries import Column, Row, Rows, Table, count, of, the
 
 from oda_rl._types import FloatArray
 
-EXPERIMENT = Experiment("benchmark_offline", leave_out=("python",))
+EXPERIMENT = Experiment("benchmark_offline")
 STEPS, EPISODES, TRUE_EPISODES, LONGEST = 5_000, 100, 100, 500
 TASKS = {"CartPole-v1": 475.0, "MountainCar-v0": -140.0, "Pendulum-v1": -300.0}
 QUALITIES = {"random": 1.0, "mixed": None, "expert": 0.0}
-BEHAVIOUR, OURS, CQL = "behaviour", "`fit`", "discrete CQL"
+BEHAVIOUR, OURS = "behaviour", "`fit`"
 
 
 def logged(task: str, quality: str, seed: int) -> list[Any]:
@@ -75,8 +68,8 @@ def true_return(agent: Any, task: str, seed: int) -> float:
     return total / TRUE_EPISODES
 
 
-def ours(task: str, quality: str, seed: int) -> list[Row]:
-    """Fit; a row for each method but CQL."""
+def run(task: str, quality: str, seed: int) -> list[Row]:
+    """Fit; a row for the log and one for what is fitted to it."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from oda_rl.agents import FittedQAgent
 
@@ -94,34 +87,10 @@ def ours(task: str, quality: str, seed: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def cql(task: str, quality: str, seed: int, python: str) -> list[Row]:
-    """Let another Python fit discrete CQL."""
-    from oda_rl.agents import FittedQAgent
-    from oda_rl.agents.offline.reading import read_steps
-    from oda_rl.agents.offline.transitions import Transitions
-
-    log = logged(task, quality, seed)
-    known = FittedQAgent(task, seed=seed).interface
-    numbers = read_steps(Transitions(*log), known).actions[:, 0].astype(int)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "log.npz"
-        choices = known.performed(np.arange(known.n_actions))
-        np.savez(path, observations=log[0], actions=numbers, rewards=log[2], terminated=log[4],
-                 truncated=log[5], choices=choices)  # fmt: skip
-        words = [python, str(Path(__file__).parents[1] / "offline_cql.py"), str(path), task]
-        told = subprocess.run([*words, "--seed", str(seed)], capture_output=True, check=True)
-    return [_row(CQL, np.array(json.loads(told.stdout.splitlines()[-1])["returns"]))]
-
-
 def _row(method: str, returns: FloatArray) -> Row:
     blank = dict.fromkeys(("estimate", "low", "high", "true"), float("nan"))
     spread = {"mean": float(returns.mean()), "least": float(returns.min())}
     return {"method": method, **spread, **blank}
-
-
-def run(task: str, quality: str, kind: str, seed: int, python: str) -> list[Row]:
-    """Make the rows of a run."""
-    return cql(task, quality, seed, python) if kind == "cql" else ours(task, quality, seed)
 
 
 def tables(rows: Rows) -> dict[str, Table]:
@@ -170,7 +139,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         own
         for task in TASKS
         for quality in QUALITIES
-        for method in (BEHAVIOUR, OURS, CQL)
+        for method in (BEHAVIOUR, OURS)
         if (own := rows.where(task=task, quality=quality, method=method))
     ]
     levels = ", ".join(f"{task} {level:g}" for task, level in TASKS.items())
@@ -184,25 +153,16 @@ class Options(SharedOptions):
 
     only: tuple[str, ...] = ()
     """Ids of the environments to do; all by default."""
-    cql_python: str | None = None
-    """A Python that has d3rlpy; without, CQL is left out."""
-    cql_seeds: int = 3
-    """So many of the seeds for CQL."""
 
 
 def main(options: Options) -> None:
     """Benchmark what is learned from logs."""
     tasks, seeds = chosen(options.only, TASKS), EXPERIMENT.seeds(options)
-    kinds = [("ours", seeds)]
-    if options.cql_python is not None:
-        kinds.append(("cql", seeds[: options.cql_seeds]))
     settings = [
-        {"task": task, "quality": quality, "kind": kind, "seed": seed,
-         "python": options.cql_python if kind == "cql" else ""}
-        for kind, own in kinds
-        for seed in own
+        {"task": task, "quality": quality, "seed": seed}
+        for seed in seeds
         for task in tasks
         for quality in QUALITIES
-    ]  # fmt: skip
+    ]
     rows = EXPERIMENT.run(run, settings, options.execution)
     say(*tables(rows).values())

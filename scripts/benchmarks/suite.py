@@ -11,9 +11,6 @@ hyper-parameters for each environment, learn in the same environments for the sa
 
 Run: python scripts/benchmark.py suite [--only CartPole-v1 ...] [--baselines 3]
      [--workers 2 | --backend dask --address tcp://...:8786]
-With --pace 5 it only takes the time a step where dynamics are compiled, beside that of Gymnasium's
-own environments, five times, and writes results/benchmark_suite_pace.csv.
-
 Runs are kept in results/benchmark_suite.jsonl as they end, and not repeated; writes
 results/benchmark_suite.csv and results/benchmark_suite.png.
 """
@@ -25,7 +22,6 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from common.dynamic_programming import KNOWN, best_rule
 from common.experiment import FIRST_SEEDS, Experiment, chosen, say, seconds
@@ -49,13 +45,11 @@ from common.summaries import (
 from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
 from oda_rl.agents.sb3.settings import settings_for
-from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.runs.parallel import Execution
 from oda_rl.runs.results import read_rows
 
-EXPERIMENT, PACE = Experiment("benchmark_suite"), Experiment("benchmark_suite_pace")
-PACED_STEPS = 20_000
+EXPERIMENT = Experiment("benchmark_suite")
 DRAWN_STEPS = (100, 10**6)
 GRID = "dynamic programming"
 PLAYED = (HAND, GRID)  # which do not learn
@@ -163,59 +157,6 @@ def size_of(model: Any) -> int:
     with TemporaryDirectory() as folder:
         model.policy.save(f"{folder}/policy")
         return os.path.getsize(f"{folder}/policy")
-
-
-class Plain(gym.Wrapper[Any, Any, Any, Any]):
-    """Does nothing, so that an agent takes the Python loop."""
-
-
-def pace(times: int) -> list[Row]:
-    """Microseconds a step of Gymnasium's own environments, and of training on them, in turns."""
-    from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-
-    rows: list[Row] = []
-    for task in (task for task in TASKS if compiled_dynamics(make(task)) is not None):
-        kinds = {ONLINE: TwoTimescaleAgent, FITTED: FittedQAgent}
-        for turn in range(-1, times):  # the first one compiles
-            alone = seconds(partial(walk, make(task)))
-            row: Row = {"task": task.name, "turn": turn, "stepping": alone}
-            for name, kind in kinds.items():
-                for loop, env in (("compiled", make(task)), ("Python", Plain(make(task)))):
-                    agent = kind(env, seed=abs(turn))
-                    row[f"{name}, {loop}"] = seconds(partial(agent.learn, PACED_STEPS))
-            if turn < 0:
-                continue
-            rows.append({
-                key: 1e6 * value / PACED_STEPS if isinstance(value, float) else value
-                for key, value in row.items()
-            })  # fmt: skip
-    return rows
-
-
-def walk(env: gym.Env[Any, Any]) -> None:
-    """Step an environment without an agent."""
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    actions = [env.action_space.sample() for _ in range(1000)]
-    for i in range(PACED_STEPS):
-        _, _, terminated, truncated, _ = env.step(actions[i % len(actions)])
-        if terminated or truncated:
-            env.reset()
-
-
-def paces(rows: Rows) -> dict[str, Table]:
-    """Return the times a step beside each other."""
-    columns = [
-        Column("µs a step", the("task"), once=True),
-        Column("Gymnasium alone", of(np.median, "stepping", ".2f")),
-        *(
-            Column(f"`{name}`, {loop} loop", of(np.median, f"{name}, {loop}", ".2f"))
-            for name in (ONLINE, FITTED)
-            for loop in ("compiled", "Python")
-        ),
-    ]
-    lines = [own for task in TASKS if (own := rows.where(task=task.name))]
-    return {"suite pace": Table("stepping, and training", columns, lines)}
 
 
 def planned(options: "Options") -> list[Row]:
@@ -464,17 +405,12 @@ class Options:
     """Most seeds of each; by default 100, or 20 where nothing is aimed at."""
     baselines: int = 0
     """Seeds of DQN, PPO and SAC."""
-    pace: int = 0
-    """Only take the time a step of compiled environments, so often."""
     execution: Execution = Execution()  # noqa: RUF009
     """Where to run."""
 
 
 def main(options: Options) -> None:
     """Benchmark both agents on the suite."""
-    if options.pace:
-        say(*paces(PACE.write(pace(options.pace), ("task", "turn"))).values())
-        return
     rows = EXPERIMENT.run(train, planned(options), options.execution)
     say(*tables(rows).values(), *missed(rows))
     EXPERIMENT.save(draw(Rows(read_rows(EXPERIMENT.path(".csv")))))  # those of other runs, too

@@ -48,7 +48,6 @@ FIRST_SEEDS = {
     "suite_model": 54_000_000,  # those before were looked at while its search was made
     "compare_sb3": 57_000_000,  # which oda_rl/agents/comparison sets
     "benchmark_vector": 59_000_000,
-    "benchmark_vector_worlds": 59_200_000,
     "benchmark_vector_actors": 59_500_000,
     "benchmark_export": 61_000_000,
     "benchmark_chip": 62_000_000,
