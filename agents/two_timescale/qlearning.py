@@ -226,8 +226,11 @@ def learn(
     if state.phase == LEARNING:
         update_values(agent, next_cell, reward, terminated)
         if state.learner_active:
-            events = show(agent)
-            next_cell = assign(agent.diagram, state.n_cells, point)  # cells may have moved
+            state.countdown -= 1
+            if state.countdown == 0:
+                state.countdown = state.observe_every
+                events = show(agent)
+                next_cell = assign(agent.diagram, state.n_cells, point)  # cells have moved
     elif state.phase == WARMUP and state.steps_since_start >= state.warmup_steps:
         events = WARM
     lane.cell = next_cell
@@ -273,16 +276,12 @@ def update_values(agent: Online, next_cell: int, reward: float, terminated: bool
 
 @spliced
 def show(agent: Online) -> int:
-    """Show the current point to the slow timescale if that is due; returns events."""
-    state, learner = agent.state, agent.learner
-    state.countdown -= 1
-    if state.countdown > 0:
-        return 0
-    state.countdown = state.observe_every
+    """Show the current point to the slow timescale; returns events."""
+    learner, room = agent.learner, agent.room
     if schedule_of(learner.schedule, 0).kind == INTERPRETED:
         return OBSERVE
-    point, weights, gradient = agent.room.point, agent.room.weights, agent.room.gradient
-    due = observe(agent.diagram, learner, state.n_cells, point, weights, gradient)
+    n_cells = agent.state.n_cells
+    due = observe(agent.diagram, learner, n_cells, room.point, room.weights, room.gradient)
     return RESHAPE if due else 0
 
 
