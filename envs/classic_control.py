@@ -11,13 +11,10 @@ arXiv:2407.17032, 2024: ``gymnasium.envs.classic_control``.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium.envs.classic_control import AcrobotEnv, MountainCarEnv, PendulumEnv
-from numba import types
-from numba.extending import intrinsic
 
 from oda_rl._compile import spliced
 from oda_rl._types import Float32Array, FloatArray
@@ -31,16 +28,19 @@ def in_single_precision(states: FloatArray) -> FloatArray:
 _TWO = 2.0  # which compiled code must not know: it would multiply
 
 
-@intrinsic
-def _beyond(typing_context: Any, number: Any, rounded: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fma(arguments[0], arguments[0], builder.fneg(arguments[1]))
+@spliced
+def beyond(number: float, square: float) -> float:
+    """Return what the square of a number is more than its rounded ``square``, without an error.
 
-    return types.float64(types.float64, types.float64), generate
-
-
-beyond = cast(Callable[[float, float], float], _beyond)
-"""``beyond(number, rounded)``: what the square of a number is more than that, without an error."""
+    References
+    ----------
+    T. J. Dekker, "A floating-point technique for extending the available precision", Numerische
+    Mathematik 18 (1971): a double is a sum of two of 26 bits, whose products are not rounded.
+    """
+    shifted = 134217729.0 * number  # 2^27 + 1
+    high = shifted - (shifted - number)
+    low = number - high
+    return ((high * high - square) + 2.0 * high * low) + low * low
 
 
 @spliced

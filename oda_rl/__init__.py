@@ -93,8 +93,7 @@ def __getattr__(name: str) -> _Any:
     """Import an estimator when it is first asked for."""
     if name not in _LAZY:
         raise AttributeError(f"module 'oda_rl' has no attribute {name!r}")
-    with _import_module("oda_rl._collector").importing():
-        return getattr(_import_module(_LAZY[name]), name)
+    return getattr(_import_module(_LAZY[name]), name)
 
 
 def __dir__() -> list[str]:

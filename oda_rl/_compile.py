@@ -1,4 +1,4 @@
-"""How this package compiles: numba's flags, in one place."""
+"""How this package compiles: numba's options, in one place."""
 
 import functools
 from collections.abc import Callable
@@ -7,13 +7,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
-from numba.core import event
 
 from oda_rl._cache import keep
-from oda_rl._collector import pause
-from oda_rl._numba.brevity import Brief
-from oda_rl._numba.seldom import Seldom
-from oda_rl._numba.splicing import Splicing
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -21,14 +16,8 @@ R = TypeVar("R")
 N = TypeVar("N", int, float)
 
 _njit: Any = numba.njit  # whose type does not know all of its options
-_OPTIONS: dict[str, Any] = {
-    "error_model": "numpy",
-    "no_cfunc_wrapper": True,
-    "pipeline_class": Splicing,
-}
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
 _NO_ALLOCATION: dict[str, Any] = {**_OPTIONS, "_nrt": False}
-_SELDOM: dict[str, Any] = {**_NO_ALLOCATION, "pipeline_class": Seldom}
-_BRIEF: dict[str, Any] = {**_NO_ALLOCATION, "pipeline_class": Brief}
 _FAST = {"reassoc", "contract", "nsz"}
 
 
@@ -38,21 +27,6 @@ integer = cast(Callable[[float], int], np.int64)
 boolean = cast(Callable[[bool], bool], np.bool_)
 # For what indexes an array in a hot loop, and cannot be negative: nothing asks whether it is then.
 unsigned = cast(Callable[[int], int], np.uint64)
-
-
-class _Uncollected(event.Listener):
-    """Pauses garbage collection while numba loads from its cache, or compiles."""
-
-    def on_start(self, event: Any) -> None:
-        """Numba takes its lock."""
-        pause.begin()
-
-    def on_end(self, event: Any) -> None:
-        """Numba gives it back."""
-        pause.end()
-
-
-event.register("numba:compiler_lock", _Uncollected())  # type: ignore[no-untyped-call]
 
 
 def _made(function: F, **options: Any) -> F:
@@ -71,37 +45,14 @@ def compiled(function: F) -> F:
     return _made(function, **_NO_ALLOCATION)
 
 
-def seldom(function: F) -> F:
-    """Compile as :func:`compiled` does what works for long whenever Python calls it.
-
-    Its arguments are taken apart as numba writes it, in a tenth of a microsecond more for seven
-    arrays, and in less time to compile.
-    """
-    return _made(function, **_SELDOM)
-
-
-def brief(function: F) -> F:
-    """Compile as :func:`seldom` does, to short machine code, in half the time.
-
-    For what is called seldom, and for loops that are vectors as they are written: what LLVM makes
-    of loops takes long, and only shows in those that go on for long.
-    """
-    return _made(function, **_BRIEF)
-
-
-def brief_internal(function: F) -> F:
-    """Compile as :func:`brief` does, for compiled callers only."""
-    return _made(function, no_cpython_wrapper=True, **_BRIEF)
+def allocating(function: F) -> F:
+    """Compile likewise a function that makes arrays."""
+    return _made(function, **_OPTIONS)
 
 
 def unlocked(function: F) -> F:
     """Compile likewise what takes milliseconds: other threads of Python go on meanwhile."""
-    return _made(function, nogil=True, **_SELDOM)
-
-
-def allocating(function: F) -> F:
-    """Compile likewise a function that makes arrays."""
-    return _made(function, **_OPTIONS)
+    return _made(function, nogil=True, **_NO_ALLOCATION)
 
 
 def inlined(function: F) -> F:
@@ -112,14 +63,6 @@ def inlined(function: F) -> F:
     return _made(function, forceinline=True, **_NO_ALLOCATION)
 
 
-def internal(function: F) -> F:
-    """Compile as :func:`inlined` does, for compiled callers only: Python cannot call it.
-
-    Saves the time to compile what takes a tuple of arrays apart.
-    """
-    return _made(function, forceinline=True, no_cpython_wrapper=True, **_NO_ALLOCATION)
-
-
 def spliced(function: F) -> F:
     """Compile as :func:`compiled` does; numba puts the code in place of each compiled call.
 
@@ -127,6 +70,14 @@ def spliced(function: F) -> F:
     that call those. Not for code that depends on whether an argument is None.
     """
     return _made(function, inline="always", **_NO_ALLOCATION)
+
+
+def reordered(function: F) -> F:
+    """Compile as :func:`inlined` does, and let LLVM reorder sums, for vector instructions.
+
+    For sums over many features. The same machine still gives the same bits; another may not.
+    """
+    return _made(function, forceinline=True, fastmath=_FAST, **_NO_ALLOCATION)
 
 
 @spliced
@@ -139,20 +90,6 @@ def larger(a: N, b: N) -> N:
 def smaller(a: N, b: N) -> N:
     """Return the smaller one, as ``min`` does."""
     return b if b < a else a
-
-
-def reordered(function: F) -> F:
-    """Compile as :func:`internal` does, and let LLVM reorder sums, for vector instructions.
-
-    For sums over many features. The same machine still gives the same bits; another may not.
-    """
-    options = {"no_cpython_wrapper": True, "forceinline": True, "fastmath": _FAST}
-    return _made(function, **options, **_NO_ALLOCATION)
-
-
-def reordering(function: F) -> F:
-    """Compile as :func:`compiled` does, and let LLVM reorder sums, as :func:`reordered` does."""
-    return _made(function, fastmath=_FAST, **_NO_ALLOCATION)
 
 
 def bound_copy(function: Any, label: str, **names: Any) -> Any:

@@ -21,7 +21,6 @@ def offer(
     def get(name: str) -> Any:
         if name not in sources:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with import_module("oda_rl._collector").importing():
-            return getattr(import_module(f"{package}.{sources[name]}"), name)
+        return getattr(import_module(f"{package}.{sources[name]}"), name)
 
     return get, lambda: sorted(sources)

@@ -47,9 +47,8 @@ from typing import (
 
 import numpy as np
 import numpy.typing as npt
-from numba.core import types
+from numba import from_dtype, types
 from numba.extending import intrinsic
-from numba.np.numpy_support import from_dtype
 
 from oda_rl._schema import InvalidFileError, Span
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, integer, internal, spliced
+from oda_rl._compile import compiled, inlined, integer, spliced
 from oda_rl._types import FloatArray, IntArray
 
 LARGEST = 1e150  # of a point's components, whose squares are summed
@@ -121,7 +121,7 @@ def move(codevectors: Codevectors, k: int, point: FloatArray, step: float) -> No
     diagram[k, 0] = -0.5 * offset
 
 
-@internal
+@inlined
 def squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: int) -> float:
     """|x_i − μ_k|², in four sums, which the processor adds to side by side."""
     d = points.shape[1]

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
-    "_cache", "_collector", "_compile", "_lazy", "_links", "_lock", "_numba", "_parameters",
+    "_cache", "_compile", "_lazy", "_links", "_lock", "_parameters",
     "_schema", "_sizes", "_state", "_threads", "_types", "_validation", "diagram", "divergences",
     "eights", "filing", "metric", "persistence", "samples", "runs",
 )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import bound_copy, seldom, spliced
+from oda_rl._compile import bound_copy, compiled, spliced
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.policies.contract import InLoops
@@ -201,7 +201,7 @@ def _bound(
     label = f"_{name}_{step.__name__}_{sized}_{digest}"
     names: dict[str, Any] = {"advance": advance, "look": look}
     names |= {"n_state": sizes[0], "n_features": sizes[1]}
-    bound: Callable[..., Any] = seldom(bound_copy(loop, label, **own | names))
+    bound: Callable[..., Any] = compiled(bound_copy(loop, label, **own | names))
     return bound
 
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, integer, internal, spliced
+from oda_rl._compile import compiled, inlined, integer, spliced
 from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend
@@ -119,7 +119,7 @@ def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
     return best
 
 
-@internal
+@inlined
 def decide(
     columns: FloatArray,
     models: FloatArray,

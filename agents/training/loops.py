@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from numba.core.errors import NumbaError
+from numba import errors
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.engine import Engine
@@ -48,7 +48,7 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], course: Course) -> Pr
                 reward = checked_reward(reward, steps)
             try:
                 code = step(observation, reward, terminated, truncated, *arrays)
-            except NumbaError:  # an observation of another kind than the first
+            except errors.NumbaError:  # an observation of another kind than the first
                 vector(observation)
                 raise
             if code >= 0 and not interrupt.requested:

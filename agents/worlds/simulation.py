@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl._compile import bound_copy, integer, reordered, reordering, spliced
+from oda_rl._compile import bound_copy, integer, reordered, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import (
     HIGH,
@@ -568,5 +568,5 @@ def imagining(d: int, within: bool = False) -> Callable[..., int]:
         label += "_within"
         size["unbarred"] = parts["decide"]
         parts["decide"] = reordered(bound_copy(decide_within, label, **size))
-    found: Callable[..., int] = reordering(bound_copy(_imagine, label, **size, **parts))
+    found: Callable[..., int] = reordered(bound_copy(_imagine, label, **size, **parts))
     return found

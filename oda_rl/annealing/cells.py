@@ -25,7 +25,7 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import brief, integer, spliced
+from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.diagram import Codevectors, move, scores
 from oda_rl.divergences import quadratic_gradient
@@ -119,7 +119,7 @@ def _gather(cells: FloatArray, living: BoolArray) -> IntArray:
     return kept
 
 
-@brief
+@compiled
 def _prune_and_merge(
     cells: FloatArray,
     metric: FloatArray | None,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, integer, internal, spliced
+from oda_rl._compile import compiled, inlined, integer, spliced
 from oda_rl._types import Array, ByteArray, Float32Array, FloatArray, IntArray
 from oda_rl.annealing.codebook import measure, smallest_of
 from oda_rl.diagram import squared_distance
@@ -130,7 +130,7 @@ def _move(cells: _Cells, i: int, goal: int) -> None:
     cells.labels[i] = goal
 
 
-@internal
+@inlined
 def _arrival(cells: _Cells, i: int, k: int, most: float) -> float:
     """Rise of the error, over w, if point i joined cell k; inf if it is known to be ``most``."""
     mass = cells.masses[k]

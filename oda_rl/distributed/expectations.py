@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from oda_rl._compile import compiled, internal
+from oda_rl._compile import compiled, inlined
 from oda_rl._types import Array, FloatArray
 from oda_rl.distributed.blocks import Rows
 from oda_rl.distributed.reading import Reader, weights_of
@@ -153,7 +153,7 @@ def add_up(
                 )  # fmt: skip
 
 
-@internal
+@inlined
 def _add_one(
     points: FloatArray, i: int, gain: float, means: Array, precisions: Array, axes: Array | None,
     variances: FloatArray, k: int, gaps: FloatArray, moves: FloatArray, spreads: FloatArray,
@@ -178,7 +178,7 @@ def _add_one(
         _add_unknown(gain, k, n_missing, spreads, room)
 
 
-@internal
+@inlined
 def _add_unknown(gain: float, k: int, n: int, spreads: FloatArray, room: Room | None) -> None:
     # The covariance of what is missing, Σ r rᵀ over its roots; places rise.
     if room is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl._compile import compiled, internal, reordered, spliced
+from oda_rl._compile import compiled, inlined, reordered, spliced
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.missing import Room, known_distance
 
@@ -51,7 +51,7 @@ def _along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) 
     return total  # type: ignore[no-any-return]
 
 
-@internal
+@inlined
 def nearness(points: Array, i: int, means: Array, k: int, limit: float) -> float:
     """|x_i - μ_k|², or infinity as soon as it is seen to exceed a limit."""
     total = 0.0
@@ -63,7 +63,7 @@ def nearness(points: Array, i: int, means: Array, k: int, limit: float) -> float
     return total
 
 
-@internal
+@inlined
 def known_nearness(
     points: Array, i: int, means: Array, k: int, limit: float, room: Room | None
 ) -> float:
@@ -73,7 +73,7 @@ def known_nearness(
     return known_distance(points, i, means, k)
 
 
-@internal
+@inlined
 def mahalanobis(
     points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int, limit: float
 ) -> float:
@@ -93,7 +93,7 @@ def mahalanobis(
     return total
 
 
-@internal
+@inlined
 def half_log_det(precisions: Array, k: int) -> float:
     """½ Σ_j log p_kj, of as many factors at a time as do not overflow: logarithms are dear."""
     total, product = 0.0, 1.0
@@ -163,7 +163,7 @@ def write_factors(
             right[k, m + j] *= half
 
 
-@internal
+@inlined
 def _take(source: Array, i: int, used: int, step: int, out: Array, b: int, to: Any) -> None:
     d = source.shape[1]
     for begin in range(0, d, step):
@@ -193,7 +193,7 @@ def write_distances(
         out[0, k] = -known_nearness(points, i, means, k, np.inf, room)
 
 
-@internal
+@inlined
 def two_nearest(points: Array, i: int, means: Array, room: Room | None) -> tuple[int, float, float]:
     """Find the nearest component, its squared distance and the next one; -1 if there is none."""
     winner, nearest, second = -1, np.inf, np.inf
@@ -206,7 +206,7 @@ def two_nearest(points: Array, i: int, means: Array, room: Room | None) -> tuple
     return winner, nearest, second
 
 
-@internal
+@inlined
 def two_best(logs: FloatArray, b: int) -> tuple[int, int]:
     """Find the nearest component and the next; (-1, ·) if no distance is a number."""
     winner, second = -1, -1
@@ -220,7 +220,7 @@ def two_best(logs: FloatArray, b: int) -> tuple[int, int]:
     return winner, second
 
 
-@internal
+@inlined
 def least_log(beta: float) -> float:
     """Logarithm of the share of the highest density below which a component has no part."""
     return LEAST_LOG if beta == 1.0 else _LEAST_TEMPERED_LOG
@@ -287,7 +287,7 @@ def measure_rest(
                 logs[b, k] = -np.inf
 
 
-@internal
+@inlined
 def _keep_likely(
     logs: FloatArray, b: int, least: float, likely: IntArray, n: int, all_of_them: bool
 ) -> int:

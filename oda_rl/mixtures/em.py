@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import compiled, internal, spliced
+from oda_rl._compile import compiled, inlined, spliced
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.densities import write_likely
 from oda_rl.mixtures.distances import half_log_det, known_nearness, responsibilities
@@ -101,7 +101,7 @@ def absorb(
             mixture.half_log_dets[k] = half_log_det(mixture.precisions, k)
 
 
-@internal
+@inlined
 def _absorb_into(
     points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int,
     step: float, max_precision: float, room: Room | None,
@@ -147,7 +147,7 @@ def _absorb_into(
         _pull_expected(points, i, means, k, step, room)
 
 
-@internal
+@inlined
 def _pull_expected(
     points: Array, i: int, means: Array, k: int, step: float, room: Room | None
 ) -> None:

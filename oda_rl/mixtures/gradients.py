@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import compiled, internal, spliced
+from oda_rl._compile import compiled, inlined, spliced
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.densities import log_densities
 from oda_rl.mixtures.distances import half_log_det, known_nearness
@@ -86,7 +86,7 @@ def ascend(
         watch_loss(progress, losses / n_losses, rules)
 
 
-@internal
+@inlined
 def _ascend_one(
     points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
     max_precision: float, room: Room | None,
@@ -128,7 +128,7 @@ def _ascend_one(
     mixture.half_log_dets[k] = half_log_det(precisions, k)
 
 
-@internal
+@inlined
 def _clipped(root: float, max_precision: float) -> float:
     return min(max(root, math.sqrt(LEAST_PRECISION)), math.sqrt(max_precision))
 

@@ -25,7 +25,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from oda_rl._compile import compiled, integer, internal, spliced
+from oda_rl._compile import compiled, inlined, integer, spliced
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.state import RELEASED, Mixture, progress_of
 
@@ -53,7 +53,7 @@ class Room(NamedTuple):
         return cls(vectors[0], np.zeros(d, dtype=np.int64), vectors[1], squares[0], squares[1])
 
 
-@internal
+@inlined
 def is_missing(points: Array, i: int, j: int, room: Room | None) -> bool:
     """Whether a value is missing."""
     if room is None:
@@ -61,7 +61,7 @@ def is_missing(points: Array, i: int, j: int, room: Room | None) -> bool:
     return math.isnan(points[i, j])
 
 
-@internal
+@inlined
 def n_known(points: Array, i: int, room: Room | None) -> int:
     """How many features of a sample are observed."""
     if room is None:
@@ -72,7 +72,7 @@ def n_known(points: Array, i: int, room: Room | None) -> int:
     return n
 
 
-@internal
+@inlined
 def known_distance(points: Array, i: int, means: Array, k: int) -> float:
     """|x_i - μ_k|² of the features that are observed."""
     total = 0.0
@@ -83,7 +83,7 @@ def known_distance(points: Array, i: int, means: Array, k: int) -> float:
     return total
 
 
-@internal
+@inlined
 def _write_gaps(points: Array, i: int, means: Array, k: int, room: Room) -> int:
     """Write what is observed of x - μ_k, and 0 for the rest; return how much is missing."""
     n = integer(0)
@@ -97,7 +97,7 @@ def _write_gaps(points: Array, i: int, means: Array, k: int, room: Room) -> int:
     return n
 
 
-@internal
+@inlined
 def complete(
     points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int,
     room: Room | None,
@@ -112,7 +112,7 @@ def complete(
     return n
 
 
-@internal
+@inlined
 def _factorize(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
     """Write the Cholesky factor of P_mm, and its inverse."""
     places, factor, roots = room.places, room.factor, room.roots
@@ -139,7 +139,7 @@ def _factorize(precisions: Array, axes: Array, k: int, n: int, room: Room) -> No
             roots[a, c] = total / factor[a, a]
 
 
-@internal
+@inlined
 def _expect(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
     """Write -P_mm⁻¹ P_mo times the gaps that are observed to those that are not."""
     gaps, places, along, roots = room.gaps, room.places, room.along, room.roots
@@ -158,7 +158,7 @@ def _expect(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
             gaps[places[a]] -= roots[b, a] * total
 
 
-@internal
+@inlined
 def _measure_along(axes: Array, k: int, gaps: FloatArray, out: FloatArray) -> None:
     for u in range(out.shape[0]):
         total = 0.0
@@ -167,7 +167,7 @@ def _measure_along(axes: Array, k: int, gaps: FloatArray, out: FloatArray) -> No
         out[u] = total
 
 
-@internal
+@inlined
 def gap_of(points: Array, i: int, means: Array, k: int, j: int, room: Room | None) -> Array:
     """X - μ_k of a feature, or what is expected of it."""
     if room is None:
@@ -175,7 +175,7 @@ def gap_of(points: Array, i: int, means: Array, k: int, j: int, room: Room | Non
     return means.dtype.type(room.gaps[j])  # type: ignore[no-any-return]
 
 
-@internal
+@inlined
 def write_root(room: Room | None, root: int, gain: float, axes: Array) -> None:
     """Write a root of the covariance of what is missing, times a gain, to the scratch of axes."""
     if room is not None:
@@ -186,7 +186,7 @@ def write_root(room: Room | None, root: int, gain: float, axes: Array) -> None:
             axes[last, 0, room.places[a]] = gain * room.roots[root, a]
 
 
-@internal
+@inlined
 def spread_along(axes: Array, k: int, u: int, n: int, room: Room | None) -> float:
     """Write C v to ``room.along``, for the covariance C of what is missing; return vᵀ C v.
 
@@ -206,7 +206,7 @@ def spread_along(axes: Array, k: int, u: int, n: int, room: Room | None) -> floa
     return total
 
 
-@internal
+@inlined
 def turn_by_spread(axes: Array, k: int, u: int, step: float, room: Room | None) -> None:
     """Move an axis against what :func:`spread_along` has written, by a step."""
     if room is not None:
@@ -214,7 +214,7 @@ def turn_by_spread(axes: Array, k: int, u: int, step: float, room: Room | None) 
             axes[k, u, j] -= step * room.along[j]
 
 
-@internal
+@inlined
 def _log_marginal(
     points: Array, i: int, means: Array, precisions: Array, axes: Array | None,
     half_log_dets: FloatArray, k: int, room: Room,

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl._compile import compiled, internal, reordered
+from oda_rl._compile import compiled, inlined, reordered
 from oda_rl._state import Raw
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures.distances import two_best, two_nearest, write_distances
@@ -60,7 +60,7 @@ def _smoothed(logs: FloatArray, b: int, grid: FloatArray, k: int) -> float:
     return total
 
 
-@internal
+@inlined
 def smoothed_best(logs: FloatArray, b: int, grid: FloatArray) -> tuple[int, float]:
     """argmax_k Σ_j g_kj log p_j, and the maximum (eq. 5); -1 if none is a number."""
     winner, highest = -1, -np.inf
@@ -71,14 +71,14 @@ def smoothed_best(logs: FloatArray, b: int, grid: FloatArray) -> tuple[int, floa
     return winner, highest
 
 
-@internal
+@inlined
 def _count(counts: FloatArray, sums: Array, points: Array, i: int, winner: int) -> None:
     counts[winner] += 1.0
     for j in range(points.shape[1]):
         sums[winner, j] += points[i, j]
 
 
-@internal
+@inlined
 def _learn_variance(progress: Progress, distance: float, share: float, rules: Rules) -> None:
     # Per feature, around the winner: a plain mean at first, then an exponential one. A sample of
     # which a share of the features is observed counts that much.
@@ -88,7 +88,7 @@ def _learn_variance(progress: Progress, distance: float, share: float, rules: Ru
     progress.variance = max(progress.variance, 1.0 / rules.max_precision)
 
 
-@internal
+@inlined
 def watch_loss(progress: Progress, loss: float, rules: Rules) -> None:
     """Let width and rate fall if the loss is stationary (section 2.4).
 
@@ -153,14 +153,14 @@ def watch_losses(raw: Raw, rules: Rules) -> None:
     _end_annealing(progress)
 
 
-@internal
+@inlined
 def _end_annealing(progress: Progress) -> None:
     if progress.width < NARROW:
         progress.phase = QUANTIZING
         progress.seen = 0.0
 
 
-@internal
+@inlined
 def _forget_block(counts: FloatArray, sums: Array) -> None:
     for k in range(counts.shape[0]):
         if counts[k] > 0.0:
@@ -213,7 +213,7 @@ def pull_winners(mixture: Mixture) -> None:
     _forget_block(mixture.counts, mixture.sums)
 
 
-@internal
+@inlined
 def _account(
     mixture: Mixture, progress: Progress, winner: int, distance: float, next_distance: float,
     known: int, rules: Rules,
@@ -248,7 +248,7 @@ def _account(
     return freed
 
 
-@internal
+@inlined
 def pull(points: Array, i: int, means: Array, k: int, step: float, room: Room | None) -> None:
     """Move a mean towards a sample by a share of the way, where the sample is observed."""
     a = means.dtype.type(step)
@@ -258,7 +258,7 @@ def pull(points: Array, i: int, means: Array, k: int, step: float, room: Room | 
         means[k, j] = flushed(means[k, j] + a * (points[i, j] - means[k, j]))
 
 
-@internal
+@inlined
 def _stand_in(
     points: Array, i: int, means: Array, freed: int, winner: int, room: Room | None
 ) -> None:
@@ -268,7 +268,7 @@ def _stand_in(
             means[freed, j] = means[winner, j]
 
 
-@internal
+@inlined
 def flushed(mean: Any) -> Any:
     """Return 0 if the cube is: where a feature is 0, means and squares would get denormal: slow."""
     return mean if abs(mean * mean * mean) > 0 else mean * 0

@@ -1,1 +1,0 @@
-"""Passes of numba's compiler, in less time, with the same outcome."""
