@@ -20,10 +20,7 @@ import oda_rl
 
 HEAVY = {"torch", "gymnasium", "matplotlib", "sklearn", "numba", "scipy", "numpy", "rich", "tyro"}
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
-TRAIN = (
-    "import oda_rl.agents as a; "
-    "a.TwoTimescaleAgent('oda_rl/BartoCartPole-v0', seed=0).learn(500); print(a.__file__)"
-)
+FIT = "import oda_rl; oda_rl.SOM(3, random_state=0).fit([[0.0], [1.0]] * 9); print(oda_rl.__file__)"
 
 
 def modules_of(package):
@@ -85,11 +82,17 @@ def test_core_imports_neither_gymnasium_nor_torch_nor_stable_baselines3(root):
             assert not re.search(heavy, text, re.M)
 
 
+def copied(root, to, *folders):
+    for name in folders:
+        shutil.copytree(root / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, to)
+    return to
+
+
 @pytest.mark.slow
 def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
-    source = tmp_path / "source"
-    ignored = shutil.ignore_patterns(".*", "build", "dist", "runs", "*.egg-info", "__pycache__")
-    shutil.copytree(root, source, ignore=ignored)
+    source = copied(root, tmp_path / "source", "oda_rl", "agents", "envs", "scripts", "tests")
     options = "--quiet", "--no-deps", "--no-build-isolation"
     run("-m", "pip", "wheel", *options, "--wheel-dir", tmp_path, source)
     (wheel,) = tmp_path.glob("*.whl")
@@ -127,11 +130,7 @@ def files_of_numba(*folders):
 
 @pytest.mark.slow
 def test_installing_twice_and_uninstalling_leave_nothing_behind(root, tmp_path):
-    source, place = tmp_path / "source", tmp_path / "elsewhere"
-    for name in ("oda_rl", "agents", "envs"):
-        shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(root / name, source)
+    source, place = copied(root, tmp_path / "source", "oda_rl", "agents", "envs"), tmp_path / "out"
     place.mkdir()
     venv.create(tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
@@ -149,9 +148,9 @@ def test_installing_twice_and_uninstalling_leave_nothing_behind(root, tmp_path):
         do("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", *arguments)
 
     install(source)
-    assert Path(do("-c", TRAIN).strip()).is_relative_to(site)
+    assert Path(do("-c", FIT).strip()).is_relative_to(site)
     assert files_of_numba(site, source) == []
-    assert len(files_of_numba(tmp_path / "cache" / "oda-rl")) > 10
+    assert files_of_numba(tmp_path / "cache" / "oda-rl") != []
     install("--editable", source)
     assert not (site / "oda_rl").exists()
     assert Path(do("-c", "import oda_rl.agents as a; print(a.Agent and a.__file__)").strip()) == (
