@@ -1,18 +1,17 @@
 """Change files at random, load them, and use what was loaded: nothing may crash or hang.
 
-Every class that saves is trained a little and saved. Of its file bytes, the structure of the zip,
-arrays and JSON are changed, the latter two with checksums that are valid, numbers one at a time.
-What still loads is used: it predicts, acts, learns on, explains, exports and is saved. Some hundred
-cases at a time are made, loaded and used in a child process, which reports one after another, so
-that a crash is seen, and which of them it was. Linux alone says what each takes of memory. Each
-case is one of
+Every class that saves is trained a little and saved. Bytes, the zip's structure, arrays and JSON of
+its file are changed, the latter with valid checksums. What still loads is used: it predicts, acts,
+learns on, explains, exports and is saved. Child processes make, load and use some hundred cases
+each, and report them one after another, so that a crash is seen, and which case it was. Linux alone
+says what each takes of memory. A case is
 
 refused
     with :class:`oda_rl.InvalidFileError`, as it should be;
 harmless
     it loads, and whatever is done with it ends, if with an exception of Python;
 wrong
-    it is refused with another exception;
+    refused with another exception;
 costly
     loading took more than a second of the processor, or 100 MB and the size of the file of memory;
 crashed, or hung
@@ -27,7 +26,6 @@ go to results/fuzz_files.csv, and files that escaped to the folder --keep.
 """
 
 import ctypes
-import gc
 import json
 import os
 import resource
@@ -43,30 +41,25 @@ from typing import NamedTuple
 
 import numpy as np
 from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, start
-from common.file_changes import changed
+from common.file_changes import SavedFile, changed
 from common.fuzz_subjects import MAKERS, Load, Subject, subject
-from common.saved_files import SavedFile
-from common.summaries import Column, Row, Rows, Table, Text
+from common.summaries import Column, Row, Rows, Table, Text, the
 from numba import config
 
-from oda_rl import InvalidFileError
+from oda_rl import InvalidFileError, ODAClusterer, ODATreeClusterer
+from oda_rl.agents import load_agent
 from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("fuzz_files", leave_out=("keep",))
-BLOCK = 5000  # cases of a class in a run
 BATCH = 500  # cases in a child process
 THOROUGHLY = 16  # cases, of which one does what takes long, too
 Case = Callable[[], bytes]  # makes a file
 SECONDS, PATIENCE = 60, 600  # of the processor and of the clock, for loading and using a file
-TOO_LONG = signal.SIGPROF, signal.SIGALRM
 ATTACKS = Path(__file__).parent.parent / "tests" / "attacks"  # files that once escaped
 MEMORY = Path("/dev/shm")  # files that nobody waits for until they are on a disk
 LOADING = 1.0, 100.0  # most seconds of the processor, and most MB beyond the size of the file
 _MMAP_THRESHOLD = -3  # what mallopt calls it
 OUTCOMES = ("refused", "harmless", "wrong", "costly", "crashed", "hung")
-
-
-# Cases in child processes.
 
 
 class Outcome(NamedTuple):
@@ -90,16 +83,15 @@ def outcomes(subject: Subject, cases: Sequence[Case]) -> Iterator[Outcome]:
         found, ended = _of_child(subject, cases)
         yield from found
         if len(found) < len(cases):
-            name, said = ended
-            if name == "crashed" and found:
+            if ended.name == "crashed" and found:
                 alone, again = _of_child(subject, [cases[len(found)]])
-                said += f", alone {alone[0].name if alone else again[1]}"
-            found.append(Outcome(name, said))
-            yield found[-1]
+                ended = ended._replace(said=f"{ended.said}, alone {(*alone, again)[0].name}")
+            found.append(ended)
+            yield ended
         cases = cases[len(found) :]
 
 
-def _of_child(subject: Subject, cases: Sequence[Case]) -> tuple[list[Outcome], tuple[str, str]]:
+def _of_child(subject: Subject, cases: Sequence[Case]) -> tuple[list[Outcome], Outcome]:
     """Return the outcomes of cases until one ends their process, and how it does."""
     reader, writer = os.pipe()
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
@@ -110,15 +102,15 @@ def _of_child(subject: Subject, cases: Sequence[Case]) -> tuple[list[Outcome], t
         os.close(writer)
         with os.fdopen(reader) as pipe:
             found = [Outcome(*json.loads(line)) for line in pipe if line.endswith("\n")]
-        status = os.waitpid(child, 0)[1]
-    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    return found, ("hung" if number in TOO_LONG else "crashed", f"signal {number}")
+        number = os.waitpid(child, 0)[1] & 127  # the signal that ended it
+    too_long = number in (signal.SIGPROF, signal.SIGALRM)
+    return found, Outcome("hung" if too_long else "crashed", f"signal {number}")
 
 
 def _in_child(subject: Subject, cases: Sequence[Case], writer: int, folder: str) -> None:
     try:
-        gc.freeze()  # what there is already stays, and need not be looked at
-        _return_memory()
+        # Large blocks go back to Linux when they are freed: what the next case takes is seen.
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 17)
         tempfile.tempdir = folder
         file = Path(folder) / "changed.zip"
         null = os.open(os.devnull, os.O_WRONLY)
@@ -137,7 +129,7 @@ def _in_child(subject: Subject, cases: Sequence[Case], writer: int, folder: str)
 
 def _outcome(subject: Subject, file: Path, thoroughly: bool) -> Outcome:
     Path("/proc/self/clear_refs").write_text("5")  # the most memory so far is what there is now
-    began, grown, loaded, said = time.process_time(), _most_megabytes(), None, ""
+    began, before, loaded, said = time.process_time(), _most_megabytes(), None, ""
     try:
         loaded = subject.load(file)
         name = "harmless"
@@ -146,7 +138,7 @@ def _outcome(subject: Subject, file: Path, thoroughly: bool) -> Outcome:
     except BaseException as error:
         name, said = "wrong", f"{type(error).__name__}: {error}"
     took = time.process_time() - began
-    grown = max(_most_megabytes() - grown - file.stat().st_size / 1e6, 0.0)
+    grown = max(_most_megabytes() - before - file.stat().st_size / 1e6, 0.0)
     if name != "wrong" and (took > LOADING[0] or grown > LOADING[1]):
         name, said = "costly", f"{took:.2f} s, {grown:.0f} MB {said}"
     if name == "harmless":
@@ -157,11 +149,6 @@ def _outcome(subject: Subject, file: Path, thoroughly: bool) -> Outcome:
 def _most_megabytes() -> float:
     """Most memory that the process has had so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-
-
-def _return_memory() -> None:
-    """Let large blocks go back to Linux when they are freed: what the next case takes is seen."""
-    ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 17)
 
 
 def attack(own: Subject, cases: int, seed: int, keep: Path | None) -> Row:
@@ -198,19 +185,14 @@ def run(name: str, cases: int, seed: int, checked: bool, keep: str | None) -> Ro
 
 
 def kept(folder: Path) -> list[Subject]:
-    """Return the files that once escaped, each with its class."""
-    from oda_rl import ODAClusterer, ODATreeClusterer
-    from oda_rl.agents import load_agent
-
+    """Return the files that once escaped, each with its class; nothing is done with them."""
     loads: dict[str, Load] = {"clusterer": ODAClusterer.load, "tree": ODATreeClusterer.load}
     return [
-        Subject(path.stem, path, loads.get(path.stem.partition("-")[0], load_agent), _unused)
+        Subject(
+            path.stem, path, loads.get(path.stem.partition("-")[0], load_agent), lambda *_: None
+        )
         for path in sorted(folder.glob("*.zip"))
     ]
-
-
-def _unused(loaded: object, thoroughly: bool) -> None:
-    """Do nothing with what should not have been loaded."""
 
 
 def _sum(*names: str) -> Text:
@@ -218,25 +200,19 @@ def _sum(*names: str) -> Text:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return how many cases of each kind of file had which outcome."""
+    """Return how many cases had which outcome; the terminal shows it for each kind of file."""
+    both = rows.groups("checked")
+    single = [own for one in both for own in one.groups("name")]
     columns = [
-        Column("file", lambda own: own[0]["name"] if len(own.values("name")) == 1 else "all"),
+        Column("indices checked", lambda own: "yes" if str(own[0]["checked"]) == "True" else "no"),
+        Column("kinds of file", lambda own: str(len(own.values("name")))),
+        Column("file", lambda own: the("name")(own) if own in single else "all", printed_only=True),
         Column("cases", _sum(*OUTCOMES)),
         *(Column(name, _sum(name)) for name in OUTCOMES),
         Column("most seconds", lambda own: f"{own.column('load_s').max():.2f}"),
         Column("most MB", lambda own: f"{own.column('load_mb').max():.0f}"),
     ]
-    found = {}
-    for checked, name in ((False, "fuzz"), (True, "fuzz_checked")):
-        if own := Rows(row for row in rows if str(row["checked"]) == str(checked)):
-            title = "with indices checked" if checked else "changed files"
-            found[name] = Table(title, columns, [*own.groups("name"), own])
-    return found
-
-
-def escaped(rows: Rows) -> int:
-    """How many cases were neither refused nor harmless."""
-    return sum(int(rows.column(name).sum()) for name in OUTCOMES[2:])
+    return {"fuzz": Table("changed files", columns, [*single, *both], lambda own: own in both)}
 
 
 @dataclass(frozen=True)
@@ -245,7 +221,7 @@ class Options(SharedOptions):
 
     seeds: int = 1
     """Blocks of cases of each class."""
-    cases: int = BLOCK
+    cases: int = 5000
     """Of a block."""
     only: tuple[str, ...] = ()
     """Classes; all by default."""
@@ -266,7 +242,8 @@ def main(options: Options) -> None:
     rows = EXPERIMENT.run(run, settings, options.execution)
     found = [next(outcomes(one, [one.file.read_bytes])) for one in kept(ATTACKS)]
     say(*tables(rows).values(), f"once escaped: {Counter(one.name for one in found)}")
-    sys.exit(int(escaped(rows) > 0 or any(one.name != "refused" for one in found)))
+    escaped = sum(int(rows.column(name).sum()) for name in OUTCOMES[2:])
+    sys.exit(int(escaped > 0 or any(one.name != "refused" for one in found)))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from oda_rl.filing.files import Filed
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 import fuzz_files
 from common import fuzz_subjects
-from common.saved_files import SavedFile
+from common.file_changes import SavedFile
 
 FACE = {"observation_shape": [4], "n_actions": 2, "first_action": 0}
 SPEC = {"id": "CartPole-v1", "name": "CartPoleEnv", "module": None, "kwargs": {},
@@ -432,23 +432,6 @@ def test_a_long_directory_is_refused_before_it_is_read(online, tmp_path, monkeyp
 
 
 # Everything at once.
-
-
-def test_changed_files_are_those_of_zipfile(online):
-    saved = SavedFile(online)
-    metadata = saved.metadata() | {"surplus": 1}
-    name, array = saved.names[0], np.arange(5.0)
-    for content in (saved.with_metadata(metadata), saved.with_array(name, array)):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            assert archive.testzip() is None
-            assert archive.namelist() == list(saved.members)
-            read = {own: archive.read(own) for own in archive.namelist()}
-        other = f"{name}.npy"
-        if json.loads(read["metadata.json"]) == metadata:
-            other = "metadata.json"
-        else:
-            np.testing.assert_array_equal(np.load(io.BytesIO(read[other])), array)
-        assert {own for own in read if read[own] != saved.members[own]} == {other}
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

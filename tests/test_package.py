@@ -70,7 +70,7 @@ def test_nothing_is_pickled(root):
                 continue
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"^\s*(import|from) (c?pickle|joblib|dill|shelve)", text, re.M)
-            makes_attacks = path.name == "saved_files.py"  # which writes what must be refused
+            makes_attacks = path.name == "file_changes.py"  # which writes what must be refused
             assert makes_attacks or "allow_pickle=True" not in text
 
 

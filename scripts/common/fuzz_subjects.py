@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+
+import oda_rl
+from oda_rl import agents
+from oda_rl.exporting.c_header import export_c
 
 Load = Callable[[Path], Any]
 Use = Callable[[Any, bool], None]  # what was loaded, and whether to do what takes long, too
@@ -23,68 +28,52 @@ class Subject:
     use: Use
 
 
-def use_agent(agent: Any, thoroughly: bool) -> None:
-    """Predict, explain, export, act, update and learn; thoroughly: imagine, and save."""
-    from oda_rl.agents import export_policy
+def tried(act: Callable[[], Any]) -> None:
+    """Do something, whatever exception of Python comes of it."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            act()
+    except Exception:
+        pass
 
-    shape = agent.interface.observation_shape
-    points = np.random.default_rng(0).uniform(-0.1, 0.1, (8, *shape))
+
+def use_agent(agent: Any, thoroughly: bool) -> None:
+    """Predict, explain, export, act, update and learn; thoroughly: imagine, estimate, and save."""
+    agent = getattr(agent, "agent", agent)  # that of an algorithm of Stable-Baselines3
+    points = np.random.default_rng(0).uniform(-0.1, 0.1, (8, *agent.interface.observation_shape))
     tried(lambda: agent.predict(points))
     tried(lambda: agent.predict(points[0], deterministic=False))
     tried(lambda: (agent.q_values, agent.visits, agent.scale_, agent.metric_, agent.extent))
     tried(lambda: agent.explain(points[0]))
-    if hasattr(agent, "rules"):
-        tried(agent.rules)
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in ("c", "json"):
-            tried(lambda kind=kind: export_policy(agent, Path(folder) / "policy", kind))
+    tried(lambda: agent.rules())
 
     def live() -> None:
         observation = points[0].astype(agent.interface.dtype)
         for point in points[1:]:
-            action = agent.act(observation)
-            agent.update(observation, action, 1.0, point, False, False)
+            agent.update(observation, agent.act(observation), 1.0, point, False, False)
             observation = point
         agent.update(observation, agent.act(observation), 1.0, points[0], True, False)
 
     tried(live)
+    tried(lambda: agent.resume(callback=lambda own: False))  # of a checkpoint
     tried(lambda: agent.learn(150))
-    tried(lambda: agent.begin_in_all(points[:3]))
-    if thoroughly:
-        tried(lambda: agent.world.forecast(points[0], horizon=5))
-        tried(lambda: agent.world.imagine(agent.policy, 3, horizon=5))
-        with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("c", "json"):
+            tried(lambda kind=kind: agents.export_policy(agent, Path(folder) / "policy", kind))
+        if thoroughly:
+            tried(lambda: agent.world.forecast(points[0], horizon=5))
+            tried(lambda: agent.world.imagine(agent.policy, 3, horizon=5))
+            tried(lambda: agent.estimate_return())
             tried(lambda: agent.save(Path(folder) / "again.zip"))
-
-
-def use_sb3(model: Any, thoroughly: bool) -> None:
-    """Use the agent, and predict as Stable-Baselines3 does."""
-    tried(lambda: model.predict(np.zeros(model.observation_space.shape, np.float32)))
-    use_agent(model.agent, thoroughly)
-
-
-def use_checkpoint(agent: Any, thoroughly: bool) -> None:
-    """Resume until the first episode ends, and use the agent."""
-    tried(lambda: agent.resume(callback=lambda own: False))
-    use_agent(agent, thoroughly)
-
-
-def use_logged(agent: Any, thoroughly: bool) -> None:
-    """Use the agent; thoroughly: estimate what it would return."""
-    use_agent(agent, thoroughly)
-    if thoroughly:
-        tried(agent.estimate_return)
 
 
 def use_estimator(model: Any, thoroughly: bool) -> None:
     """Predict, transform and learn on; thoroughly: earlier levels, exports, missing values."""
-    from oda_rl.exporting.c_header import export_c
-
     points = np.random.default_rng(1).uniform(0.1, 1.0, (120, 2))
     classes = (points[:, 0] > 0.5).astype(int)
     for name in ("predict", "transform", "predict_proba", "score_samples", "apply"):
-        if hasattr(model, name):
-            tried(lambda name=name: getattr(model, name)(points))
+        tried(lambda name=name: getattr(model, name)(points))
     for name in ("history_", "codevectors_", "weights_", "leaf_probabilities_"):
         tried(lambda name=name: getattr(model, name))
     tried(lambda: model.partial_fit(points, classes))
@@ -100,87 +89,50 @@ def use_estimator(model: Any, thoroughly: bool) -> None:
         tried(lambda: model.partial_fit(holes, classes))
 
 
-def tried(act: Callable[[], Any]) -> None:
-    """Do something, whatever exception of Python comes of it."""
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            act()
-    except Exception:
-        pass
+Maker = Callable[[Path], tuple[Load, Use]]  # trains and saves
 
 
-# The classes.
-
-
-def subject(name: str, folder: Path) -> Subject:
-    """Train and save one of a class."""
-    file = folder / f"{name}.zip"
-    return Subject(name, file, *MAKERS[name](file))
-
-
-def _agent(kind: str, env: str, steps: int, **settings: Any) -> Callable[[Path], tuple[Load, Use]]:
+def _agent(kind: str, env: Any, steps: int, **settings: Any) -> Maker:
     def make(file: Path) -> tuple[Load, Use]:
-        from oda_rl import agents
-
-        cls = getattr(agents, kind)
-        cls(env, seed=0, **settings).learn(steps).save(file)
+        made = env() if callable(env) else env
+        getattr(agents, kind)(made, seed=0, **settings).learn(steps).save(file)
         return agents.load_agent, use_agent
 
     return make
 
 
-def _several(file: Path) -> tuple[Load, Use]:
-    import gymnasium as gym
-
-    from oda_rl import agents
-
-    envs = gym.make_vec("CartPole-v1", 3)
-    agents.TwoTimescaleAgent(envs, seed=0).learn(1500).save(file)
-    return agents.load_agent, use_agent
-
-
 def _checkpoint(file: Path) -> tuple[Load, Use]:
-    from oda_rl import agents
-
     def stop(agent: Any) -> None:
         if agent.num_timesteps > 1000:
             raise InterruptedError
 
     agent = agents.TwoTimescaleAgent("CartPole-v1", seed=0)
     tried(lambda: agent.learn(1500, callback=stop, checkpoint=file, checkpoint_every=700))
-    return agents.load_agent, use_checkpoint
+    return agents.load_agent, use_agent
 
 
 def _logged(file: Path) -> tuple[Load, Use]:
-    from oda_rl import agents
-
     rng = np.random.default_rng(0)
     before, after = rng.uniform(-0.1, 0.1, (2, 300, 4))
     actions, ends = rng.integers(2, size=300), rng.random(300) < 0.1
-    agents.FittedQAgent("CartPole-v1", seed=0).fit(
-        (before, actions, after[:, 2], after, ends)
-    ).save(file)
-    return agents.load_agent, use_logged
+    log = before, actions, after[:, 2], after, ends
+    agents.FittedQAgent("CartPole-v1", seed=0).fit(log).save(file)
+    return agents.load_agent, use_agent
 
 
-def _sb3(kind: str, steps: int) -> Callable[[Path], tuple[Load, Use]]:
+def _sb3(kind: str, steps: int) -> Maker:
     def make(file: Path) -> tuple[Load, Use]:
         from oda_rl.agents import sb3
 
         cls = getattr(sb3, kind)
         cls("CartPole-v1", seed=0).learn(steps).save(file)
-        return cls.load, use_sb3
+        return cls.load, use_agent
 
     return make
 
 
-def _estimator(
-    kind: str, streamed: bool, missing: float = 0.0, **settings: Any
-) -> Callable[[Path], tuple[Load, Use]]:
+def _estimator(kind: str, streamed: bool, missing: float = 0.0, **settings: Any) -> Maker:
     def make(file: Path) -> tuple[Load, Use]:
-        import oda_rl
-
         cls = getattr(oda_rl, kind)
         rng = np.random.default_rng(0)
         points = rng.uniform(0.1, 1.0, (400, 2))
@@ -195,13 +147,10 @@ def _estimator(
     return make
 
 
-MAKERS: dict[str, Callable[[Path], tuple[Load, Use]]] = {
-    "online-oda": _agent("TwoTimescaleAgent", "CartPole-v1", 1500),
-    "online-grid": _agent("TwoTimescaleAgent", "CartPole-v1", 700, partition="grid"),
-    "online-som": _agent("TwoTimescaleAgent", "CartPole-v1", 700, partition="som"),
-    "online-gmm": _agent("TwoTimescaleAgent", "CartPole-v1", 700, partition="gmm"),
-    "online-infex": _agent("TwoTimescaleAgent", "CartPole-v1", 1500, partition="infex"),
-    "online-vector": _several,
+MAKERS: dict[str, Maker] = {
+    **{f"online-{name}": _agent("TwoTimescaleAgent", "CartPole-v1", 1500, partition=name)
+       for name in ("oda", "grid", "som", "gmm", "infex")},
+    "online-vector": _agent("TwoTimescaleAgent", lambda: gym.make_vec("CartPole-v1", 3), 1500),
     "checkpoint": _checkpoint,
     "fitted-logged": _logged,
     "fitted": _agent("FittedQAgent", "CartPole-v1", 500),
@@ -240,3 +189,9 @@ MAKERS: dict[str, Callable[[Path], tuple[Load, Use]]] = {
     "tree-classifier": _estimator("ODATreeClassifier", True),
     "tree-regressor": _estimator("ODATreeRegressor", True),
 }  # fmt: skip
+
+
+def subject(name: str, folder: Path) -> Subject:
+    """Train and save one of a class."""
+    file = folder / f"{name}.zip"
+    return Subject(name, file, *MAKERS[name](file))
