@@ -260,8 +260,8 @@ def test_the_example_script_runs_and_is_short(root, tmp_path):
 @pytest.mark.parametrize(
     ("about", "low", "high"), [("class RandomCells", 1.0, 500.0), ("class Puck", -8.0, 0.0)]
 )
-def test_the_examples_of_the_contributors_guide_work(root, tmp_path, about, low, high):
-    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+def test_the_examples_of_extending_work(root, tmp_path, about, low, high):
+    text = (root / "docs" / "extend.md").read_text(encoding="utf-8")
     (example,) = (one for one in re.findall(r"```python\n(.*?)```", text, re.S) if about in one)
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     assert low <= float(run("example.py", cwd=tmp_path)) <= high

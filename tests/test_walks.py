@@ -54,7 +54,7 @@ CHECKS = {
 
 
 def diffs(root):
-    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (root / "docs" / "extend.md").read_text(encoding="utf-8")
     for diff in re.findall(r"```diff\n(.*?)```", text, re.S):
         (file,) = re.findall(r"^\+\+\+ b/(.*)$", diff, re.M)
         lines = diff.split("@@\n", 1)[1].splitlines()
@@ -93,7 +93,7 @@ def test_a_change_does_what_it_says(root, tmp_path, file):
 @pytest.fixture(scope="module")
 def own(root):
     """The guide's agent of one's own, as a module that has been imported."""
-    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (root / "docs" / "extend.md").read_text(encoding="utf-8")
     (example,) = (
         one for one in re.findall(r"```python\n(.*?)```", text, re.S) if "class SarsaAgent" in one
     )
