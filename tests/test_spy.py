@@ -120,7 +120,7 @@ def remembered(agent):
         boxed = agent.interface.box is not None
         return seen.codes[:, 1:] if boxed else seen.codes.argmax(axis=1), seen.rewards.astype(int)
     if isinstance(agent, TwoTimescaleAgent):
-        steps = agent._engine._ring().steps
+        steps = agent._engine._latest().steps
         steps = steps[steps[:, MARK] == GOES_ON]
     else:
         _, steps = agent._remembered()
