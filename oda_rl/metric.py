@@ -26,7 +26,7 @@ REGULARISATION = 0.02
 _LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
 _LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
 _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
-_SMALLEST = 1e-150  # deviation of a component that varies: the inverse of its square is finite
+SMALLEST = 1e-150  # deviation of a component that varies: the inverse of its square is finite
 
 
 @one_thread()
@@ -47,7 +47,7 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
     array([0.5, 0. ])
     """
     deviations = np.sqrt(covariance.diagonal())
-    varying = deviations > np.maximum(_NEGLIGIBLE * np.abs(mean), _SMALLEST)
+    varying = deviations > np.maximum(_NEGLIGIBLE * np.abs(mean), SMALLEST)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -53,7 +53,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(name, "wb", opener=lambda *_: descriptor) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -98,11 +98,19 @@ def save_archive(
     path: str | os.PathLike[str],
     metadata: Mapping[str, Any],
     arrays: Mapping[str, Array],
+    load: Callable[[dict[str, Any], "Archive"], object] = lambda metadata, arrays: None,
 ) -> None:
     """Write arrays and metadata (anything JSON can hold) to one zip file.
 
     Arrays are compressed, unless that would make so little of them that a file might be taken for
     one that is to fill the memory of whoever reads it.
+
+    ``load`` reads what was written before the file takes its name: what it refuses is not saved.
+
+    Raises
+    ------
+    ValueError
+        If ``load`` refuses it.
 
     Examples
     --------
@@ -126,6 +134,14 @@ def save_archive(
                 whole = sum(info.file_size for info in archive.infolist())
             if whole <= most_bytes(file.tell()):
                 break
+        file.flush()
+        try:
+            load(*load_archive(file.name))
+        except InvalidFileError as error:
+            said = error.__cause__ or error
+            raise ValueError(
+                f"{os.fspath(path)!r} is not written, for it could not be loaded: {said}"
+            ) from error
 
 
 def most_bytes(file_size: int) -> int:

@@ -163,7 +163,18 @@ class Engine(ABC):
         return len(self.history) + self._levels_dropped
 
     def note_level(self, level: Level) -> None:
-        """Add to the history; of a very long one, only the later half is kept."""
+        """Add to the history; of a very long one, only the later half is kept.
+
+        Raises
+        ------
+        ValueError
+            If a codevector is not finite.
+        """
+        if not np.isfinite(level.codevectors).all():
+            raise ValueError(
+                f"codevectors are not finite after {level.step:,} steps: bring the components of "
+                "the observation to similar scales, as gymnasium.wrappers.NormalizeObservation does"
+            )
         self.history.append(level)
         if len(self.history) > _MOST_LEVELS:
             del self.history[: _MOST_LEVELS // 2]

@@ -13,6 +13,7 @@ from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.agents.training.settings import POSITIVE, Checked, Range, are_counts, or_none
 from oda_rl.divergences import quadratic_diagram
+from oda_rl.metric import SMALLEST
 
 _MOST_CELLS = 65_536
 
@@ -120,7 +121,8 @@ class GridPartition:
         self.codevectors[:] = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(
             self.n_cells, -1
         )
-        weights = np.where(widths > 0.0, 1.0 / np.where(widths > 0.0, widths, 1.0) ** 2, 0.0)
+        varies = widths > SMALLEST
+        weights = np.where(varies, 1.0 / np.where(varies, widths, 1.0) ** 2, 0.0)
         self.diagram[:] = quadratic_diagram(np.diag(weights), self.codevectors)
 
     def observe(self, point: FloatArray) -> Lineage | None:

@@ -147,6 +147,10 @@ class Agent(Player):
         """Return what :meth:`_rebuild` has to know beside interface and settings."""
         return {"partition": None, "solved_return": self.solved_return}
 
+    def _parts(self) -> tuple[Any, ...]:
+        """Return what :meth:`_rebuild` has to be given beside a file, for another agent."""
+        return ()
+
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         """Do what the constructor does, without an environment, from what a file says."""
         interface = Interface.from_json(metadata["interface"])

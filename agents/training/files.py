@@ -116,7 +116,12 @@ def save_file(
         **own_arrays,
         **(more_arrays or {}),
     }
-    persistence.save_archive(path, metadata, arrays)
+    persistence.save_archive(
+        path,
+        metadata,
+        arrays,
+        lambda told, read: restored(type(agent), path, told, read, None, *agent._parts()),
+    )
     return metadata
 
 

@@ -1,5 +1,6 @@
 """The online agent: fast Q-learning over a few cells, slow annealing that places them."""
 
+import copy
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
@@ -216,6 +217,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
             ``partition`` is missing.
         """
         return files.load(cls, Path(path), env, partition)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return () if isinstance(self.partition, BuiltIn) else (copy.deepcopy(self.partition),)
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         (partition,) = parts or (None,)

@@ -6,6 +6,7 @@ objects of the classes that the caller names.
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,11 +37,14 @@ class Filed:
         TypeError
             If a parameter is code, as a Bregman divergence of one's own is, or a resolution that is
             a function.
+        ValueError
+            If :meth:`load` would refuse it, because a number that was learned is not finite, say.
         """
         arrays: Arrays = {}
         name = type(self).__name__
         content = _encode(self._attributes(), arrays, self._stored, name)
-        save_archive(path, {"estimator": name, "content": content}, arrays)
+        load = partial(self._made, path)
+        save_archive(path, {"estimator": name, "content": content}, arrays, load)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -53,7 +57,11 @@ class Filed:
         InvalidFileError
             If the file is damaged, or of something else.
         """
-        metadata, arrays = load_archive(path)
+        return cls._made(path, *load_archive(path))
+
+    @classmethod
+    def _made(cls, path: str | os.PathLike[str], metadata: dict[str, Any], arrays: Read) -> Self:
+        """Make what a file holds, or raise InvalidFileError."""
         if metadata.get("estimator") != cls.__name__:
             raise InvalidFileError(
                 f"{os.fspath(path)!r} holds {metadata.get('estimator', 'no estimator')}, "

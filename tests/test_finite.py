@@ -1,0 +1,120 @@
+"""Components of very different sizes: all that is learned is finite, and what is saved loads."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from oda_rl import LVQ, SOM, ODAClassifier, ODAClusterer, SGDGaussianMixture
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
+
+EXPONENTS = (-540, -530, -524, -515, -500, 440, 500)  # -524 is 2e-158, -515 is 9e-156
+
+
+class Scaled(gym.Env):
+    """Pays for the side of the first component; one of two is scaled."""
+
+    action_space = gym.spaces.Discrete(2)
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+    def __init__(self, component, exponent):
+        self.factors = np.ones(2)
+        self.factors[component] = 2.0**exponent
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        self.x = self.np_random.normal(size=2)
+        return self.x * self.factors, {}
+
+    def step(self, action):
+        reward = float(action == (self.x[0] > 0.0))
+        self.t += 1
+        self.x = 0.5 * self.x + self.np_random.normal(size=2)
+        return self.x * self.factors, reward, self.t == 20, False, {}
+
+
+def check_finite(arrays):
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and name != "history_temperature":
+            assert not np.isnan(array).any(), name
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+@pytest.mark.parametrize("component", [0, 1])
+@pytest.mark.parametrize("partition", ["oda", "grid", "gmm", "som", "infex"])
+def test_online_agents(partition, component, exponent, tmp_path):
+    agent = TwoTimescaleAgent(
+        Scaled(component, exponent), seed=0, discount=0.1, partition=partition
+    )
+    check_agent(agent, exponent, tmp_path / "agent.zip")
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+@pytest.mark.parametrize("component", [0, 1])
+def test_fitted_agents(component, exponent, tmp_path):
+    agent = FittedQAgent(Scaled(component, exponent), seed=0, discount=0.1)
+    check_agent(agent, exponent, tmp_path / "agent.zip")
+
+
+def check_agent(agent, exponent, file):
+    if exponent == 500:
+        with pytest.raises(ValueError, match="beyond 1e.150"):
+            agent.learn(1500)
+        return
+    agent.learn(1500)
+    check_finite({"q": agent.q_values, "cells": agent.codevectors, "diagram": agent.policy.diagram})
+    agent.save(file)
+    np.testing.assert_array_equal(load_agent(file).q_values, agent.q_values)
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        ODAClusterer(3, random_state=0),
+        ODAClassifier(4, random_state=0),
+        LVQ(2, random_state=0),
+        SOM((2, 2), random_state=0),
+        SGDGaussianMixture(2, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_estimators(model, exponent, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = np.concatenate([rng.normal(size=(100, 2)), rng.normal(size=(100, 2)) + 4.0]), None
+    y = np.repeat([0, 1], 100)
+    X[:, 1] *= 2.0**exponent
+    if exponent == 500:
+        with pytest.raises(ValueError, match="its values must be from"):
+            model.fit(X, y)
+        return
+    model.fit(X, y).save(tmp_path / "model.zip")
+    loaded = type(model).load(tmp_path / "model.zip")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+    file = tmp_path / "agent.zip"
+    agent = TwoTimescaleAgent(Scaled(0, 0), seed=0).learn(500)
+    agent.save(file)
+    before = file.read_bytes()
+    agent._engine.table[0, 0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"agent.zip' is not written, .*table\[0, 0, 0\] is nan"):
+        agent.save(file)
+    with pytest.raises(ValueError, match="checkpoint.zip' is not written"):
+        agent.learn(10, checkpoint=tmp_path / "checkpoint.zip", checkpoint_every=5)
+    assert file.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"agent.zip"}
+    model = ODAClusterer(2, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 2)))
+    model.cluster_centers_[0, 0] = np.nan
+    with pytest.raises(ValueError, match="model.zip' is not written, .* is nan"):
+        model.save(tmp_path / "model.zip")
+
+
+def test_learning_says_when_cells_are_not_finite():
+    agent = TwoTimescaleAgent(Scaled(0, 0), seed=0).learn(500)
+    engine = agent._engine
+    level = engine.history[-1]
+    level.codevectors[0, 0] = np.nan
+    with pytest.raises(ValueError, match="codevectors are not finite after .* steps: bring the"):
+        engine.note_level(level)
