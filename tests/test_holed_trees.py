@@ -196,7 +196,7 @@ def test_holes_are_no_worse_than_means_in_them(name, share):
     labels, gaps = labels[:600], []
     clusterer = ODATreeClusterer(3, max_depth=2, random_state=0)
     classifier = ODATreeClassifier(random_state=0)
-    for seed in range(5):
+    for seed in range(15):
         rng = np.random.default_rng(seed)
         rows = rng.permutation(len(points))
         train, test = rows[::2], rows[1::2]

@@ -669,3 +669,29 @@ def test_fine_tuning_needs_a_quadratic_divergence():
     model.set_params(fine_tuning=None, random_state=0, n_clusters=12)
     points = BLOBS - BLOBS.min(axis=0) + 1.0
     assert model.fit(points, BLOB_LABELS).score(points, BLOB_LABELS) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "k", "seed"), [(10_000, 64, 100, 31), (10_000, 256, 30, 32), (300, 8, 50, 31)]
+)
+def test_no_well_separated_cluster_is_missed(n, d, k, seed):
+    points, _, centres = make_blobs(n, d, centers=k, random_state=seed, return_centers=True)
+    model = ODAClusterer(k, random_state=0).fit(points)
+    gaps = ((centres[:, None] - centres) ** 2).sum(axis=2) + np.diag(np.full(k, np.inf))
+    nearest = ((centres[:, None] - model.codevectors_) ** 2).sum(axis=2).min(axis=1)
+    assert np.count_nonzero(nearest > gaps.min(axis=1) / 4) == 0
+    best = KMeans(k, n_init=10, random_state=0).fit(points).inertia_
+    assert model.inertia_ <= 1.01 * best
+
+
+@pytest.mark.parametrize("refine", [True, False])
+def test_a_full_codebook_splits_until_the_distortion_hardly_falls(refine):
+    points = make_blobs(10_000, 64, centers=100, random_state=31)[0]
+    levels = ODAClusterer(
+        100, cooling=0.6, samples_per_cluster=5, refine=refine, random_state=0
+    ).fit(points).history_  # fmt: skip
+    first = next(i for i, level in enumerate(levels) if level.n_clusters == 100)
+    ratios = np.array([after.distortion / level.distortion for level, after in pairwise(levels)])
+    settled = first + int(np.flatnonzero(ratios[first:] > 0.9)[0]) + 1
+    assert settled > first + 2  # splits that are kept, and merges, at several levels
+    assert (len(levels) - 1 == settled) == refine  # without refinement it cools on

@@ -5,6 +5,11 @@ The codebook of every class starts with one codevector. At each temperature it s
 dropped, the level goes into the history, the temperature falls, and every codevector splits into a
 pair, which stays apart only if the temperature is below its cell's critical one.
 
+A full codebook still splits at every level, and the cheapest merges bring it back to its size. Two
+codevectors that share a cluster merge, and two clusters that share a codevector come apart: this
+is how codevectors move across empty space. When that no longer lowers the distortion, splitting
+ends.
+
 Everything is relative to the data's own scale: the mean divergence from the class mean.
 """
 
@@ -30,6 +35,7 @@ from oda_rl.filing.contents import MISSING, Each, Maybe, Optional, Several
 PROBE = 500  # samples that the accuracy of a level is measured on
 _SHIFT = 0.1  # of a split, in square roots of the temperature
 _MERGE = 0.3  # pairs closer than this many temperatures are one
+_SETTLED = 0.9  # share of the distortion that a level leaves to a full codebook that has settled
 _MIN_MASS = 1e-5
 _FROZEN_COOLING = 0.5
 _BLOCK = 4096  # samples that are brought to double precision at once
@@ -88,6 +94,7 @@ class Annealer:
         "temperature": real("", "[0, inf)"),
         "scale": real("", "[0, inf)"),
         "probe": Maybe(Several(real("probed, D", MISSING), whole("probed", "[0, classes)"))),
+        "_full_at": real("", "[0, inf]"),
         "_frozen_at": real("", "[0, inf]"),
         "_level_samples": whole(),
         "_layout": Layout,
@@ -117,7 +124,8 @@ class Annealer:
         self.n_samples_seen = 0
         self.active = True
         self.probe: tuple[FloatArray, IntArray] | None = None
-        self._frozen_at = np.inf  # the temperature at which the codebook was full
+        self._full_at = np.inf  # the temperature at which the codebook was full
+        self._frozen_at = np.inf  # the temperature at which the full codebook no longer split
         self._level_samples = 0
         self._layout: Layout
         self._balls: Balls
@@ -196,7 +204,7 @@ class Annealer:
         self._scatter()
         self._opened, self._viewed = (self.codevectors, self.weights()), None
         self._clocks = clocks
-        if not self.active and not np.isfinite(self._frozen_at) and self.temperature > 0.0:
+        if not self.active and not np.isfinite(self._full_at) and self.temperature > 0.0:
             self.active = True
             self.temperature *= self.schedule.cooling**-_LEVELS_FOR_A_CLASS
 
@@ -310,6 +318,8 @@ class Annealer:
         self.masses = level.weights / np.bincount(level.labels, level.weights)[level.labels]
         self.temperature, self.n_samples_seen = level.temperature, level.n_samples_seen
         self._parents = np.eye(len(self.labels))
+        if self.temperature > self._full_at:
+            self._full_at = np.inf
         if self.temperature > self._frozen_at:
             self._frozen_at = np.inf
         self.active = not self._is_over(level.distortion, level.accuracy)
@@ -383,13 +393,16 @@ class Annealer:
         self.gather()
         self.masses = self.masses * self._scales[self.labels]
         self._scales = np.ones(len(self.class_weights))
-        frozen = np.isfinite(self._frozen_at)
+        frozen, full = np.isfinite(self._frozen_at), np.isfinite(self._full_at)
         limit = self.schedule.max_codevectors
         if not frozen:
             self._merge_close()
-            if len(self.labels) >= self.schedule.grown(n_points):
+            if full or len(self.labels) >= self.schedule.grown(n_points):
                 distortion += self._merge_down(limit)
-                self._frozen_at = self.temperature
+                if not full:
+                    self._full_at = self.temperature
+                elif distortion > _SETTLED * self.history[-1].distortion:
+                    self._frozen_at = self.temperature
         accuracy = self._accuracy()
         self.active = not self._is_over(distortion, accuracy)
         if not self.active and len(self.labels) > limit:

@@ -60,7 +60,8 @@ class Pace(NamedTuple):
     samples: int
 
 
-SLOW, FAST, FASTEST = Pace(0.8, 20), Pace(0.6, 5), Pace(0.5, 5)
+SLOW, FAST, FASTEST = 0.8, 0.6, 0.5  # factors of the temperature
+SAMPLES = 20  # of a level for each codevector
 
 
 @estimator

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Flag, estimator, validated, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, chunks
-from oda_rl.annealing.base import FAST, FASTEST, SLOW, BaseODA, Pace
+from oda_rl.annealing.base import FAST, FASTEST, SAMPLES, SLOW, BaseODA, Pace
 from oda_rl.annealing.levels import FEW_POINTS
 from oda_rl.annealing.missing import refined
 from oda_rl.divergences import QUADRATIC, resolve
@@ -38,8 +38,9 @@ class ODAClusterer(ClusterMixin, BaseODA):
     n_clusters : int, default=8
         How many clusters to find. The codebook grows to twice as many (in proportion to fewer where
         ``fit`` refines and there are fewer than 20 distinct points a cluster), which are then
-        merged, the cheapest pair first. Fewer come out if another criterion ends the annealing
-        before, or if there are fewer distinct points.
+        merged, the cheapest pair first, and it goes on splitting and merging as long as that lowers
+        the distortion by a tenth. Fewer come out if another criterion ends the annealing before, or
+        if there are fewer distinct points.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
         How far a point is from a codevector; :mod:`oda_rl.divergences` has these, the Mahalanobis
         divergence, and ``BregmanDivergence`` for one of your own.
@@ -54,7 +55,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Factor of the temperature from one level to the next: 0.8 by default, and where ``fit``
         refines, which makes good for it, 0.6, or 0.5 of fewer than 20 points a cluster.
     samples_per_cluster : int, optional
-        Samples that a level has for each codevector: 20 by default, and 5 where ``fit`` refines.
+        Samples that a level has for each codevector: 20 by default, and where ``fit`` refines so
+        few that 2 ``n_clusters`` codevectors see each distinct point about once.
     forgetting : float in [0, 1], default=0
         A codevector goes at least this share of the way to each sample of its own: with more than 0
         a cluster that moves is followed. 0 averages over all that was seen at a temperature.
@@ -243,11 +245,13 @@ class ODAClusterer(ClusterMixin, BaseODA):
         return self.refine and resolve(self.divergence).kernel == QUADRATIC
 
     def _pace(self, refined: bool, n_points: float) -> Pace:
-        fast = FASTEST if n_points < FEW_POINTS * self.n_clusters else FAST
-        pace = fast if refined else SLOW
+        cooling, samples = SLOW, SAMPLES
+        if refined:
+            cooling = FASTEST if n_points < FEW_POINTS * self.n_clusters else FAST
+            samples = int(min(max(n_points / (2 * self.n_clusters), 1), SAMPLES))
         return Pace(
-            pace.cooling if self.cooling is None else float(self.cooling),
-            pace.samples if self.samples_per_cluster is None else int(self.samples_per_cluster),
+            cooling if self.cooling is None else float(self.cooling),
+            samples if self.samples_per_cluster is None else int(self.samples_per_cluster),
         )
 
     def _publish(self, limit: int | None = None) -> None:

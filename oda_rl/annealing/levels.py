@@ -10,7 +10,7 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.filing.contents import Maybe
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
-_FROZEN_RANGE = 0.01  # a full codebook is cooled to this share of the temperature it was filled at
+_FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
 FEW_POINTS = 20  # a codevector: where it is refined, a codebook of fewer grows in proportion less
 _LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
@@ -47,7 +47,7 @@ class Schedule:
     target_error: float
     """Annealing ends when a level's accuracy is at least one minus this."""
     ends_full: bool
-    """Whether annealing ends when the codebook is full, and is not cooled on."""
+    """Whether annealing ends when a full codebook no longer splits, and is not cooled on."""
     forgetting: float
     """Least share of the way to a sample of its own that a codevector goes."""
 
@@ -66,21 +66,21 @@ class Schedule:
 
     def is_over(
         self, temperature: float, distortion: float, accuracy: float | None,
-        n_samples_seen: int, scale: float, filled_at: float,
+        n_samples_seen: int, scale: float, frozen_at: float,
     ) -> bool:  # fmt: skip
         """Whether annealing ends with a level.
 
-        ``scale`` is the mean divergence of the data from their class means; ``filled_at`` the
-        temperature at which the codebook was full, inf while it is not.
+        ``scale`` is the mean divergence of the data from their class means; ``frozen_at`` the
+        temperature at which a full codebook no longer split, inf while it does.
         """
         least = max(self.min_temperature, _LEAST) * scale
-        if np.isfinite(filled_at):
-            least = max(least, _FROZEN_RANGE * filled_at)
+        if np.isfinite(frozen_at):
+            least = max(least, _FROZEN_RANGE * frozen_at)
         return (
             temperature <= least
             or distortion <= max(self.target_distortion, _LEAST * scale)
             or n_samples_seen >= self.max_samples
-            or (self.ends_full and np.isfinite(filled_at))
+            or (self.ends_full and np.isfinite(frozen_at))
             or (accuracy is not None and 1.0 - accuracy <= self.target_error)
         )
 

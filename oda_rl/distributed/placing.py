@@ -66,7 +66,7 @@ def _schedule(n_components: int) -> Schedule:
     return Schedule(
         max_codevectors=n_components,
         min_temperature=0.0,
-        cooling=FAST.cooling,
+        cooling=FAST,
         samples_per_codevector=_ROWS,
         max_samples=np.inf,
         target_distortion=0.0,
