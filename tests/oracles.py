@@ -462,6 +462,10 @@ def rule(scores, outputs, x):
 
 def decide(document, observation):
     """Action by an exported policy in JSON, as the document says."""
+    if "table" in document:
+        first, actions = document["table"]["first"], document["table"]["actions"]
+        action = actions[int(observation[0]) - first]
+        return action if "shape" in document["actions"] else document["actions"]["first"] + action
     x = np.ravel(observation) - document["origin"]
     diagram = np.array(document["diagram"])
     scores = diagram[:, 0] + diagram[:, 1:] @ x

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from oda_rl._schema import Member
 from oda_rl._types import FloatArray, IntArray
@@ -21,6 +22,7 @@ from oda_rl.agents.training.agent import Agent
 from oda_rl.diagram import assign_batch
 
 _LATEST = 2_000  # observations that say where decisions are made
+_RECENT = 10_000  # that exports are compared on
 
 
 class FittedQAgent(Simplifiable, Agent):
@@ -310,11 +312,21 @@ class FittedQAgent(Simplifiable, Agent):
         return np.asarray(matrix * np.outer(scale, scale))
 
     @property
+    def recent(self) -> FloatArray:
+        """Latest observations that are remembered, shape (n, d), at most 10,000."""
+        return self._observations[-_RECENT:].astype(np.float64)
+
+    @property
     def extent(self) -> Extent:
         """Where the observations that are remembered were."""
-        seen = self._engine.memory.observations[: self._engine.memory.rows(self._engine.lane)]
+        seen = self._observations
         centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
         return Extent(centre, np.abs(seen - centre).max(axis=0))
+
+    @property
+    def _observations(self) -> npt.NDArray[Any]:
+        memory = self._engine.memory
+        return memory.observations[: memory.rows(self._engine.lane)]
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "partition": "oda"}

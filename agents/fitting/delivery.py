@@ -11,6 +11,7 @@ from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
+from oda_rl.diagram import ordered
 
 Targets = npt.NDArray[Any]  # of single precision, or double
 
@@ -54,7 +55,7 @@ class Places(NamedTuple):
         transform, codevectors = at.transform, at.codevectors
         diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
         own = (np.linalg.pinv(transform) @ codevectors.T).T + at.origin
-        return cls(np.ascontiguousarray(diagram), own)
+        return cls(ordered(np.ascontiguousarray(diagram)), own)
 
 
 def policy_of(at: Cells, places: Places, parts: FloatArray | None, found: Iterated) -> CellPolicy:

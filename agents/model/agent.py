@@ -377,6 +377,11 @@ class ModelAgent(Simplifiable, Agent):
         return counts
 
     @property
+    def recent(self) -> FloatArray:
+        """Latest observations, shape (n, d), at most 10,000."""
+        return self._engine.memory.transitions.before[-10_000:]
+
+    @property
     def extent(self) -> Extent:
         """Where the observations were."""
         seen = self._engine.memory.transitions.before

@@ -11,6 +11,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.model import episodes
 from oda_rl.agents.model.episodes import Tried
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.diagram import ordered
 
 SCHEMA: dict[str, Member] = {
     "cells": whole("R", "[1, 1000000]"),
@@ -47,7 +48,7 @@ def greedy(states: FloatArray, q_values: FloatArray) -> TablePolicy:
     array([1, 0])
     """
     diagram = np.column_stack([(states**2).sum(axis=1), -2.0 * states])
-    return TablePolicy(np.zeros(states.shape[1]), diagram, q_values, states.copy())
+    return TablePolicy(np.zeros(states.shape[1]), ordered(diagram), q_values, states.copy())
 
 
 def to_arrays(tables: list[Tabled]) -> dict[str, npt.NDArray[Any]]:

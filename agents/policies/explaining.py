@@ -362,8 +362,9 @@ def known_names(agent: Trained) -> tuple[Sequence[str], Sequence[str]]:
     components = [f"observation[{j}]" for j in range(interface.n_features)]
     first, n = interface.first_action, policy.n_actions
     actions = [f"{policy.choice_name} {a}" for a in range(first, first + n)]
-    if interface.native is not None and interface.native.offers_combinations:
-        offered = interface.native.actions(np.arange(n))
+    native = interface.native
+    if native is not None and native.offers_combinations and interface.box is None:
+        offered = native.actions(np.arange(n))
         actions = [_in_words(*named) for named in zip(actions, offered, strict=True)]
     fits = known_actions is not None and len(known_actions) == n
     return known or components, known_actions if known_actions and fits else actions

@@ -14,6 +14,8 @@ from oda_rl.agents.rules.editing import Clauses
 SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
 _VERSION = 1
 
+_NUMBERED = ["action = actions.first + table.actions[observation - table.first]"]
+_NUMBERED_CONTINUOUS = ["action = table.actions[observation - table.first], flattened"]
 _NEAREST = [
     "x = observation, flattened, minus origin",
     "score of cell k = diagram[k][0] + sum over j of diagram[k][1 + j] * x[j]",
@@ -57,6 +59,7 @@ def export_policy(
     fixed_point: bool = False,
     certificate: Certified | None = None,
     learn: bool = False,
+    allow_disagreement: bool = False,
 ) -> Path:
     """Write an agent's policy to a file that needs neither the agent nor this package.
 
@@ -72,7 +75,11 @@ def export_policy(
         ``pip install "oda-rl[onnx]"``.
 
     Decisions are those of ``agent.predict``, but where two actions or cells are equal up to
-    rounding to single precision. Fixed-point tables agree in more than 99.9 % of the decisions.
+    rounding to single precision. Of cells that are exactly as near as each other, as between
+    codevectors of whole numbers, the first counts everywhere. Numbered states are written as a
+    table of their actions. Fixed-point tables are compared with the agent in the latest states that
+    it remembers, at most 10,000: the header says in how many they agree, and is refused below
+    99.9 %.
 
     Parameters
     ----------
@@ -93,6 +100,8 @@ def export_policy(
         turn ``oda_act(&learner, obs)`` and ``oda_learn(&learner, next_obs, reward, terminated,
         truncated)``; ``oda_greedy(&learner, obs)`` is the policy. All state is in the struct
         ``oda_learner``, 16 bytes for each action in each cell and 40 more.
+    allow_disagreement : bool
+        Write fixed-point tables, too, that agree in less than 99.9 % of the decisions.
 
     Returns
     -------
@@ -104,7 +113,8 @@ def export_policy(
     ValueError
         If the format is unknown or knows no fixed point or learner, or continuous actions do not,
         ``out`` is a folder, the certificate is one of another policy, the agent's policy can't be
-        exported, or is no Q-table that could learn.
+        exported, or is no Q-table that could learn; or if fixed-point tables decide otherwise too
+        often.
     ImportError
         If onnx is asked for and not installed.
 
@@ -118,7 +128,7 @@ def export_policy(
     ...     "int oda_policy(const float obs[ODA_FEATURES])" in path.read_text()
     True
     """
-    _check(format, fixed_point, learn)
+    _check(format, fixed_point, learn, allow_disagreement)
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
@@ -130,7 +140,9 @@ def export_policy(
 
         content = onnx_model(export)
     else:
-        text = c_header(export, fixed_point) if format == "c" else json_document(export)
+        text = json_document(export)
+        if format == "c":
+            text = c_header(export, fixed_point, allow_disagreement)
         content = text.encode("utf-8")
     with persistence.replacing(path) as file:
         file.write(content)
@@ -147,11 +159,13 @@ def default_file(run: Path, kind: str) -> Path:
     return run / f"policy{suffix}" if run.is_dir() else run.with_suffix(suffix)
 
 
-def _check(kind: str, fixed_point: bool, learn: bool) -> None:
+def _check(kind: str, fixed_point: bool, learn: bool, allow_disagreement: bool) -> None:
     if kind not in SUFFIXES:
         raise ValueError(f"format is {kind!r}: it must be one of {sorted(SUFFIXES)}")
     if fixed_point and kind != "c":
         raise ValueError(f"fixed_point is True: it must be False for the format {kind!r}")
+    if allow_disagreement and not fixed_point:
+        raise ValueError("allow_disagreement is True: it must be False without fixed_point")
     if learn and (kind != "c" or fixed_point):
         what = f"the format {kind!r}" if kind != "c" else "fixed_point, which rounds values"
         raise ValueError(f"learn is True: it must be False for {what}")
@@ -196,6 +210,10 @@ def json_document(export: Export) -> str:
         last = _AFFINE[-1:] if affine is not None else _NEAREST[-1:]
         document["how_to_decide"] = _EDITED + last
         document["clauses"] = clauses_in_json(cells.clauses, len(cells.diagram))
+    if export.numbered is not None:
+        document["how_to_decide"] = _NUMBERED if box is None else _NUMBERED_CONTINUOUS
+        first, actions = export.numbered
+        document["table"] = {"first": first, "actions": actions.tolist()}
     document["codevectors"] = export.codevectors.tolist()
     if export.certificate is not None:
         document["certificate"] = export.certificate.document

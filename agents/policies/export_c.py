@@ -3,10 +3,12 @@
 What is in a header depends on a few things, which come together line by line: whether the nearest
 cell decides or three are blended, whether the tables are in single precision or in 16 bits, and
 what an action is. Where no two cells have the same action, the score of the first is 0, and is left
-out.
+out. Where states are numbered there is a table of their actions instead.
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from oda_rl.agents.policies.export_tables import (
     Export,
     FloatTables,
     IntegerTables,
+    Numbered,
     Tables,
 )
 from oda_rl.exporting.c_text import (
@@ -27,7 +30,11 @@ from oda_rl.exporting.c_text import (
     NEAREST,
     as_comment,
     number,
+    table,
 )
+
+LEAST_AGREEMENT = 0.999
+"""Share of decisions in which tables of 16 bits have to agree with the agent's."""
 
 _IN_STEPS = """\
     int32_t x[ODA_FEATURES];
@@ -164,11 +171,34 @@ _ALWAYS = """\
     (void)obs;
     return ODA_FIRST_ACTION;
 """
+_SNAPPED = """\
+        if (i > 0 && score < least[i - 1] + ODA_TIE) {
+            score = least[i - 1];
+        }
+"""
+_STATE = """\
+    float state = obs[0] - ODA_FIRST_STATE;
+    if (!(state > 0.0f)) { /* or not a number */
+        state = 0.0f;
+    }
+    if (state > ODA_STATES - 1.0f) {
+        state = ODA_STATES - 1.0f;
+    }
+    const int row = (int)(state + 0.5f);
+"""
+_ACTION_OF_STATE = """\
+    return ODA_FIRST_ACTION + (int)oda_table[row];
+"""
+_COMPONENTS_OF_STATE = """\
+    for (int l = 0; l < ODA_COMPONENTS; ++l) {
+        action[l] = oda_table[row][l];
+    }
+"""
 _FLOAT_WEIGHT = "expf(least[0] - least[i])"
 _INTEGER_WEIGHT = "ldexpf(expf((float)(least[0] - least[i]) * ODA_UNIT), oda_exponents[cells[i]])"
 
 
-def c_header(export: Export, fixed_point: bool = False) -> str:
+def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool = False) -> str:
     """Return a C99 header with ``int oda_policy(const float obs[])``.
 
     Where actions are continuous it is ``void oda_policy(const float obs[], float action[])``.
@@ -179,6 +209,14 @@ def c_header(export: Export, fixed_point: bool = False) -> str:
         What to write down.
     fixed_point : bool
         Tables of 16-bit integers and 64-bit sums, instead of single precision.
+    allow_disagreement : bool
+        Also if they decide otherwise than the agent in more than one of a thousand of the latest
+        states of its training.
+
+    Raises
+    ------
+    ValueError
+        If they do, and it is not allowed.
 
     Examples
     --------
@@ -188,13 +226,27 @@ def c_header(export: Export, fixed_point: bool = False) -> str:
     >>> print(c_header(export_of(agent)).splitlines()[0])
     /* A policy that oda_rl has learned, for C99.
     """
+    if export.numbered is not None and not (fixed_point and export.box is not None):
+        return _table_of_states(export, export.numbered)
     found = export.tables()
     tables: FloatTables | IntegerTables
-    tables = found.in_integers(export.extent.reach) if fixed_point else found.in_floats()
+    compared = []
+    if fixed_point:
+        tables, agreement = _in_integers(export, found)
+        if agreement is not None:
+            compared = [_compared(export, agreement)]
+        if agreement is not None and agreement < LEAST_AGREEMENT and not allow_disagreement:
+            raise ValueError(
+                f"fixed_point is True: {compared[0]}, and at least {100 * LEAST_AGREEMENT:g} % must"
+                " be; export in single precision, without fixed_point (--fixed-point), or with "
+                "allow_disagreement=True (--allow-disagreement)"
+            )
+    else:
+        tables = found.in_floats()
     always = export.blended and len(export.action_names) == 1 and export.box is None
     arrays = {} if always else _arrays(export, tables, found)
     parts = [
-        _comment(export, tables, found, arrays),
+        _comment(export, tables, found, arrays, compared),
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
         "#include <math.h>\n" if export.blended else "",
         "#include <stdint.h>\n\n",
@@ -206,6 +258,60 @@ def c_header(export: Export, fixed_point: bool = False) -> str:
         "}\n\n#endif\n",
     ]
     return "".join(parts)
+
+
+def _in_integers(export: Export, found: Tables) -> tuple[IntegerTables, float | None]:
+    """Return tables of integers, and how often they decide as the agent, if that can be known.
+
+    A number up to which scores are equal helps where they are equal, and harms elsewhere.
+    """
+    tables = found.in_integers(export.extent.reach)
+    if export.visited is None:
+        return tables, None
+    points, choices, _, equal = export.visited
+    both = tables, replace(tables, tie=0)
+    shares = [float((one.choices(points, found.actions, equal) == choices).mean()) for one in both]
+    best = int(np.argmax(shares))
+    return both[best], shares[best]
+
+
+def _compared(export: Export, agreement: float) -> str:
+    """Say how often tables of integers decide as the agent."""
+    assert export.visited is not None
+    n = len(export.visited.points)
+    return f"{100 * agreement:.4g} % of decisions in {n:,} states of its training are the agent's"
+
+
+def _table_of_states(export: Export, states: Numbered) -> str:
+    """Return a header with a table of the actions in numbered states."""
+    box, n = export.box, len(states.actions)
+    actions = _unsigned(states.actions) if box is None else states.actions.astype(np.float32)
+    constants = {
+        "FEATURES": "1",
+        "STATES": str(n),
+        "FIRST_STATE": f"({states.first})",
+        "ACTIONS": str(len(export.action_names)),
+    }
+    if box is None:
+        constants["FIRST_ACTION"] = f"({export.first_action})"
+    else:
+        constants["COMPONENTS"] = str(len(box.low))
+    explanation = [
+        f"A state is a number from {states.first} to {states.first + n - 1}, and oda_table has the",
+        "action of each" + (", counted from 0." if box is None else "."),
+    ]
+    size = "[ODA_STATES]" + ("" if box is None else "[ODA_COMPONENTS]")
+    end = _ACTION_OF_STATE if box is None else _COMPONENTS_OF_STATE
+    return "".join(
+        [
+            _about(export, f"a table of {n} states", f"{actions.nbytes} bytes", explanation),
+            "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n#include <stdint.h>\n\n",
+            *_defined(constants),
+            "\n",
+            table("oda_table", size, actions),
+            f"static inline {_signature(export)}\n{{\n{_STATE}{end}}}\n\n#endif\n",
+        ]
+    )
 
 
 def _signature(export: Export) -> str:
@@ -262,6 +368,11 @@ def _body(export: Export, tables: FloatTables | IntegerTables, found: Tables) ->
     else:
         end = _search(found) + (_NUMBERED if found.actions is None else _LOOKED_UP)
         end = end if found.affine is None else _search(found) + _AFFINE
+    if tables.tie > 0:
+        end = re.sub(r"score < (least(\[i - 1\])?)", r"score < \1 - ODA_TIE", end)
+        end = end.replace("        for (; j > i; --j)", f"{_SNAPPED}        for (; j > i; --j)")
+    if export.equal > 0.0:
+        end = end.replace("advantage > most", "advantage > most + ODA_EQUAL")
     end = end.replace("ONE_SCORE", score).replace("SCORE", kind).replace("WEIGHT", weight)
     return begin + end.replace("CLIPPED", _CLIPPED)
 
@@ -303,6 +414,15 @@ def _constants(export: Export, tables: FloatTables | IntegerTables, found: Table
         constants["NEAR"] = str(min(3, len(export.cells.diagram)))
     if export.blended and isinstance(tables, IntegerTables):
         constants["UNIT"] = number(tables.unit)
+    if tables.tie > 0:
+        tie = tables.tie
+        constants["TIE"] = f"INT64_C({tie})" if isinstance(tie, int) else number(tie)
+    if export.equal > 0.0:
+        constants["EQUAL"] = number(export.equal)
+    return _defined(constants)
+
+
+def _defined(constants: dict[str, str]) -> list[str]:
     return [f"#define ODA_{name} {value}\n" for name, value in constants.items()]
 
 
@@ -311,24 +431,38 @@ def _comment(
     tables: FloatTables | IntegerTables,
     found: Tables,
     arrays: dict[str, npt.NDArray[Any]],
+    compared: list[str],
 ) -> str:
     """Return what a reader has to know, as the comment that the header begins with."""
     kind = "three nearest cells, blended" if export.blended else "the nearest cell decides"
     size = sum(array.nbytes for array in arrays.values())
     integers = isinstance(tables, IntegerTables)
     precision = "16-bit fixed point" if integers else "single precision"
+    return _about(
+        export,
+        f"{len(export.cells.diagram)} cells; {kind}",
+        f"{size} bytes, {precision}",
+        _explanation(export, tables, found),
+        compared,
+    )
+
+
+def _about(
+    export: Export, policy: str, tables: str, explanation: list[str], compared: Sequence[str] = ()
+) -> str:
     lines = [
         "A policy that oda_rl has learned, for C99.",
         "",
         f"Environment: {export.env_id or 'not known'}",
-        f"Policy: {len(export.cells.diagram)} cells; {kind}",
-        f"Tables: {size} bytes, {precision}",
+        f"Policy: {policy}",
+        f"Tables: {tables}",
+        *compared,
         "",
         f"{_signature(export)} takes an observation, flattened:",
         *observed(export),
         *returned(export),
         "",
-        *_explanation(export, integers, found),
+        *explanation,
         *([] if export.certificate is None else ["", *export.certificate.lines]),
     ]
     return as_comment(lines)
@@ -353,8 +487,9 @@ def returned(export: Export) -> list[str]:
     ]
 
 
-def _explanation(export: Export, integers: bool, found: Tables) -> list[str]:
+def _explanation(export: Export, tables: FloatTables | IntegerTables, found: Tables) -> list[str]:
     """Return how a decision comes about."""
+    integers = isinstance(tables, IntegerTables)
     row = "k - 1" if found.apart else "k"
     lines = [
         f"The score of cell k is oda_diagram[{row}][0] + sum over j of "
@@ -370,6 +505,8 @@ def _explanation(export: Export, integers: bool, found: Tables) -> list[str]:
     if found.apart:
         lines.append("that of cell 0 is 0,")
     lines.append("and the nearest cell has the least score.")
+    if tables.tie > 0:
+        lines.append("Of scores that differ by less than ODA_TIE the first cell's counts as less.")
     if found.clauses is not None:
         lines += [
             "A clause holds where all of its rows in oda_conditions, of which oda_ends says where",
@@ -391,6 +528,7 @@ def _explanation(export: Export, integers: bool, found: Tables) -> list[str]:
         f"The three nearest have weights exp((least score - score){unit}). In a row of",
         "oda_advantages is how much better action 1, 2, ... is than action 0 in that cell;",
         "the action of greatest weighted sum is taken, the first of equals.",
+        *(["Sums that differ by less than ODA_EQUAL are equal."] if export.equal > 0.0 else []),
     ]
     if export.box is not None:
         lines += [

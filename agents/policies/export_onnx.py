@@ -3,12 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl.agents.policies.export_tables import Export, FloatTables, Tables
+from oda_rl.agents.policies.export_tables import Export, FloatTables, Numbered, Tables
 
 _OPSET = 17
-_FLOAT = 1  # TensorProto.FLOAT
+_FLOAT, _INT64, _DOUBLE = 1, 7, 11  # TensorProto's
 _IR_VERSION = 8  # of that opset's time, so that older runtimes take the model, too
 
 
@@ -37,9 +36,9 @@ def onnx_model(export: Export) -> bytes:
         raise ImportError(
             "format is 'onnx', which needs the package onnx: pip install 'oda-rl[onnx]'"
         ) from error
-    found, box = export.tables(), export.box
+    box = export.box
     kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])
-    nodes, arrays = _graph(export, found)
+    nodes, arrays = _graph(export)
     d = len(export.cells.origin)
     graph = helper.make_graph(
         [helper.make_node(kind, *ends, **settings) for kind, ends, settings in nodes],
@@ -61,30 +60,33 @@ def onnx_model(export: Export) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _numbers(found: Tables) -> npt.NDArray[np.int64]:
-    """Return the action of each cell, and clause, where the nearest decides."""
-    return np.arange(len(found.scores)) if found.actions is None else found.actions
-
-
 _Node = tuple[str, tuple[list[str], list[str]], dict[str, Any]]
 
 
-def _graph(export: Export, found: Tables) -> tuple[list[_Node], dict[str, Any]]:
-    """Return nodes (operator, inputs and outputs, settings) and constant arrays."""
+def _graph(export: Export) -> tuple[list[_Node], dict[str, Any]]:
+    """Return nodes (operator, inputs and outputs, settings) and constant arrays.
+
+    Scores are in double precision, as in Python: the same cells are equally near.
+    """
+    if export.numbered is not None:
+        return _table_of_states(export, export.numbered)
+    cells, found = export.cells, export.tables()
     tables = found.in_floats()
     arrays: dict[str, Any] = {
-        "offsets": tables.scores[:, 0],
-        "slopes": np.ascontiguousarray(tables.scores[:, 1:].T),
+        "centre": cells.origin,
+        "offsets": cells.diagram[:, 0],
+        "slopes": np.ascontiguousarray(cells.diagram[:, 1:].T),
     }
-    nodes: list[_Node] = []
-    if tables.origin is not None:
-        arrays["origin"] = tables.origin
-        nodes.append(("Sub", (["obs", "origin"], ["point"]), {}))
-    point = "obs" if tables.origin is None else "point"
-    nodes += [
-        ("MatMul", ([point, "slopes"], ["sums"]), {}),
+    nodes: list[_Node] = [
+        ("Cast", (["obs"], ["wide"]), {"to": _DOUBLE}),
+        ("Sub", (["wide", "centre"], ["wide_point"]), {}),
+        ("MatMul", (["wide_point", "slopes"], ["sums"]), {}),
         ("Add", (["sums", "offsets"], ["scores"]), {}),
     ]
+    point = "obs" if tables.origin is None else "point"
+    if tables.origin is not None and (found.clauses is not None or tables.affine is not None):
+        arrays["origin"] = tables.origin
+        nodes.append(("Sub", (["obs", "origin"], ["point"]), {}))
     if tables.advantages is None:
         if tables.conditions is not None and found.clauses is not None:
             arrays |= _clause_arrays(found, tables)
@@ -92,11 +94,12 @@ def _graph(export: Export, found: Tables) -> tuple[list[_Node], dict[str, Any]]:
         else:
             nodes.append(("ArgMin", (["scores"], ["cell"]), {"axis": 1, "keepdims": 0}))
         if tables.affine is None:
-            arrays["actions"] = _numbers(found)
+            arrays["actions"] = cells.values.argmax(axis=1)
             nodes.append(("Gather", (["actions", "cell"], ["index"]), {}))
     else:
         own = np.pad(tables.advantages, ((0, 0), (1, 0)))  # and of action 0 over itself
-        arrays["advantages"] = own
+        arrays["advantages"], arrays["width"] = own, np.array(cells.width)
+        arrays["equal"] = np.array(export.equal, dtype=np.float32)
         arrays["count"] = np.array([min(3, len(own))], dtype=np.int64)
         arrays["zero"], arrays["one"], arrays["two"] = np.array([[0], [1], [2]], dtype=np.int64)
         nodes += _blending()
@@ -112,6 +115,27 @@ def _graph(export: Export, found: Tables) -> tuple[list[_Node], dict[str, Any]]:
     assert tables.parts is not None
     arrays["codevectors"] = tables.parts
     return [*nodes, *_performing(), *_CLIPPING], arrays
+
+
+def _table_of_states(export: Export, states: Numbered) -> tuple[list[_Node], dict[str, Any]]:
+    """Return the nodes from the number of a state to its action, and constant arrays."""
+    actions = states.actions.astype(np.int64 if export.box is None else np.float32)
+    arrays: dict[str, Any] = {
+        "first_state": np.array(states.first, dtype=np.int64),
+        "zero": np.array(0, dtype=np.int64),
+        "last": np.array(len(actions) - 1, dtype=np.int64),
+        "only": np.array([1], dtype=np.int64),
+        "table": actions + export.first_action if export.box is None else actions,
+    }
+    nodes: list[_Node] = [
+        ("Round", (["obs"], ["rounded"]), {}),
+        ("Cast", (["rounded"], ["state"]), {"to": _INT64}),
+        ("Squeeze", (["state", "only"], ["number"]), {}),
+        ("Sub", (["number", "first_state"], ["place"]), {}),
+        ("Clip", (["place", "zero", "last"], ["row"]), {}),
+        ("Gather", (["table", "row"], ["action"]), {}),
+    ]
+    return nodes, arrays
 
 
 def _clause_arrays(found: Tables, tables: FloatTables) -> dict[str, Any]:
@@ -132,7 +156,7 @@ def _clause_arrays(found: Tables, tables: FloatTables) -> dict[str, Any]:
         "first_more": np.array(n_cells, dtype=np.int64),
         "nothing": np.array(0.0, dtype=np.float32),
         "half": np.array(0.5, dtype=np.float32),
-        "beyond": np.array(np.inf, dtype=np.float32),
+        "beyond": np.array(np.inf),
     }
     if n:
         assert found.actions is not None
@@ -184,13 +208,19 @@ def _blending() -> list[_Node]:
     return [
         ("TopK", (["scores", "count"], ["near_scores", "near"]), {"axis": 1, "largest": 0}),
         ("Slice", (["near_scores", "zero", "one", "one"], ["least"]), {}),
-        ("Sub", (["least", "near_scores"], ["exponents"]), {}),
+        ("Sub", (["least", "near_scores"], ["differences"]), {}),
+        ("Div", (["differences", "width"], ["quotients"]), {}),
+        ("Cast", (["quotients"], ["exponents"]), {"to": _FLOAT}),
         ("Exp", (["exponents"], ["weights"]), {}),
         ("Unsqueeze", (["weights", "two"], ["columns"]), {}),
         ("Gather", (["advantages", "near"], ["near_advantages"]), {}),
         ("Mul", (["near_advantages", "columns"], ["parts"]), {}),
         ("ReduceSum", (["parts", "one"], ["advantage"]), {"keepdims": 0}),
-        ("ArgMax", (["advantage"], ["index"]), {"axis": 1, "keepdims": 0}),
+        ("ReduceMax", (["advantage"], ["most"]), {"axes": [1]}),
+        ("Sub", (["most", "equal"], ["enough"]), {}),
+        ("GreaterOrEqual", (["advantage", "enough"], ["is_best"]), {}),
+        ("Cast", (["is_best"], ["best"]), {"to": _FLOAT}),
+        ("ArgMax", (["best"], ["index"]), {"axis": 1, "keepdims": 0}),
     ]
 
 

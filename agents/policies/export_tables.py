@@ -15,23 +15,30 @@ less, and :meth:`Export.tables` leaves out what cancels:
 
 Continuous actions are numbered by their codevectors, and these come along, in the action's units;
 or they are affine functions of the observation, and their cells are numbered.
+
+Numbered states need no cells: their actions are a table. Where observations are whole numbers all
+the same, and codevectors samples of them, scores of several cells are often equal. Tables of less
+than double precision round each of them in its own way, so they come with a number up to which
+scores count as equal (``tie``): the first of the cells is the nearest.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.names import matching_parts
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Policy, Trained
 from oda_rl.agents.policies.explaining import known_names
 from oda_rl.agents.policies.rules import in_box
 from oda_rl.agents.rules.editing import Clauses
+from oda_rl.diagram import ordered, rounding
 
 _LARGEST_INT = 2**31 - 1
 _INT16 = 32_767
@@ -40,6 +47,11 @@ _MOST_SHIFT = 12  # of a row, so that sums of thousands of products stay within 
 _STEPS = 2**18  # of an observation's component, from the centre to the farthest value seen
 CLIP = 2**22
 """Components of an observation are clipped at so many steps; float32 holds all integers to that."""
+_MOST_STATES = 2**24  # that float32 tells apart
+_WHOLE = 1e-6  # by which codevectors that are whole numbers may be off
+_TIE = 4.0  # times the largest error of a score where scores are equal
+_SPARED = 10  # one of so many states is enough for a median
+_BLOCK = 1000  # states whose scores are worked out at once
 
 
 class Certified(Protocol):
@@ -56,6 +68,28 @@ class Certified(Protocol):
     @property
     def policy(self) -> dict[str, npt.NDArray[Any]]:
         """What :func:`decisive` says of the policy."""
+
+
+class Visited(NamedTuple):
+    """States of the training, what the agent does there, and what is equal there."""
+
+    points: FloatArray
+    """Observations, shape (n, d)."""
+    choices: IntArray
+    """Shape (n,)."""
+    tied: FloatArray
+    """Some of those in which scores of cells are equal, or near which they are, shape (m, d)."""
+    equal: float
+    """Of a blended policy: values of actions that differ by less are equal; else 0."""
+
+
+class Numbered(NamedTuple):
+    """What is done in each of n numbered states."""
+
+    first: int
+    """The least number."""
+    actions: npt.NDArray[Any]
+    """From 0, shape (n,), or continuous ones, shape (n, p)."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +115,20 @@ class Export:
     """Names of their components."""
     certificate: Certified | None = None
     """What has been proved of it."""
+    numbered: Numbered | None = None
+    """The same as a table, if states are numbered."""
+    visited: Visited | None = None
+    """What is known of states of the training, if the agent remembers any."""
 
     @property
     def blended(self) -> bool:
         """Whether the three nearest cells decide together."""
         return self.cells.common is not None
+
+    @property
+    def equal(self) -> float:
+        """Values of actions that differ by less are equal."""
+        return 0.0 if self.visited is None else self.visited.equal
 
     def tables(self) -> "Tables":
         """Leave out what decisions do not need."""
@@ -93,6 +136,8 @@ class Export:
         actions = np.asarray(cells.values.argmax(axis=1))
         edited = cells.clauses
         apart = not self.blended and edited is None and len(np.unique(actions)) == len(actions)
+        tied = np.empty((0, len(centre))) if self.visited is None else self.visited.tied - centre
+        apart = apart and len(tied) == 0  # the order of cells decides
         order = actions.argsort() if apart else np.arange(len(cells.diagram))  # clauses have none
         scores = self._scores(order[0] if apart else None)[order]
         used = np.asarray(scores[:, 1:].any(axis=0))
@@ -106,10 +151,12 @@ class Export:
         near = self._near(used)
         if self.blended:
             advantages = _advantages(cells.values)
-            return Tables(scores, centre, near, None, advantages, self.actions())
+            return Tables(scores, centre, near, None, advantages, self.actions(), tied=tied)
         numbered = affine is not None or (apart and (actions[order] == np.arange(len(order))).all())
         own = None if numbered else actions if edited is not None else actions[order]
-        return Tables(scores, centre, near, own, None, affine=affine, apart=apart, clauses=edited)
+        return Tables(
+            scores, centre, near, own, None, affine=affine, apart=apart, clauses=edited, tied=tied
+        )
 
     def search_tables(self) -> "Tables":
         """Leave out all but what finds the nearest cell, and let cells keep their numbers."""
@@ -171,6 +218,17 @@ class Tables:
     """Whether no two cells have the same action; then the scores of the first are 0."""
     clauses: Clauses | None = None
     """Beside the cells; ``actions`` and ``affine`` go on with what they do."""
+    tied: FloatArray | None = None
+    """States less the origin where scores are equal, shape (m, d)."""
+
+    def _tie(self, scores: Callable[[FloatArray], npt.NDArray[Any]], unit: float = 1.0) -> float:
+        """Return up to which difference scores of less precision, in a unit, count as equal."""
+        if self.tied is None or len(self.tied) == 0:
+            return 0.0
+        exact = scores_of(self.scores, self.tied) / unit
+        near = exact.argsort(axis=1)[:, : 2 if self.advantages is None else 4]
+        errors = scores(self.tied + self.origin) - exact
+        return _TIE * float(np.ptp(np.take_along_axis(errors, near, axis=1), axis=1).max())
 
     def in_floats(self) -> "FloatTables":
         """Round to single precision; raise ValueError if something is beyond its range."""
@@ -182,7 +240,8 @@ class Tables:
         if self.clauses is not None:
             edited = _single(_moved(self.clauses.conditions, offsets))
         parts = _single(self.parts)
-        return FloatTables(scores, origin, _single(self.advantages), parts, affine, edited)
+        tables = FloatTables(scores, origin, _single(self.advantages), parts, affine, edited)
+        return replace(tables, tie=self._tie(tables.scores_at))
 
     def in_integers(self, reach: FloatArray) -> "IntegerTables":
         """Round to 16 bits, offsets to 32, with a scale for each column and a shift for each row.
@@ -220,7 +279,7 @@ class Tables:
         one = max(math.ceil(largest[0] / (_LARGEST_INT * unit)), 1)
         advantages = _single(self.advantages)
         exponents = None if advantages is None else _exponents(advantages)
-        return IntegerTables(
+        tables = IntegerTables(
             np.rint(scores[:, 0] / (unit * one)).astype(np.int32),
             _at_exponents(slopes, shifts - _MOST_SHIFT),
             shifts.astype(np.int8),
@@ -231,6 +290,7 @@ class Tables:
             None if exponents is None else _at_exponents(advantages, exponents),
             None if exponents is None else exponents.astype(np.int8),
         )
+        return replace(tables, tie=math.ceil(self._tie(tables.scores_at, unit)))
 
 
 @dataclass(frozen=True)
@@ -245,6 +305,13 @@ class FloatTables:
     affine: npt.NDArray[np.float32] | None
     conditions: npt.NDArray[np.float32] | None = None
     """Rows of clauses, shape (R, 1 + d)."""
+    tie: float = 0.0
+    """Scores that differ by less are equal; 0 where none seem to be."""
+
+    def scores_at(self, observations: FloatArray) -> npt.NDArray[np.float32]:
+        """Return the scores of observations, shape (n, d), as C works them out: shape (n, K)."""
+        points = observations.astype(np.float32)
+        return scores_of(self.scores, points if self.origin is None else points - self.origin)
 
 
 @dataclass(frozen=True)
@@ -265,6 +332,53 @@ class IntegerTables:
     advantages: npt.NDArray[np.int16] | None
     """To be multiplied by 2 to the power of the row's exponent."""
     exponents: npt.NDArray[np.int8] | None
+    tie: int = 0
+    """Scores that differ by less are equal; 0 where none seem to be."""
+
+    def scores_at(self, observations: FloatArray) -> IntArray:
+        """Return the scores of observations, shape (n, d), as C works them out: shape (n, K)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            steps = (observations.astype(np.float32) - self.origin) * self.scale
+        steps = np.clip(steps, -CLIP, CLIP)
+        x = np.trunc(steps + np.copysign(np.float32(0.5), steps)).astype(np.float64)
+        sums = (x @ self.slopes.T.astype(np.float64)).astype(np.int64)  # below 2**53: exact
+        offsets = self.offsets.astype(np.int64) * self.one
+        return np.asarray((sums << self.shifts.astype(np.int64)) + offsets)
+
+    def choices(self, observations: FloatArray, actions: IntArray | None, equal: float) -> IntArray:
+        """Return what is chosen for observations, shape (n,).
+
+        ``actions`` are those of cells, and values of actions that differ by less than ``equal`` are
+        equal.
+        """
+        blocks = range(0, len(observations), _BLOCK)
+        return np.concatenate(
+            [self._choices(observations[i : i + _BLOCK], actions, equal) for i in blocks]
+        )
+
+    def _choices(
+        self, observations: FloatArray, actions: IntArray | None, equal: float
+    ) -> IntArray:
+        scores, rows = self.scores_at(observations), np.arange(len(observations))
+        cells: list[IntArray] = []
+        least: list[IntArray] = []
+        for _ in range(1 if self.advantages is None else min(3, scores.shape[1])):
+            bound = scores.min(axis=1) + self.tie
+            cells.append((scores <= bound[:, None]).argmax(axis=1))
+            score = scores[rows, cells[-1]]
+            if least:
+                score = np.where(score < least[-1] + self.tie, least[-1], score)
+            least.append(score)
+            scores[rows, cells[-1]] = np.iinfo(np.int64).max // 2
+        if self.advantages is None or self.exponents is None:
+            return np.asarray(cells[0] if actions is None else actions[cells[0]])
+        advantages = np.zeros((len(rows), 1 + self.advantages.shape[1]), dtype=np.float32)
+        for cell, score in zip(cells, least, strict=True):
+            weight = np.exp((least[0] - score).astype(np.float32) * np.float32(self.unit))
+            weight = np.ldexp(weight, self.exponents[cell])
+            advantages[:, 1:] += weight[:, None] * self.advantages[cell]
+        least_advantage = advantages.max(axis=1, keepdims=True) - np.float32(equal)
+        return np.asarray((advantages >= least_advantage).argmax(axis=1))
 
 
 def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
@@ -299,8 +413,11 @@ def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
         )
     names, action_names = known_names(agent)
     parts = matching_parts(agent.env_id, interface)
+    cells, visited = policy.tables, _visited(agent, policy)
+    if visited is not None and len(visited.tied):
+        cells = cells._replace(diagram=ordered(cells.diagram))
     return Export(
-        cells=policy.tables,
+        cells=cells,
         codevectors=policy.codevectors,
         extent=agent.extent,
         env_id=agent.env_id,
@@ -311,7 +428,56 @@ def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
         box=interface.box,
         parts=list(parts or (f"action[{i}]" for i in range(interface.n_components))),
         certificate=certificate,
+        numbered=_numbered(policy, interface),
+        visited=visited,
     )
+
+
+def _visited(agent: Trained, policy: Policy) -> Visited | None:
+    """Return what is known of the states that an agent remembers; None if it remembers none."""
+    points, cells = getattr(agent, "recent", None), policy.tables  # no agent of one's own need
+    if points is None or len(points) == 0:
+        return None
+    equal = 0.0
+    if cells.common is not None:
+        greatest = policy.values(points[::_SPARED]).max(axis=1)
+        equal = float(np.float32(TIE * np.median(np.abs(greatest))))  # which can be 0
+    whole = np.abs(policy.codevectors - np.rint(policy.codevectors)).max() < _WHOLE
+    tied = points if whole else points[_ties(cells, points)]
+    return Visited(points, policy.choices(points), tied[:: 1 + len(tied) // _BLOCK], equal)
+
+
+def _numbered(policy: Policy, interface: Interface) -> Numbered | None:
+    """Return what a policy does in each of numbered states, if they are."""
+    native = interface.native
+    if native is None or not isinstance(native.observation_space, spaces.Discrete):
+        return None
+    first, n = int(native.observation_space.start), int(native.observation_space.n)
+    if not -_MOST_STATES <= first <= _MOST_STATES - n:
+        raise ValueError(
+            f"observation_space is Discrete({n}, start={first}): exported policies take "
+            f"observations in single precision, which tells numbers up to {_MOST_STATES:,} apart"
+        )
+    acts = policy.act(first + np.arange(n, dtype=np.float64)[:, None])
+    box = interface.box
+    return Numbered(first, acts if box is None else box.actions(acts).reshape(n, -1))
+
+
+def _ties(cells: CellTables, points: FloatArray) -> npt.NDArray[np.bool_]:
+    """Return at which points, shape (n, d), two of the nearest cells have equal scores."""
+    near = 2 if cells.common is None else 4
+    equal = rounding(cells.diagram) * (1 + len(cells.diagram))  # ordered ones differ by this much
+    found = np.zeros(len(points), dtype=np.bool_)
+    for i in range(0, len(points), _BLOCK):
+        scores = scores_of(cells.diagram, points[i : i + _BLOCK] - cells.origin)
+        least = np.sort(scores, axis=1)[:, :near]
+        found[i : i + _BLOCK] = (np.diff(least, axis=1) <= equal).any(axis=1)
+    return found
+
+
+def scores_of(diagram: npt.NDArray[Any], points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the scores of points, shape (n, d), in a diagram, shape (K, 1 + d): shape (n, K)."""
+    return np.asarray(diagram[:, 0] + points @ diagram[:, 1:].T)
 
 
 def decisive(policy: Policy) -> dict[str, npt.NDArray[Any]]:

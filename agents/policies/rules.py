@@ -29,6 +29,7 @@ from oda_rl.agents.policies.wording import (
 )
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
 from oda_rl.agents.rules.proofs import Piece, Proof, Region, Splitter, checked_box, proof, regions
+from oda_rl.diagram import ordered
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ class RulePolicy(Stored):
         said = self.outputs[:0] if self.clauses is None else self.clauses.outputs
         return np.concatenate([self.outputs, said])
 
+    @cached_property
+    def _ordered(self) -> FloatArray:
+        """Scores of which, where they are equal, the first cell's is the greatest."""
+        return 0.0 - ordered(0.0 - self.scores)
+
     @property
     def q_values(self) -> FloatArray:
         """Greatest score of each choice at each codevector, shape (K, A)."""
@@ -111,7 +117,7 @@ class RulePolicy(Stored):
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:
         """Cells, shape (n,), of points, shape (n, d)."""
-        return decisions(self.scores, self.outputs, self.clauses, points)
+        return decisions(self._ordered, self.outputs, self.clauses, points)
 
     def values(self, points: npt.NDArray[Any]) -> FloatArray:
         """Greatest score among the cells of each choice, shape (n, A); minus infinity for none.
@@ -143,13 +149,13 @@ class RulePolicy(Stored):
         """Actions, shape (n,), or units of continuous ones, shape (n, p), within -1 and 1."""
         if not self.continuous:
             return self.choices(points)
-        own = done_at(self.scores, self.outputs, self.clauses, points)
+        own = done_at(self._ordered, self.outputs, self.clauses, points)
         units = own[:, :, 0] + (own[:, :, 1:] @ np.asarray(points)[:, :, None])[:, :, 0]
         return np.asarray(np.clip(units, -1.0, 1.0))
 
     def act_in(self, point: FloatArray) -> npt.NDArray[Any]:
         """Do in one state what :meth:`act` does in some, but sooner."""
-        cell = int((self.scores[:, 0] + self.scores[:, 1:] @ point).argmax())
+        cell = int((self._ordered[:, 0] + self._ordered[:, 1:] @ point).argmax())
         own = self.outputs[cell]
         if not self.continuous:
             return np.asarray(own[:, 0].argmax())
@@ -181,10 +187,10 @@ class RulePolicy(Stored):
         if self.continuous:
             return None
         if self.clauses is None:
-            return InLoops("rule", decide_by_rule, (self.scores, self.actions))
+            return InLoops("rule", decide_by_rule, (self._ordered, self.actions))
         within = self.clauses
         arrays = (
-            self.scores, self.actions, within.conditions, within.ends, within.forbidden,
+            self._ordered, self.actions, within.conditions, within.ends, within.forbidden,
             within.actions, np.zeros(self.n_actions, dtype=np.bool_),
         )  # fmt: skip
         return InLoops("rule_and_clauses", decide_by_clauses, arrays)

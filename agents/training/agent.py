@@ -136,6 +136,11 @@ class Agent(Player):
         """Where the observations of training were, as far as they are remembered."""
 
     @property
+    def recent(self) -> FloatArray:
+        """Latest observations of training, shape (n, d), as far as they are remembered."""
+        return np.empty((0, self.interface.n_features))
+
+    @property
     def versions(self) -> dict[str, str]:
         """With which oda_rl, Python and libraries it was saved; if it never was, those of now.
 

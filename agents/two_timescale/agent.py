@@ -163,6 +163,11 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         return self._engine.mahalanobis
 
     @property
+    def recent(self) -> FloatArray:
+        """The latest observations, shape (n, d)."""
+        return np.asarray(self._engine.origin + self._engine._ring().points)
+
+    @property
     def extent(self) -> Extent:
         """Where the latest observations were."""
         seen = self._engine._latest().points

@@ -88,6 +88,10 @@ class Export:
     fixed_point: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Of a C header: tables of 16-bit integers."""
 
+    allow_disagreement: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Write such tables also if they decide otherwise than the agent in more than one of a thousand
+    states of its training."""
+
     learn: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Of a C header of an online agent: a learner over its cells, instead of its policy."""
 
@@ -189,7 +193,14 @@ def export(options: Export, console: Console) -> int:
     """Load, write, say where."""
     out = options.out or default_file(options.run, options.format)
     agent, kind = load_agent(options.run), options.format
-    path = export_policy(agent, out, kind, options.fixed_point, learn=options.learn)
+    path = export_policy(
+        agent,
+        out,
+        kind,
+        options.fixed_point,
+        learn=options.learn,
+        allow_disagreement=options.allow_disagreement,
+    )
     console.print(f"{path}: {path.stat().st_size:,} bytes")
     return 0
 
