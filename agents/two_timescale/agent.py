@@ -165,7 +165,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     @property
     def recent(self) -> FloatArray:
         """The latest observations, shape (n, d)."""
-        return np.asarray(self._engine.origin + self._engine._ring().points)
+        return np.asarray(self._engine.origin + self._engine._latest().points)
 
     @property
     def extent(self) -> Extent:
