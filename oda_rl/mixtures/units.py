@@ -104,12 +104,12 @@ def units_from(
     else:
         roots = np.broadcast_to(np.sqrt(floor), deviations.shape)
         width = _mean_deviation(deviations / roots) or 1.0 / math.sqrt(share)
-        if not 1.0 / _WIDEST <= width <= _WIDEST:
+        if width > _WIDEST:
             raise ValueError(
-                f"variance_floor is {floor.tolist()}: it must be from {_WIDEST**-2:g} to "
-                f"{_WIDEST**2:g} times the mean variance of the features; scale X or the floor"
+                f"variance_floor is {floor.tolist()}: it must be at least {_WIDEST**-2:g} times "
+                "the mean variance of the features; scale X, or raise the floor"
             )
-        precision = width * width
+        precision = max(width * width, _WIDEST**-2)
     precision = precision if bound is None else bound
     return Units(roots * math.sqrt(precision), precision)
 
