@@ -1,9 +1,8 @@
 """How this package compiles: numba's options, in one place."""
 
-import functools
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -11,8 +10,6 @@ import numpy as np
 from oda_rl._cache import keep
 
 F = TypeVar("F", bound=Callable[..., Any])
-P = ParamSpec("P")
-R = TypeVar("R")
 N = TypeVar("N", int, float)
 
 _njit: Any = numba.njit  # whose type does not know all of its options
@@ -25,8 +22,6 @@ _FAST = {"reassoc", "contract", "nsz"}
 # starts from a literal integer or flag, numba infers the types of the whole function once more.
 integer = cast(Callable[[float], int], np.int64)
 boolean = cast(Callable[[bool], bool], np.bool_)
-# For what indexes an array in a hot loop, and cannot be negative: nothing asks whether it is then.
-unsigned = cast(Callable[[int], int], np.uint64)
 
 
 def _made(function: F, **options: Any) -> F:
@@ -102,21 +97,3 @@ def bound_copy(function: Any, label: str, **names: Any) -> Any:
     copy = FunctionType(function.__code__, known, function.__name__ + label)
     copy.__qualname__ = copy.__name__
     return copy
-
-
-def sized(
-    function: Callable[P, R], made: Callable[[Any], Any] = compiled
-) -> Callable[..., Callable[P, R]]:
-    """Return what gives a compiled function for sizes, which stand in its code as names.
-
-    For loops over few numbers, in functions that are called with the same sizes for long: with
-    ``n = 0`` beside it, for the linter, a function may say ``for i in range(n)``; ``function(n=4)``
-    is compiled, and kept, for four.
-    """
-
-    @functools.cache
-    def of(**sizes: int) -> Callable[P, R]:
-        label = "".join(f"_{size}" for size in sizes.values())
-        return cast(Callable[P, R], made(bound_copy(function, label, **sizes)))
-
-    return of

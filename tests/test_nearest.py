@@ -1,12 +1,11 @@
-"""The nearest cells of rows, found by vectors of eight, against all distances in order."""
+"""The nearest cells of rows, against all distances in order."""
 
 import numpy as np
 import oracles
 import pytest
 
+from oda_rl.agents.fitted.changes import _nearest
 from oda_rl.agents.fitting.nearest import Search, assign_three
-from oda_rl.eights.columns import by_eights
-from oda_rl.eights.distances import nearest
 
 
 def assigned(points, codevectors, width=0.3):
@@ -14,8 +13,7 @@ def assigned(points, codevectors, width=0.3):
     cells = np.full((2 * len(points), 3), 9999, dtype=np.uint16)
     weights = np.full((2 * len(points), 3), np.nan, dtype=np.float32)
     rows = np.arange(len(cells))[::-2].copy()
-    assign = assign_three(n_features=points.shape[1])
-    assign(points, Search.among(codevectors, width), rows, cells, weights)
+    assign_three(points, Search.among(codevectors, width), rows, cells, weights)
     np.testing.assert_array_equal(cells[::2], 9999)
     return cells[rows], weights[rows]
 
@@ -54,7 +52,7 @@ def test_cells_are_the_nearest_to_the_last_bit(n_cells, d, scale):
     check(scale * rng.normal(size=(2000, d)), scale * rng.normal(size=(n_cells, d)))
 
 
-def test_wherever_in_eight_the_nearest_three_are():
+def test_wherever_the_nearest_three_are():
     places = np.array([[i, j, k] for i in range(16) for j in range(i) for k in range(j)])
     for odd in (5.0, 1e150):
         codevectors = np.full((16, 1), odd)
@@ -98,7 +96,7 @@ def test_the_nearest_one_to_the_last_bit(n_others, d):
     points, others = rng.normal(size=(500, d)), rng.normal(size=(n_others, d))
     others[-1] = points[0]
     which, squares = np.full(500, -1), np.full(500, np.nan)
-    nearest(n_features=d)(points, by_eights(others), which, squares)
+    _nearest(points, others, which, squares)
     expected = np.zeros((500, n_others))
     for x, component in zip(points.T, others.T, strict=True):
         expected += (x[:, None] - component) ** 2
@@ -111,6 +109,6 @@ def test_the_nearest_one_to_the_last_bit(n_others, d):
 def test_of_points_as_near_as_others_the_first_one_is_found():
     others = np.array([[3.0], [1.0], [-1.0], [1.0], *[[5.0]] * 9, [-1.0]])
     which, squares = np.zeros(2, dtype=np.int64), np.zeros(2)
-    nearest(n_features=1)(np.array([[0.0], [5.0]]), by_eights(others), which, squares)
+    _nearest(np.array([[0.0], [5.0]]), others, which, squares)
     np.testing.assert_array_equal(which, [1, 4])
     np.testing.assert_array_equal(squares, [1.0, 0.0])

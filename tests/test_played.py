@@ -11,7 +11,6 @@ from oda_rl.agents.engine.lanes import VectorStep
 from oda_rl.agents.engine.state import UNIFORMS
 from oda_rl.agents.fitted.played import PlayedPolicies
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.eights.columns import by_eights
 
 
 def acting(observations, acts=None):
@@ -76,9 +75,9 @@ def test_tables_have_the_policies_that_environments_play():
         assert played.turns.epsilons[lane] == i / 300.0
         assert played.turns.holds[lane] == i + 1
         for place, policy in zip(played.turns.places, policies, strict=True):
-            columns, models, blocks, origins, widths = (own[place] for own in played.tables)
+            diagrams, models, n_cells, origins, widths = (own[place] for own in played.tables)
             np.testing.assert_array_equal(models[: policy.n_cells], policy.models)
-            np.testing.assert_array_equal(columns[:blocks], by_eights(policy.diagram))
+            np.testing.assert_array_equal(diagrams[:n_cells], policy.diagram)
             np.testing.assert_array_equal(origins, policy.origin)
             assert widths == policy.width
     assert len(played.tables.models) <= 10  # places are used again

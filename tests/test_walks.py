@@ -36,9 +36,8 @@ CHECKS = {
         weights[:, 0] = 1.0
         rows = Assigned(new_points(n, 1), cells, weights, labels_of(steps), steps)
         models, targets = np.array([[5.0, 0.0]]), np.zeros(n)
-        back = go_back(width=8, n_actions=2)
-        back(rows, cells, weights, models, np.zeros(n), False, Reach(1.0, 1.0, -9.0, 99.0),
-             np.zeros(n), targets, np.zeros((1, 8)))
+        go_back(rows, cells, weights, models, np.zeros(n), False, Reach(1.0, 1.0, -9.0, 99.0),
+                np.zeros(n), targets, np.zeros((1, 2)))
         assert targets[0] == 1.0 + 1.0 + 5.0, targets  # Watkins: 1 + 5
     """,
     "oda_rl/divergences.py": """

@@ -50,8 +50,7 @@ class Behaviour(NamedTuple):
         points = (observations - at.origin) @ at.transform.T
         cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
         search = Search.among(at.codevectors, at.width)
-        nearest = assign_three(n_features=points.shape[1])
-        nearest(points, search, np.arange(n), cells, weights)
+        assign_three(points, search, np.arange(n), cells, weights)
         shares = np.where(weights > 0.0, self.shares[cells, actions[:, None]], 0.0)
         return np.asarray(shares.max(axis=1) >= _LEAST_SHARE)
 

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._compile import compiled
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.contests import Record
 from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitting.placement import Experience
-from oda_rl.eights.columns import by_eights
-from oda_rl.eights.distances import nearest
 
 _FAR = 4.0  # standard errors between means
 _FEWEST = 100  # newest steps to go by
@@ -221,6 +220,23 @@ def _nearest_peers(steps: _Steps, asked: IntArray, peers: IntArray) -> _Nearest:
     return _Nearest(squares[np.arange(len(asked)), which], which)
 
 
+@compiled
+def _nearest(points: FloatArray, others: FloatArray, which: IntArray, squares: FloatArray) -> None:
+    """Write which of others, (m, d), points are nearest to, (n, d), and how near; both (n,).
+
+    The first of equals.
+    """
+    for i in range(points.shape[0]):
+        squares[i] = np.inf
+        for k in range(others.shape[0]):
+            square = 0.0
+            for j in range(points.shape[1]):
+                gap = points[i, j] - others[k, j]
+                square += gap * gap
+            if square < squares[i]:
+                which[i], squares[i] = k, square
+
+
 def _nearest_older(
     steps: _Steps, asked: IntArray, others: IntArray, ends: list[int]
 ) -> list[_Nearest]:
@@ -228,7 +244,6 @@ def _nearest_older(
 
     These fall. Infinitely far is what there is none of.
     """
-    search = nearest(n_features=steps.places.shape[1])
     gap, which = np.full(len(asked), np.inf), np.zeros(len(asked), dtype=np.int64)
     found: list[_Nearest] = []
     begin = 0
@@ -238,7 +253,7 @@ def _nearest_older(
             mine = np.flatnonzero(steps.actions[asked] == action)
             among = begin + np.flatnonzero(actions == action)
             squares, at = np.empty(len(mine)), np.zeros(len(mine), dtype=np.int64)
-            search(steps.places[asked[mine]], by_eights(steps.places[others[among]]), at, squares)
+            _nearest(steps.places[asked[mine]], steps.places[others[among]], at, squares)
             nearer = squares < gap[mine]
             gap[mine[nearer]], which[mine[nearer]] = squares[nearer], among[at[nearer]]
         found.append(_Nearest(gap.copy(), which.copy()))

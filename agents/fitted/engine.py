@@ -29,7 +29,6 @@ from oda_rl.agents.fitting.placed import NOWHERE, Placed, Since
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.eights.columns import by_eights
 
 _LATEST = 3  # policies that are too new to be confirmed
 _CONFIRMING = 0.5  # as many steps as before a refit
@@ -90,7 +89,6 @@ class FittedEngine(LanedEngine):
         self._doubted: changes.Returns | None = None  # a record's before it is put to the proof
         self._forgotten = 0  # steps that were taken before all that is remembered
         self._set_due()
-        self._arranged: tuple[FloatArray, FloatArray] | None = None
         self._open()
 
     @property
@@ -392,13 +390,10 @@ class FittedEngine(LanedEngine):
         """Let compiled code work on the present memory and policy."""
         self._set_playing()
         policy = self._playing.policy
-        # Policies of one partition share their diagram.
-        if self._arranged is None or self._arranged[0] is not policy.diagram:
-            self._arranged = policy.diagram, by_eights(policy.diagram)
         self.arrays = (
             self.memory.observations,
             self.memory.steps,
-            self._arranged[1],
+            policy.diagram,
             policy.models,
             self.raw,
             self.room,

@@ -21,8 +21,8 @@ class _Collecting(NamedTuple):
 
 @spliced
 def _unpack(arrays: tuple[Any, ...], env: int) -> _Collecting:
-    observations, steps, columns, models, raw, room = arrays
-    fitted = replay.opened(columns, models, raw, room)
+    observations, steps, diagram, models, raw, room = arrays
+    fitted = replay.opened(diagram, models, raw, room)
     trajectory = Trajectory(observations, steps, replay.lane_of(raw, env))
     return _Collecting(fitted.state, trajectory, fitted)
 

@@ -121,8 +121,8 @@ def choose_lanes(
         place, seen, rows = turns.places[i], observations[i], own[i]
         origin = tables.origins[place]
         own_space = Workspace(space.point, space.weights, space.gradient, origin, space.uniforms)
-        columns = tables.columns[place, : tables.blocks[place]]
-        agent = Fitted(state, columns, tables.models[place], own_space)
+        diagram = tables.diagrams[place, : tables.n_cells[place]]
+        agent = Fitted(state, diagram, tables.models[place], own_space)
         state.width = tables.widths[place]
         state.epsilon, state.longest_hold = turns.epsilons[i], turns.holds[i]
         lane = running_lane(lanes_raw, i)

@@ -6,8 +6,6 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.eights.columns import by_eights
-from oda_rl.eights.vectors import WIDTH, aligned
 
 _SLACK = 1.5  # times as much room as is needed
 
@@ -15,11 +13,11 @@ _SLACK = 1.5  # times as much room as is needed
 class Tables(NamedTuple):
     """P policies, each with room for the largest."""
 
-    columns: FloatArray
-    """Their diagrams as :func:`by_eights` has them, shape (P, blocks, 2 + d, 8)."""
+    diagrams: FloatArray
+    """Shape (P, K, 1 + d)."""
     models: FloatArray
     """Shape (P, K, 1 + d + A)."""
-    blocks: IntArray
+    n_cells: IntArray
     """Of each, shape (P,)."""
     origins: FloatArray
     """Shape (P, d)."""
@@ -27,18 +25,17 @@ class Tables(NamedTuple):
     """Shape (P,)."""
 
     @classmethod
-    def with_room(cls, count: int, blocks: int, policy: CellPolicy) -> "Tables":
-        """Return room for so many policies of so many blocks, that are like this one."""
+    def with_room(cls, count: int, n_cells: int, policy: CellPolicy) -> "Tables":
+        """Return room for so many policies of so many cells, that are like this one."""
         d, wide = len(policy.origin), policy.models.shape[1]
-        columns, models = aligned(count, blocks, 2 + d, WIDTH), (count, WIDTH * blocks, wide)
+        diagrams, models = np.zeros((count, n_cells, 1 + d)), np.zeros((count, n_cells, wide))
         used = np.zeros(count, dtype=np.int64)
-        return cls(columns, np.zeros(models), used, np.zeros((count, d)), np.zeros(count))
+        return cls(diagrams, models, used, np.zeros((count, d)), np.zeros(count))
 
     def write(self, place: int, policy: CellPolicy) -> None:
         """Put a policy in its place."""
-        columns = by_eights(policy.diagram)
-        self.blocks[place] = len(columns)
-        self.columns[place, : len(columns)] = columns
+        self.n_cells[place] = policy.n_cells
+        self.diagrams[place, : policy.n_cells] = policy.diagram
         self.models[place, : policy.n_cells] = policy.models
         self.origins[place], self.widths[place] = policy.origin, policy.width
 
@@ -109,7 +106,7 @@ class PlayedPolicies:
     def _arrange(self, like: CellPolicy) -> None:
         """Write all policies to new tables, of which the largest may be this one."""
         largest = max(policy.n_cells for policy in self._policies)
-        count, blocks = int(_SLACK * len(self._policies)) + 1, int(_SLACK * largest / WIDTH) + 1
-        self.tables = Tables.with_room(count, blocks, like)
+        count, n_cells = int(_SLACK * len(self._policies)) + 1, int(_SLACK * largest) + 1
+        self.tables = Tables.with_room(count, n_cells, like)
         for place, policy in enumerate(self._policies):
             self.tables.write(place, policy)

@@ -60,7 +60,7 @@ class Fitted(NamedTuple):
     """A fitted agent inside compiled code."""
 
     state: FittedState
-    columns: FloatArray
+    diagram: FloatArray
     models: FloatArray
     room: Workspace
 
@@ -70,9 +70,9 @@ lane_of = reader(Lane, FittedState.size)
 
 
 @spliced
-def opened(columns: FloatArray, models: FloatArray, raw: Raw, room: FloatArray) -> Fitted:
+def opened(diagram: FloatArray, models: FloatArray, raw: Raw, room: FloatArray) -> Fitted:
     """Name the arrays of an agent."""
-    return Fitted(state_of(raw, 0), columns, models, workspace(room))
+    return Fitted(state_of(raw, 0), diagram, models, workspace(room))
 
 
 @spliced
@@ -104,7 +104,7 @@ def choose(agent: Fitted, lane: Lane) -> int:
         return -UNIFORMS
     state.next_uniform = i + 1
     state.drew = True
-    n_actions = agent.models.shape[1] - agent.columns.shape[1] + 1
+    n_actions = agent.models.shape[1] - agent.diagram.shape[1]
     uniform, epsilon = uniforms[i], state.epsilon
     state.explored = uniform < epsilon
     if uniform < epsilon:
@@ -117,7 +117,7 @@ def choose(agent: Fitted, lane: Lane) -> int:
     else:
         room = agent.room
         among = (uniform - epsilon) / (1.0 - epsilon) if epsilon > 0.0 else 0.0
-        made = agent.columns, agent.models, state.width
+        made = agent.diagram, agent.models, state.width
         action = decide(*made, room.point, room.weights, among)[1]
     lane.action = action
     return action
@@ -156,13 +156,13 @@ def act(
     observation: Observations,
     observations: Observations,
     steps: FloatArray,
-    columns: FloatArray,
+    diagram: FloatArray,
     models: FloatArray,
     raw: Raw,
     room: FloatArray,
 ) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
-    agent, lane = opened(columns, models, raw, room), lane_of(raw, 0)
+    agent, lane = opened(diagram, models, raw, room), lane_of(raw, 0)
     event = load(observation, observations, agent.room)
     if event:
         return -event
@@ -178,7 +178,7 @@ def step(
     truncated: bool,
     observations: Observations,
     steps: FloatArray,
-    columns: FloatArray,
+    diagram: FloatArray,
     models: FloatArray,
     raw: Raw,
     room: FloatArray,
@@ -187,7 +187,7 @@ def step(
 
     Negative: minus the events to attend to first; then :func:`act` chooses.
     """
-    agent, lane = opened(columns, models, raw, room), lane_of(raw, 0)
+    agent, lane = opened(diagram, models, raw, room), lane_of(raw, 0)
     events = load(next_observation, observations, agent.room)
     if not abs(reward) <= LARGEST_REWARD:  # NaN too
         events = NOT_FINITE
@@ -209,13 +209,13 @@ def update(
     truncated: bool,
     observations: Observations,
     steps: FloatArray,
-    columns: FloatArray,
+    diagram: FloatArray,
     models: FloatArray,
     raw: Raw,
     room: FloatArray,
 ) -> int:
     """Remember one transition; returns events."""
-    agent, lane = opened(columns, models, raw, room), lane_of(raw, 0)
+    agent, lane = opened(diagram, models, raw, room), lane_of(raw, 0)
     event = load(observation, observations, agent.room)
     if event == 0:
         event = load(next_observation, observations, agent.room)

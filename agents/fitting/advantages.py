@@ -27,12 +27,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, larger, sized, smaller, unsigned
-from oda_rl._sizes import of_width
+from oda_rl._compile import compiled, larger, smaller
 from oda_rl._types import FloatArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
-from oda_rl.agents.fitting.blending import add_row, cells_of, shares_of, value_of
+from oda_rl.agents.fitting.blending import add_row, value_of
 from oda_rl.agents.fitting.delivery import Fit, Iterated, averaged_metric, policy_of
 from oda_rl.agents.fitting.placed import Placed, Rows, Since
 from oda_rl.agents.fitting.placement import Assigned, Experience
@@ -41,10 +40,6 @@ from oda_rl.agents.fitting.settings import FittedQConfig
 
 _TOLERANCE = 0.02  # the next fit goes on from here
 _SHRINKAGE = 5.0  # transitions without an advantage that are believed of each action in each cell
-
-
-# Of rows, that are not 0 in them, and of actions: constants in loops that are sized.
-width = n_terms = n_actions = 0
 
 
 class Reach(NamedTuple):
@@ -57,7 +52,7 @@ class Reach(NamedTuple):
     high: float
 
 
-@sized
+@compiled
 def go_back(
     rows: Assigned,
     near: Near,
@@ -76,7 +71,7 @@ def go_back(
     are the baseline, (n,), plus the greatest of them, within bounds, and 0 after the end; in the
     ``first`` sweep they stay as they are, and returns are of one step. The action of a row is its
     first label, as it has the same in all three cells; one that is as good as the best is greedy.
-    What an advantage leaves of targets, (n,), goes to ``sums``, shape (F, 8 m): w r and w r y.
+    What an advantage leaves of targets, (n,), goes to ``sums``, shape (F, 1 + d): w r and w r y.
 
     Returns
     -------
@@ -84,8 +79,6 @@ def go_back(
         Sum of the changes of values.
     """
     points, cells, weights, labels, steps = rows
-    points, sums = of_width(points, width), of_width(sums, width)
-    advantages = of_width(advantages, n_actions)
     trace_decay = 0.0 if first else reach.trace_decay
     change, future = 0.0, 0.0
     for i in range(points.shape[0] - 1, -1, -1):
@@ -93,12 +86,13 @@ def go_back(
         if mark == TERMINAL:
             values[i], future = 0.0, 0.0
             continue
-        (one, two, three), (u, v, w) = cells_of(cells, i), shares_of(weights, i)
-        action = unsigned(larger(labels[i, 0], 0))  # -1 where no step was taken
+        one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
+        u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
+        action = larger(labels[i, 0], 0)  # -1 where no step was taken
         taken = u * advantages[one, action] + v * advantages[two, action]
         taken += w * advantages[three, action]
         largest = taken
-        for a in range(n_actions):
+        for a in range(advantages.shape[1]):
             blended = u * advantages[one, a] + v * advantages[two, a] + w * advantages[three, a]
             largest = larger(largest, blended)
         value = values[i]
@@ -117,7 +111,7 @@ def go_back(
     return change
 
 
-@sized
+@compiled
 def go_on(
     rows: Assigned,
     near: Near,
@@ -129,31 +123,28 @@ def go_on(
 ) -> None:
     """Write the baseline of rows, (n,), and add up what it leaves of targets for the advantages.
 
-    The baseline by its ``models``, levels and slopes, shape (F, 8 m); w r goes to ``sums``, shape
+    The baseline by its ``models``, levels and slopes, shape (F, 1 + d); w r goes to ``sums``, shape
     (K, A).
     """
     points, cells, weights, labels, steps = rows
-    points, models = of_width(points, width), of_width(models, width)
     for i in range(points.shape[0]):
-        value = value_of(points, near, near_weights, i, models, n_terms)
+        value = value_of(points, near, near_weights, i, models)
         baseline[i] = value
         if steps[i, MARK] == GOES_ON:
-            left, action = targets[i] - value, unsigned(labels[i, 0])
-            (one, two, three), (u, v, w) = cells_of(cells, i), shares_of(weights, i)
-            sums[one, action] += u * left
-            sums[two, action] += v * left
-            sums[three, action] += w * left
+            left, action = targets[i] - value, labels[i, 0]
+            for t in range(3):
+                sums[cells[i, t], action] += weights[i, t] * left
 
 
 @compiled
 def add_levels(
     rows: Assigned, advantages: FloatArray, targets: FloatArray, sums: FloatArray
 ) -> None:
-    """Add up what advantages leave of targets in the policy's cells: w r and w r y, (K, 8 m)."""
+    """Add up what advantages leave of targets in the policy's cells: w r and w r y, (K, 1 + d)."""
     points, cells, weights, labels, steps = rows
     for i in range(points.shape[0]):
         if steps[i, MARK] == GOES_ON:
-            left, action = targets[i], unsigned(labels[i, 0])
+            left, action = targets[i], labels[i, 0]
             for t in range(cells.shape[1]):
                 left -= weights[i, t] * advantages[cells[i, t], action]
             add_row(points, cells, weights, i, left, sums)
@@ -200,27 +191,23 @@ def iterate(
     share = _TOLERANCE if config.tolerance is None else config.tolerance
     tolerance = share * (hopes.high - hopes.low) * (1.0 - config.discount) * n
     counts = moments.counts + _SHRINKAGE
-    size = moments.fine.shape[1]
-    solver = Regression(moments.fine[:, :, :size], placed.fine, hopes)
+    solver = Regression(moments.fine, placed.fine, hopes)
     advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))
-    sums, models, added = solver.no_sums(), solver.no_sums(), np.zeros_like(counts)
-    wide = sums.shape[1]
-    back = go_back(width=wide, n_actions=counts.shape[1])
-    on = go_on(width=wide, n_terms=size)
+    sums, added = np.zeros_like(solver.theta), np.zeros_like(counts)
     for i in range(rounds):
         parts = advantages, baseline
         sums.fill(0.0)
-        change = back(own, near, near_weights, *parts, i == 0, reach, values, targets, sums)
+        change = go_back(own, near, near_weights, *parts, i == 0, reach, values, targets, sums)
         solver.solve(sums)
-        models[:, : solver.theta.shape[1]] = solver.theta
+        models = solver.theta.copy()
         models[:, 0] += solver.offsets
         added.fill(0.0)
-        on(own, near, near_weights, models, targets, baseline, added)
+        go_on(own, near, near_weights, models, targets, baseline, added)
         advantages = added / counts
         if i > 0 and change <= tolerance:
             break
-    level = Regression(moments.coarse[:, :, :size], placed.at, hopes)
-    sums = level.no_sums()
+    level = Regression(moments.coarse, placed.at, hopes)
+    sums = np.zeros_like(level.theta)
     add_levels(own, advantages, targets, sums)
     level.solve(sums)
     theta = np.column_stack([level.theta[:, :1] + advantages, level.theta[:, 1:]])

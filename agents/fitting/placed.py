@@ -16,7 +16,7 @@ from oda_rl._schema import Member, real, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.blending import add_squares, new_points, wide, width_for
+from oda_rl.agents.fitting.blending import add_squares, new_points, origins_of
 from oda_rl.agents.fitting.delivery import Places
 from oda_rl.agents.fitting.nearest import Search
 from oda_rl.agents.fitting.placement import (
@@ -29,7 +29,6 @@ from oda_rl.agents.fitting.placement import (
     write_cells,
 )
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.eights.vectors import aligned
 
 SCHEMA: dict[str, Member] = {
     "origin": real("d"),
@@ -66,9 +65,9 @@ class Moments(NamedTuple):
     """Weights of each action in each of the policy's cells, shape (K, A)."""
     coarse: FloatArray
     """Sums of w z zᵀ, where z is a one and the point less the cell's codevector, without regard to
-    actions: shape (K, 1 + d, 8 m)."""
+    actions: shape (K, 1 + d, 1 + d)."""
     fine: FloatArray
-    """In the finer cells, shape (F, 1 + d, 8 m)."""
+    """In the finer cells, shape (F, 1 + d, 1 + d)."""
 
 
 class Rows(NamedTuple):
@@ -107,7 +106,7 @@ class Placed:
         self.at, self.fine, self.anew = at, fine, anew
         self.places = Places.of(at)
         self._coarse, self._fine = (Search.among(own.codevectors, own.width) for own in (at, fine))
-        self._origins, self._finer_origins = (wide(own.codevectors) for own in (at, fine))
+        self._origins, self._finer_origins = (origins_of(own.codevectors) for own in (at, fine))
         self.forget_rows()
 
     @classmethod
@@ -184,21 +183,20 @@ class Placed:
     def _no_moments(self, n_actions: int) -> Moments:
         d = len(self.at.origin)
         k, f = len(self.at.codevectors), len(self.fine.codevectors)
-        square = 1 + d, width_for(d)
-        return Moments(np.zeros((k, n_actions)), aligned(k, *square), aligned(f, *square))
+        square = 1 + d, 1 + d
+        return Moments(np.zeros((k, n_actions)), np.zeros((k, *square)), np.zeros((f, *square)))
 
     def _add(self, moments: Moments, steps: FloatArray, rows: slice) -> None:
         """Add rows to moments."""
         own, steps = self._labels[rows], steps[rows]
         add_counts(self._cells[rows], self._weights[rows], own, steps, moments.counts)
-        width = self._points.shape[1]
-        add, room = add_squares(width=width, n_terms=moments.fine.shape[1]), aligned(2, width)
+        room = np.empty((2, self._points.shape[1]))
         for origins, cells, weights, to in (
             (self._origins, self._cells, self._weights, moments.coarse),
             (self._finer_origins, self._finer, self._finer_weights, moments.fine),
         ):
             near = self._points[rows], cells[rows], weights[rows]
-            add(*near, steps, origins, to, room)
+            add_squares(*near, steps, origins, to, room)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

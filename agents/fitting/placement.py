@@ -65,7 +65,7 @@ class Assigned(NamedTuple):
     """Rows by their three nearest cells, as compiled code takes them."""
 
     points: Points
-    """Transformed, shape (n, 8 m)."""
+    """Transformed, shape (n, 1 + d)."""
     cells: Near
     """Shape (n, 3)."""
     weights: Weights
@@ -143,19 +143,15 @@ def write_cells(
     ``at``. Many rows are divided among threads.
     """
     d = len(at.origin)
-    assign = assign_three(n_features=d)
 
     def write(part: IntArray) -> None:
-        own = partitions
-        if len(part) < len(rows):
-            own = [(search.copy(), cells, weights) for search, cells, weights in partitions]
         room, centred = np.empty((min(len(part), _CHUNK), d)), np.empty(d)
         for begin in range(0, len(part), _CHUNK):
             some = part[begin : begin + _CHUNK]
             embedded = room[: len(some)]
             embed(seen.observations, some, at.origin, at.transform, embedded, points, centred)
-            for search, cells, weights in own:
-                assign(embedded, search, some, cells, weights)
+            for search, cells, weights in partitions:
+                assign_three(embedded, search, some, cells, weights)
 
     in_parts(write, rows, _ROWS_OF_A_THREAD)
 

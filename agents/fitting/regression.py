@@ -9,10 +9,9 @@ from oda_rl._compile import compiled
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, discounted_returns
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.blending import Points, width_for
+from oda_rl.agents.fitting.blending import Points
 from oda_rl.agents.fitting.placement import Assigned, Cells
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.eights.vectors import aligned
 
 
 class Belief(NamedTuple):
@@ -84,9 +83,8 @@ def solve(
 ) -> None:
     """Write the models of all cells, ``theta`` of shape (K, A + d) and ``offsets`` of (K,).
 
-    ``inverse``, shape (K, A + d, A + d), is that of the moments, ``sums``, shape (K, A + d) or
-    wider, are of targets and of targets times points, ``prior`` is the sum of what is believed of
-    an action.
+    ``inverse``, shape (K, A + d, A + d), is that of the moments, ``sums``, shape (K, A + d), are of
+    targets and of targets times points, ``prior`` is the sum of what is believed of an action.
     """
     n_cells, d = codevectors.shape
     size = inverse.shape[1]
@@ -152,11 +150,6 @@ class Regression:
         self.theta = np.zeros((n, size))
         self.offsets = np.zeros(n)
 
-    def no_sums(self) -> FloatArray:
-        """Return zeros of the width that rows of points have, without regard to actions."""
-        n, size = self.theta.shape
-        return aligned(n, width_for(size - 1))
-
     def solve(self, sums: FloatArray) -> None:
-        """Set the models to those of new targets: w Y and w Y y of steps, (K, A + d) or wider."""
+        """Set the models to those of new targets: w Y and w Y y of steps, (K, A + d)."""
         solve(self._inverse, sums, self._codevectors, self._prior, self.theta, self.offsets)

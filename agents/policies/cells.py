@@ -26,33 +26,33 @@ from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Rows, Stored
-from oda_rl.eights.columns import by_eights, score_three
-from oda_rl.eights.three import three_within
+
+Three = tuple[int, int, int, float, float, float]
+"""Three cells and their scores, the nearest first."""
 
 
 @spliced
-def three_nearest(
-    diagram: FloatArray, point: FloatArray
-) -> tuple[int, int, int, float, float, float]:
+def with_another(three: Three, k: int, score: float) -> Three:
+    """Return three cells and scores with another cell, which has less than the third one."""
+    first, second, _, a, b, _ = three
+    if score < a:
+        return k, first, second, score, a, b
+    if score < b:
+        return first, k, second, a, score, b
+    return first, second, k, a, b, score
+
+
+@spliced
+def three_nearest(diagram: FloatArray, point: FloatArray) -> Three:
     """Return the three cells of least score, and their scores; inf where there are fewer."""
-    d = diagram.shape[1] - 1
-    first, second, third = integer(0), integer(0), integer(0)
-    a, b, c = np.inf, np.inf, np.inf
+    three = integer(0), integer(0), integer(0), np.inf, np.inf, np.inf
     for k in range(diagram.shape[0]):
         score = diagram[k, 0]
-        for j in range(d):
+        for j in range(diagram.shape[1] - 1):
             score += diagram[k, 1 + j] * point[j]
-        if score < c:
-            if score < b:
-                third, c = second, b
-                if score < a:
-                    second, b = first, a
-                    first, a = k, score
-                else:
-                    second, b = k, score
-            else:
-                third, c = k, score
-    return first, second, third, a, b, c
+        if score < three[5]:
+            three = with_another(three, k, score)
+    return three
 
 
 @spliced
@@ -73,7 +73,7 @@ def action_values(
 
 @spliced
 def blended_values(
-    three: tuple[int, int, int, float, float, float],
+    three: Three,
     models: FloatArray,
     width: float,
     d: int,
@@ -121,27 +121,22 @@ def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
 
 @inlined
 def decide(
-    columns: FloatArray,
+    diagram: FloatArray,
     models: FloatArray,
     width: float,
     point: FloatArray,
     values: FloatArray,
     uniform: float,
 ) -> tuple[int, int]:
-    """Return the nearest cell and the :func:`best_action`; write :func:`action_values`.
-
-    ``columns`` are the diagram's, as :func:`by_eights` has them.
-    """
-    three = three_within(columns, score_three(columns, point))
-    n_before = columns.shape[1] - 1  # numbers of a cell's model before those of its actions
-    cell = blended_values(three, models, width, n_before - 1, point, values)
-    return cell, best_action(values, models.shape[1] - n_before, uniform)
+    """Return the nearest cell and the :func:`best_action`; write :func:`action_values`."""
+    cell = action_values(diagram, models, width, point, values)
+    return cell, best_action(values, models.shape[1] - diagram.shape[1], uniform)
 
 
 @compiled
 def evaluate_batch(
     points: FloatArray,
-    columns: FloatArray,
+    diagram: FloatArray,
     models: FloatArray,
     width: float,
     cells: IntArray,
@@ -153,19 +148,19 @@ def evaluate_batch(
 
     ``scratch`` has room for the values of all actions.
     """
-    assert columns.shape[1] == 2 + points.shape[1]
+    assert diagram.shape[1] == 1 + points.shape[1]
     for i in range(points.shape[0]):
-        cell, action = decide(columns, models, width, points[i], scratch, 0.0)
+        cell, action = decide(diagram, models, width, points[i], scratch, 0.0)
         cells[i], actions[i], values[i] = cell, action, scratch[action]
 
 
 @spliced
 def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Return the action in a state by (columns, models, width, origin, room for point, values)."""
-    columns, models, width, origin, point, values = arrays
+    """Return the action in a state by (diagram, models, width, origin, room for point, values)."""
+    diagram, models, width, origin, point, values = arrays
     for j in range(point.shape[0]):
         point[j] = observation[j] - origin[j]
-    return decide(columns, models, width, point, values, 0.0)[1]
+    return decide(diagram, models, width, point, values, 0.0)[1]
 
 
 @dataclass(frozen=True)
@@ -224,8 +219,8 @@ class CellPolicy(Stored):
         points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
         cells, actions = np.empty((2, len(points)), dtype=np.int64)
         values, scratch = np.empty(len(points)), np.empty(self.n_actions)
-        columns = by_eights(self.diagram)
-        evaluate_batch(points, columns, self.models, self.width, cells, actions, values, scratch)
+        own = self.diagram, self.models, self.width
+        evaluate_batch(points, *own, cells, actions, values, scratch)
         return cells, actions, values
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:
@@ -265,8 +260,7 @@ class CellPolicy(Stored):
     def in_loops(self) -> InLoops | None:
         """How compiled loops decide by it."""
         room = np.empty(len(self.origin)), np.empty(self.n_actions)
-        columns = by_eights(self.diagram)
-        arrays = columns, self.models, float(self.width), self.origin, *room
+        arrays = self.diagram, self.models, float(self.width), self.origin, *room
         return InLoops("cells", decide_by_cells, arrays)
 
     @property

@@ -6,14 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl import metric
-from oda_rl._compile import integer, larger, sized
-from oda_rl._sizes import of_sizes, of_width
+from oda_rl._compile import compiled, integer, larger, smaller
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.cells import SMALLEST_MASS
-from oda_rl.eights.columns import by_eights, score_all
-from oda_rl.eights.three import first_of, within
-from oda_rl.eights.vectors import WIDTH
 
 _COOLING = 0.4
 _LEAST_TEMPERATURE = 1e-5
@@ -24,8 +20,6 @@ _LEAST_MASS = 1e-4
 _MERGE_BELOW = 1e-3  # of the temperature
 _FAR = 45.0  # temperatures, beyond which a point attracts nothing
 
-n_features = 0  # of points: a constant in the loop below
-
 
 class Columns(NamedTuple):
     """A codebook of K codevectors under the squared Euclidean distance, by components."""
@@ -35,11 +29,11 @@ class Columns(NamedTuple):
     means: FloatArray
     """Shape (d, K)."""
     diagram: FloatArray
-    """As :func:`by_eights` has it."""
-    scratch: FloatArray
-    """Shape (K,)."""
+    """Shape (1 + d, K)."""
+    scores: FloatArray
+    """Scratch, shape (K,), as are the next."""
+    weights: FloatArray
     near: IntArray
-    """Scratch, shape (K,)."""
 
     @classmethod
     def of(cls, cells: FloatArray) -> "Columns":
@@ -48,11 +42,12 @@ class Columns(NamedTuple):
         means, diagram = cells[:, 1:], np.empty(cells.shape)
         diagram[:, 1:] = -2.0 * means
         diagram[:, 0] = -0.5 * (diagram[:, 1:] * means).sum(axis=1)
-        scratch = np.empty(len(cells)), np.empty(len(cells), dtype=np.int64)
-        return cls(cells[:, 0].copy(), means.T.copy(order="C"), by_eights(diagram), *scratch)
+        masses, n = cells[:, 0].copy(), len(cells)
+        columns = means.T.copy(order="C"), diagram.T.copy(order="C")
+        return cls(masses, *columns, np.empty(n), np.empty(n), np.empty(n, dtype=np.int64))
 
 
-@sized
+@compiled
 def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: float) -> None:
     """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
 
@@ -61,24 +56,25 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
     below e^-45 of the nearest one's, which rounding would lose, stay where they are.
     Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is forgotten.
     """
-    masses, means, diagram, weights, near = columns
-    points, diagram = of_width(points, n_features), of_sizes(diagram, n_features + 2, WIDTH)
-    m, n_cells = order.shape[0], masses.shape[0]
+    masses, means, diagram, scores, weights, near = columns
+    m, (d, n_cells) = order.shape[0], means.shape
     for t in range(m):
         step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
         row = order[t]
-        smallest = score_all(diagram, points[row])
+        for k in range(n_cells):
+            scores[k] = diagram[0, k]
+        for j in range(d):
+            for k in range(n_cells):
+                scores[k] += diagram[1 + j, k] * points[row, j]
+        smallest = np.inf
+        for k in range(n_cells):
+            smallest = smaller(smallest, scores[k])
         farthest = smallest + _FAR * temperature
         n_near, total = integer(0), 0.0
-        for block in range(diagram.shape[0]):
-            left = within(diagram, block, farthest)
-            while left != 0:
-                lane = first_of(left)
-                left &= left - 1
-                k = WIDTH * block + lane
-                score = diagram[block, 1 + n_features, lane]
+        for k in range(n_cells):
+            if scores[k] <= farthest:
                 mass = larger(masses[k], SMALLEST_MASS)
-                weight = mass * math.exp((smallest - score) / temperature)
+                weight = mass * math.exp((smallest - scores[k]) / temperature)
                 near[n_near], weights[n_near] = k, weight
                 total += weight
                 n_near += 1
@@ -86,19 +82,18 @@ def settle(columns: Columns, points: FloatArray, order: IntArray, temperature: f
             masses[k] = larger(masses[k], SMALLEST_MASS) * (1.0 - step_size)
         for i in range(n_near):
             k = near[i]
-            block, lane = k // WIDTH, k % WIDTH
             share = step_size * (weights[i] / total)
             mass = larger(masses[k] + share, SMALLEST_MASS)
             masses[k] = mass
             weight, offset = share / mass, 0.0
-            for j in range(n_features):
-                x, mean, slope = points[row, j], means[j, k], diagram[block, 1 + j, lane]
+            for j in range(d):
+                x, mean, slope = points[row, j], means[j, k], diagram[1 + j, k]
                 mean += weight * (x - mean)
                 slope += weight * (-2.0 * x - slope)
                 means[j, k] = mean
-                diagram[block, 1 + j, lane] = slope
+                diagram[1 + j, k] = slope
                 offset += slope * mean
-            diagram[block, 0, lane] = -0.5 * offset
+            diagram[0, k] = -0.5 * offset
     for k in range(n_cells):
         masses[k] = larger(masses[k], SMALLEST_MASS)
 
@@ -157,7 +152,7 @@ def _level(
     n_cells *= 2
     columns = Columns.of(cells[:n_cells])
     order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
-    settle(n_features=d)(columns, points, order, temperature)
+    settle(columns, points, order, temperature)
     cells[:n_cells, 0], cells[:n_cells, 1:] = columns.masses, columns.means.T
     below = _MERGE_BELOW * temperature
     return len(annealing.thin_out(cells, None, n_cells, _LEAST_MASS, below)[1])
