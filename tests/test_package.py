@@ -20,7 +20,10 @@ import oda_rl
 
 HEAVY = {"torch", "gymnasium", "matplotlib", "sklearn", "numba", "scipy", "numpy", "rich", "tyro"}
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
-FIT = "import oda_rl; oda_rl.SOM(3, random_state=0).fit([[0.0], [1.0]] * 9); print(oda_rl.__file__)"
+TRAIN = (
+    "import oda_rl; from oda_rl.agents import TwoTimescaleAgent; "
+    "TwoTimescaleAgent('CartPole-v1', seed=0).learn(2_000); print(oda_rl.__file__)"
+)
 
 
 def modules_of(package):
@@ -148,7 +151,7 @@ def test_installing_twice_and_uninstalling_leave_nothing_behind(root, tmp_path):
         do("-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", *arguments)
 
     install(source)
-    assert Path(do("-c", FIT).strip()).is_relative_to(site)
+    assert Path(do("-c", TRAIN).strip()).is_relative_to(site)
     assert files_of_numba(site, source) == []
     assert files_of_numba(tmp_path / "cache" / "oda-rl") != []
     install("--editable", source)
