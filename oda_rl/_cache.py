@@ -120,6 +120,10 @@ def keep(dispatcher: Any) -> Any:
         before, _config.CACHE_DIR = _config.CACHE_DIR, str(folder)
         try:
             dispatcher.enable_caching()  # which reads it
+        except (
+            RuntimeError
+        ):  # the function was not read from a file: there is nothing to keep it by
+            return dispatcher
         finally:
             _config.CACHE_DIR = before
     if folder not in Path(dispatcher.stats.cache_path).parents:  # numba went elsewhere

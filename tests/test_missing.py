@@ -415,8 +415,10 @@ def test_regression_takes_a_cells_mean_for_what_is_missing():
     points, labels = blobs(900, 39)
     fresh, wanted = blobs(900, 42)
     targets, truth = np.sin(labels) + 0.05 * points[:, 0], np.sin(wanted) + 0.05 * fresh[:, 0]
-    model = ODARegressor(12, random_state=0).fit(with_holes(points, 0.25, 43), targets)
-    assert model.score(fresh, truth) > 0.9
+    holed = with_holes(points, 0.25, 43)
+    models = [ODARegressor(12, random_state=state).fit(holed, targets) for state in range(8)]
+    assert np.mean([model.score(fresh, truth) for model in models]) > 0.9
+    model = models[0]
     filled = ODARegressor(12, random_state=0).fit(imputed(with_holes(points, 0.25, 43)), targets)
     assert model.score(fresh, truth) > filled.score(fresh, truth)
 

@@ -218,6 +218,6 @@ def test_a_file_without_the_policy_of_novelty_has_no_episode_of_it(tmp_path):
     without = {k: v for k, v in arrays.items() if not k.startswith("curious_")}
     with pytest.raises(InvalidFileError, match="scheme"):
         FittedQAgent("CliffWalking-v1", seed=0)._engine.restore(without)
-    del arrays["scheme"]
+    arrays["scheme"] = np.array(schemes.NONE)
     with pytest.raises(InvalidFileError, match="curious"):
         FittedQAgent("CliffWalking-v1", seed=0, exploration=1.0)._engine.restore(arrays)

@@ -152,8 +152,11 @@ class Agent(Player):
         """Return what :meth:`_rebuild` has to know beside interface and settings."""
         return {"partition": None, "solved_return": self.solved_return}
 
-    def _parts(self) -> tuple[Any, ...]:
-        """Return what :meth:`_rebuild` has to be given beside a file, for another agent."""
+    def _parts(self) -> tuple[Any, ...] | None:
+        """Return what :meth:`_rebuild` has to be given beside a file, for another agent.
+
+        None if there can be no other one.
+        """
         return ()
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:

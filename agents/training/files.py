@@ -116,12 +116,16 @@ def save_file(
         **own_arrays,
         **(more_arrays or {}),
     }
-    persistence.save_archive(
-        path,
-        metadata,
-        arrays,
-        lambda told, read: restored(type(agent), path, told, read, None, *agent._parts()),
-    )
+    parts = agent._parts()
+    if parts is None:
+        persistence.save_archive(path, metadata, arrays)
+    else:
+        persistence.save_archive(
+            path,
+            metadata,
+            arrays,
+            lambda told, read: restored(type(agent), path, told, read, None, *parts),
+        )
     return metadata
 
 

@@ -223,8 +223,13 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         """
         return files.load(cls, Path(path), env, partition)
 
-    def _parts(self) -> tuple[Any, ...]:
-        return () if isinstance(self.partition, BuiltIn) else (copy.deepcopy(self.partition),)
+    def _parts(self) -> tuple[Any, ...] | None:
+        if isinstance(self.partition, BuiltIn):
+            return ()
+        try:
+            return (copy.deepcopy(self.partition),)
+        except TypeError:  # a user's partition holds what cannot be copied
+            return None
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         (partition,) = parts or (None,)

@@ -94,9 +94,9 @@ def units_from(
     Examples
     --------
     >>> units_from(np.array([3.0, 1.0, 0.0]), 5.0, None, 0.01, None)
-    Units(lengths=array([2.236..., 2.236..., 2.236...]), max_precision=100.0)
+    Units(lengths=array([2.23606798, 2.23606798, 2.23606798]), max_precision=100.0)
     >>> units_from(np.array([3.0, 1.0, 0.0]), 5.0, np.array([0.09, 0.01, 1.0]), 0.01, None)
-    Units(lengths=array([ 3.,  1., 10.]), max_precision=100.0...)
+    Units(lengths=array([ 3.,  1., 10.]), max_precision=100.0)
     """
     if floor is None:
         scale = _mean_deviation(deviations) or size or 1.0
