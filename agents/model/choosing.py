@@ -87,7 +87,8 @@ class ChoosingPlanner:
         is_table = self.chosen is self.tables
         if is_table:
             n = self.tables.n_states
-            is_table = n <= _MOST_STATES and n <= _MOST_NEW * self.memory.n
+            recurs = n <= _MOST_NEW * self.memory.n or seen_again(self.memory) >= _AGAIN
+            is_table = n <= _MOST_STATES and recurs
         elif self.rules.learned is None and self.clauses is None:
             is_table = seen_again(self.memory) >= _AGAIN
         self.chosen = self.tables if is_table else self.rules
