@@ -104,7 +104,7 @@ class ModelAgent(Simplifiable, Agent):
     >>> agent = ModelAgent("CartPole-v1", seed=0).learn(500)
     >>> float(agent.evaluate(10, seed=1).mean())
     500.0
-    >>> "push right if" in agent.rules() or "push left if" in agent.rules()
+    >>> "push right" in agent.rules() and "push left" in agent.rules()
     True
     """
 
