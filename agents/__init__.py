@@ -5,6 +5,8 @@ from typing import Any
 
 import gymnasium as gym
 
+from oda_rl.agents.base.actors import Actors
+from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.distilling.distil import Distilled, distill
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
@@ -22,8 +24,6 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import Explanation
 from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.training.actors import Actors
-from oda_rl.agents.training.agent import Agent
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.agents.worlds.world import World
@@ -84,7 +84,7 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     500
     """
     from oda_rl._schema import InvalidFileError
-    from oda_rl.agents.training import files
+    from oda_rl.agents.base import files
 
     kinds: dict[str, type[Agent]] = {
         kind.__name__: kind

@@ -19,7 +19,7 @@ from environments import NONSENSE, Broken, Slow, Toy, Varied, quick_rule
 from test_run_folders import steps_in
 
 from oda_rl.agents import Actors, CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.command.cli import main
 
 PAUSE = 0.002  # seconds a step

@@ -9,7 +9,7 @@ from test_fitting import DISCOUNT, LEFT, RIGHT, best_value, corridor, small_prob
 
 from oda_rl import metric
 from oda_rl.agents import FittedQConfig
-from oda_rl.agents.engine.memory import (
+from oda_rl.agents.base.memory import (
     CUT,
     GOES_ON,
     MARK,

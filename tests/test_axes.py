@@ -8,8 +8,8 @@ import pytest
 import oda_rl.envs  # noqa: F401  registers BartoCartPole
 from oda_rl import metric
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.agents.engine import axes
-from oda_rl.agents.engine.memory import CUT, GOES_ON, TERMINAL
+from oda_rl.agents.base import axes
+from oda_rl.agents.base.memory import CUT, GOES_ON, TERMINAL
 
 WORLDS = ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0",
           "MountainCarContinuous-v0", "oda_rl/BartoCartPole-v0"]  # fmt: skip

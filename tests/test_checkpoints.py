@@ -16,8 +16,8 @@ from environments import BARTO, Exploring, Plain
 from oda_rl import InvalidFileError, persistence
 from oda_rl._lock import LockedError, locked
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
+from oda_rl.agents.base.interrupts import deferred_interrupt, ending_as_interrupts
 from oda_rl.agents.model import climb_for_real
-from oda_rl.agents.training.interrupts import deferred_interrupt, ending_as_interrupts
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, FittedQConfig, load_agent
-from oda_rl.agents.engine.memory import COMPONENTS, GOES_ON, MARK, REWARD
+from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.fitted.codevector_engine import (
     CodevectorEngine,

@@ -5,7 +5,7 @@ import oracles
 import pytest
 
 from oda_rl.agents import FittedQConfig
-from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
+from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
 from oda_rl.agents.fitting import one_piece, placement
 from oda_rl.agents.fitting.blending import new_points
 from oda_rl.agents.fitting.regression import Belief, Regression, moments_of

@@ -8,10 +8,10 @@ from oracles import nearest_of_the_first
 
 from oda_rl import InvalidFileError
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
-from oda_rl.agents.engine.contests import Record
-from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL, Memory
-from oda_rl.agents.engine.state import Counters, with_lanes
+from oda_rl.agents.base.contests import Record
+from oda_rl.agents.base.history import Level
+from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL, Memory
+from oda_rl.agents.base.state import Counters, with_lanes
 from oda_rl.agents.fitted.changes import (
     Returns,
     _nearest_older,

@@ -7,7 +7,7 @@ import pytest
 from oda_rl import ODAClusterer, persistence
 from oda_rl._links import LinkError, open_unlinked
 from oda_rl.agents import TwoTimescaleAgent, export_policy
-from oda_rl.agents.training.files import OF_AGENT
+from oda_rl.agents.base.files import OF_AGENT
 from oda_rl.agents.videos import check_video
 from oda_rl.command.cli import main
 from oda_rl.command.report import save_figure

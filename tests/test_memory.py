@@ -6,9 +6,9 @@ import oracles
 import pytest
 
 from oda_rl._state import reader
-from oda_rl.agents.engine import memory
-from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, TERMINAL, Memory, Trajectory
-from oda_rl.agents.engine.state import Lane, new_lanes
+from oda_rl.agents.base import memory
+from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, TERMINAL, Memory, Trajectory
+from oda_rl.agents.base.state import Lane, new_lanes
 from oda_rl.agents.two_timescale.engine import Latest
 
 lane_of = reader(Lane)

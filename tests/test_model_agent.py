@@ -9,9 +9,9 @@ from environments import QUICK
 
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
+from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.distilling.search import Climber
 from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
-from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.model import candidates, climb_for_real
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, Transitions
-from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.agents.environments.spaces import Described, Interface
 from oda_rl.agents.fitted.behaviour import Behaviour, metric_of_actions, shares_of

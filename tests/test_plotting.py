@@ -7,7 +7,7 @@ from environments import Grid, Toy
 
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
-from oda_rl.agents.engine.history import Level
+from oda_rl.agents.base.history import Level
 from oda_rl.agents.policies import TablePolicy
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.report import metric_table, write_figures

@@ -5,7 +5,7 @@ import oracles
 import pytest
 
 from oda_rl.agents import ODAPartition, Scaling
-from oda_rl.agents.engine.state import EPISODE_END
+from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql

@@ -26,7 +26,7 @@ LAYERS = [  # the lowest first
         *("oda_rl.agents.environments", "oda_rl.agents.policies"),
     ],
     [
-        *("oda_rl.agents.engine", "oda_rl.agents.training"),
+        "oda_rl.agents.base",
         *("oda_rl.agents.partitions", "oda_rl.agents.offline"),
     ],
     [

@@ -18,8 +18,8 @@ from environments import Plain
 from oda_rl import persistence
 from oda_rl._lock import locked
 from oda_rl.agents import TwoTimescaleAgent, load_agent
+from oda_rl.agents.base.files import FIGURES, OF_AGENT
 from oda_rl.agents.policies.export import SUFFIXES
-from oda_rl.agents.training.files import FIGURES, OF_AGENT
 from oda_rl.command import training
 from oda_rl.command.cli import main, parse
 

@@ -11,7 +11,7 @@ from test_played import acting
 import oda_rl.envs  # noqa: F401  (registers its environments)
 from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, FittedQConfig
-from oda_rl.agents.engine.memory import GOES_ON, REWARD, TERMINAL
+from oda_rl.agents.base.memory import GOES_ON, REWARD, TERMINAL
 from oda_rl.agents.fitted import schemes
 from oda_rl.agents.fitting.placement import Experience
 

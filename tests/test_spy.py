@@ -19,7 +19,7 @@ from oda_rl.agents import (
     TwoTimescaleAgent,
     distill,
 )
-from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK, REWARD
+from oda_rl.agents.base.memory import ACTION, COMPONENTS, GOES_ON, MARK, REWARD
 from oda_rl.agents.sb3.algorithms import FittedQ, ModelSearch, TwoTimescale
 from oda_rl.command.training import TrainFitted, TrainModel, TrainTwoTimescale
 

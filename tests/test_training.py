@@ -10,10 +10,10 @@ import pytest
 from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.agents.engine.episodes import EpisodeLog
-from oda_rl.agents.training.course import Course
-from oda_rl.agents.training.interrupts import deferred_interrupt
-from oda_rl.agents.training.loops import train_fused
+from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.episodes import EpisodeLog
+from oda_rl.agents.base.interrupts import deferred_interrupt
+from oda_rl.agents.base.loops import train_fused
 from oda_rl.envs.dynamics import compiled_dynamics
 
 kinds = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent, quick_rule])

@@ -11,7 +11,7 @@ from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Recordi
 from numba import njit
 
 from oda_rl.agents import GridPartition, ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
-from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.base.memory import GOES_ON, MARK
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.envs.dynamics import Dynamics, compiled_dynamics

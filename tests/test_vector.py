@@ -24,14 +24,14 @@ from oda_rl.agents import (
     TwoTimescaleAgent,
     load_agent,
 )
-from oda_rl.agents.engine.contests import Trial, Trials
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.memory import GOES_ON, MARK, TERMINAL
-from oda_rl.agents.engine.state import with_lanes
+from oda_rl.agents.base.contests import Trial, Trials
+from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
+from oda_rl.agents.base.state import with_lanes
+from oda_rl.agents.base.vector import train_vector
 from oda_rl.agents.fitted.timing import Timing
 from oda_rl.agents.fitting.placed import Placed, Since
-from oda_rl.agents.training.course import Course
-from oda_rl.agents.training.vector import train_vector
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.qlearning import outlasted
 

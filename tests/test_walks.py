@@ -26,7 +26,7 @@ CHECKS = {
     """,
     "agents/fitting/advantages.py": """
         import numpy as np
-        from oda_rl.agents.engine.memory import CUT, GOES_ON
+        from oda_rl.agents.base.memory import CUT, GOES_ON
         from oda_rl.agents.fitting.advantages import Reach, go_back
         from oda_rl.agents.fitting.blending import new_points
         from oda_rl.agents.fitting.placement import Assigned, labels_of

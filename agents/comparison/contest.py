@@ -29,11 +29,11 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
+from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.base.player import checked_count
 from oda_rl.agents.comparison.memory import peak_megabytes
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
-from oda_rl.agents.training.agent import Agent
-from oda_rl.agents.training.player import checked_count
 from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.runs.parallel import Execution, Rows, Run, failures, origins_of, rows_of, run_all
 from oda_rl.runs.results import Origin

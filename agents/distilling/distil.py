@@ -12,6 +12,7 @@ import numpy as np
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.player import Player, checked_count
 from oda_rl.agents.distilling.imitation import Imitation, imitate, world_of
 from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.search import Ascent, enough_steps, race
@@ -22,7 +23,6 @@ from oda_rl.agents.environments.names import matching_names, matching_parts
 from oda_rl.agents.environments.spaces import ActionBox, Interface, spaces_of
 from oda_rl.agents.policies.placing import placed
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.training.player import Player, checked_count
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.wrappers import ActionChoices
 

@@ -15,8 +15,9 @@ import gymnasium as gym
 import numpy as np
 
 from oda_rl._threads import one_thread
-from oda_rl.agents.engine.performing import Performed
-from oda_rl.agents.engine.state import EPISODE_END
+from oda_rl.agents.base.actors import Episode, modules_of
+from oda_rl.agents.base.performing import Performed
+from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import Interface
@@ -25,7 +26,6 @@ from oda_rl.agents.fitted.codevector_engine import CodevectorEngine
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.training.actors import Episode, modules_of
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ import numpy.typing as npt
 
 from oda_rl._schema import Member
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.base.actors import Actors, require_copies
+from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.distilling.distil import Simplifiable
-from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.fitted.actors import FittedHead
 from oda_rl.agents.fitted.conservative import Estimate, estimate
 from oda_rl.agents.fitted.engine import FittedEngine
@@ -17,8 +19,6 @@ from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
 from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
-from oda_rl.agents.training.actors import Actors, require_copies
-from oda_rl.agents.training.agent import Agent
 from oda_rl.diagram import assign_batch
 
 _LATEST = 2_000  # observations that say where decisions are made

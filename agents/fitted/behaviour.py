@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.base.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.nearest import Search, assign_three
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, assign, place_cells
 from oda_rl.agents.fitting.settings import FittedQConfig

@@ -9,16 +9,16 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._schema import Member
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import COMPONENTS
-from oda_rl.agents.engine.performing import Performed
+from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.loops import Progress
+from oda_rl.agents.base.memory import COMPONENTS
+from oda_rl.agents.base.performing import Performed
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_engine import SCHEMA, CodevectorEngine, random_actions
 from oda_rl.agents.fitting.action_codevectors import label
 from oda_rl.agents.policies.codevectors import CodevectorPolicy
-from oda_rl.agents.training.course import Course
-from oda_rl.agents.training.loops import Progress
 
 
 class CodevectorAgent(FittedQAgent):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from oda_rl._schema import Member, check, real
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import COMPONENTS
+from oda_rl.agents.base.memory import COMPONENTS
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.agents.fitted import replay

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import within
-from oda_rl.agents.engine.contests import Record
+from oda_rl.agents.base.contests import Record
 from oda_rl.agents.policies.cells import CellPolicy
 
 _PRIOR_WEIGHT = 3.0  # degrees of freedom

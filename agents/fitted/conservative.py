@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
+from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.behaviour import Behaviour, metric_of_actions, shares_of
 from oda_rl.agents.fitted.imagined import Imagining, believed_world

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import Member, check, flags, header, prefixed, real, require, whole
-from oda_rl.agents.engine.memory import GOES_ON, MARK, check_steps
-from oda_rl.agents.engine.memory import SCHEMA as MEMORY
-from oda_rl.agents.engine.state import ROOM, Lane
+from oda_rl.agents.base.memory import GOES_ON, MARK, check_steps
+from oda_rl.agents.base.memory import SCHEMA as MEMORY
+from oda_rl.agents.base.state import ROOM, Lane
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import replay, schemes
 from oda_rl.agents.fitting import placed

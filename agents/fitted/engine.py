@@ -9,10 +9,10 @@ import numpy.typing as npt
 from oda_rl._schema import within
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.contests import Record
-from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, Memory
-from oda_rl.agents.engine.state import EPISODE_END, with_lanes
+from oda_rl.agents.base.contests import Record
+from oda_rl.agents.base.history import Level
+from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, Memory
+from oda_rl.agents.base.state import EPISODE_END, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes, competing, replay, schemes
 from oda_rl.agents.fitted.conservative import fit_logged

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.behaviour import Behaviour
 from oda_rl.agents.fitting.placement import Experience

@@ -13,10 +13,10 @@ import numpy as np
 from oda_rl._compile import compiled
 from oda_rl._state import Raw, reader
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.engine.contests import Record
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.memory import COMPONENTS, Trajectory, begin
-from oda_rl.agents.engine.state import (
+from oda_rl.agents.base.contests import Record
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.memory import COMPONENTS, Trajectory, begin
+from oda_rl.agents.base.state import (
     EPISODE_END,
     Lane,
     Observations,
@@ -167,7 +167,7 @@ class RunningTrajectories:
         self._raw: Raw = np.zeros(count * Lane.size, dtype=np.uint8)
         self.lanes = new_lanes(self._raw)
         self.moves = Moves(count)
-        # A memory (oda_rl.agents.engine.memory) for each environment.
+        # A memory (oda_rl.agents.base.memory) for each environment.
         seen, kept = interface.n_features, COMPONENTS + interface.n_components
         self._observations: Observations = np.zeros((count, _FIRST_ROWS, seen), interface.dtype)
         self._steps: FloatArray = np.zeros((count, _FIRST_ROWS, kept))

@@ -1,8 +1,8 @@
 """Steps of the fitted agent, compiled: choose an action by its policy, remember what came of it.
 
 Its state is a few arrays: named state (:class:`FittedState`) with the lane of the memory, room for
-the current point and random numbers (:mod:`oda_rl.agents.engine.state`), a memory
-(:mod:`oda_rl.agents.engine.memory`) and a policy (:mod:`oda_rl.agents.policies.cells`).
+the current point and random numbers (:mod:`oda_rl.agents.base.state`), a memory
+(:mod:`oda_rl.agents.base.memory`) and a policy (:mod:`oda_rl.agents.policies.cells`).
 """
 
 from typing import Annotated, NamedTuple
@@ -11,8 +11,8 @@ from oda_rl._compile import compiled, integer, spliced
 from oda_rl._schema import COUNT, Span
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import Trajectory, begin, remember
-from oda_rl.agents.engine.state import (
+from oda_rl.agents.base.memory import Trajectory, begin, remember
+from oda_rl.agents.base.state import (
     EPISODE_END,
     UNIFORMS,
     Counters,

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK, REWARD
+from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitting.one_piece import fit
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.fitting.settings import FittedQConfig

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import compiled
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.base.memory import GOES_ON, MARK
 
 Near = npt.NDArray[np.uint16]
 Labels = npt.NDArray[np.int16]

@@ -29,7 +29,7 @@ import numpy as np
 
 from oda_rl._compile import compiled, larger, smaller
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 from oda_rl.agents.fitting.blending import add_row, value_of
 from oda_rl.agents.fitting.delivery import Fit, Iterated, averaged_metric, policy_of

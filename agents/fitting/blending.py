@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import compiled, spliced
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.base.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
 
 Points = npt.NDArray[np.float32]

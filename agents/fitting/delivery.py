@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.base.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.codevectors import CodevectorPolicy

@@ -21,7 +21,7 @@ import numpy as np
 
 from oda_rl._compile import boolean, compiled, integer
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import CUT, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.memory import CUT, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
 from oda_rl.agents.fitting.blending import Points
 from oda_rl.agents.fitting.delivery import (

@@ -14,7 +14,7 @@ from oda_rl import metric
 from oda_rl._compile import compiled
 from oda_rl._schema import Member, real, within
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.memory import GOES_ON, MARK
+from oda_rl.agents.base.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
 from oda_rl.agents.fitting.blending import add_squares, new_points, origins_of
 from oda_rl.agents.fitting.delivery import Places

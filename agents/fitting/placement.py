@@ -10,9 +10,9 @@ from oda_rl import metric
 from oda_rl._compile import unlocked
 from oda_rl._threads import in_parts
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.axes import informative
-from oda_rl.agents.engine.memory import ACTION, GOES_ON, MARK
-from oda_rl.agents.engine.state import Observations
+from oda_rl.agents.base.axes import informative
+from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
+from oda_rl.agents.base.state import Observations
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, TakenActions, Weights, place
 from oda_rl.agents.fitting.blending import Points, new_points
 from oda_rl.agents.fitting.nearest import Search, assign_three
@@ -34,7 +34,7 @@ class Experience(NamedTuple):
     """What a fit is made to."""
 
     observations: Observations
-    """Rows of a :class:`oda_rl.agents.engine.memory.Memory`, shape (n, d)."""
+    """Rows of a :class:`oda_rl.agents.base.memory.Memory`, shape (n, d)."""
     steps: FloatArray
     """Their steps, shape (n, 3 or more)."""
     n_actions: int

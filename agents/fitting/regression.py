@@ -7,7 +7,7 @@ import numpy as np
 
 from oda_rl._compile import compiled
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.memory import GOES_ON, MARK, REWARD, discounted_returns
+from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, discounted_returns
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
 from oda_rl.agents.fitting.blending import Points
 from oda_rl.agents.fitting.placement import Assigned, Cells

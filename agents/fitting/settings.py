@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from oda_rl.agents.training.settings import (
+from oda_rl.agents.base.settings import (
     NOT_NEGATIVE,
     POSITIVE,
     Checked,

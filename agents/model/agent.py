@@ -11,9 +11,13 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.files import Without
+from oda_rl.agents.base.loops import Progress
+from oda_rl.agents.base.performing import Performed
 from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.distilling.distil import Simplifiable
-from oda_rl.agents.engine.performing import Performed
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import time_limit
 from oda_rl.agents.environments.names import matching_names, matching_parts
@@ -27,10 +31,6 @@ from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.policies.wording import without_units
 from oda_rl.agents.rules.editing import Editor
 from oda_rl.agents.rules.proofs import Proof, checked_box
-from oda_rl.agents.training.agent import Agent
-from oda_rl.agents.training.course import Course
-from oda_rl.agents.training.files import Without
-from oda_rl.agents.training.loops import Progress
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.world import World, seconds_of
 

@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._schema import require
+from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.loops import Progress
+from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.search import race
 from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.distilling.teachers import teacher_of
-from oda_rl.agents.engine.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.training.course import Course
-from oda_rl.agents.training.loops import Progress
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.agents.worlds.logs import trajectories

@@ -10,11 +10,11 @@ import numpy.typing as npt
 from oda_rl._schema import MOST, Member, check, prefixed, real, require, whole
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.engine import Engine
-from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.interpreted import badness
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
+from oda_rl.agents.base.engine import Engine
+from oda_rl.agents.base.history import Level
+from oda_rl.agents.base.interpreted import badness
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import (
     BAD_STEP,

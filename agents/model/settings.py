@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from oda_rl.agents.training.settings import POSITIVE, Checked, at_least, or_none, within
+from oda_rl.agents.base.settings import POSITIVE, Checked, at_least, or_none, within
 
 
 @dataclass(frozen=True)

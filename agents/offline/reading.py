@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.engine.memory import (
+from oda_rl.agents.base.memory import (
     ACTION,
     COMPONENTS,
     CUT,
@@ -191,7 +191,7 @@ def trajectories(
 def as_rows(
     seen: Steps, found: list[IntArray], n_components: int = 0
 ) -> tuple[FloatArray, FloatArray]:
-    """Return trajectories as a :class:`oda_rl.agents.engine.memory.Memory` has them.
+    """Return trajectories as a :class:`oda_rl.agents.base.memory.Memory` has them.
 
     Parameters
     ----------

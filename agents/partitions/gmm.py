@@ -10,6 +10,7 @@ import numpy as np
 
 from oda_rl._schema import Member, check, real, require
 from oda_rl._types import Array, FloatArray
+from oda_rl.agents.base.settings import Checked, Range, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     INTERPRETED,
@@ -18,7 +19,6 @@ from oda_rl.agents.partitions.schedule import (
     Schedule,
     interpreted_learner,
 )
-from oda_rl.agents.training.settings import Checked, Range, at_least, within
 from oda_rl.divergences import quadratic_diagram
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Progress, Rules

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from oda_rl._schema import MOST, Member, check, real, require, whole_floats
 from oda_rl._types import Array, FloatArray
+from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import interpreted_learner
-from oda_rl.agents.training.settings import POSITIVE, Checked, at_least
 from oda_rl.divergences import quadratic_diagram
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next

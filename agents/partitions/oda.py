@@ -9,6 +9,7 @@ import numpy as np
 from oda_rl._schema import Member, check, real, require
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray
+from oda_rl.agents.base.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     ANNEALING,
@@ -19,7 +20,6 @@ from oda_rl.agents.partitions.schedule import (
     new_schedule,
     observe,
 )
-from oda_rl.agents.training.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from oda_rl._schema import Member, check, real, require
 from oda_rl._types import Array, FloatArray
+from oda_rl.agents.base.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import (
     MAPPING,
@@ -19,7 +20,6 @@ from oda_rl.agents.partitions.schedule import (
     new_schedule,
     observe,
 )
-from oda_rl.agents.training.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.divergences import quadratic_diagram
 
 _STAGES = 10  # after each the metric is learned anew

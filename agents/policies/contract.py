@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 
 class InLoops(NamedTuple):
-    """How compiled loops decide by a policy (:mod:`oda_rl.agents.engine.loop`)."""
+    """How compiled loops decide by a policy (:mod:`oda_rl.agents.base.loop`)."""
 
     kind: str
     """Name of the kind of policy."""

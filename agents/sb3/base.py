@@ -14,15 +14,15 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl._schema import reading
-from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.base import files as saving
+from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.base.interrupts import deferred_interrupt
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.player import checked_count
+from oda_rl.agents.base.vector import matrix
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.origins import elsewhere
 from oda_rl.agents.sb3.files import AnyPath, as_file, check_saved
-from oda_rl.agents.training import files as saving
-from oda_rl.agents.training.agent import Agent
-from oda_rl.agents.training.interrupts import deferred_interrupt
-from oda_rl.agents.training.player import checked_count
-from oda_rl.agents.training.vector import matrix
 
 try:
     import torch

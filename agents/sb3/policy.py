@@ -7,7 +7,7 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import PyTorchObs
 
-from oda_rl.agents.training.agent import Agent
+from oda_rl.agents.base.agent import Agent
 
 
 class CellsPolicy(BasePolicy):

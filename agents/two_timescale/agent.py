@@ -10,6 +10,8 @@ import numpy as np
 
 from oda_rl._schema import Member, check_fields, require
 from oda_rl._types import FloatArray
+from oda_rl.agents.base import files
+from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
@@ -21,8 +23,6 @@ from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.table import TablePolicy
-from oda_rl.agents.training import files
-from oda_rl.agents.training.agent import Agent
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from oda_rl import metric
 from oda_rl._schema import Member, check, header, real, require, within
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.axes import informative
-from oda_rl.agents.engine.contests import Trial, Trials
-from oda_rl.agents.engine.engine import Engine
-from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.memory import (
+from oda_rl.agents.base.axes import informative
+from oda_rl.agents.base.contests import Trial, Trials
+from oda_rl.agents.base.engine import Engine
+from oda_rl.agents.base.history import Level
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.memory import (
     ACTION,
     CUT,
     GOES_ON,
@@ -25,7 +25,7 @@ from oda_rl.agents.engine.memory import (
     check_steps,
     watkins_targets,
 )
-from oda_rl.agents.engine.state import ROOM, UNIFORMS, Lane, with_lanes
+from oda_rl.agents.base.state import ROOM, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
@@ -64,7 +64,7 @@ class Latest:
     points: FloatArray
     """Shape (n, d)."""
     steps: FloatArray
-    """Shape (n, 3), as in :mod:`oda_rl.agents.engine.memory`."""
+    """Shape (n, 3), as in :mod:`oda_rl.agents.base.memory`."""
 
     @classmethod
     def of(cls, observations: FloatArray, steps: FloatArray, lanes: Sequence[Lane]) -> Self:

@@ -2,7 +2,7 @@
 
 A step of the environment is one call of :func:`learn` and one of :func:`choose`. The loop in Python
 makes them through :func:`act`, :func:`update` and :func:`step`, the compiled loop directly
-(:mod:`oda_rl.agents.engine.loop`), several environments through :func:`step_together`: that all of
+(:mod:`oda_rl.agents.base.loop`), several environments through :func:`step_together`: that all of
 them give the same bits rests on it.
 
 The state of an agent is a tuple of arrays:
@@ -15,12 +15,12 @@ The state of an agent is a tuple of arrays:
     Layers: Q-values, number of updates, step size of the last update, and eligibility traces of
     each environment.
 ``raw``
-    Named state: :class:`OnlineState`, and a :class:`~oda_rl.agents.engine.state.Lane` for each
+    Named state: :class:`OnlineState`, and a :class:`~oda_rl.agents.base.state.Lane` for each
     environment.
 ``room``, shape (5, at least max(capacity, d))
-    Rows of a :class:`~oda_rl.agents.engine.state.Workspace`.
+    Rows of a :class:`~oda_rl.agents.base.state.Workspace`.
 ``observations``, ``steps``, shape (environments, rows, d) and (environments, rows, 3)
-    A ring of the latest transitions of each environment (:mod:`oda_rl.agents.engine.memory`), from
+    A ring of the latest transitions of each environment (:mod:`oda_rl.agents.base.memory`), from
     which the metric is learned; observations are points.
 
 What compiled code cannot do itself it reports as events, bits of one integer.
@@ -43,10 +43,10 @@ from oda_rl._compile import compiled, inlined, spliced
 from oda_rl._schema import COUNT, FINITE, Span
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.contests import LONGEST_TRIAL
-from oda_rl.agents.engine.loop import Rule
-from oda_rl.agents.engine.memory import Trajectory, begin, remember
-from oda_rl.agents.engine.state import (
+from oda_rl.agents.base.contests import LONGEST_TRIAL
+from oda_rl.agents.base.loop import Rule
+from oda_rl.agents.base.memory import Trajectory, begin, remember
+from oda_rl.agents.base.state import (
     EPISODE_END,
     UNIFORMS,
     Counters,
@@ -402,8 +402,8 @@ def step_together(
         The environment to begin with, and whether its step has been learned from already: so it
         goes on after events.
     taken, played
-        A :class:`~oda_rl.agents.engine.lanes.VectorStep`, and the policies that environments play:
-        a :class:`~oda_rl.agents.engine.contests.Played`.
+        A :class:`~oda_rl.agents.base.lanes.VectorStep`, and the policies that environments play:
+        a :class:`~oda_rl.agents.base.contests.Played`.
     actions : ndarray, shape (n,)
         Written to.
     ended : ndarray, shape (n, 2)

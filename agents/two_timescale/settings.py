@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from oda_rl.agents.training.settings import (
+from oda_rl.agents.base.settings import (
     POSITIVE,
     Checked,
     Range,

@@ -10,7 +10,7 @@ from pathlib import Path
 from oda_rl import persistence
 from oda_rl._links import open_unlinked, refuse_links
 from oda_rl._lock import LockedError, locked
-from oda_rl.agents.training.files import OF_AGENT
+from oda_rl.agents.base.files import OF_AGENT
 from oda_rl.command.logs import LOGS
 
 CHECKPOINT_FILE = "checkpoint.zip"

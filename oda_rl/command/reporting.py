@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from oda_rl.agents import load_agent
-from oda_rl.agents.training.files import CONFIG_FILE
+from oda_rl.agents.base.files import CONFIG_FILE
 from oda_rl.command.training import FREE, GROUPS, TrainFitted, defaults_for
 
 REPORT_FILE = "report.html"

@@ -24,6 +24,8 @@ from oda_rl.agents import (
     TwoTimescaleConfig,
     load_agent,
 )
+from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE
+from oda_rl.agents.base.interrupts import Stopped, ending_as_interrupts
 from oda_rl.agents.environments.making import make_env, registered
 from oda_rl.agents.environments.origin_json import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
@@ -32,8 +34,6 @@ from oda_rl.agents.partitions.grid import GridSettings
 from oda_rl.agents.partitions.infex import InfexSettings
 from oda_rl.agents.partitions.oda import ODASettings
 from oda_rl.agents.partitions.som import SOMSettings
-from oda_rl.agents.training.files import AGENT_FILE, CONFIG_FILE
-from oda_rl.agents.training.interrupts import Stopped, ending_as_interrupts
 from oda_rl.agents.videos import check_video, write_video
 from oda_rl.command.folders import CHECKPOINT_FILE, forget_others, in_use, remove, reserved
 from oda_rl.command.logs import episode_log

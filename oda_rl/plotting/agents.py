@@ -20,10 +20,10 @@ from oda_rl.metric import directions
 from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint
 
 if TYPE_CHECKING:
+    from oda_rl.agents.base.agent import Agent
     from oda_rl.agents.distilling.distil import Distilled
     from oda_rl.agents.policies.explaining import Overview
     from oda_rl.agents.review import Difference
-    from oda_rl.agents.training.agent import Agent
     from oda_rl.agents.worlds.world import World
 
 

@@ -36,7 +36,7 @@ from oda_rl.plotting.axes import (
 )
 
 if TYPE_CHECKING:
-    from oda_rl.agents.engine.history import Level
+    from oda_rl.agents.base.history import Level
     from oda_rl.annealing.base import BaseODA
 
 

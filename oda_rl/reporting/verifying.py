@@ -8,7 +8,7 @@ import numpy as np
 
 from oda_rl import persistence
 from oda_rl._schema import InvalidFileError, reading, require
-from oda_rl.agents.training.files import present_versions
+from oda_rl.agents.base.files import present_versions
 from oda_rl.reporting.content import Report
 
 _MOST_BYTES = 1 << 26

@@ -10,7 +10,7 @@ import numpy as np
 from common.hand_rules import Decide
 from common.summaries import Row
 from oda_rl._types import FloatArray
-from oda_rl.agents.training.agent import Agent
+from oda_rl.agents.base.agent import Agent
 
 EVALUATION_EPISODES = 100
 FITTED, ONLINE, MODEL = "FittedQAgent", "TwoTimescaleAgent", "ModelAgent"

@@ -16,7 +16,7 @@ import gymnasium as gym
 
 from oda_rl import persistence
 from oda_rl.agents import Agent, CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
-from oda_rl.agents.training.checkpoints import Checkpoints
+from oda_rl.agents.base.checkpoints import Checkpoints
 
 COMMAND = [sys.executable, __file__]
 BARTO = "oda_rl/BartoCartPole-v0"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.memory import CUT, GOES_ON, MARK, REWARD
+from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.origins import Origin, origin_of
 from oda_rl.agents.environments.spaces import AnyEnv
 
@@ -100,7 +100,7 @@ class Actors:
 
 @dataclass(frozen=True)
 class Episode:
-    """What an actor has played, as a memory has it (:mod:`oda_rl.agents.engine.memory`)."""
+    """What an actor has played, as a memory has it (:mod:`oda_rl.agents.base.memory`)."""
 
     observations: npt.NDArray[Any]
     """Shape (length + 1, d)."""

@@ -14,16 +14,16 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.loop import play_compiled
+from oda_rl.agents.base.loop import play_compiled
+from oda_rl.agents.base.loops import play
+from oda_rl.agents.base.settings import Settings
+from oda_rl.agents.base.training import episodes_line
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
 from oda_rl.agents.environments.making import generator_of, make_env, set_generator
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
 from oda_rl.agents.policies.contract import Policy
-from oda_rl.agents.training.loops import play
-from oda_rl.agents.training.settings import Settings
-from oda_rl.agents.training.training import episodes_line
 from oda_rl.envs.dynamics import compiled_dynamics
 
 

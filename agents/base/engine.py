@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.loop import Rule
-from oda_rl.agents.engine.state import UNIFORMS, Lane, Workspace
+from oda_rl.agents.base.history import Level
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.loop import Rule
+from oda_rl.agents.base.state import UNIFORMS, Lane, Workspace
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import refuse
 
@@ -51,7 +51,7 @@ class Engine(ABC):
     arrays: tuple[Any, ...]
     """What these take; others may take their place in :meth:`attend`."""
     state: Any
-    """Named state, which begins with :class:`oda_rl.agents.engine.state.Counters`."""
+    """Named state, which begins with :class:`oda_rl.agents.base.state.Counters`."""
 
     def __init__(self, interface: Interface, width: int, explore: np.random.Generator) -> None:
         self.interface = interface

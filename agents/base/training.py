@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numba.core.event import Listener, install_listener
 
 if TYPE_CHECKING:
-    from oda_rl.agents.training.agent import Agent
+    from oda_rl.agents.base.agent import Agent
 
 _REDRAW_SECONDS = 0.1
 

@@ -25,17 +25,17 @@ from oda_rl._schema import (
     reading,
     require,
 )
-from oda_rl.agents.engine.episodes import SCHEMA as EPISODES
-from oda_rl.agents.engine.episodes import EpisodeLog
-from oda_rl.agents.engine.history import SCHEMA as HISTORY
-from oda_rl.agents.engine.history import history_from_arrays, history_to_arrays
+from oda_rl.agents.base.course import SCHEMA as TRAINING
+from oda_rl.agents.base.course import Snapshot
+from oda_rl.agents.base.episodes import SCHEMA as EPISODES
+from oda_rl.agents.base.episodes import EpisodeLog
+from oda_rl.agents.base.history import SCHEMA as HISTORY
+from oda_rl.agents.base.history import history_from_arrays, history_to_arrays
 from oda_rl.agents.environments.origin_json import from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
-from oda_rl.agents.training.course import SCHEMA as TRAINING
-from oda_rl.agents.training.course import Snapshot
 
 if TYPE_CHECKING:
-    from oda_rl.agents.training.agent import Agent
+    from oda_rl.agents.base.agent import Agent
 
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"

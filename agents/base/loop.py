@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import bound_copy, compiled, spliced
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.state import EPISODE_END, UNIFORMS
+from oda_rl.agents.base.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.envs.dynamics import Compiled
 

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from oda_rl.agents.engine.engine import Engine
-from oda_rl.agents.engine.lanes import VectorStep
+from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.engine import Engine
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.loops import STEPS_PER_REPORT, Progress
 from oda_rl.agents.environments.spaces import Interface, plain
-from oda_rl.agents.training.course import Course
-from oda_rl.agents.training.loops import STEPS_PER_REPORT, Progress
 
 _NO_EPISODE = np.empty((0, 2))
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 from oda_rl import persistence
 from oda_rl._links import refuse_links
 from oda_rl._lock import locked
-from oda_rl.agents.training import files
-from oda_rl.agents.training.course import Course, Snapshot
-from oda_rl.agents.training.player import checked_count
+from oda_rl.agents.base import files
+from oda_rl.agents.base.course import Course, Snapshot
+from oda_rl.agents.base.player import checked_count
 
 if TYPE_CHECKING:
-    from oda_rl.agents.training.agent import Agent
+    from oda_rl.agents.base.agent import Agent
 
 
 @dataclass(frozen=True)

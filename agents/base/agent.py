@@ -14,22 +14,17 @@ from gymnasium.vector import VectorEnv
 from oda_rl._schema import Member, check_fields, generator_state, header, number, require
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.engine import Engine
-from oda_rl.agents.engine.episodes import EpisodeLog
-from oda_rl.agents.engine.history import Level
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
-from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
-from oda_rl.agents.environments.validation import action_index, checked_reward
-from oda_rl.agents.policies.contract import Extent
-from oda_rl.agents.policies.explaining import Explanation, explain
-from oda_rl.agents.training import files
-from oda_rl.agents.training.actors import Actors, Crew, Head
-from oda_rl.agents.training.by_actors import train_by_actors
-from oda_rl.agents.training.checkpoints import Checkpoints
-from oda_rl.agents.training.course import Course, Snapshot
-from oda_rl.agents.training.interrupts import deferred_interrupt
-from oda_rl.agents.training.loops import (
+from oda_rl.agents.base import files
+from oda_rl.agents.base.actors import Actors, Crew, Head
+from oda_rl.agents.base.by_actors import train_by_actors
+from oda_rl.agents.base.checkpoints import Checkpoints
+from oda_rl.agents.base.course import Course, Snapshot
+from oda_rl.agents.base.engine import Engine
+from oda_rl.agents.base.episodes import EpisodeLog
+from oda_rl.agents.base.history import Level
+from oda_rl.agents.base.interrupts import deferred_interrupt
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.loops import (
     Progress,
     add_to_returns,
     last_episode,
@@ -38,10 +33,15 @@ from oda_rl.agents.training.loops import (
     train_stepwise,
     update,
 )
-from oda_rl.agents.training.player import Player, checked_count
-from oda_rl.agents.training.summary import as_html, as_text, in_a_line
-from oda_rl.agents.training.training import progress_line
-from oda_rl.agents.training.vector import first_step, train_vector
+from oda_rl.agents.base.player import Player, checked_count
+from oda_rl.agents.base.summary import as_html, as_text, in_a_line
+from oda_rl.agents.base.training import progress_line
+from oda_rl.agents.base.vector import first_step, train_vector
+from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
+from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
+from oda_rl.agents.environments.validation import action_index, checked_reward
+from oda_rl.agents.policies.contract import Extent
+from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 
 _METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.engine import Engine
-from oda_rl.agents.engine.lanes import VectorStep
-from oda_rl.agents.engine.state import (
+from oda_rl.agents.base.engine import Engine
+from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.state import (
     EPISODE_END,
     Counters,
     Lane,

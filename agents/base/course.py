@@ -8,9 +8,9 @@ import numpy as np
 
 from oda_rl._schema import Member, Sizes, check, number, real, require
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.actors import Crew
+from oda_rl.agents.base.interrupts import Interrupt
 from oda_rl.agents.environments.spaces import AnyEnv
-from oda_rl.agents.training.actors import Crew
-from oda_rl.agents.training.interrupts import Interrupt
 from oda_rl.envs.dynamics import stateful
 
 SCHEMA: dict[str, Member] = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl.agents.training.actors import Crew, Episode
-from oda_rl.agents.training.course import Course
-from oda_rl.agents.training.loops import Progress
+from oda_rl.agents.base.actors import Crew, Episode
+from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.loops import Progress
 
 _LOOK = 0.1  # seconds from one look for Ctrl-C to the next
 _NO_EPISODE = np.empty((0, 3))

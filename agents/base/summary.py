@@ -3,10 +3,10 @@
 import html
 from typing import TYPE_CHECKING
 
-from oda_rl.agents.training.files import present_versions
+from oda_rl.agents.base.files import present_versions
 
 if TYPE_CHECKING:
-    from oda_rl.agents.training.agent import Agent
+    from oda_rl.agents.base.agent import Agent
 
 
 def facts(agent: "Agent") -> dict[str, str]:

@@ -7,7 +7,7 @@ the step led to. The last row of a trajectory has no step, and instead of ``GOES
 observation is stored once.
 
 Which row was written last, and whether the next one holds an observation from which a trajectory
-may begin, is in the :class:`~oda_rl.agents.engine.state.Lane` of the environment. Rows go round:
+may begin, is in the :class:`~oda_rl.agents.base.state.Lane` of the environment. Rows go round:
 the first one follows the last.
 """
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._schema import Member, real, require
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.engine.state import Lane, Observations
+from oda_rl.agents.base.state import Lane, Observations
 
 ACTION, REWARD, MARK, COMPONENTS = range(4)
 UNUSED, GOES_ON, TERMINAL, CUT = 0.0, 1.0, 2.0, 3.0

@@ -24,8 +24,8 @@ import numpy as np
 from oda_rl import metric
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.engine.memory import ACTION, COMPONENTS, GOES_ON, MARK
-from oda_rl.agents.engine.state import Observations
+from oda_rl.agents.base.memory import ACTION, COMPONENTS, GOES_ON, MARK
+from oda_rl.agents.base.state import Observations
 
 _MAX_STEPS = 2000  # the law is fitted to so many, or up to twice as many
 _STEPS_PER_COEFFICIENT = 40  # of a row of the law, at least
@@ -44,7 +44,7 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     Parameters
     ----------
     observations : ndarray, shape (n, d)
-        Rows of trajectories, as in :mod:`oda_rl.agents.engine.memory`.
+        Rows of trajectories, as in :mod:`oda_rl.agents.base.memory`.
     steps : ndarray, shape (n, 3 or more)
         Their steps.
 

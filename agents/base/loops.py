@@ -13,11 +13,11 @@ import numpy as np
 from numba import errors
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.engine.engine import Engine
-from oda_rl.agents.engine.loop import environment_arrays, train_loop
-from oda_rl.agents.engine.state import EPISODE_END
+from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.engine import Engine
+from oda_rl.agents.base.loop import environment_arrays, train_loop
+from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
-from oda_rl.agents.training.course import Course
 from oda_rl.envs.dynamics import Compiled, Resets, compiled_dynamics
 
 Progress = Iterator[tuple[int, FloatArray]]

@@ -1,0 +1,1 @@
+"""What every agent shares: training that is watched, stopped, saved and resumed."""

@@ -1,1 +1,0 @@
-"""What runs while an agent learns: state, lanes, memory, the loop, episodes and contests."""

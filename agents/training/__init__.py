@@ -1,1 +1,0 @@
-"""What an agent is before it has a rule: training that is watched, stopped, saved and resumed."""
