@@ -6,6 +6,9 @@ nearest codevector under any Bregman divergence is such a diagram (Boissonnat, N
 "Bregman Voronoi diagrams", Discrete and Computational Geometry 44, 2010, theorem 1): the term that
 depends on x alone is the same for every cell.
 
+Where scores are equal but for rounding, the first of the cells has the point, so that a state
+half-way between codevectors is in the same cell in every language.
+
 Keep points near the origin (subtract a mean): scores are differences of large numbers otherwise.
 :func:`squared_distance` is for those who can't.
 """
@@ -20,6 +23,7 @@ from oda_rl._types import FloatArray, IntArray
 LARGEST = 1e150  # of a point's components, whose squares are summed
 LARGEST_DATA = 1e140  # of samples', which are summed over samples and weighted besides
 _ABOVE_ROUNDING = 2.0**-46  # relative: rounding errors of a score are some 2**-52
+_EQUAL = 2.0**-48  # likewise; whole numbers up to 2**23 and their squares stay apart
 
 
 def rounding(diagram: FloatArray) -> float:
@@ -50,7 +54,7 @@ def ordered(diagram: FloatArray) -> FloatArray:
 
 @spliced
 def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
-    """Cell of one point, shape (d,); the first of equals.
+    """Cell of one point, shape (d,); the first of those whose scores are equal but for rounding.
 
     Examples
     --------
@@ -61,13 +65,14 @@ def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
     """
     d = diagram.shape[1] - 1
     cell = integer(0)
-    smallest = np.inf
+    smallest, size = np.inf, 0.0
     for k in range(n_cells):
         score = diagram[k, 0]
         for j in range(d):
             score += diagram[k, 1 + j] * point[j]
-        if score < smallest:
-            smallest = score
+        terms = abs(diagram[k, 0]) + abs(score)
+        if smallest - score > _EQUAL * (size + terms):
+            smallest, size = score, terms
             cell = k
     return cell
 

@@ -1,6 +1,7 @@
 """Exported policies where states are numbers, or whole numbers: cells are often equally near."""
 
 import re
+import subprocess
 
 import gymnasium as gym
 import numpy as np
@@ -30,6 +31,7 @@ from oda_rl.agents import (
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.command.cli import main
 from oda_rl.diagram import ordered
+from oda_rl.divergences import quadratic_diagram
 
 TAXI = "Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3"
 STATES = np.arange(500, dtype=np.float32)[:, None]
@@ -115,15 +117,85 @@ def test_the_first_of_equally_near_codevectors_counts():
     origin, scale = 131.7564, 0.0123
     places = (codevectors - origin) * scale
     diagram = np.column_stack([places**2, -2.0 * places * scale])
-    states = np.arange(300.0)
-    gaps = np.abs(states[:, None] - codevectors)
+    states = np.arange(300.0)[:, None]
+    gaps = np.abs(states - codevectors)
     nearest = gaps.argmin(axis=1)
-    tied = (gaps == gaps.min(axis=1, keepdims=True)).sum(axis=1) > 1
-    assert tied.sum() > 20
-    policy = TablePolicy(np.array([origin]), ordered(diagram), np.eye(80), codevectors[:, None])
-    np.testing.assert_array_equal(policy.cells(states[:, None]), nearest)
-    by_rounding = TablePolicy(np.array([origin]), diagram, np.eye(80), codevectors[:, None])
-    assert (by_rounding.cells(states[:, None]) != nearest).sum() > 5
+    assert ((gaps == gaps.min(axis=1, keepdims=True)).sum(axis=1) > 1).sum() > 20
+    for rows in (diagram, ordered(diagram)):
+        policy = TablePolicy(np.array([origin]), rows, np.eye(80), codevectors[:, None])
+        np.testing.assert_array_equal(policy.cells(states), nearest)
+    in_order = ordered(diagram)
+    scores = in_order[:, 0] + (states - origin) * in_order[:, 1]
+    np.testing.assert_array_equal(scores.argmin(axis=1), nearest)
+    scores = diagram[:, 0] + (states - origin) * diagram[:, 1]
+    assert (scores.argmin(axis=1) != nearest).sum() > 5  # by rounding
+
+
+class Square(gym.Env):
+    """A walk on whole numbers from 0 to 12 in two directions; what pays is to be far from both."""
+
+    observation_space = spaces.Box(0.0, 12.0, (2,), np.float64)
+    action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at, self.t = self.np_random.integers(0, 13, 2).astype(float), 0
+        return self.at.copy(), {}
+
+    def step(self, action):
+        self.at[action // 2] += 1.0 if action % 2 else -1.0
+        self.at, self.t = self.at.clip(0.0, 12.0), self.t + 1
+        return self.at.copy(), float(self.at.sum()), False, self.t == 30, {}
+
+
+CELL = """
+#include <stdio.h>
+#include "policy.h"
+
+int main(void)
+{
+    float obs[ODA_FEATURES];
+    while (fread(obs, sizeof obs, 1, stdin) == 1) {
+        printf("%d ", (int)oda_cell(obs));
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("partition", ["grid", "oda"])
+def test_states_between_codevectors_that_are_whole_numbers(partition, tmp_path):
+    own = {"bins": 4, "ranges": ((-1.0, 15.0), (-1.0, 15.0))} if partition == "grid" else {}
+    agent = TwoTimescaleAgent(Square(), seed=0, partition=partition, **own).learn(4_000)
+    axis = np.array([1.0, 5.0, 9.0, 13.0])
+    codevectors = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    cells, engine, rng = agent.partition, agent._engine, np.random.default_rng(1)
+    if partition != "grid":  # in any order
+        cells.learner.metric[:] = 0.0713 * np.eye(2)
+        codevectors = rng.permutation(codevectors)[: agent.n_cells]
+        cells.codevectors[:] = codevectors - engine.origin
+        rows = quadratic_diagram(cells.learner.metric, cells.codevectors)
+        cells.diagram[: agent.n_cells] = rows
+    engine.table[0, : agent.n_cells] = rng.normal(size=(agent.n_cells, 4))
+    states = np.stack(np.meshgrid(*[np.arange(13.0)] * 2), axis=-1).reshape(-1, 2)
+    squares = ((states[:, None] - codevectors) ** 2).sum(axis=2)
+    nearest = squares.argmin(axis=1)
+    assert ((squares == squares.min(axis=1, keepdims=True)).sum(axis=1) > 1).sum() > 30
+    np.testing.assert_array_equal(agent.cell(states), nearest)
+    assert [_cell_of_the_step(agent, state) for state in states] == nearest.tolist()
+    expected = engine.table[0].argmax(axis=1)[nearest]
+    np.testing.assert_array_equal(agent.predict(states)[0], expected)
+    for actions in in_all_languages(agent, tmp_path, states.astype(np.float32)).values():
+        np.testing.assert_array_equal(actions, expected)
+    export_policy(agent, tmp_path / "policy.h", learn=True)
+    program = linked(tmp_path, CELL, [])
+    told = subprocess.run([program], input=np.float32(states).tobytes(), capture_output=True)
+    assert [int(word) for word in told.stdout.split()] == nearest.tolist()
+
+
+def _cell_of_the_step(agent, state):
+    agent.act(state)
+    return agent._engine.lanes[0].cell
 
 
 class Corridor(gym.Env):

@@ -369,12 +369,17 @@ def _body(export: Export, tables: FloatTables | IntegerTables, found: Tables) ->
         end = _search(found) + (_NUMBERED if found.actions is None else _LOOKED_UP)
         end = end if found.affine is None else _search(found) + _AFFINE
     if tables.tie > 0:
-        end = re.sub(r"score < (least(\[i - 1\])?)", r"score < \1 - ODA_TIE", end)
+        end = first_of_equals(end)
         end = end.replace("        for (; j > i; --j)", f"{_SNAPPED}        for (; j > i; --j)")
     if export.equal > 0.0:
         end = end.replace("advantage > most", "advantage > most + ODA_EQUAL")
     end = end.replace("ONE_SCORE", score).replace("SCORE", kind).replace("WEIGHT", weight)
     return begin + end.replace("CLIPPED", _CLIPPED)
+
+
+def first_of_equals(search: str) -> str:
+    """Let scores count as equal that differ by less than ODA_TIE."""
+    return re.sub(r"score < (least(\[i - 1\])?)", r"score < \1 - ODA_TIE", search)
 
 
 def _search(found: Tables) -> str:

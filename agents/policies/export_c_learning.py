@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE, Trained
-from oda_rl.agents.policies.export_c import observed, returned
+from oda_rl.agents.policies.export_c import first_of_equals, observed, returned
 from oda_rl.agents.policies.export_c_text import definition
 from oda_rl.agents.policies.export_tables import Export
 from oda_rl.agents.policies.table import TablePolicy
@@ -292,6 +292,9 @@ def learner_header(export: Export, agent: Trained) -> str:
     begin = AS_IT_IS if tables.origin is None else LESS_ORIGIN
     nearest = NEAREST.replace("ONE_SCORE", FLOAT_SCORE).replace("SCORE", "float")
     constants = _constants(export, settings)
+    if tables.tie > 0:
+        nearest = first_of_equals(nearest)
+        constants["TIE"] = number(tables.tie)
     parts = [
         as_comment(_about(export, sum(array.nbytes for array in present.values()))),
         "#ifndef ODA_LEARNER_H\n#define ODA_LEARNER_H\n\n#include <stdint.h>\n\n",

@@ -136,7 +136,7 @@ class Export:
         actions = np.asarray(cells.values.argmax(axis=1))
         edited = cells.clauses
         apart = not self.blended and edited is None and len(np.unique(actions)) == len(actions)
-        tied = np.empty((0, len(centre))) if self.visited is None else self.visited.tied - centre
+        tied = self._tied()
         apart = apart and len(tied) == 0  # the order of cells decides
         order = actions.argsort() if apart else np.arange(len(cells.diagram))  # clauses have none
         scores = self._scores(order[0] if apart else None)[order]
@@ -162,7 +162,12 @@ class Export:
         """Leave out all but what finds the nearest cell, and let cells keep their numbers."""
         scores = self._scores(None)
         near = self._near(np.asarray(scores[:, 1:].any(axis=0)))
-        return Tables(scores, self.extent.centre, near, None, None)
+        return Tables(scores, self.extent.centre, near, None, None, tied=self._tied())
+
+    def _tied(self) -> FloatArray:
+        """Return states where scores are equal, less the centre, shape (m, d)."""
+        centre = self.extent.centre
+        return np.empty((0, len(centre))) if self.visited is None else self.visited.tied - centre
 
     def _scores(self, least: int | None) -> FloatArray:
         """Return the diagram, about the centre, less a row, by default that of least offset."""
