@@ -14,10 +14,9 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.player import checked_count
 from oda_rl.agents.distilling.playing import Ground, drawn
 from oda_rl.agents.environments.making import make_env, spec_of
-from oda_rl.agents.environments.names import matching_names, matching_parts
+from oda_rl.agents.environments.spaces import matching_names, matching_parts
 from oda_rl.agents.policies.contract import Policy
-from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.policies.wording import number, without_units
+from oda_rl.agents.policies.rules import RulePolicy, number, without_units
 from oda_rl.runs.statistics import mean_interval
 
 _MOST_BOUNDS = 4

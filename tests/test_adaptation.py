@@ -11,8 +11,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.adaptation import NumberedObservation, adapted
-from oda_rl.agents.environments.choices import action_choices
-from oda_rl.agents.environments.native import Native
+from oda_rl.agents.environments.spaces import Native, action_choices
 from oda_rl.command.cli import main
 
 KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]

@@ -17,7 +17,7 @@ from oda_rl.agents.fitted.codevector_engine import (
     random_actions,
 )
 from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions, label, place
-from oda_rl.agents.policies.codevectors import CodevectorPolicy
+from oda_rl.agents.policies.cells import CodevectorPolicy
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.cli import main
 from oda_rl.command.report import policy_table

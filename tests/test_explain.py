@@ -14,8 +14,7 @@ from test_cell_policy import random_policy
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.policies import alternatives
-from oda_rl.agents.policies.alternatives import alternative_of_cells
-from oda_rl.agents.policies.boundaries import least_step, nearest_member
+from oda_rl.agents.policies.alternatives import alternative_of_cells, least_step
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import explain, margins_of, overview
 from oda_rl.agents.policies.rules import RulePolicy
@@ -122,13 +121,6 @@ def test_least_step_over_many_scales():
     for size in 10.0 ** np.arange(-9, 13, 3):
         step = least_step(np.array([[-size, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0]))
         np.testing.assert_allclose(step, [3.0 / size, 4.0], rtol=1e-6, atol=1e-9)
-
-
-def test_nearest_member_of_two_cells_and_of_none():
-    slopes, scores = np.array([[0.0], [-1.0]]), np.array([0.0, 5.0])
-    one, other = np.array([0]), np.array([1])
-    assert nearest_member(scores, slopes, other, one).distance == pytest.approx(5.0)
-    assert nearest_member(scores, slopes, one[:0], one).distance == np.inf
 
 
 @pytest.mark.parametrize(("d", "n_cells", "n_actions"), [(1, 4, 2), (2, 12, 2), (3, 20, 3)])

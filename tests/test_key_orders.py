@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, export_policy, load_agent
-from oda_rl.agents.environments.native import Native, canonical
+from oda_rl.agents.environments.spaces import Native, canonical
 
 PARTS = [("speed", spaces.Box(-1.0, 1.0, (2,))), ("gear", spaces.Discrete(3))]
 ARM = [("reach", spaces.Box(0.0, 1.0, ())), ("held", spaces.MultiBinary(1))]

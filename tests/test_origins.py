@@ -8,9 +8,14 @@ import pytest
 from gymnasium import wrappers
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.environments.origin_json import from_json, to_json
-from oda_rl.agents.environments.origins import origin_of, separate_env
-from oda_rl.agents.environments.recorded import argument, recorded
+from oda_rl.agents.environments.origins import (
+    argument,
+    from_json,
+    origin_of,
+    recorded,
+    separate_env,
+    to_json,
+)
 
 OWN = """
 import gymnasium as gym

@@ -119,8 +119,8 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
         "import oda_rl, oda_rl.agents as a, oda_rl.envs as e; "
         "print(oda_rl.__file__, a.__file__, e.__file__); "
         "print(a.TwoTimescaleAgent('oda_rl/BartoCartPole-v0', seed=0).learn(500).n_cells); "
-        "from oda_rl.agents.environments.names import component_names as n; "
-        "print(len(n('CartPole-v1')[1]))"
+        "from oda_rl.agents.environments.spaces import names_of as n; "
+        "print(len(n('CartPole-v1')['actions']))"
     )
     out = run("-c", code, cwd=place).split()
     assert all(path.startswith(str(place)) for path in out[:3])

@@ -16,11 +16,17 @@ from oda_rl.agents.distilling.simplifying import (
     unit_slopes,
 )
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.policies.deciding import decide_in_box
 from oda_rl.agents.policies.explaining import overview
-from oda_rl.agents.policies.placing import placed
-from oda_rl.agents.policies.rules import decide_by_rule, in_box
-from oda_rl.agents.policies.wording import affine, number, shortest, without_units
+from oda_rl.agents.policies.rules import (
+    affine,
+    decide_by_rule,
+    decide_in_box,
+    in_box,
+    number,
+    placed,
+    shortest,
+    without_units,
+)
 from oda_rl.reporting.page import policy_remarks
 
 ONE_HOT = np.eye(3)[:, :, None]

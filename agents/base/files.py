@@ -31,7 +31,7 @@ from oda_rl.agents.base.episodes import SCHEMA as EPISODES
 from oda_rl.agents.base.episodes import EpisodeLog
 from oda_rl.agents.base.history import SCHEMA as HISTORY
 from oda_rl.agents.base.history import history_from_arrays, history_to_arrays
-from oda_rl.agents.environments.origin_json import from_json, to_json
+from oda_rl.agents.environments.origins import from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
 
 if TYPE_CHECKING:

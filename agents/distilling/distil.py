@@ -19,10 +19,14 @@ from oda_rl.agents.distilling.search import Ascent, enough_steps, race
 from oda_rl.agents.distilling.simplifying import Confirming, smaller_rules, standard_error
 from oda_rl.agents.distilling.teachers import Teacher, Values, teacher_of
 from oda_rl.agents.environments.making import spec_of
-from oda_rl.agents.environments.names import matching_names, matching_parts
-from oda_rl.agents.environments.spaces import ActionBox, Interface, spaces_of
-from oda_rl.agents.policies.placing import placed
-from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.environments.spaces import (
+    ActionBox,
+    Interface,
+    matching_names,
+    matching_parts,
+    spaces_of,
+)
+from oda_rl.agents.policies.rules import RulePolicy, placed
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.wrappers import ActionChoices
 

@@ -18,8 +18,7 @@ from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.policies.contract import InLoops
-from oda_rl.agents.policies.deciding import decide_in_box
-from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.rules import RulePolicy, decide_in_box
 from oda_rl.diagram import LARGEST
 from oda_rl.envs.dynamics import Compiled, compiled_dynamics
 from oda_rl.envs.wrappers import ActionChoices

@@ -14,9 +14,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space, iterate
 from gymnasium.wrappers import TransformObservation
 
-from oda_rl.agents.environments.choices import action_choices
-from oda_rl.agents.environments.native import canonical
-from oda_rl.agents.environments.spaces import Described
+from oda_rl.agents.environments.spaces import Described, action_choices, canonical
 from oda_rl.envs.wrappers import ActionChoices
 
 _FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinary)

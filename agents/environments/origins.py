@@ -2,10 +2,14 @@
 
 An environment is an id with arguments, a limit of steps and the wrappers around it, each with the
 arguments that it has recorded and, where it normalises, the running statistics that it has come to.
+A file has all that as JSON. What is read may have come from anyone: all of it is checked, and
+nothing is imported before :meth:`Origin.make`.
 """
 
+import math
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import signature
@@ -29,6 +33,7 @@ from gymnasium.wrappers import (
 )
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorEpisodeStatistics
 
+from oda_rl._schema import InvalidFileError, number, require
 from oda_rl.agents.environments.adaptation import AdaptedVector
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import AnyEnv
@@ -45,6 +50,17 @@ _IN_TOWN = ("gymnasium", "oda_rl")
 _OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "max_episode_steps")
 RUNNING = (NormalizeObservation.__name__, NormalizeReward.__name__)
 _DIFFER = "whose running statistics differ between its environments"
+_UNKNOWN = "whose running statistics are not in the file"
+_MAX_WRAPPERS = 50
+_MAX_VALUES, _MAX_DEPTH, _MAX_LETTERS = 100_000, 20, 10_000  # of an argument
+_ID = re.compile(r"[\w./-]{1,200}")
+_NAME = re.compile(r"[\w.:]{1,200}")
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_ENTRY = re.compile(rf"{_MODULE.pattern}:[^\W\d]\w*")
+_FAULT = re.compile(r"(which|whose) [^\n\r\x00-\x1f]{1,250}")
+_DTYPE = re.compile(r"(bool|u?int(8|16|32|64)|float(16|32|64))")
+_KEYS = {"id", "name", "module", "kwargs", "max_episode_steps", "wrappers", "fault"}
+_LAYER_KEYS = {"name", "entry_point", "kwargs", "fault"}
 
 
 def is_known(module: str) -> bool:
@@ -73,11 +89,11 @@ class Layer:
         if kind is None:
             assert self.entry_point is not None
             module, _, name = self.entry_point.partition(":")
-            kind = getattr(import_module(module), name, None)
-            wraps = isinstance(kind, type) and issubclass(kind, gym.Wrapper)
-            if not wraps or issubclass(kind, _UNSEEN):  # type: ignore[arg-type]
+            found: Any = getattr(import_module(module), name, None)
+            wraps = isinstance(found, type) and issubclass(found, gym.Wrapper)
+            if not wraps or issubclass(found, _UNSEEN):
                 raise ValueError(f"{self.entry_point!r} is no wrapper that agents are trained in")
-        assert kind is not None
+            kind = found
         return kind(env, **self.kwargs)
 
 
@@ -134,17 +150,9 @@ class Origin:
         return replace(self, kwargs=more, spec=spec and replace(spec, kwargs=more))
 
     def make(self, learning: bool) -> gym.Env[Any, Any]:
-        """Make the environment anew.
+        """Make the environment anew; raise ValueError if it cannot be made.
 
-        Parameters
-        ----------
-        learning : bool
-            Whether running statistics go on running.
-
-        Raises
-        ------
-        ValueError
-            If it cannot be made.
+        ``learning`` says whether running statistics go on running.
         """
         try:
             made = self._innermost()
@@ -206,14 +214,12 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
     """
     if isinstance(env, VectorEnv):
         return _origin_within(env, module)
-    base = env
-    while isinstance(base, gym.Wrapper):
-        base = base.env
+    chain = _chain(env)
+    base = chain[0].env if chain else env
     spec, name = base.spec, type(base).__name__
     layers = tuple(layers_of(env))
     if spec is None:
         return Origin(None, name, wrappers=layers, fault="which is not registered with Gymnasium")
-    chain = list(_chain(env))
     limit = next((one._max_episode_steps for one in chain if _is_makes(one)), None)
     if module is None and type(base).__module__ != "__main__":
         module = type(base).__module__
@@ -267,7 +273,7 @@ def _chain(env: Any) -> list[Any]:
 
 
 def _wrappers(env: gym.Env[Any, Any]) -> list[Any]:
-    """Return the wrappers that change what an agent sees, from within."""
+    """Return those that change what an agent sees."""
     return [
         one
         for one in _chain(env)
@@ -354,3 +360,203 @@ def _restore(wrapper: Any, statistics: Statistics, learning: bool) -> None:
         setattr(found, name, np.array(values, dtype=like.dtype).reshape(like.shape))
     found.count = statistics["count"]
     wrapper.update_running_mean = learning
+
+
+def to_json(origin: Origin) -> dict[str, Any]:
+    """Return what a file has of an origin; what no file can hold is left out, and that is said.
+
+    >>> env = gym.make("MountainCar-v0", max_episode_steps=50)
+    >>> told = to_json(origin_of(gym.wrappers.TransformReward(env, lambda reward: 2.0 * reward)))
+    >>> told["max_episode_steps"], told["wrappers"][0]["fault"]
+    (50, 'whose argument func is of type function, which no file holds')
+    """
+    kwargs = {key: value for key, value in origin.kwargs.items()
+              if (key, value) != ("render_mode", "human")}  # fmt: skip
+    kwargs, fault = _written(kwargs)
+    return {
+        "id": origin.id,
+        "name": origin.name,
+        "module": None if origin.module is None or is_known(origin.module) else origin.module,
+        "kwargs": kwargs,
+        "max_episode_steps": origin.max_episode_steps,
+        "wrappers": [_layer_to_json(layer) for layer in origin.wrappers],
+        "fault": origin.fault or fault,
+    }
+
+
+def _layer_to_json(layer: Layer) -> dict[str, Any]:
+    kwargs, fault = _written(layer.kwargs)
+    entry_point = layer.entry_point
+    if entry_point is None or entry_point.startswith("__main__:"):
+        entry_point = None
+        fault = "which no file can name, for it is made within a function or script"
+    told = {"name": layer.name, "entry_point": entry_point, "kwargs": kwargs}
+    if layer.statistics is not None:
+        if _size(layer.statistics) > _MAX_VALUES:
+            fault = _UNKNOWN
+        else:
+            told["statistics"] = layer.statistics
+    return {**told, "fault": layer.fault or fault}
+
+
+def _written(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Return arguments as files have them; and, if they cannot be there, none, and why."""
+    told = {}
+    for name, value in kwargs.items():
+        try:
+            told[name] = recorded(value)
+        except TypeError as error:
+            return {}, f"whose argument {name} is {error}, which no file holds"
+    return told, None
+
+
+def from_json(told: Any) -> Origin:
+    """Return what :func:`to_json` told of, or raise InvalidFileError; nothing is imported.
+
+    >>> told = to_json(origin_of(gym.make("MountainCar-v0", max_episode_steps=50)))
+    >>> from_json(told).make(learning=True).spec.max_episode_steps
+    50
+    """
+    require(isinstance(told, dict) and told.keys() == _KEYS, f"env_spec must have {sorted(_KEYS)}")
+    _check_text(told["id"], _ID, "env_spec.id", optional=told["fault"] is not None)
+    _check_text(told["name"], _NAME, "env_spec.name")
+    _check_text(told["module"], _MODULE, "env_spec.module", optional=True)
+    _check_text(told["fault"], _FAULT, "env_spec.fault", optional=True)
+    limit, layers = told["max_episode_steps"], told["wrappers"]
+    require(limit is None or (type(limit) is int and 1 <= limit < 2**53),
+            f"env_spec.max_episode_steps is {limit!r}: it must be at least 1, or null")  # fmt: skip
+    require(isinstance(layers, list) and len(layers) <= _MAX_WRAPPERS,
+            f"env_spec.wrappers must be a list of at most {_MAX_WRAPPERS}")  # fmt: skip
+    wrappers = tuple(_layer(one, f"env_spec.wrappers[{i}]") for i, one in enumerate(layers))
+    kwargs = _arguments(told["kwargs"], "env_spec.kwargs")
+    return Origin(told["id"], told["name"], told["module"], kwargs, limit, wrappers, told["fault"])
+
+
+def _layer(told: Any, what: str) -> Layer:
+    keys = told.keys() - {"statistics"} if isinstance(told, dict) else None
+    require(keys == _LAYER_KEYS, f"{what} must have {sorted(_LAYER_KEYS)}")
+    _check_text(told["name"], _NAME, f"{what}.name")
+    _check_text(told["fault"], _FAULT, f"{what}.fault", optional=True)
+    faulty = told["fault"] is not None
+    _check_text(told["entry_point"], _ENTRY, f"{what}.entry_point", optional=faulty)
+    statistics = None
+    if "statistics" in told:
+        said = told["statistics"]
+        right = isinstance(said, dict) and said.keys() == {"mean", "var", "count"}
+        require(right, f"{what}.statistics must have mean, var and count")
+        statistics = {
+            "mean": numbers(said["mean"], f"{what}.statistics.mean", "(-inf, inf)"),
+            "var": numbers(said["var"], f"{what}.statistics.var", "[0, inf)"),
+            "count": number(said["count"], f"{what}.statistics.count", "(0, inf)"),
+        }
+    fault = told["fault"]
+    if fault is None and statistics is None and told["name"] in RUNNING:
+        fault = _UNKNOWN
+    kwargs = _arguments(told["kwargs"], f"{what}.kwargs")
+    return Layer(told["name"], told["entry_point"], kwargs, statistics, fault)
+
+
+def _arguments(told: Any, what: str) -> dict[str, Any]:
+    kwargs = argument(told, what)
+    require(isinstance(kwargs, dict), f"{what} must be arguments by name")
+    require("env" not in kwargs, f"{what} has an argument env")
+    return dict(kwargs)
+
+
+def _check_text(text: Any, form: re.Pattern[str], what: str, optional: bool = False) -> None:
+    right = (optional and text is None) or (isinstance(text, str) and form.fullmatch(text))
+    require(right, f"{what} is {text!r:.80}: it cannot be that")
+
+
+def recorded(value: Any) -> Any:
+    """Return what JSON has of an argument: tuples and arrays are marked as such.
+
+    Raises TypeError for what no file holds; the message says what that is.
+
+    >>> recorded({"shape": (84, 84), "scale": 0.5})
+    {'shape': {'tuple': [84, 84]}, 'scale': 0.5}
+    >>> recorded(print)
+    Traceback (most recent call last):
+    TypeError: of type builtin_function_or_method
+    """
+    told = _recorded(value, 0)
+    if _size(told) > _MAX_VALUES:
+        raise TypeError(f"of more than {_MAX_VALUES:,} values")
+    return told
+
+
+def _recorded(value: Any, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise TypeError(f"nested more than {_MAX_DEPTH} deep")
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if type(value) is str and len(value) <= _MAX_LETTERS:
+        return value
+    if type(value) is list:
+        return [_recorded(one, depth + 1) for one in value]
+    if type(value) is tuple:
+        return {"tuple": [_recorded(one, depth + 1) for one in value]}
+    if isinstance(value, np.ndarray | np.generic) and _DTYPE.fullmatch(value.dtype.name):
+        flat = np.reshape(value, -1).tolist()
+        return {"array": flat, "shape": list(value.shape), "dtype": value.dtype.name}
+    if type(value) is dict and all(type(key) is str for key in value) and _plain(value):
+        return {key: _recorded(one, depth + 1) for key, one in value.items()}
+    raise TypeError(f"of type {type(value).__name__}")
+
+
+def _plain(value: dict[str, Any]) -> bool:
+    """Whether a dictionary is none of those that stand for a tuple or an array."""
+    return value.keys() != {"tuple"} and value.keys() != {"array", "shape", "dtype"}
+
+
+def argument(value: Any, what: str) -> Any:
+    """Return the argument that :func:`recorded` told of, or raise InvalidFileError.
+
+    >>> argument({"tuple": [84, 84]}, "shape")
+    (84, 84)
+    """
+    require(_depth(value) <= _MAX_DEPTH + 1, f"{what} is nested more than {_MAX_DEPTH} deep")
+    require(_size(value) <= _MAX_VALUES, f"{what} has more than {_MAX_VALUES:,} values")
+    return _argument(value, what)
+
+
+def _argument(value: Any, what: str) -> Any:
+    if isinstance(value, str):
+        require(len(value) <= _MAX_LETTERS, f"{what} has more than {_MAX_LETTERS:,} letters")
+        return value
+    if isinstance(value, list):
+        return [_argument(one, what) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"tuple"}:
+        require(isinstance(value["tuple"], list), f"{what} has a tuple that is no list")
+        return tuple(_argument(one, what) for one in value["tuple"])
+    if _plain(value):
+        return {key: _argument(one, what) for key, one in value.items()}
+    flat, shape, dtype = value["array"], value["shape"], value["dtype"]
+    numbers = isinstance(flat, list) and all(type(one) in (bool, int, float) for one in flat)
+    sizes = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
+    right = numbers and sizes and math.prod(shape) == len(flat)
+    require(right and isinstance(dtype, str) and _DTYPE.fullmatch(dtype),
+            f"{what} has an array that is none")  # fmt: skip
+    try:
+        return np.array(flat, dtype=dtype).reshape(shape)[()]  # without a shape, a number
+    except (OverflowError, ValueError) as error:
+        raise InvalidFileError(f"{what} has an array that is none: {error}") from error
+
+
+def numbers(values: Any, what: str, span: str) -> list[float]:
+    """Return a list of numbers from JSON, or raise InvalidFileError."""
+    require(isinstance(values, list) and len(values) <= _MAX_VALUES, f"{what} is no list")
+    return [number(value, what, span) for value in values]
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_size, value.values()))
+    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)

@@ -1,7 +1,19 @@
-"""Observation and action spaces: what the agent takes, and what it says about the rest."""
+"""What an environment wants and gives: spaces, vectors, numbered actions, and what they are called.
 
+Inside, an agent sees vectors and numbers its actions, for which
+:mod:`oda_rl.agents.environments.adaptation` is there. Whoever calls it has what the environment
+has (:class:`Native`): numbers, dictionaries, torques.
+"""
+
+import itertools
 import math
+import re
+import tomllib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from importlib.resources import files
 from typing import Any
 
 import gymnasium as gym
@@ -13,13 +25,16 @@ from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from oda_rl._schema import check_fields, require
-from oda_rl.agents.environments.native import Native, native_of
 
 AnyEnv = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
+Array = npt.NDArray[Any]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = ("float32", "float64")
+_MAX_ACTIONS = 1000
+_MAX_BINS = 1000
+_KEY = re.compile(r"\w[\w -]{0,39}")  # of a Dict, if it can be part of a component's name
 
 
 class Described(gym.Env[Any, Any]):
@@ -53,6 +68,76 @@ def described(env: Any) -> Any:
     """
     pair = isinstance(env, tuple) and len(env) == 2
     return Described(*env) if pair and all(isinstance(one, spaces.Space) for one in env) else env
+
+
+def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Return an equal space in which the keys of each Dict are sorted.
+
+    Equal Dict spaces may have their keys in different orders, and Gymnasium flattens them
+    differently. Vectors always follow this order.
+
+    Raises
+    ------
+    TypeError
+        If a key is not a string.
+
+    Examples
+    --------
+    >>> space = spaces.Dict(speed=spaces.Discrete(2), place=spaces.Discrete(3))
+    >>> list(space), list(canonical(space)), space == canonical(space)
+    (['speed', 'place'], ['place', 'speed'], True)
+    """
+    if isinstance(space, spaces.Dict):
+        if not all(isinstance(key, str) for key in space.spaces):
+            raise TypeError(f"observation_space is {space}: the keys of a Dict must be strings")
+        parts = sorted(space.spaces.items())
+        return spaces.Dict(OrderedDict((key, canonical(part)) for key, part in parts))
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([canonical(part) for part in space.spaces])
+    return space
+
+
+def grid_of(space: spaces.Box, bins: int) -> list[Array]:
+    """Return the values of each component, from its least to its greatest.
+
+    >>> grid_of(spaces.Box(-2.0, 2.0, (1,)), 3)
+    [array([-2.,  0.,  2.], dtype=float32)]
+    """
+    low, high = space.low.ravel(), space.high.ravel()
+    kind = space.dtype if np.issubdtype(space.dtype, np.floating) else None
+    return [np.linspace(a, b, bins, dtype=kind) for a, b in zip(low, high, strict=True)]
+
+
+def action_choices(space: spaces.Space[Any], bins: int) -> Array:
+    """Return the actions to choose among, in the order of their numbers; see ``adapted``."""
+    if isinstance(space, spaces.Box):
+        if not space.is_bounded():
+            raise ValueError(
+                f"action_space is {space}: a grid of it needs bounds; gymnasium.wrappers."
+                "RescaleAction or TransformAction can give it some"
+            )
+        axes = grid_of(space, bins)
+    elif isinstance(space, spaces.MultiDiscrete):
+        axes = [
+            start + np.arange(n)
+            for start, n in zip(space.start.ravel(), space.nvec.ravel(), strict=True)
+        ]
+    elif isinstance(space, spaces.MultiBinary):
+        axes = [np.arange(2)] * math.prod(space.shape)
+    else:
+        raise TypeError(
+            f"action_space is {space}: it must be Discrete, MultiDiscrete, MultiBinary or Box; "
+            "gymnasium.wrappers.TransformAction can offer a choice of a few others as one"
+        )
+    count = math.prod(len(axis) for axis in axes)
+    if count > _MAX_ACTIONS:
+        raise ValueError(
+            f"action_space is {space}: {count:,} combinations of its components are too many (at "
+            f"most {_MAX_ACTIONS}); take fewer action_bins, or offer a choice of them by "
+            "gymnasium.wrappers.TransformAction"
+        )
+    combinations = list(itertools.product(*axes))
+    return np.array(combinations, dtype=space.dtype).reshape(count, *space.shape)
 
 
 @dataclass(frozen=True)
@@ -93,11 +178,11 @@ class ActionBox:
         """Lower and upper bounds, shape (2, p)."""
         return np.array([self.low, self.high])
 
-    def actions(self, units: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    def actions(self, units: npt.NDArray[np.float64]) -> Array:
         """Return actions, (n, *shape), of units, (n, p); beyond -1 or 1, those at the bounds."""
         low, high = self.bounds
         actions = 0.5 * ((1.0 - units) * low + (1.0 + units) * high)
-        inside: npt.NDArray[Any] = np.clip(actions, low, high).astype(self.dtype)
+        inside: Array = np.clip(actions, low, high).astype(self.dtype)
         return inside.reshape(-1, *self.shape)
 
     def units(self, action: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -111,6 +196,254 @@ class ActionBox:
             )
         width = np.where(high > low, high - low, 1.0)
         return np.asarray(np.where(high > low, (2.0 * vector - low - high) / width, 0.0))
+
+
+@dataclass(frozen=True)
+class Native:
+    """Spaces that are not what an agent works with; Dict observations in canonical order.
+
+    Examples
+    --------
+    >>> native = Native(spaces.Discrete(3), spaces.Box(-2.0, 2.0, (1,)), bins=5)
+    >>> native.points(2)
+    (array([[2.]]), True)
+    >>> native.actions(np.array([0, 3])), native.number(np.float32([1.0]))
+    (array([[-2.],
+           [ 1.]], dtype=float32), 3)
+    """
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    bins: int | None
+    """Values of each component of a continuous action; None where the agent needs no grid."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "observation_space", canonical(self.observation_space))
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """Names of the components of an observation that is a Dict, by its keys; else None.
+
+        >>> parts = {"at": spaces.Box(-1.0, 1.0, (2,)), "arm": spaces.Dict(on=spaces.Discrete(2))}
+        >>> Native(spaces.Dict(parts), spaces.Discrete(2), None).names
+        ['arm.on[0]', 'arm.on[1]', 'at[0]', 'at[1]']
+        """
+        if not isinstance(self.observation_space, spaces.Dict):
+            return None
+        names = list(_named(self.observation_space, ""))
+        readable = len(set(names)) == len(names) and "" not in names
+        return names if readable else None
+
+    @property
+    def n_features(self) -> int:
+        """Components of an observation as a vector."""
+        space = self.observation_space
+        return 1 if isinstance(space, spaces.Discrete) else int(spaces.flatdim(space))
+
+    @property
+    def n_actions(self) -> int | None:
+        """Actions that are offered; None where they need no numbers, or cannot have any."""
+        space = self.action_space
+        if isinstance(space, spaces.Discrete):
+            return int(space.n)
+        if isinstance(space, spaces.MultiDiscrete):
+            return math.prod(space.nvec.ravel().tolist())
+        n = 2 if isinstance(space, spaces.MultiBinary) else self.bins
+        return None if n is None else n ** math.prod(space.shape or ())
+
+    @property
+    def sees_vectors(self) -> bool:
+        """Whether observations are arrays as they are."""
+        return isinstance(self.observation_space, spaces.Box)
+
+    @property
+    def offers_combinations(self) -> bool:
+        """Whether actions are other than numbers."""
+        return not isinstance(self.action_space, spaces.Discrete)
+
+    @property
+    def grid(self) -> list[Array] | None:
+        """Values that are offered of each component of a continuous action; else None."""
+        space = self.action_space
+        if not isinstance(space, spaces.Box) or self.bins is None:
+            return None
+        return grid_of(space, self.bins)
+
+    def points(self, observation: Any) -> tuple[Array, bool]:
+        """Return an observation, or a batch of them, as vectors, and whether it is one.
+
+        A batch has one more leading dimension, in each part of a Dict or Tuple. Arrays of vectors,
+        as ``codevectors`` are, stay so. Raises ValueError if the observation is not of the space.
+        """
+        space = self.observation_space
+        if self._are_vectors(observation):
+            return np.atleast_2d(observation), np.ndim(observation) == 1
+        try:
+            n = _batch_size(space, observation)
+            each = [observation] if n is None else [_item(space, observation, i) for i in range(n)]
+            rows = [self._vector(one) for one in each]
+        except (TypeError, ValueError, IndexError, KeyError) as error:
+            text = repr(observation)
+            shown = text if len(text) <= 200 else f"{text[:200]}…"
+            raise ValueError(
+                f"observation is {shown}: it must be one of {space}, or a batch ({error})"
+            ) from error
+        return np.array(rows, dtype=np.float64).reshape(len(each), -1), n is None
+
+    def actions(self, numbers: npt.NDArray[np.int64]) -> Array:
+        """Return the environment's actions for numbers from 0, shape (n, *action shape)."""
+        return self._choices[numbers]
+
+    def number(self, action: Any) -> int:
+        """Return the number of an action from 0; raise ValueError if it is none that is offered."""
+        array = np.asarray(action)
+        found = None
+        if array.shape == self._choices.shape[1:]:
+            found = self._numbers.get(array.astype(self._choices.dtype).tobytes())
+        if found is None:
+            raise ValueError(
+                f"action is {action!r}: it must be one of the {len(self._choices)} actions of "
+                f"{self.action_space} that the agent chooses from, as act returns them"
+            )
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the spaces, for :meth:`from_json`."""
+        return {
+            "observation_space": _described(self.observation_space),
+            "action_space": _described(self.action_space),
+            "bins": self.bins,
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Native":
+        """Take over what :meth:`to_json` returned."""
+        seen, taken = _made(fields["observation_space"]), _made(fields["action_space"])
+        require(fields.keys() == {"observation_space", "action_space", "bins"}, "native is another")
+        bins = fields["bins"]
+        right = bins is None or (type(bins) is int and 2 <= bins <= _MAX_BINS)
+        require(right, f"native.bins is {bins!r}")
+        return cls(seen, taken, bins)
+
+    @cached_property
+    def _choices(self) -> Array:
+        if isinstance(self.action_space, spaces.Discrete):
+            return int(self.action_space.start) + np.arange(int(self.action_space.n))
+        assert self.bins is not None
+        return action_choices(self.action_space, self.bins)
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {choice.tobytes(): number for number, choice in enumerate(self._choices)}
+
+    def _are_vectors(self, observation: Any) -> bool:
+        shape = np.shape(observation) if isinstance(observation, np.ndarray) else ()
+        if isinstance(self.observation_space, spaces.Discrete):
+            return len(shape) == 2 and shape[1] == 1
+        n = spaces.flatdim(self.observation_space)
+        return shape != self.observation_space.shape and shape in ((n,), (*shape[:1], n))
+
+    def _vector(self, observation: Any) -> Array:
+        space = self.observation_space
+        if not isinstance(space, spaces.Discrete):
+            return np.asarray(spaces.flatten(space, observation))
+        return np.array([observation])
+
+
+def _named(space: spaces.Space[Any], name: str) -> Iterator[str]:
+    """Yield the names of a space's components as vectors have them; empty for unreadable keys."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            full = f"{name}.{key}" if name else key
+            yield from _named(part, full) if _KEY.fullmatch(key) else [""]
+    elif isinstance(space, spaces.Tuple):
+        for i, part in enumerate(space.spaces):
+            yield from _named(part, f"{name}[{i}]")
+    elif space.shape == () and not isinstance(space, spaces.Discrete):
+        yield name
+    else:
+        yield from (f"{name}[{j}]" for j in range(int(spaces.flatdim(space))))
+
+
+def _batch_size(space: spaces.Space[Any], value: Any) -> int | None:
+    """Return the length of a batch, or None if it is one observation."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or set(value) != set(space.spaces):
+            raise ValueError(f"it must be a dictionary with the keys {', '.join(space.spaces)}")
+        sizes = {_batch_size(part, value[key]) for key, part in space.spaces.items()}
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(value, tuple) or len(value) != len(space.spaces):
+            raise ValueError(f"it must be a tuple of {len(space.spaces)}")
+        sizes = {_batch_size(part, one) for part, one in zip(space.spaces, value, strict=True)}
+    else:
+        shape, expected = np.shape(value), space.shape or ()
+        if shape != expected and shape[1:] != expected:
+            raise ValueError(f"a part has shape {shape}: it must be {expected}")
+        _check_numbers(space, value)
+        sizes = {None if shape == expected else shape[0]}
+    if len(sizes) != 1:
+        raise ValueError("its parts are batches of different lengths")
+    return sizes.pop()
+
+
+def _check_numbers(space: spaces.Space[Any], values: Any) -> None:
+    """Raise ValueError for what Gymnasium would flatten to something else, or to nothing."""
+    if isinstance(space, spaces.Discrete):
+        first, n = np.asarray(space.start), np.asarray(space.n)
+    elif isinstance(space, spaces.MultiDiscrete):
+        first, n = space.start, space.nvec
+    elif isinstance(space, spaces.MultiBinary):
+        first, n = np.asarray(0), np.asarray(2)
+    else:
+        return
+    numbers = np.asarray(values) - first
+    if not ((numbers >= 0) & (numbers < n) & (numbers == np.floor(numbers))).all():
+        raise ValueError(f"a part is {values!r}: it must be one of {space}")
+
+
+def _item(space: spaces.Space[Any], batch: Any, i: int) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _item(part, batch[key], i) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_item(part, one, i) for part, one in zip(space.spaces, batch, strict=True))
+    return np.asarray(batch)[i]
+
+
+def _described(space: spaces.Space[Any]) -> dict[str, Any]:
+    """Say what a space is, in JSON's types."""
+    if isinstance(space, spaces.Dict):
+        return {"Dict": {key: _described(part) for key, part in space.spaces.items()}}
+    if isinstance(space, spaces.Tuple):
+        return {"Tuple": [_described(part) for part in space.spaces]}
+    if isinstance(space, spaces.Discrete):
+        return {"Discrete": [int(space.n), int(space.start)]}
+    if isinstance(space, spaces.MultiDiscrete):
+        bounds = [space.nvec.tolist(), space.start.tolist()]
+        return {"MultiDiscrete": bounds, "dtype": str(space.dtype)}
+    if isinstance(space, spaces.MultiBinary):
+        return {"MultiBinary": list(space.shape)}
+    assert isinstance(space, spaces.Box)
+    return {"Box": [space.low.tolist(), space.high.tolist()], "dtype": str(space.dtype)}
+
+
+def _made(fields: dict[str, Any]) -> spaces.Space[Any]:
+    """Make the space that :func:`_described` described."""
+    (kind, value), dtype = next(iter(fields.items())), fields.get("dtype")
+    if kind == "Dict":
+        in_order = list(value) == sorted(value)
+        require(in_order, f"the keys of a Dict are {list(value)}: they must be sorted")
+        return spaces.Dict({key: _made(part) for key, part in value.items()})
+    if kind == "Tuple":
+        return spaces.Tuple([_made(part) for part in value])
+    if kind == "Discrete":
+        return spaces.Discrete(value[0], start=value[1])
+    if kind == "MultiDiscrete":
+        nvec, start = (np.array(one) for one in value)
+        return spaces.MultiDiscrete(nvec, dtype=np.dtype(dtype).type, start=start)
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(value[0] if len(value) == 1 else value)
+    low, high = (np.array(bound, dtype=dtype) for bound in value)
+    return spaces.Box(low, high, dtype=np.dtype(dtype).type)
 
 
 @dataclass(frozen=True)
@@ -160,7 +493,9 @@ class Interface:
             )
         single = observations.dtype == np.float32
         dtype = "float32" if single else "float64"
-        n_values = _n_values(env)
+        n_values = int(getattr(env, "n_values", 0))
+        if not isinstance(env, VectorEnv) and env.has_wrapper_attr("n_values"):
+            n_values = int(env.get_wrapper_attr("n_values"))
         return cls(observations.shape, n_actions, first_action, dtype, n_values, box)
 
     @property
@@ -178,19 +513,23 @@ class Interface:
 
         ``bins`` are offered of each component of a continuous action.
         """
-        return replace(self, native=native_of(*spaces_of(env), None if self.box else bins))
+        seen, taken = spaces_of(env)
+        bins = None if self.box else bins
+        acts = bins is None or isinstance(taken, spaces.Discrete)
+        plain = isinstance(seen, spaces.Box) and acts
+        return replace(self, native=None if plain else Native(seen, taken, bins))
 
-    def actions(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def actions(self, acts: Array) -> Array:
         """Return what the adapted environment takes for numbers, (n,), or units, (n, p)."""
         return self.first_action + acts if self.box is None else self.box.actions(acts)
 
-    def performed(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def performed(self, acts: Array) -> Array:
         """Return the user's actions for numbers, (n,), or units of the box, (n, p)."""
         if self.native is None or self.box is not None:
             return self.actions(acts)
         return self.native.actions(acts)
 
-    def point(self, name: str, observation: Any) -> npt.NDArray[Any]:
+    def point(self, name: str, observation: Any) -> Array:
         """Return one observation of the user's as a vector; raise ValueError if it is none."""
         if self.native is None or self.native.sees_vectors:
             return self.flatten(name, observation)
@@ -203,9 +542,9 @@ class Interface:
         """Whether this is one observation of the user's, not a batch."""
         if self.native is None or self.native.sees_vectors:
             return bool(np.shape(observation) == self.observation_shape)
-        return self.native.is_one(observation)
+        return self.native.points(observation)[1]
 
-    def flatten(self, name: str, observation: Any) -> npt.NDArray[Any]:
+    def flatten(self, name: str, observation: Any) -> Array:
         """Return one observation as a vector; raise ValueError if its shape is another."""
         array = np.asarray(observation)
         if array.shape != self.observation_shape:
@@ -215,7 +554,7 @@ class Interface:
             )
         return flat(array)
 
-    def vector(self, observation: Any) -> npt.NDArray[Any]:
+    def vector(self, observation: Any) -> Array:
         """Return one observation as a vector, without a check where that is free of cost.
 
         Compiled code checks the length of what is already a vector.
@@ -267,19 +606,54 @@ def spaces_of(env: AnyEnv) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     return env.observation_space, env.action_space
 
 
-def _n_values(env: AnyEnv) -> int:
-    if isinstance(env, VectorEnv):
-        return int(getattr(env, "n_values", 0))
-    return int(env.get_wrapper_attr("n_values")) if env.has_wrapper_attr("n_values") else 0
-
-
-def plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def plain(array: Array) -> Array:
     """Contiguous, and float32 or float64: what compiled code takes."""
     if array.dtype not in _FLOATS:
         array = array.astype(np.float64)
     return np.ascontiguousarray(array)
 
 
-def flat(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def flat(array: Array) -> Array:
     """One dimension, and what compiled code takes."""
     return plain(array).reshape(-1)
+
+
+@cache
+def _all_names() -> dict[str, dict[str, list[str]]]:
+    text = files("oda_rl.agents.environments").joinpath("names.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def names_of(env_id: str | None) -> dict[str, list[str]]:
+    """Return names of a known environment's observations, actions and action_components.
+
+    >>> names_of("MountainCar-v0")["observations"]
+    ['position', 'velocity']
+    """
+    return _all_names().get(env_id or "", {})
+
+
+def matching_parts(env_id: str | None, interface: Interface) -> Sequence[str] | None:
+    """Return the known names of a continuous action's components, if there are so many.
+
+    >>> from oda_rl.agents.environments.making import make_env
+    >>> matching_parts("Pendulum-v1", Interface.of(make_env("Pendulum-v1"), 4))
+    ['torque (N m)']
+    """
+    parts = names_of(env_id).get("action_components")
+    return parts if parts is not None and len(parts) == interface.n_components else None
+
+
+def matching_names(
+    env_id: str | None, interface: Interface
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Return the known names, as far as there are so many components and actions.
+
+    There are others if the environment was wrapped. Components of a Dict are known by its keys.
+    """
+    known, native = names_of(env_id), interface.native
+    names: Sequence[str] | None = known.get("observations")
+    if names is None or len(names) != interface.n_features:
+        names = None if native is None else native.names
+    actions = known.get("actions")
+    return names, actions if actions is not None and len(actions) == interface.n_actions else None

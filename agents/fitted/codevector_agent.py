@@ -18,7 +18,7 @@ from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_engine import SCHEMA, CodevectorEngine, random_actions
 from oda_rl.agents.fitting.action_codevectors import label
-from oda_rl.agents.policies.codevectors import CodevectorPolicy
+from oda_rl.agents.policies.cells import CodevectorPolicy
 
 
 class CodevectorAgent(FittedQAgent):

@@ -45,8 +45,7 @@ from oda_rl.agents.fitting.one_piece import iterate
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience, assign, place_cells
 from oda_rl.agents.fitting.regression import Belief
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.policies.codevectors import CodevectorPolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 
 _FITS = 3  # one after the other, each in the metric of those before
 _SWEEPS = 300  # of an estimate: nothing is known to begin with

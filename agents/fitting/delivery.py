@@ -9,8 +9,7 @@ from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.placement import Assigned, Cells, Experience
-from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.policies.codevectors import CodevectorPolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.diagram import ordered
 
 Targets = npt.NDArray[Any]  # of single precision, or double

@@ -43,7 +43,7 @@ class Experience(NamedTuple):
     """Whether every value of the observation, a number, is a cell of its own."""
     taken: TakenActions | None = None
     """Continuous actions, of which codevectors are placed in each cell; the policy is a
-    :class:`oda_rl.agents.policies.codevectors.CodevectorPolicy` then."""
+    :class:`oda_rl.agents.policies.cells.CodevectorPolicy` then."""
 
 
 class Cells(NamedTuple):

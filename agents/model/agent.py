@@ -20,15 +20,19 @@ from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import time_limit
-from oda_rl.agents.environments.names import matching_names, matching_parts
-from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
+from oda_rl.agents.environments.spaces import (
+    AnyEnv,
+    Interface,
+    matching_names,
+    matching_parts,
+    spaces_of,
+)
 from oda_rl.agents.model.climb_for_real import ClimbForReal
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
-from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.rules import RulePolicy, without_units
 from oda_rl.agents.policies.table import TablePolicy
-from oda_rl.agents.policies.wording import without_units
 from oda_rl.agents.rules.editing import Editor
 from oda_rl.agents.rules.proofs import Proof, checked_box
 from oda_rl.agents.worlds import files

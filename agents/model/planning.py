@@ -19,8 +19,7 @@ from oda_rl.agents.model.memory import Memory
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
 from oda_rl.agents.model.selection import values
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.policies.placing import placed
-from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.rules import RulePolicy, placed
 from oda_rl.agents.rules.editing import Clauses, within
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.learning import Learned, learn_world

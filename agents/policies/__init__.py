@@ -10,7 +10,7 @@ from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
     from oda_rl.agents.policies.cells import CellPolicy as CellPolicy
-    from oda_rl.agents.policies.codevectors import CodevectorPolicy as CodevectorPolicy
+    from oda_rl.agents.policies.cells import CodevectorPolicy as CodevectorPolicy
     from oda_rl.agents.policies.contract import Policy as Policy
     from oda_rl.agents.policies.contract import Trained as Trained
     from oda_rl.agents.policies.explaining import Explanation as Explanation
@@ -23,7 +23,7 @@ __getattr__, __dir__ = offer(
     __name__,
     {
         "CellPolicy": "cells",
-        "CodevectorPolicy": "codevectors",
+        "CodevectorPolicy": "cells",
         "Policy": "contract",
         "RulePolicy": "rules",
         "TablePolicy": "table",

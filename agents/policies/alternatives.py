@@ -3,10 +3,10 @@
 Distances are Euclidean in standard deviations of the observation's components; what never varied is
 not moved.
 
-Where the nearest cell decides alone, boundaries are hyperplanes: the distance is exact. Where the
-three nearest cells are blended (:mod:`oda_rl.agents.policies.cells`), it is that of a state which
-does act otherwise, found by search, so an upper bound; and there is a lower bound, within which no
-state acts otherwise.
+Where the nearest cell decides alone, boundaries are hyperplanes and cells polyhedra: the distance
+is exact, by non-negative least squares. Where the three nearest cells are blended
+(:mod:`oda_rl.agents.policies.cells`), it is that of a state which does act otherwise, found by
+search, so an upper bound; and there is a lower bound, within which no state acts otherwise.
 
 The lower bound: slopes are shared, so action b is preferred to a where Σ exp(−score_k/width) δ_k
 over the three nearest cells is not positive, δ_k being how much more a is worth in cell k. There,
@@ -14,9 +14,14 @@ let n be the cell of the three with the most negative term. At most two cells ha
 cell p with positive δ_p that is one of the three leaves room for two negative terms, so score_n ≤
 score_p + width log(2 |δ_n|/δ_p). All such states are in a few polyhedra for each n and b, and the
 nearest point of all polyhedra is at least as near as the nearest state that acts otherwise.
+
+References
+----------
+C. L. Lawson, R. J. Hanson, "Solving least squares problems", 1974, chapter 23: least distance
+programming by non-negative least squares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -24,22 +29,101 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.policies.boundaries import (
-    NOWHERE,
-    Nearest,
-    hyperplane_distances,
-    least_step,
-    nearest_member,
-)
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, Policy
 
+_NOTHING = 1e-12  # relative: what is left by rounding
+_MARGIN, _MIN_MARGIN = 1e-6, 1e-9  # of the distance by which a witness lies beyond the boundary
 _ALONG = 32  # points looked at along a line
 _HALVINGS = 24
 _DIRECTIONS = 64  # tried around the best one, for each of
 _SPREADS = (10.0, 10.0, 3.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # relative; 10: anywhere
-_REGIONS = 500  # looked at for the lower bound, at most
-_MARGIN, _LEAST_MARGIN = 1e-6, 1e-9  # of the distance by which a witness lies in a polyhedron
+_MAX_REGIONS = 500  # looked at for the lower bound
 _BEYOND = 2.0  # as far as the polyhedra that a search follows the direction to them
+
+
+class Nearest(NamedTuple):
+    """The nearest point of a polyhedron, as a step from where one is."""
+
+    distance: float
+    """inf if there is none."""
+    step: FloatArray | None
+    """Shape (d,); leads just beyond the boundary, so a little farther than the distance."""
+
+
+NOWHERE = Nearest(np.inf, None)
+
+
+def least_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
+    """Return the shortest step z with ``gaps + slopes @ z <= 0``, or None if there is none.
+
+    Exact: the dual is a problem of non-negative least squares, which an active-set method ends.
+
+    Parameters
+    ----------
+    slopes : ndarray, shape (m, d)
+    gaps : ndarray, shape (m,)
+
+    Examples
+    --------
+    >>> least_step(np.array([[-1.0, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0])).round(9)
+    array([3., 4.])
+    """
+    from scipy.optimize import nnls
+
+    d = slopes.shape[1]
+    norms = np.linalg.norm(slopes, axis=1)
+    flat = norms <= _NOTHING * norms.max(initial=0.0)
+    if (gaps[flat] > 0.0).any():
+        return None
+    normals, offsets = slopes[~flat] / norms[~flat, None], gaps[~flat] / norms[~flat]
+    unit = float(offsets.max(initial=0.0))
+    if unit <= 0.0:
+        return np.zeros(d)
+    dual = np.vstack([-normals.T, offsets / unit])
+    aim = np.append(np.zeros(d), 1.0)
+    weights, rest = nnls(dual, aim, maxiter=30 * dual.shape[1])
+    if rest**2 < _NOTHING:
+        return None
+    residual = dual @ weights - aim
+    return np.asarray(-unit * residual[:d] / residual[d])
+
+
+def nearest_of(polyhedra: Sequence[tuple[FloatArray, FloatArray]]) -> Iterator[Nearest]:
+    """Yield the nearest point of each polyhedron that is not empty, the nearest first.
+
+    Polyhedra are (slopes, gaps) with ``gaps + slopes @ z <= 0``, shapes (m, d) and (m,).
+
+    >>> sides = [(np.array([[-1.0]]), np.array([3.0])), (np.array([[1.0]]), np.array([2.0]))]
+    >>> [round(one.distance, 9) for one in nearest_of(sides)]
+    [2.0, 3.0]
+    """
+    queue: list[tuple[float, int, FloatArray | None]] = []
+    for i, (slopes, gaps) in enumerate(polyhedra):
+        bounds = hyperplane_distances(gaps, np.linalg.norm(slopes, axis=1))
+        queue.append((float(bounds.max(initial=0.0)), i, None))
+    heapify(queue)
+    while queue:
+        distance, i, step = heappop(queue)
+        slopes, gaps = polyhedra[i]
+        if step is None:
+            step = least_step(slopes, gaps)
+            if step is not None:
+                heappush(queue, (max(distance, float(np.linalg.norm(step))), i, step))
+            continue
+        margin = max(_MARGIN * distance, _MIN_MARGIN)
+        beyond = least_step(slopes, gaps + margin * np.linalg.norm(slopes, axis=1))
+        yield Nearest(distance, step if beyond is None else beyond)  # it may have no inside
+
+
+def hyperplane_distances(gaps: FloatArray, norms: FloatArray) -> FloatArray:
+    """Return how far it is to close each gap alone, given the norms of the slopes.
+
+    >>> hyperplane_distances(np.array([6.0, -1.0, 1.0, 0.0]), np.array([2.0, 1.0, 0.0, 0.0]))
+    array([ 3.,  0., inf,  0.])
+    """
+    flat = norms <= _NOTHING * norms.max(initial=0.0)
+    crossed = np.maximum(gaps, 0.0) / np.where(flat, 1.0, norms)
+    return np.asarray(np.where(flat, np.where(gaps > 0.0, np.inf, 0.0), crossed))
 
 
 def alternative_of_cells(
@@ -69,43 +153,25 @@ def alternative_of_cells(
     """
     scores, slopes = _scores_and_slopes(diagram, point, scale)
     own, others = np.flatnonzero(actions == action), np.flatnonzero(actions != action)
-    found = nearest_member(scores, slopes, others, own)
-    reached = None if found.step is None else point + _unscaled(found.step, scale)
-    return Alternative(found.distance, found.distance, reached)
+    cells = [(slopes[k] - slopes[own], scores[k] - scores[own]) for k in others]
+    distance, step = next(nearest_of(cells), NOWHERE)
+    return Alternative(distance, distance, None if step is None else point + _unscaled(step, scale))
 
 
 def alternative_of_pieces(
     pieces: Sequence[FloatArray], policy: Policy, point: FloatArray, choice: int, scale: FloatArray
 ) -> Alternative:
-    """Return the nearest point in one of some polyhedra; exact.
+    """Return the nearest point in polyhedra where a policy makes another choice; exact.
 
-    Parameters
-    ----------
-    pieces : sequence of ndarray, shape (m, 1 + d)
-        Where the policy makes another choice: rows, affine functions that are not negative there.
-    policy : Policy
-        Says of what is reached whether that is so.
-    point : ndarray, shape (d,)
-        Where one is.
-    choice : int
-        What is chosen there.
-    scale : ndarray, shape (d,)
-        Inverse standard deviations of the components; those with 0 are not moved.
+    Each has rows, shape (m, 1 + d), of affine functions that are not negative there. Parameters are
+    otherwise those of :func:`alternative_of_cells`.
     """
-    found: list[tuple[float, int, FloatArray, FloatArray]] = []
-    for k, rows in enumerate(pieces):
-        gaps, slopes = _scores_and_slopes(-rows, point, scale)
-        step = least_step(slopes, gaps)
-        if step is not None:
-            found.append((float(np.linalg.norm(step)), k, slopes, gaps))
-    found.sort(key=lambda one: one[:2])
-    for distance, _, slopes, gaps in found:
-        margin = max(_MARGIN * distance, _LEAST_MARGIN)
-        beyond = least_step(slopes, gaps + margin * np.linalg.norm(slopes, axis=1))
-        if beyond is not None:
-            reached = point + _unscaled(beyond, scale)
-            if policy.choices(reached[None])[0] != choice:
-                return Alternative(distance, distance, reached)
+    polyhedra = [_scores_and_slopes(-rows, point, scale)[::-1] for rows in pieces]
+    for distance, step in nearest_of(polyhedra):
+        assert step is not None
+        reached = point + _unscaled(step, scale)
+        if policy.choices(reached[None])[0] != choice:
+            return Alternative(distance, distance, reached)
     return Alternative(np.inf, np.inf, None)
 
 
@@ -114,16 +180,7 @@ def alternative_of_blend(
 ) -> Alternative:
     """Return a near state in which a blended policy acts otherwise, and a bound from below.
 
-    Parameters
-    ----------
-    policy : Policy
-        Whose tables are blended.
-    point : ndarray, shape (d,)
-        An observation.
-    action : int
-        What is done there.
-    scale : ndarray, shape (d,)
-        Inverse standard deviations of the components; those with 0 are not moved.
+    Parameters are otherwise those of :func:`alternative_of_cells`.
     """
     low = _lower_bound(policy.tables, point, action, scale)
     if low is NOWHERE:
@@ -158,7 +215,7 @@ def _lower_bound(tables: CellTables, point: FloatArray, action: int, scale: Floa
     heapify(queue)
     seen: set[tuple[int, bytes]] = set()
     count = len(queue)
-    for _ in range(_REGIONS):
+    for _ in range(_MAX_REGIONS):
         if not queue:
             return NOWHERE
         bound, _, region = heappop(queue)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.names import matching_names
+from oda_rl.agents.environments.spaces import matching_names
 from oda_rl.agents.environments.validation import checked_points
 from oda_rl.agents.policies.contract import Trained
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.policies.export_c_text import SCORES, definition
 from oda_rl.agents.policies.export_tables import (
     CLIP,
     Export,
@@ -36,6 +35,26 @@ from oda_rl.exporting.c_text import (
 LEAST_AGREEMENT = 0.999
 """Share of decisions in which tables of 16 bits have to agree with the agent's."""
 
+_DIMENSIONS = {
+    "oda_diagram": "[ODA_CELLS][1 + ODA_FEATURES]",
+    "oda_offsets": "[ODA_CELLS]",
+    "oda_slopes": "[ODA_CELLS][ODA_FEATURES]",
+    "oda_shifts": "[ODA_CELLS]",
+    "oda_actions": "[ODA_CELLS]",
+    "oda_advantages": "[ODA_CELLS][ODA_ACTIONS - 1]",
+    "oda_exponents": "[ODA_CELLS]",
+    "oda_origin": "[ODA_FEATURES]",
+    "oda_scale": "[ODA_FEATURES]",
+    "oda_affine": "[ODA_CELLS][ODA_COMPONENTS][1 + ODA_FEATURES]",
+    "oda_codevectors": "[ODA_CELLS][ODA_ACTIONS][ODA_COMPONENTS]",
+    "oda_low": "[ODA_COMPONENTS]",
+    "oda_high": "[ODA_COMPONENTS]",
+    "oda_conditions": "[ODA_ROWS][1 + ODA_FEATURES]",
+    "oda_ends": "[ODA_CLAUSES]",
+    "oda_forbidden": "[ODA_FORBIDDING]",
+    "oda_power": "[ODA_DEGREE + 1]",
+}
+SCORES = ("oda_diagram", "oda_offsets", "oda_slopes", "oda_shifts")
 _IN_STEPS = """\
     int32_t x[ODA_FEATURES];
     for (int j = 0; j < ODA_FEATURES; ++j) {
@@ -543,3 +562,14 @@ def _explanation(export: Export, tables: FloatTables | IntegerTables, found: Tab
     if integers:
         lines.append("Advantages of row k are in units of 2 to the power of oda_exponents[k].")
     return lines
+
+
+def definition(name: str, array: npt.NDArray[Any], found: Tables) -> str:
+    """Return the definition of a table."""
+    size = _DIMENSIONS[name]
+    if found.clauses is not None and name in ("oda_actions", "oda_affine"):
+        more = len(found.clauses.outputs)
+        size = size.replace("ODA_CELLS", f"ODA_CELLS + {more}", 1)
+    if found.apart and name in SCORES:
+        size = size.replace("ODA_CELLS", "ODA_CELLS - 1", 1)
+    return table(name, size, array)

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE, Trained
-from oda_rl.agents.policies.export_c import first_of_equals, observed, returned
-from oda_rl.agents.policies.export_c_text import definition
+from oda_rl.agents.policies.export_c import definition, first_of_equals, observed, returned
 from oda_rl.agents.policies.export_tables import Export
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.exporting.c_text import (

@@ -32,8 +32,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.names import matching_parts
-from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.environments.spaces import ActionBox, Interface, matching_parts
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Policy, Trained
 from oda_rl.agents.policies.explaining import known_names
 from oda_rl.agents.policies.rules import in_box

@@ -6,6 +6,7 @@ another's, no rule is said: a rule of two cells is one line. Beside it there may
 (:mod:`oda_rl.agents.rules.editing`), which :meth:`RulePolicy.edit` adds.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,22 +15,99 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._compile import integer, spliced
 from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
-from oda_rl.agents.policies.deciding import decide_by_clauses, decide_by_rule
-from oda_rl.agents.policies.wording import (
-    affine,
-    clause_lines,
-    half_space,
-    number,
-    shortest,
-    without_units,
-)
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
 from oda_rl.agents.rules.proofs import Piece, Proof, Region, Splitter, checked_box, proof, regions
 from oda_rl.diagram import ordered
+
+_DIGITS = 4
+_EXACT = 1e-9  # relative
+_POWERS = 10.0 ** np.arange(-6, 7)
+
+
+@spliced
+def _score(scores: FloatArray, k: int, observation: FloatArray) -> float:
+    """Return the value of an affine function, row k."""
+    score: float = scores[k, 0]
+    for j in range(scores.shape[1] - 1):
+        score += scores[k, 1 + j] * observation[j]
+    return score
+
+
+@spliced
+def _greatest(scores: FloatArray, observation: FloatArray) -> int:
+    """Return the cell whose score is greatest; of equal ones the first."""
+    cell = integer(0)
+    greatest = -np.inf
+    for k in range(scores.shape[0]):
+        score = _score(scores, k, observation)
+        if score > greatest:
+            greatest = score
+            cell = k
+    return cell
+
+
+@spliced
+def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Return the action in a state by (scores, actions of the cells)."""
+    scores, actions = arrays
+    action: int = actions[_greatest(scores, observation)]
+    return action
+
+
+@spliced
+def decide_in_box(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Write the action in a state by (scores, outputs, low, high, room); return 0, its place.
+
+    ``room``, shape (1, p), is all that compiled loops have to choose from.
+    """
+    scores, outputs, low, high, room = arrays
+    cell = _greatest(scores, observation)
+    for c in range(outputs.shape[1]):
+        unit = outputs[cell, c, 0]
+        for j in range(outputs.shape[2] - 1):
+            unit += outputs[cell, c, 1 + j] * observation[j]
+        if unit < -1.0:
+            unit = -1.0
+        elif unit > 1.0:
+            unit = 1.0
+        room[0, c] = 0.5 * ((1.0 - unit) * low[c] + (1.0 + unit) * high[c])
+    return 0
+
+
+@spliced
+def decide_by_clauses(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Return the action in a state by (scores, actions, conditions, ends, forbidden, said, room).
+
+    See :class:`~oda_rl.agents.rules.editing.Clauses`; the room is for what is forbidden.
+    """
+    scores, actions, conditions, ends, forbidden, said, barred = arrays
+    for a in range(barred.shape[0]):
+        barred[a] = False
+    row = integer(0)
+    for c in range(ends.shape[0]):
+        holds = True
+        while row < ends[c]:
+            holds = holds and _score(conditions, row, observation) > 0.0
+            row += 1
+        if holds and c < forbidden.shape[0]:
+            barred[forbidden[c]] = True
+        elif holds and not barred[said[c - forbidden.shape[0]]]:
+            by_clause: int = said[c - forbidden.shape[0]]
+            return by_clause
+    cell = integer(0)
+    greatest = -np.inf
+    for k in range(scores.shape[0]):
+        score = _score(scores, k, observation)
+        if score > greatest and not barred[actions[k]]:
+            greatest = score
+            cell = k
+    action: int = actions[cell]
+    return action
 
 
 @dataclass(frozen=True)
@@ -457,3 +535,133 @@ def _checked(argument: str, given: Sequence[str] | None, otherwise: Sequence[str
     if isinstance(given, str) or len(given) != len(otherwise):
         raise ValueError(f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}")
     return list(map(str, given))
+
+
+def placed(rule: RulePolicy, states: FloatArray) -> RulePolicy:
+    """Return a rule with codevectors: a point that lies in each cell.
+
+    It is the mean of the states in the cell; where clauses leave that to another cell, the one of
+    the states that is nearest to it. Where there are none, it is a point deep inside the cell, as
+    far as that reaches into the least box around all states, or else anywhere. A cell that decides
+    nowhere has the mean of all states.
+
+    Parameters
+    ----------
+    rule : RulePolicy
+    states : ndarray, shape (n, d)
+        At least one.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.0, 0.0], [-1.0, 1.0]])
+    >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 1)))
+    >>> placed(rule, np.array([[-1.0], [0.0], [0.5]])).codevectors.round(6).tolist()
+    [[-0.166667], [2.0]]
+    """
+    cells = rule.cells(states)
+    codevectors = np.tile(states.mean(axis=0), (rule.n_cells, 1))
+    idle = []
+    for k in range(rule.n_cells):
+        own = states[cells == k]
+        if len(own) == 0:
+            idle.append(k)
+            continue
+        codevectors[k] = own.mean(axis=0)
+        if rule.cells(codevectors[k : k + 1])[0] != k:  # edited: not convex
+            codevectors[k] = own[np.abs(own - codevectors[k]).sum(axis=1).argmin()]
+    if idle:
+        unbounded = np.full(states.shape[1], np.inf)
+        boxes = (states.min(axis=0), states.max(axis=0)), (-unbounded, unbounded)
+        for low, high in boxes[::-1]:  # what lies in the first one is written last
+            for piece in rule.pieces_within(low, high):
+                if piece.cell in idle and rule.cells(piece.inside[None])[0] == piece.cell:
+                    codevectors[piece.cell] = piece.inside
+    return replace(rule, codevectors=codevectors)
+
+
+def affine(row: FloatArray, names: Sequence[str]) -> str:
+    """Return offset and slopes, shape (1 + d,), as a sum.
+
+    >>> affine(np.array([0.5, -1.0, 2.5]), ["x", "speed"])
+    '-x + 2.5·speed + 0.5'
+    """
+    text = ""
+    for value, name in zip([*row[1:].tolist(), float(row[0])], [*names, ""], strict=True):
+        if value == 0.0:
+            continue
+        size = number(abs(value))
+        term = size if not name else name if size == "1" else f"{size}·{name}"
+        sign = "-" if value < 0.0 else "+"
+        text += f" {sign} {term}" if text else f"{'-' * (value < 0.0)}{term}"
+    return text or "0"
+
+
+def half_space(row: FloatArray, names: Sequence[str]) -> str:
+    """Say where an affine function, shape (1 + d,), is positive.
+
+    >>> half_space(np.array([-0.1, 0.0, 1.0]), ["x", "speed"])
+    'speed > 0.1'
+    """
+    (short,) = shortest(row[None])
+    first = short[1:][np.flatnonzero(short[1:])[0]]
+    short, relation = (short, ">") if first > 0.0 else (-short, "<")
+    return f"{affine(np.append(0.0, short[1:]), names)} {relation} {number(-short[0])}"
+
+
+def clause_lines(clauses: Sequence[tuple[FloatArray, str]], components: Sequence[str]) -> list[str]:
+    """Say clauses, of which each is rows, shape (m, 1 + d), that are positive, and what is done.
+
+    >>> clause_lines([(np.array([[0.5, 1.0]]), "coast"), (np.zeros((0, 2)), "never brake")], ["x"])
+    ['coast where x > -0.5', 'never brake']
+    """
+    lines = []
+    for rows, what in clauses:
+        moving = rows[rows[:, 1:].any(axis=1)]
+        where = " and ".join(half_space(row, components) for row in moving)
+        lines.append(f"{what} where {where}" if where else what)
+    return lines
+
+
+def number(value: float) -> str:
+    """Return a number to four digits.
+
+    >>> number(1234567.0), number(0.05), number(-2.0), number(1e9)
+    ('1235000', '0.05', '-2', '1e+09')
+    """
+    short = f"{value:.{_DIGITS}g}"
+    rounded = float(short) + 0.0
+    return f"{rounded:.10g}" if 1e-4 <= abs(rounded) < 1e7 or rounded == 0.0 else short
+
+
+def shortest(rows: FloatArray) -> FloatArray:
+    """Multiply by the positive constant that makes the numbers short; exact ones are preferred.
+
+    >>> shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]])).round(9)
+    array([[ 0.  ,  0.06,  0.  ],
+           [ 0.  , -1.  ,  3.  ]])
+    """
+    slopes = rows[:, 1:] if rows[:, 1:].any() else rows
+    factors = [1.0, *_POWERS, *(1.0 / np.unique(np.abs(slopes[slopes != 0.0])))]
+    return min((factor * rows for factor in factors), key=_cost)
+
+
+def without_units(names: Sequence[str]) -> list[str]:
+    """Return names without what is in parentheses at their ends, if they still differ.
+
+    >>> without_units(["angle (rad)", "angular velocity (rad/s)"])
+    ['angle', 'angular velocity']
+    """
+    short = [re.sub(r"\s*\([^()]*\)$", "", name) for name in names]
+    return short if all(short) and len(set(short)) == len(names) else list(names)
+
+
+def _cost(rows: FloatArray) -> tuple[bool, int]:
+    """Return whether digits are lost, and how many letters numbers take; points count twice."""
+    lost, letters = False, 0
+    for row in rows.tolist():
+        for j, value in enumerate(map(abs, row)):
+            text = number(value)
+            lost |= abs(float(text) - value) > _EXACT * value
+            if value != 0.0 and (j == 0 or text != "1"):
+                letters += len(text) + text.count(".") + (j > 0)
+    return lost, letters

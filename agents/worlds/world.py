@@ -14,8 +14,14 @@ from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.base.player import checked_count
 from oda_rl.agents.environments.making import make_env, spec_of, time_limit
-from oda_rl.agents.environments.names import matching_names
-from oda_rl.agents.environments.spaces import AnyEnv, Interface, Spaces, described, spaces_of
+from oda_rl.agents.environments.spaces import (
+    AnyEnv,
+    Interface,
+    Spaces,
+    described,
+    matching_names,
+    spaces_of,
+)
 from oda_rl.agents.environments.validation import checked_batch, checked_points
 from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.contract import Policy

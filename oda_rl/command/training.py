@@ -27,7 +27,7 @@ from oda_rl.agents import (
 from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE
 from oda_rl.agents.base.interrupts import Stopped, ending_as_interrupts
 from oda_rl.agents.environments.making import make_env, registered
-from oda_rl.agents.environments.origin_json import from_json
+from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions.gmm import GMMSettings
 from oda_rl.agents.partitions.grid import GridSettings

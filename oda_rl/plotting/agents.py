@@ -14,7 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.names import matching_parts
+from oda_rl.agents.environments.spaces import matching_parts
 from oda_rl.agents.policies.explaining import value_text
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint

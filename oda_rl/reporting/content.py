@@ -12,11 +12,11 @@ from oda_rl._schema import number, require
 from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
 from oda_rl.agents.base.files import present_versions
-from oda_rl.agents.environments.origin_json import from_json, to_json
+from oda_rl.agents.environments.origins import from_json, to_json
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.export import json_document
 from oda_rl.agents.policies.export_tables import export_of
-from oda_rl.agents.policies.wording import number as short
+from oda_rl.agents.policies.rules import number as short
 from oda_rl.reporting.replaying import Replaying, policy_of
 from oda_rl.runs.statistics import mean_interval
 

@@ -130,7 +130,7 @@ def tells_states_apart(agent: "Agent") -> bool:
 
 def names_for(agent: "Agent") -> tuple["Sequence[str] | None", "Sequence[str] | None"]:
     """Names of the observation's components and of the actions, where they are known."""
-    from oda_rl.agents.environments.names import matching_names
+    from oda_rl.agents.environments.spaces import matching_names
 
     return matching_names(agent.env_id, agent.interface)
 

@@ -11,8 +11,7 @@ from oda_rl.agents.base.player import Player
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.policies.codevectors import CodevectorPolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
