@@ -169,7 +169,7 @@ class ModelAgent(Simplifiable, Agent):
 
     def edit(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
-    ) -> Editor[RulePolicy]:
+    ) -> Editor:
         """Begin to edit the delivered rule, by the names of the environment's components.
 
         See :meth:`RulePolicy.edit`, and :meth:`constrain`, which takes what comes of it.

@@ -5,7 +5,7 @@ from 0: actions, or codevectors of continuous ones. Nothing that uses a policy a
 is; a new kind is a class with the members of :class:`Policy`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -21,6 +21,19 @@ TIE = 1e-9  # relative: values closer than that are equal
 SMALLEST_TRACE = 1e-3  # of Q(λ), in every language
 SHORT = 0.05  # share of the best return's gain over random play that a success may lack; likewise
 SETTLED_AFTER = 2000  # steps without a better best return, before which learning does not rest
+
+
+def checked_names(
+    argument: str, given: Sequence[str] | None, otherwise: Sequence[str], of: str
+) -> tuple[str, ...]:
+    """Return the names given, or others if none are; raise ValueError for another number."""
+    if given is None:
+        return tuple(otherwise)
+    if isinstance(given, str) or len(given) != len(otherwise):
+        raise ValueError(
+            f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
+        )
+    return tuple(map(str, given))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ How far a state is from one in which the agent would act otherwise is in
 :mod:`oda_rl.agents.policies.alternatives`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.spaces import matching_names
 from oda_rl.agents.environments.validation import checked_points
-from oda_rl.agents.policies.contract import Trained
+from oda_rl.agents.policies.contract import Trained, checked_names
 
 _COMPONENTS = 12  # of an observation that are printed
 
@@ -96,15 +96,14 @@ class Explanation:
         return _in_words(self.action_names[self.other_choice], self.other_action)
 
     def _what(self) -> list[str]:
-        by = ""
+        by, names = "", self.action_names
         if self.runner_up is not None:
-            name = self.action_names[self.runner_up - self.first_action]
             verb = "worth" if self.value_name == "value" else "scored"
-            by = f", {verb} {self.margin:.3g} more than {name}"
-        values = _joined(self.action_names, map(value_text, self.q_values))
-        visits = _joined(self.action_names, map("{:,.0f}".format, self.visits))
+            by = f", {verb} {self.margin:.3g} more than {names[self.runner_up - self.first_action]}"
+        values = ", ".join(map("{} {}".format, names, map(value_text, self.q_values)))
+        visits = ", ".join(map("{} {:,.0f}".format, names, self.visits))
         return [
-            f"{_in_words(self.action_names[self.choice], self.action)}{by}",
+            f"{_in_words(names[self.choice], self.action)}{by}",
             f"{self.value_name}s: {values}",
             f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
         ]
@@ -119,14 +118,16 @@ class Explanation:
             columns["change"] = columns[self._there()] - columns["state"]
         order = self._most_changed(columns.get("change"))
         width = max(len("component"), *(len(self.names[j]) for j in order))
-        widths = [max(11, len(title)) for title in columns]
-        lines = ["  ".join([f"{'component':{width}}", *map(_right, columns, widths)])]
+        rows = [("component", list(columns))]
         for j in order:
-            cells = [
-                _right(f"{values[j]:{'+' if title == 'change' else ''}.4g}", room)
-                for (title, values), room in zip(columns.items(), widths, strict=True)
-            ]
-            lines.append("  ".join([f"{self.names[j]:{width}}", *cells]))
+            signs = ["+" if title == "change" else "" for title in columns]
+            cells = [f"{v[j]:{sign}.4g}" for v, sign in zip(columns.values(), signs, strict=True)]
+            rows.append((self.names[j], cells))
+        widths = [max(11, len(title)) for title in columns]
+        lines = []
+        for name, cells in rows:
+            aligned = [f"{cell:>{room}}" for cell, room in zip(cells, widths, strict=True)]
+            lines.append("  ".join([f"{name:{width}}", *aligned]))
         left_out = len(self.names) - len(order)
         return [*lines, f"and {left_out} more components"] if left_out else lines
 
@@ -207,11 +208,11 @@ def explain(
     names: Sequence[str] | None = None,
     action_names: Sequence[str] | None = None,
 ) -> Explanation:
-    """Do what :meth:`oda_rl.agents.Agent.explain` says."""
+    """Explain what an agent does in a state; see :meth:`oda_rl.agents.Agent.explain`."""
     scale = _require_learned(agent)
     interface, policy = agent.interface, agent.policy
     points = checked_points(interface.point("observation", observation), interface)
-    components, actions = _checked_names(agent, names, action_names)
+    components, actions = _names(agent, names, action_names)
     shape = interface.observation_shape
     cell, choice = int(policy.cells(points)[0]), int(policy.choices(points)[0])
     values = policy.values(points)
@@ -220,6 +221,7 @@ def explain(
     runner_up = others[0] + interface.first_action if others else None
     nearest = policy.alternative(points[0], choice, scale)
     there = None if nearest.point is None else nearest.point[None]
+    otherwise = None if there is None else _plain(interface.performed(policy.act(there))[0])
     return Explanation(
         observation=points.reshape(shape),
         cell=cell,
@@ -235,7 +237,7 @@ def explain(
         at_least=nearest.at_least,
         exact=policy.exact,
         nearest_other=None if there is None else there.reshape(shape),
-        other_action=None if there is None else _plain(interface.performed(policy.act(there))[0]),
+        other_action=otherwise,
         other_choice=None if there is None else int(policy.choices(there)[0]),
         names=components,
         action_names=actions,
@@ -277,7 +279,7 @@ def overview(
     (True, 1.0)
     """
     scale = _require_learned(agent)
-    components, actions = _checked_names(agent, names, action_names)
+    components, actions = _names(agent, names, action_names)
     policy, interface = agent.policy, agent.interface
     codevectors, (values, best, acts) = policy.codevectors, policy.at_codevectors()
     taken = map(_plain, interface.performed(acts))
@@ -314,7 +316,7 @@ def overview(
 
 
 def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
-    """By how much each row's action is worth more than the others, shape (n,); at least 0.
+    """Return by how much each row's action is worth more than the others, at least 0.
 
     >>> margins_of(np.array([[1.0, 3.0, 2.5]]), np.array([1]))
     array([0.5])
@@ -344,14 +346,14 @@ def _require_learned(agent: Trained) -> FloatArray:
     return scale
 
 
-def _checked_names(
+def _names(
     agent: Trained, names: Sequence[str] | None, action_names: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names given, or those known, or numbers; raise ValueError for the wrong number."""
     known, known_actions = known_names(agent)
     return (
-        _checked("names", names, known, "component of the observation"),
-        _checked("action_names", action_names, known_actions, agent.policy.choice_name),
+        checked_names("names", names, known, "component of the observation"),
+        checked_names("action_names", action_names, known_actions, agent.policy.choice_name),
     )
 
 
@@ -370,18 +372,6 @@ def known_names(agent: Trained) -> tuple[Sequence[str], Sequence[str]]:
     return known or components, known_actions if known_actions and fits else actions
 
 
-def _checked(
-    argument: str, given: Sequence[str] | None, otherwise: Sequence[str], of: str
-) -> tuple[str, ...]:
-    if given is None:
-        return tuple(otherwise)
-    if isinstance(given, str) or len(given) != len(otherwise):
-        raise ValueError(
-            f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
-        )
-    return tuple(map(str, given))
-
-
 def _plain(action: Any) -> Any:
     """Return a number of Python for one of NumPy, and an array as it is."""
     return action if np.ndim(action) else action.item()
@@ -392,11 +382,3 @@ def _in_words(name: str, action: Any) -> str:
     if isinstance(action, int) or name.endswith(")"):
         return name
     return f"{name} ({', '.join(f'{part:.4g}' for part in np.ravel(action))})"
-
-
-def _joined(names: Sequence[str], texts: Iterable[str]) -> str:
-    return ", ".join(map("{} {}".format, names, texts))
-
-
-def _right(text: str, width: int) -> str:
-    return f"{text:>{width}}"

@@ -6,8 +6,7 @@ from typing import Any
 
 from oda_rl import persistence
 from oda_rl.agents.policies.contract import TIE, Trained
-from oda_rl.agents.policies.export_c import c_header
-from oda_rl.agents.policies.export_c_learning import learner_header
+from oda_rl.agents.policies.export_c import c_header, learner_header
 from oda_rl.agents.policies.export_tables import Certified, Export, export_of
 from oda_rl.agents.rules.editing import Clauses
 

@@ -4,16 +4,23 @@ What is in a header depends on a few things, which come together line by line: w
 cell decides or three are blended, whether the tables are in single precision or in 16 bits, and
 what an action is. Where no two cells have the same action, the score of the first is 0, and is left
 out. Where states are numbered there is a table of their actions instead.
+
+A learner (``learner.h``) does what the online agent does on its fast timescale: Watkins' Q(λ) with
+exploration, rest and restart over cells that stay where they are. The power in its step size is
+taken without ``math.h``: halving the number of updates until it is in [1, 2) multiplies the result
+by a constant each time, and a polynomial does the rest.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE, Trained
 from oda_rl.agents.policies.export_tables import (
     CLIP,
     Export,
@@ -22,6 +29,7 @@ from oda_rl.agents.policies.export_tables import (
     Numbered,
     Tables,
 )
+from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.exporting.c_text import (
     AS_IT_IS,
     FLOAT_SCORE,
@@ -32,7 +40,7 @@ from oda_rl.exporting.c_text import (
     table,
 )
 
-LEAST_AGREEMENT = 0.999
+MIN_AGREEMENT = 0.999
 """Share of decisions in which tables of 16 bits have to agree with the agent's."""
 
 _DIMENSIONS = {
@@ -55,6 +63,10 @@ _DIMENSIONS = {
     "oda_power": "[ODA_DEGREE + 1]",
 }
 SCORES = ("oda_diagram", "oda_offsets", "oda_slopes", "oda_shifts")
+_DEGREE = 10  # then the error is that of rounding, for any exponent in [0, 1]
+_MAX_STEPS = 2**32 - 2  # that a count reaches; a restart after so many never comes
+_MAX_EPISODES = 2**31 - 2
+
 _IN_STEPS = """\
     int32_t x[ODA_FEATURES];
     for (int j = 0; j < ODA_FEATURES; ++j) {
@@ -218,32 +230,9 @@ _INTEGER_WEIGHT = "ldexpf(expf((float)(least[0] - least[i]) * ODA_UNIT), oda_exp
 
 
 def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool = False) -> str:
-    """Return a C99 header with ``int oda_policy(const float obs[])``.
+    """Return a C99 header; see :func:`oda_rl.agents.policies.export.export_policy`.
 
-    Where actions are continuous it is ``void oda_policy(const float obs[], float action[])``.
-
-    Parameters
-    ----------
-    export : Export
-        What to write down.
-    fixed_point : bool
-        Tables of 16-bit integers and 64-bit sums, instead of single precision.
-    allow_disagreement : bool
-        Also if they decide otherwise than the agent in more than one of a thousand of the latest
-        states of its training.
-
-    Raises
-    ------
-    ValueError
-        If they do, and it is not allowed.
-
-    Examples
-    --------
-    >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> from oda_rl.agents.policies.export_tables import export_of
-    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-    >>> print(c_header(export_of(agent)).splitlines()[0])
-    /* A policy that oda_rl has learned, for C99.
+    Fixed point has tables of 16-bit integers and 64-bit sums.
     """
     if export.numbered is not None and not (fixed_point and export.box is not None):
         return _table_of_states(export, export.numbered)
@@ -252,14 +241,15 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     compared = []
     if fixed_point:
         tables, agreement = _in_integers(export, found)
-        if agreement is not None:
-            compared = [_compared(export, agreement)]
-        if agreement is not None and agreement < LEAST_AGREEMENT and not allow_disagreement:
-            raise ValueError(
-                f"fixed_point is True: {compared[0]}, and at least {100 * LEAST_AGREEMENT:g} % must"
-                " be; export in single precision, without fixed_point (--fixed-point), or with "
-                "allow_disagreement=True (--allow-disagreement)"
-            )
+        if agreement is not None and export.visited is not None:
+            share, n = f"{100 * agreement:.4g} %", len(export.visited.points)
+            compared = [f"{share} of decisions in {n:,} states of its training are the agent's"]
+            if agreement < MIN_AGREEMENT and not allow_disagreement:
+                raise ValueError(
+                    f"fixed_point is True: {compared[0]}, and at least {100 * MIN_AGREEMENT:g} % "
+                    "must be; export in single precision, without fixed_point (--fixed-point), or "
+                    "with allow_disagreement=True (--allow-disagreement)"
+                )
     else:
         tables = found.in_floats()
     always = export.blended and len(export.action_names) == 1 and export.box is None
@@ -269,9 +259,8 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
         "#include <math.h>\n" if export.blended else "",
         "#include <stdint.h>\n\n",
-        *_constants(export, tables, found),
-        "\n",
-        *(definition(name, array, found) for name, array in arrays.items()),
+        _defined(_constants(export, tables, found)),
+        *(_definition(name, array, found) for name, array in arrays.items()),
         f"static inline {_signature(export)}\n{{\n",
         _ALWAYS if always else _body(export, tables, found),
         "}\n\n#endif\n",
@@ -294,13 +283,6 @@ def _in_integers(export: Export, found: Tables) -> tuple[IntegerTables, float | 
     return both[best], shares[best]
 
 
-def _compared(export: Export, agreement: float) -> str:
-    """Say how often tables of integers decide as the agent."""
-    assert export.visited is not None
-    n = len(export.visited.points)
-    return f"{100 * agreement:.4g} % of decisions in {n:,} states of its training are the agent's"
-
-
 def _table_of_states(export: Export, states: Numbered) -> str:
     """Return a header with a table of the actions in numbered states."""
     box, n = export.box, len(states.actions)
@@ -321,16 +303,14 @@ def _table_of_states(export: Export, states: Numbered) -> str:
     ]
     size = "[ODA_STATES]" + ("" if box is None else "[ODA_COMPONENTS]")
     end = _ACTION_OF_STATE if box is None else _COMPONENTS_OF_STATE
-    return "".join(
-        [
-            _about(export, f"a table of {n} states", f"{actions.nbytes} bytes", explanation),
-            "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n#include <stdint.h>\n\n",
-            *_defined(constants),
-            "\n",
-            table("oda_table", size, actions),
-            f"static inline {_signature(export)}\n{{\n{_STATE}{end}}}\n\n#endif\n",
-        ]
-    )
+    parts = [
+        _about(export, f"a table of {n} states", f"{actions.nbytes} bytes", explanation),
+        "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n#include <stdint.h>\n\n",
+        _defined(constants),
+        table("oda_table", size, actions),
+        f"static inline {_signature(export)}\n{{\n{_STATE}{end}}}\n\n#endif\n",
+    ]
+    return "".join(parts)
 
 
 def _signature(export: Export) -> str:
@@ -388,7 +368,7 @@ def _body(export: Export, tables: FloatTables | IntegerTables, found: Tables) ->
         end = _search(found) + (_NUMBERED if found.actions is None else _LOOKED_UP)
         end = end if found.affine is None else _search(found) + _AFFINE
     if tables.tie > 0:
-        end = first_of_equals(end)
+        end = _first_of_equals(end)
         end = end.replace("        for (; j > i; --j)", f"{_SNAPPED}        for (; j > i; --j)")
     if export.equal > 0.0:
         end = end.replace("advantage > most", "advantage > most + ODA_EQUAL")
@@ -396,7 +376,7 @@ def _body(export: Export, tables: FloatTables | IntegerTables, found: Tables) ->
     return begin + end.replace("CLIPPED", _CLIPPED)
 
 
-def first_of_equals(search: str) -> str:
+def _first_of_equals(search: str) -> str:
     """Let scores count as equal that differ by less than ODA_TIE."""
     return re.sub(r"score < (least(\[i - 1\])?)", r"score < \1 - ODA_TIE", search)
 
@@ -416,8 +396,9 @@ def _search(found: Tables) -> str:
     return search.replace("nearest = k", "nearest = k + 1")
 
 
-def _constants(export: Export, tables: FloatTables | IntegerTables, found: Tables) -> list[str]:
-    """Return the definitions of all constants."""
+def _constants(
+    export: Export, tables: FloatTables | IntegerTables, found: Tables
+) -> dict[str, str]:
     constants = {
         "FEATURES": str(len(export.cells.origin)),
         "CELLS": str(len(export.cells.diagram)),
@@ -443,11 +424,12 @@ def _constants(export: Export, tables: FloatTables | IntegerTables, found: Table
         constants["TIE"] = f"INT64_C({tie})" if isinstance(tie, int) else number(tie)
     if export.equal > 0.0:
         constants["EQUAL"] = number(export.equal)
-    return _defined(constants)
+    return constants
 
 
-def _defined(constants: dict[str, str]) -> list[str]:
-    return [f"#define ODA_{name} {value}\n" for name, value in constants.items()]
+def _defined(constants: dict[str, str]) -> str:
+    """Return the definitions of constants, and an empty line."""
+    return "".join([*(f"#define ODA_{name} {value}\n" for name, value in constants.items()), "\n"])
 
 
 def _comment(
@@ -462,13 +444,11 @@ def _comment(
     size = sum(array.nbytes for array in arrays.values())
     integers = isinstance(tables, IntegerTables)
     precision = "16-bit fixed point" if integers else "single precision"
-    return _about(
-        export,
+    policy, explanation = (
         f"{len(export.cells.diagram)} cells; {kind}",
-        f"{size} bytes, {precision}",
         _explanation(export, tables, found),
-        compared,
     )
+    return _about(export, policy, f"{size} bytes, {precision}", explanation, compared)
 
 
 def _about(
@@ -483,8 +463,8 @@ def _about(
         *compared,
         "",
         f"{_signature(export)} takes an observation, flattened:",
-        *observed(export),
-        *returned(export),
+        *_observed(export),
+        *_returned(export),
         "",
         *explanation,
         *([] if export.certificate is None else ["", *export.certificate.lines]),
@@ -492,12 +472,12 @@ def _about(
     return as_comment(lines)
 
 
-def observed(export: Export) -> list[str]:
+def _observed(export: Export) -> list[str]:
     """Return what the components of an observation are."""
     return [f"    obs[{j}]  {name}" for j, name in enumerate(export.names)]
 
 
-def returned(export: Export) -> list[str]:
+def _returned(export: Export) -> list[str]:
     """Return what the function's result means."""
     if export.box is None:
         names = enumerate(export.action_names, export.first_action)
@@ -564,7 +544,7 @@ def _explanation(export: Export, tables: FloatTables | IntegerTables, found: Tab
     return lines
 
 
-def definition(name: str, array: npt.NDArray[Any], found: Tables) -> str:
+def _definition(name: str, array: npt.NDArray[Any], found: Tables) -> str:
     """Return the definition of a table."""
     size = _DIMENSIONS[name]
     if found.clauses is not None and name in ("oda_actions", "oda_affine"):
@@ -573,3 +553,114 @@ def definition(name: str, array: npt.NDArray[Any], found: Tables) -> str:
     if found.apart and name in SCORES:
         size = size.replace("ODA_CELLS", "ODA_CELLS - 1", 1)
     return table(name, size, array)
+
+
+def learner_header(export: Export, agent: Trained) -> str:
+    """Return a C99 header with a struct that learns, and functions for it.
+
+    Raises ValueError if the agent has no Q-table over cells, or a certificate is given.
+    """
+    settings = getattr(agent, "config", None)
+    if not (isinstance(agent.policy, TablePolicy) and hasattr(settings, "solved_episodes")):
+        raise ValueError(
+            f"learn is True: it must be False for a {type(agent).__name__}, whose policy is no "
+            "Q-table over cells that goes on learning with every step; TwoTimescaleAgent's is"
+        )
+    if export.certificate is not None:
+        raise ValueError("certificate is given: it must be None where learn is True")
+    found = export.search_tables()
+    tables = found.in_floats()
+    power = _power(settings.step_exponent)
+    arrays = {"oda_diagram": tables.scores, "oda_origin": tables.origin, "oda_power": power}
+    present = {name: array for name, array in arrays.items() if array is not None}
+    begin = AS_IT_IS if tables.origin is None else LESS_ORIGIN
+    nearest = NEAREST.replace("ONE_SCORE", FLOAT_SCORE).replace("SCORE", "float")
+    constants = _learner_constants(export, settings)
+    source = files("oda_rl.agents.policies").joinpath("learner.h").read_text(encoding="utf-8")
+    if tables.tie > 0:
+        nearest = _first_of_equals(nearest)
+        constants["TIE"] = number(tables.tie)
+    parts = [
+        as_comment(_about_learner(export, sum(array.nbytes for array in present.values()))),
+        "#ifndef ODA_LEARNER_H\n#define ODA_LEARNER_H\n\n#include <stdint.h>\n\n",
+        _defined(constants),
+        *(_definition(name, array, found) for name, array in present.items()),
+        source.replace("/* the nearest cell */\n", begin + nearest),
+        "#endif\n",
+    ]
+    return "".join(parts)
+
+
+def _power(exponent: float) -> npt.NDArray[np.float32]:
+    """Return coefficients of m to minus a power, m = (3 + x) / 2 in [1, 2], the lowest first."""
+    interpolated = np.polynomial.Chebyshev.interpolate(
+        lambda x: ((3.0 + x) / 2.0) ** -exponent, _DEGREE
+    )
+    return interpolated.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)
+
+
+def _learner_constants(export: Export, settings: Any) -> dict[str, str]:
+    restart = settings.restart_after
+    return {
+        "FEATURES": str(len(export.cells.origin)),
+        "CELLS": str(len(export.cells.diagram)),
+        "ACTIONS": str(len(export.action_names)),
+        "FIRST_ACTION": f"({export.first_action})",
+        "DISCOUNT": number(settings.discount),
+        "TRACE_DECAY": f"{number(settings.discount * settings.trace_decay)} /* times discount */",
+        "SMALLEST_TRACE": number(SMALLEST_TRACE),
+        "MIN_STEP_SIZE": number(settings.min_step_size),
+        "HALVED": f"{number(2.0**-settings.step_exponent)} /* step size at twice the updates */",
+        "DEGREE": str(_DEGREE),
+        "EXPLORATION": f"{number(settings.exploration)} /* probability at first */",
+        "EXPLORATION_DECAY": f"{number(settings.exploration_decay)} /* steps that halve it */",
+        "LARGEST": "3.4e38f",
+        "SHORT": f"{number(SHORT)} /* share of what was gained that a success may lack */",
+        "SETTLED_AFTER": f"UINT32_C({SETTLED_AFTER})",
+        "FIRST_STEPS": f"UINT32_C({min(settings.warmup_steps, _MAX_STEPS)})",
+        "SOLVED_EPISODES": str(min(settings.solved_episodes, _MAX_EPISODES)),
+        "MOST_STEPS": f"UINT32_C({_MAX_STEPS})",
+        "RESTART_AFTER": f"UINT32_C({min(restart, _MAX_STEPS) if restart else _MAX_STEPS})",
+    }
+
+
+def _about_learner(export: Export, table_bytes: int) -> list[str]:
+    """Return what a reader has to know."""
+    cells, actions = len(export.cells.diagram), len(export.action_names)
+    return [
+        "A learner over cells that oda_rl has placed, for C99: Watkins' Q(lambda), from nothing.",
+        "",
+        f"Environment: {export.env_id or 'not known'}",
+        f"Cells: {cells}, which stay where they are; the nearest one is learned in",
+        f"State: {16 * cells * actions + 56} bytes, an oda_learner, which the caller owns",
+        f"Tables: {table_bytes} bytes, constant, single precision",
+        "",
+        "    oda_learner learner;",
+        "    oda_init(&learner, seed);             any 32 bits; nothing is learned yet",
+        "    action = oda_act(&learner, obs);      explores; then do the action, and",
+        "    oda_learn(&learner, next_obs, reward, terminated, truncated);",
+        "    action = oda_greedy(&learner, obs);   the best that is known; changes nothing",
+        "",
+        "oda_learn follows each oda_act, with the observation that the action led to. After an",
+        "episode's end, terminated (failed or arrived: nothing comes after it) or truncated (cut",
+        "off), oda_act goes on with the first observation of the next one. Of a reward that is not",
+        "finite nothing is learned, and oda_learn returns 0, else 1. An observation that is not a",
+        "number belongs to some cell. Who does another action than oda_act's says so in",
+        "learner.action, counted from 0, before oda_learn.",
+        "",
+        "An observation, flattened, is",
+        *_observed(export),
+        *_returned(export),
+        "",
+        "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];",
+        "x is obs, less oda_origin if that is there. The nearest cell has the least score.",
+        "An action is random with the probability",
+        "ODA_EXPLORATION / (1 + steps / ODA_EXPLORATION_DECAY). The n-th update of a value has",
+        "the step size n to minus a power, but at least ODA_MIN_STEP_SIZE. An episode succeeds if",
+        "its return, the sum of rewards, keeps what the best so far has gained over the mean of",
+        "the first ones, but for a share of ODA_SHORT. After ODA_SOLVED_EPISODES in a row that",
+        "succeed, ODA_SETTLED_AFTER steps or more after the best, learning rests until one falls",
+        "short; if as many in a row fall short after more than",
+        "ODA_RESTART_AFTER steps, it starts from nothing. Random numbers are PCG32 (O'Neill",
+        "2014), stream 54.",
+    ]

@@ -19,7 +19,14 @@ from oda_rl._compile import integer, spliced
 from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
-from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
+from oda_rl.agents.policies.contract import (
+    Alternative,
+    CellTables,
+    InLoops,
+    Rows,
+    Stored,
+    checked_names,
+)
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
 from oda_rl.agents.rules.proofs import Piece, Proof, Region, Splitter, checked_box, proof, regions
 from oda_rl.diagram import ordered
@@ -202,7 +209,7 @@ class RulePolicy(Stored):
 
         Minus infinity, too, for what a clause forbids, or has something else done in place of.
         """
-        found = self._scores_at(points)
+        found = self.scores[:, 0] + np.asarray(points) @ self.scores[:, 1:].T
         actions = self.actions
         values = np.full((len(points), self.n_actions), -np.inf)
         for cell in range(len(self.scores)):
@@ -328,18 +335,17 @@ class RulePolicy(Stored):
         names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
         bounds: FloatArray | None = None,
-    ) -> "Editor[Self]":
+    ) -> Editor:
         """Begin to edit: lock, forbid, merge, set, and say where something else is done.
 
         Parameters
         ----------
         names : sequence of str, optional
-            Of the observation's components; by their names conditions speak of them, or as
-            ``x[2]``.
+            Names of the observation's components, for conditions; ``x[2]`` is a name, too.
         action_names : sequence of str, optional
-            Of discrete actions, which may be called so, or by their numbers from 0.
+            Names of discrete actions, which have numbers from 0, too.
         bounds : ndarray, shape (2, p), optional
-            Least and greatest components of continuous actions; by default those of units.
+            Lower and upper bounds of continuous actions; by default -1 and 1.
 
         Returns
         -------
@@ -349,7 +355,7 @@ class RulePolicy(Stored):
         Raises
         ------
         ValueError
-            If there are not as many names as there should be.
+            For a wrong number of names.
 
         Examples
         --------
@@ -363,9 +369,8 @@ class RulePolicy(Stored):
         >>> edited.act(np.array([[0.2, -3.0], [0.0, -3.0]]))
         array([1, 0])
         """
-        d, n = self.scores.shape[1] - 1, self.outputs.shape[1]
-        components = _checked("names", names, [f"observation[{j}]" for j in range(d)])
-        known = _checked("action_names", action_names, [f"action {a}" for a in range(n)])
+        components = self._components(names)
+        known = self._action_names(action_names, "action {}")
         calls = [components, without_units(components)]
         return Editor(self, calls, known, None if bounds is None else np.asarray(bounds))
 
@@ -376,25 +381,25 @@ class RulePolicy(Stored):
         action_names: Sequence[str] | None = None,
         space: tuple[FloatArray, FloatArray] | None = None,
     ) -> Proof:
-        """Say which actions occur anywhere in a box, and which never do; exact.
+        """Prove which actions occur anywhere in a box, and which never do; exact.
 
         Cells and clauses are polyhedra, so linear programs tell whether one meets the box. For each
-        action that occurs there is a state, which :meth:`choices` has been asked about.
+        action that occurs there is a state, at which :meth:`choices` returns it.
 
         Parameters
         ----------
         box : dict
-            Least and greatest value of some components, by their names or numbers; others are not
-            bounded, but by ``space``.
+            Lower and upper bounds of some components, by their names or numbers; others are bounded
+            by ``space``, if at all.
         names, action_names : sequence of str, optional
-            Of the observation's components, and of the actions.
+            Names of the observation's components, and of the actions.
         space : (low, high), optional
             Bounds of the observation space, shape (d,) each.
 
         Raises
         ------
         ValueError
-            For unknown components, or bounds that are no numbers in order.
+            For unknown components, or bounds that are not numbers in order.
 
         Examples
         --------
@@ -404,21 +409,21 @@ class RulePolicy(Stored):
         >>> found.occurs, found.never
         ((1,), (0,))
         """
-        d, n = self.scores.shape[1] - 1, self.n_actions
-        components = _checked("names", names, [f"observation[{j}]" for j in range(d)])
-        what = [f"{self.choice_name} {a}" for a in range(n)]
-        known = what if self.continuous else _checked("action_names", action_names, what)
+        components = self._components(names)
+        known: Sequence[str] = [f"cell {k}" for k in range(self.n_actions)]
+        if not self.continuous:
+            known = self._action_names(action_names, "action {}")
         low, high = checked_box(box, [components, without_units(components)], space)
         pieces = self.pieces_within(low, high)
         return proof(pieces, self.actions, self.choices, (low, high), components, known)
 
     def regions(self, space: tuple[FloatArray, FloatArray] | None = None) -> list[Region]:
-        """Return the atlas: where each cell, or clause, decides; in several parts if it has to be.
+        """Return the polyhedra in which each cell, or clause, decides; it may have several.
 
         Parameters
         ----------
         space : (low, high), optional
-            Bounds of the observation space, shape (d,) each; by default there are none.
+            Bounds of the observation space, shape (d,) each; by default none.
 
         Examples
         --------
@@ -440,31 +445,14 @@ class RulePolicy(Stored):
         action_names: Sequence[str] | None = None,
         bounds: FloatArray | None = None,
     ) -> str:
-        """Say the rule in words, with numbers to four digits.
+        """Return the rule in words, with numbers to four digits.
 
         Scores are only compared, so they are multiplied by what makes their numbers short. Units,
-        in parentheses at the ends of names, are left out of sums.
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-            Of the observation's components.
-        action_names : sequence of str, optional
-            Of the actions, or of the components of a continuous one.
-        bounds : ndarray, shape (2, p), optional
-            Least and greatest components of continuous actions; by default those of units.
-
-        Raises
-        ------
-        ValueError
-            If there are not as many names as there should be.
+        in parentheses at the ends of names, are left out of sums. Parameters and errors are those
+        of :meth:`edit`; where actions are continuous, ``action_names`` are their components'.
         """
-        d, n = self.scores.shape[1] - 1, self.outputs.shape[1]
-        what = "action[{}]" if self.continuous else "action {}"
-        named = _checked("action_names", action_names, [what.format(a) for a in range(n)])
-        components = without_units(
-            _checked("names", names, [f"observation[{j}]" for j in range(d)])
-        )
+        n, components = self.outputs.shape[1], without_units(self._components(names))
+        named = self._action_names(action_names, "action[{}]" if self.continuous else "action {}")
         if not self.continuous:
             return self._edited([named[a] for a in self.actions], components, named)
         low, high = np.repeat([[-1.0], [1.0]], n, axis=1) if bounds is None else bounds
@@ -480,7 +468,7 @@ class RulePolicy(Stored):
             f"at least {number(a)} and at most {number(b)}" for a, b in zip(low, high, strict=True)
         ]
         if n > 1 and len(set(limits)) == 1:
-            named, limits = ["each"], limits[:1]
+            named, limits = ("each",), limits[:1]
         ends = ", ".join(map("{} {}".format, named, limits))
         text = self._edited(said, components, named)
         return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
@@ -513,8 +501,13 @@ class RulePolicy(Stored):
         lines = [f"  {row:{width}}  : {what}" for row, what in zip(rows, said, strict=True)]
         return "\n".join(["the greatest wins (the first of equals):", *lines])
 
-    def _scores_at(self, points: npt.NDArray[Any]) -> FloatArray:
-        return np.asarray(self.scores[:, 0] + np.asarray(points) @ self.scores[:, 1:].T)
+    def _components(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        known = [f"observation[{j}]" for j in range(self.scores.shape[1] - 1)]
+        return checked_names("names", names, known, "component of the observation")
+
+    def _action_names(self, names: Sequence[str] | None, otherwise: str) -> tuple[str, ...]:
+        known = [otherwise.format(a) for a in range(self.outputs.shape[1])]
+        return checked_names("action_names", names, known, "action, or component of one")
 
 
 def in_box(units: FloatArray, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatArray:
@@ -529,27 +522,13 @@ def in_box(units: FloatArray, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatA
     return np.asarray(own)
 
 
-def _checked(argument: str, given: Sequence[str] | None, otherwise: Sequence[str]) -> Sequence[str]:
-    if given is None:
-        return otherwise
-    if isinstance(given, str) or len(given) != len(otherwise):
-        raise ValueError(f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}")
-    return list(map(str, given))
-
-
 def placed(rule: RulePolicy, states: FloatArray) -> RulePolicy:
-    """Return a rule with codevectors: a point that lies in each cell.
+    """Return a rule with codevectors, given states of shape (n, d), n > 0.
 
-    It is the mean of the states in the cell; where clauses leave that to another cell, the one of
-    the states that is nearest to it. Where there are none, it is a point deep inside the cell, as
-    far as that reaches into the least box around all states, or else anywhere. A cell that decides
-    nowhere has the mean of all states.
-
-    Parameters
-    ----------
-    rule : RulePolicy
-    states : ndarray, shape (n, d)
-        At least one.
+    The codevector of a cell is the mean of the states in it; where clauses leave that to another
+    cell, the nearest of the states. Without any it is a point deep inside the cell, as far as that
+    reaches into the bounding box of all states, or else anywhere. A cell that decides nowhere has
+    the mean of all states.
 
     Examples
     --------

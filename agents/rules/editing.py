@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ import numpy.typing as npt
 from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.rules.proofs import component_number, point_in
+
+if TYPE_CHECKING:
+    from oda_rl.agents.policies.rules import RulePolicy
 
 _AND = re.compile(r"\s+and\s+|\s*&+\s*")
 _COMPARED = re.compile(r"^(.*?)(<=|>=|<|>)(.*)$")
@@ -93,8 +96,7 @@ def _sum(part: str, text: str, marks: Sequence[int], names: Sequence[str], d: in
 
 
 def _place(name: str, text: str, marks: Sequence[int], names: Sequence[str]) -> int:
-    """Return the place in a row: 0 of a number alone."""
-    if not name:
+    if not name:  # a number alone
         return 0
     if name.startswith("@") and name.endswith("@"):
         return 1 + marks[int(name.strip("@"))]
@@ -150,14 +152,9 @@ class Clauses:
         says: list[tuple[FloatArray, FloatArray, bool]],
         like: FloatArray,
     ) -> "Clauses":
-        """Put clauses together.
+        """Put clauses together: (rows, action) and (rows, output, whether it is locked).
 
-        Parameters
-        ----------
-        forbids : list of (rows, action)
-        says : list of (rows, output, whether it is locked)
-        like : ndarray
-            Outputs of the rule, shape (K, A, 1) or (K, p, 1 + d).
+        ``like`` are the outputs of the rule, shape (K, A, 1) or (K, p, 1 + d).
         """
         rows = [one for one, _ in forbids] + [one for one, _, _ in says]
         width = rows[0].shape[1] if rows else like.shape[2]
@@ -283,10 +280,7 @@ def done_at(
 def completed(clauses: Clauses, outputs: FloatArray) -> Clauses:
     """Return clauses that also say what is done where all cells of a rule are forbidden.
 
-    Raises
-    ------
-    ValueError
-        If all actions are forbidden somewhere.
+    Raises ValueError if all actions are forbidden somewhere.
     """
     n_actions = outputs.shape[1]
     if len(clauses.forbidden) == 0:
@@ -314,32 +308,7 @@ def _together(clauses: Clauses, actions: Any) -> list[FloatArray]:
     return [rows for rows in joined if point_in(rows) is not None]
 
 
-class Editable(Protocol):
-    """A rule; see :class:`~oda_rl.agents.policies.rules.RulePolicy`."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def scores(self) -> FloatArray:
-        """Of the cells, shape (K, 1 + d)."""
-
-    @property
-    def outputs(self) -> FloatArray:
-        """What they do."""
-
-    @property
-    def codevectors(self) -> FloatArray:
-        """Where they are."""
-
-    @property
-    def clauses(self) -> Clauses | None:
-        """What was edited before."""
-
-
-Rule = TypeVar("Rule", bound=Editable)
-
-
-class Editor(Generic[Rule]):
+class Editor:
     """Edits a rule, which stays as it is.
 
     Forbidding comes first: what is forbidden is not done, whatever else is said. Of clauses that
@@ -359,7 +328,7 @@ class Editor(Generic[Rule]):
 
     def __init__(
         self,
-        policy: Rule,
+        policy: "RulePolicy",
         calls: Sequence[Sequence[str]],
         action_names: Sequence[str],
         bounds: FloatArray | None = None,
@@ -461,7 +430,7 @@ class Editor(Generic[Rule]):
             self._scores[k, at] = value
         return self
 
-    def done(self) -> Rule:
+    def done(self) -> "RulePolicy":
         """Return the edited policy.
 
         Raises
@@ -521,24 +490,14 @@ class Editor(Generic[Rule]):
         return output
 
 
-def within(rule: Rule, clauses: Clauses) -> Rule:
-    """Return a rule within clauses; a cell of theirs is where it is nearest to the rule's.
-
-    Raises
-    ------
-    ValueError
-        If all actions are forbidden somewhere.
-    """
+def within(rule: "RulePolicy", clauses: Clauses) -> "RulePolicy":
+    """Return a rule within clauses; raise ValueError if all actions are forbidden somewhere."""
     whole = completed(clauses, rule.outputs)
     own = rule.codevectors[: len(rule.scores)]
     middle = own.mean(axis=0)
-    places = [own, *(_near(rows, middle)[None] for rows, _, _ in whole.says)]
+    places = [own]
+    for rows, _, _ in whole.says:
+        holds = (rows[:, 0] + rows[:, 1:] @ middle > 0.0).all()
+        inside = None if holds else point_in(rows)
+        places.append(middle[None] if inside is None else inside[None])
     return replace(rule, clauses=whole, codevectors=np.concatenate(places))
-
-
-def _near(rows: FloatArray, middle: FloatArray) -> FloatArray:
-    """Return a point where a clause holds: the middle, if it does there."""
-    if (rows[:, 0] + rows[:, 1:] @ middle > 0.0).all():
-        return middle
-    inside = point_in(rows)
-    return middle if inside is None else inside

@@ -13,6 +13,8 @@ import numpy as np
 from oda_rl._types import BoolArray, FloatArray, IntArray
 
 _INDEXED = re.compile(r"^(?:x|observation)\[(\d+)\]$")
+_TINY = 1e-9
+_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 def component_number(name: str | int, calls: Sequence[Sequence[str]]) -> int:
@@ -37,10 +39,6 @@ def component_number(name: str | int, calls: Sequence[Sequence[str]]) -> int:
     return number
 
 
-_LEAST = 1e-9
-_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-
-
 def point_in(
     rows: FloatArray,
     strict: BoolArray | None = None,
@@ -49,16 +47,9 @@ def point_in(
 ) -> FloatArray | None:
     """Return a point of a polyhedron, deep inside if it has an inside; None if it is empty.
 
-    Parameters
-    ----------
-    rows : ndarray, shape (m, 1 + d)
-    strict : ndarray of bool, shape (m,), optional
-        By default all are.
-    low, high : ndarray, shape (d,), optional
-        Bounds; by default there are none.
+    Its rows, shape (m, 1 + d), are affine functions that are positive in it, or not negative where
+    ``strict``, shape (m,), is False. There may be bounds of shape (d,).
 
-    Examples
-    --------
     >>> above = np.array([[-1.0, 1.0], [2.0, -1.0]])  # 1 < x < 2
     >>> point_in(above)
     array([1.5])
@@ -68,7 +59,7 @@ def point_in(
     d = rows.shape[1] - 1
     hard = np.ones(len(rows), dtype=np.bool_) if strict is None else strict
     norms = np.linalg.norm(rows[:, 1:], axis=1)
-    flat = norms <= _LEAST * np.abs(rows[:, 0]).max(initial=1.0) * 1e-3
+    flat = norms <= _TINY * np.abs(rows[:, 0]).max(initial=1.0) * 1e-3
     if np.where(hard, rows[:, 0] <= 0.0, rows[:, 0] < 0.0)[flat].any():
         return None
     unit, hard = rows[~flat] / norms[~flat, None], hard[~flat]
@@ -78,7 +69,7 @@ def point_in(
         found = _solved(np.append(np.zeros(d), -1.0), matrix, unit[:, 0], [*ends, (0.0, 1.0)])
         if found is None:
             return None
-        if found[-1] > _LEAST or not slack.any():
+        if found[-1] > _TINY or not slack.any():
             return np.asarray(np.clip(found[:-1], *np.array(ends, dtype=np.float64).T))
     return None
 
@@ -86,7 +77,7 @@ def point_in(
 def range_over(
     row: FloatArray, rows: FloatArray, low: FloatArray | None, high: FloatArray | None
 ) -> tuple[float, float]:
-    """Return the least and the greatest value of an affine function over a polyhedron's closure.
+    """Return the minimum and maximum of an affine function over a polyhedron's closure.
 
     >>> range_over(np.array([1.0, 2.0]), np.array([[0.0, 1.0]]), None, np.array([3.0]))
     (1.0, 7.0)
@@ -105,11 +96,11 @@ def _ends(low: FloatArray | None, high: FloatArray | None, d: int) -> list[tuple
     return list(zip(first.tolist(), last.tolist(), strict=True))
 
 
-def _solved(cost: FloatArray, matrix: FloatArray, most: FloatArray, ends: Any) -> Any:
-    """Return where the cost is least, of x with ``matrix @ x <= most``; None if nowhere."""
+def _solved(cost: FloatArray, matrix: FloatArray, upper: FloatArray, ends: Any) -> Any:
+    """Minimise cost @ x of x with ``matrix @ x <= upper``; return None if there is none."""
     from scipy.optimize import linprog
 
-    found = linprog(cost, matrix, most, bounds=ends, method="highs", options=_OPTIONS)
+    found = linprog(cost, matrix, upper, bounds=ends, method="highs", options=_OPTIONS)
     return found.x if found.status == 0 else None
 
 
@@ -128,24 +119,18 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Splitter:
-    """Takes a rule apart, within bounds.
-
-    Parameters
-    ----------
-    scores : ndarray, shape (K, 1 + d)
-    actions : ndarray of int64, shape (K,)
-        Of the cells.
-    forbids : list of (rows, action)
-    says : list of (rows, action)
-        In the order in which they decide.
-    low, high : ndarray, shape (d,)
-    """
+    """Takes a rule apart, within bounds."""
 
     scores: FloatArray
+    """Shape (K, 1 + d)."""
     actions: IntArray
+    """Of the cells, shape (K,)."""
     forbids: list[tuple[FloatArray, int]]
+    """Clauses that forbid: (rows, action)."""
     says: list[tuple[FloatArray, int]]
+    """The others, in the order in which they decide."""
     low: FloatArray
+    """Shape (d,)."""
     high: FloatArray
 
     def pieces(self) -> list[Piece]:
@@ -271,15 +256,7 @@ def proof(
 ) -> Proof:
     """Say which choices are made in the pieces of a rule within a box.
 
-    Parameters
-    ----------
-    pieces : sequence of Piece
-    actions : ndarray of int64
-        Choices of cells and clauses.
-    choices : callable
-        What the rule chooses at points, shape (n, d).
-    box : (low, high)
-    names, choice_names : sequence of str
+    ``actions`` are those of cells and clauses; ``choices`` says what the rule chooses at points.
     """
     states: dict[int, FloatArray] = {}
     for piece in pieces:
@@ -299,10 +276,7 @@ def regions(
     low: FloatArray,
     high: FloatArray,
 ) -> list[Region]:
-    """Return pieces with their bounding boxes, by the numbers of their cells.
-
-    Without those that are but a boundary of others.
-    """
+    """Return pieces, but for mere boundaries, with bounding boxes, by the numbers of cells."""
     found = []
     for piece in sorted(pieces, key=lambda one: one.cell):
         if cells(piece.inside[None])[0] != piece.cell:
@@ -331,7 +305,7 @@ def checked_box(
         low, high = (np.array(end, dtype=np.float64).ravel() for end in space)
     for name, (first, last) in box.items():
         if not first <= last:
-            raise ValueError(f"box[{name!r}] is {(first, last)!r}: it must be (least, greatest)")
+            raise ValueError(f"box[{name!r}] is {(first, last)!r}: it must be (lower, upper)")
         j = component_number(name, calls)
         low[j], high[j] = first, last
     return low, high
