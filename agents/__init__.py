@@ -83,8 +83,8 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
     ...     load_agent(folder).num_timesteps
     500
     """
-    from oda_rl._schema import InvalidFileError
     from oda_rl.agents.base import files
+    from oda_rl.files.schema import InvalidFileError
 
     kinds: dict[str, type[Agent]] = {
         kind.__name__: kind

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.base.player import checked_count
+from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.playing import Ground, drawn
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.spaces import matching_names, matching_parts

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oda_rl._links import refuse_links
+from oda_rl.files.archive import refuse_links
 
 if TYPE_CHECKING:
     from oda_rl.agents import Agent

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from oda_rl._schema import InvalidFileError
     from oda_rl.annealing.classifier import ODAClassifier
     from oda_rl.annealing.clusterer import ODAClusterer
     from oda_rl.annealing.regressor import ODARegressor
@@ -24,6 +23,7 @@ if _TYPE_CHECKING:
     from oda_rl.distributed.mixture import DistributedGaussianMixture
     from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
     from oda_rl.exemplars.infex import INFEX
+    from oda_rl.files.schema import InvalidFileError
     from oda_rl.mixtures.sgd import SGDGaussianMixture
     from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
     from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
@@ -49,7 +49,7 @@ _LAZY = {
     "DistributedODAClassifier": "oda_rl.distributed.classifier",
     "DistributedODAClusterer": "oda_rl.distributed.clusterer",
     "INFEX": "oda_rl.exemplars.infex",
-    "InvalidFileError": "oda_rl._schema",
+    "InvalidFileError": "oda_rl.files.schema",
     "KernelVectorQuantization": "oda_rl.exemplars.candidates",
     "LVQ": "oda_rl.quantization.estimators",
     "ODAClassifier": "oda_rl.annealing.classifier",

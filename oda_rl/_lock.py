@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from oda_rl._links import open_unlinked
+from oda_rl.files.archive import open_unlinked
 
 try:
     import fcntl

@@ -50,7 +50,7 @@ import numpy.typing as npt
 from numba import from_dtype, types
 from numba.extending import intrinsic
 
-from oda_rl._schema import InvalidFileError, Span
+from oda_rl.files.schema import InvalidFileError, Span
 
 Raw = npt.NDArray[np.uint8]
 S = TypeVar("S", bound="State")

@@ -9,8 +9,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import has_fit_parameter
 
-from oda_rl._parameters import Seed, estimator, validated, within
-from oda_rl._schema import Sizes, real, require
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_points, checked_weights, fitted_points
 from oda_rl.annealing.base import BaseODA
@@ -19,8 +17,17 @@ from oda_rl.annealing.selection import folds
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.infex import INFEX
-from oda_rl.filing.contents import ANYTHING, Optional, check_contents, check_fitted, check_labels
-from oda_rl.filing.files import Filed
+from oda_rl.files.estimators import Filed, Seed, estimator, validated, within
+from oda_rl.files.schema import (
+    ANYTHING,
+    Optional,
+    Sizes,
+    check_contents,
+    check_fitted,
+    check_labels,
+    real,
+    require,
+)
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture

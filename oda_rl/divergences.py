@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import spliced
-from oda_rl._schema import Member, Sizes, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.diagram import LARGEST_DATA
+from oda_rl.files.schema import Member, Sizes, real, require
 from oda_rl.samples import turned
 from oda_rl.samples.missing import cell_means, filled, holes, observed_shares, partial_squares
 

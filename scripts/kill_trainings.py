@@ -26,7 +26,7 @@ from common.summaries import Column, Row, Rows, Table
 from common.trainings import CASES, COMMAND, content
 from rich.progress import Progress
 
-from oda_rl import persistence
+from oda_rl.files.archive import load_archive
 
 EXPERIMENT = Experiment("kill_trainings")
 _MOST_KILLS = 3  # of one training
@@ -77,7 +77,7 @@ def steps_in(file: Path) -> int:
     """Return the steps of a checkpoint; -1 if there is none."""
     if not file.exists():
         return -1
-    steps: int = persistence.load_archive(file)[0]["training"]["steps"]
+    steps: int = load_archive(file)[0]["training"]["steps"]
     return steps
 
 

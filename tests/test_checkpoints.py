@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 from environments import BARTO, Exploring, Plain
 
-from oda_rl import InvalidFileError, persistence
+from oda_rl import InvalidFileError
 from oda_rl._lock import LockedError, locked
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
-from oda_rl.agents.base.interrupts import deferred_interrupt, ending_as_interrupts
+from oda_rl.agents.base.progress import deferred_interrupt, ending_as_interrupts
 from oda_rl.agents.model import climb_for_real
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.dynamics import stateful
+from oda_rl.files.archive import load_archive, save_archive
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from common.trainings import CASES, COMMAND, Stopped, content, stopped_after
@@ -128,7 +129,7 @@ def killed_at(name, file, steps):
 
 
 def steps_in(file):
-    return persistence.load_archive(file)[0]["training"]["steps"]
+    return load_archive(file)[0]["training"]["steps"]
 
 
 # ---------------------------------------------------------------- other environments
@@ -240,9 +241,9 @@ def test_what_cannot_be_is_refused(change, tmp_path):
     file = tmp_path / "checkpoint.zip"
     with stopped_after(2), pytest.raises(Stopped):
         TwoTimescaleAgent(BARTO, seed=0).learn(500, checkpoint=file, checkpoint_every=200)
-    metadata, arrays = persistence.load_archive(file)
+    metadata, arrays = load_archive(file)
     metadata["training"] |= change
-    persistence.save_archive(file, metadata, arrays)
+    save_archive(file, metadata, arrays)
     with pytest.raises(InvalidFileError, match="training"):
         TwoTimescaleAgent.load(file)
 

@@ -20,7 +20,7 @@ from oda_rl import (
     SGDGaussianMixture,
 )
 from oda_rl.densities import _least_usual, default_density
-from oda_rl.persistence import load_archive, save_archive
+from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.samples.weights import weighted
 
 MOONS, LABELS = make_moons(400, noise=0.15, random_state=0)

@@ -9,9 +9,9 @@ from sklearn.datasets import make_moons
 
 import oda_rl
 from oda_rl import InvalidFileError, SGDGaussianMixture, StochasticEMGaussianMixture
-from oda_rl._schema import InvalidFileError as Refused
-from oda_rl.filing.contents import Floats, _check
-from oda_rl.persistence import load_archive, save_archive
+from oda_rl.files.archive import load_archive, save_archive
+from oda_rl.files.schema import Floats, _check
+from oda_rl.files.schema import InvalidFileError as Refused
 
 MOONS, LABELS = make_moons(300, noise=0.15, random_state=0)
 MOONS += 5.0  # in the domain of every divergence

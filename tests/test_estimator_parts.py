@@ -12,9 +12,9 @@ from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.local_models import fit_local_models
 from oda_rl.annealing.selection import Candidate, candidates, doubts, folds, select
 from oda_rl.divergences import Divergence, IDivergence, ItakuraSaito, Mahalanobis, SquaredEuclidean
-from oda_rl.filing.contents import ANYTHING
-from oda_rl.filing.files import Filed
-from oda_rl.persistence import load_archive, save_archive
+from oda_rl.files.archive import load_archive, save_archive
+from oda_rl.files.estimators import Filed
+from oda_rl.files.schema import ANYTHING
 from oda_rl.quantization.metric_learning import cross_entropy, learn_metric
 
 

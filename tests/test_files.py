@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from test_rooms import modules
 
-from oda_rl import InvalidFileError, ODAClusterer, ODATreeClusterer, persistence
-from oda_rl._schema import Span, check, conforms, real, whole
+from oda_rl import InvalidFileError, ODAClusterer, ODATreeClusterer
 from oda_rl._state import State
 from oda_rl.agents import RulePolicy, TwoTimescaleAgent, load_agent
 from oda_rl.agents.policies.contract import Stored
 from oda_rl.agents.rules import editing
-from oda_rl.filing.contents import schema_of
-from oda_rl.filing.files import Filed
+from oda_rl.files.archive import Archive, load_archive, save_archive
+from oda_rl.files.estimators import Filed
+from oda_rl.files.schema import Span, check, conforms, real, schema_of, whole
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 import fuzz_files
@@ -53,16 +53,16 @@ def online(tmp_path_factory):
 
 def changed(path, **arrays):
     """Put other arrays, or functions of them, into a file."""
-    metadata, known = persistence.load_archive(path)
+    metadata, known = load_archive(path)
     others = {name: a(known[name]) if callable(a) else a for name, a in arrays.items()}
-    persistence.save_archive(path.with_name("changed.zip"), metadata, {**known, **others})
+    save_archive(path.with_name("changed.zip"), metadata, {**known, **others})
     return path.with_name("changed.zip")
 
 
 def told(path, **values):
     """Put other values into the metadata of a file."""
-    metadata, known = persistence.load_archive(path)
-    persistence.save_archive(path.with_name("changed.zip"), {**metadata, **values}, known)
+    metadata, known = load_archive(path)
+    save_archive(path.with_name("changed.zip"), {**metadata, **values}, known)
     return path.with_name("changed.zip")
 
 
@@ -186,23 +186,23 @@ def npy(array):
 def test_zips_that_cannot_be_are_refused(tmp_path, members, said):
     zipped(tmp_path / "a.zip", members)
     with pytest.raises(InvalidFileError, match=said):
-        persistence.load_archive(tmp_path / "a.zip")
+        load_archive(tmp_path / "a.zip")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_stands_in_a_file_once(tmp_path):
     zipped(tmp_path / "a.zip", [("metadata.json", "{}"), *2 * [("x.npy", npy(np.zeros(1)))]])
     with pytest.raises(InvalidFileError, match="twice"):
-        persistence.load_archive(tmp_path / "a.zip")
+        load_archive(tmp_path / "a.zip")
 
 
 def test_the_whole_file_is_checked_before_any_array_is_used(tmp_path):
-    persistence.save_archive(tmp_path / "a.zip", {}, {"x": np.random.default_rng(0).random(10**5)})
+    save_archive(tmp_path / "a.zip", {}, {"x": np.random.default_rng(0).random(10**5)})
     whole = bytearray((tmp_path / "a.zip").read_bytes())
     whole[len(whole) // 2] ^= 1
     (tmp_path / "a.zip").write_bytes(whole)
     with pytest.raises(InvalidFileError):
-        persistence.load_archive(tmp_path / "a.zip")
+        load_archive(tmp_path / "a.zip")
 
 
 def test_what_fills_memory_is_refused_before_it_does(tmp_path):
@@ -213,7 +213,7 @@ def test_what_fills_memory_is_refused_before_it_does(tmp_path):
         zipped(tmp_path / "a.zip", own)
         tracemalloc.start()
         with pytest.raises(InvalidFileError):
-            persistence.load_archive(tmp_path / "a.zip")
+            load_archive(tmp_path / "a.zip")
         assert tracemalloc.get_traced_memory()[1] < 4e7
         tracemalloc.stop()
 
@@ -222,8 +222,8 @@ def test_small_members_are_read_with_their_headers(tmp_path):
     columns, text = np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.array(["a", "bc"])
     arrays = {"columns": columns, "none": np.zeros((0, 4)), "one": np.array(3), "text": text,
               "long": np.arange(10_000.0)}  # fmt: skip
-    persistence.save_archive(tmp_path / "a.zip", {}, arrays)
-    read = persistence.load_archive(tmp_path / "a.zip")[1]
+    save_archive(tmp_path / "a.zip", {}, arrays)
+    read = load_archive(tmp_path / "a.zip")[1]
     for name, array in arrays.items():
         np.testing.assert_array_equal(read[name], array)
         assert read[name].dtype == array.dtype
@@ -232,8 +232,8 @@ def test_small_members_are_read_with_their_headers(tmp_path):
 
 def test_what_compresses_too_well_is_stored_and_can_be_read(tmp_path):
     large = np.zeros(2**24)
-    persistence.save_archive(tmp_path / "a.zip", {}, {"x": large})
-    assert persistence.load_archive(tmp_path / "a.zip")[1]["x"].shape == large.shape
+    save_archive(tmp_path / "a.zip", {}, {"x": large})
+    assert load_archive(tmp_path / "a.zip")[1]["x"].shape == large.shape
 
 
 # Agents.
@@ -381,10 +381,10 @@ def test_rules_that_cannot_be_are_refused():
 
 def content(path, change):
     """Change the JSON of a file."""
-    metadata, arrays = persistence.load_archive(path)
+    metadata, arrays = load_archive(path)
     text = json.dumps(metadata)
     assert change[0] in text
-    persistence.save_archive(path, json.loads(text.replace(*change, 1)), arrays)
+    save_archive(path, json.loads(text.replace(*change, 1)), arrays)
 
 
 def test_trees_whose_children_lead_back_are_refused(tmp_path):
@@ -401,12 +401,12 @@ def test_layouts_that_lead_out_of_bounds_are_refused(tmp_path):
     points = np.random.default_rng(0).normal(size=(300, 2))
     path = tmp_path / "model.zip"
     ODAClusterer(random_state=0).partial_fit(points).save(path)
-    metadata, arrays = persistence.load_archive(path)
+    metadata, arrays = load_archive(path)
     indices = [name for name in arrays if arrays[name].dtype == np.uint64]
     assert len(indices) == 2
     for name in indices:
         others = {**arrays, name: arrays[name] + np.uint64(10**6)}
-        persistence.save_archive(tmp_path / "other.zip", metadata, others)
+        save_archive(tmp_path / "other.zip", metadata, others)
         with pytest.raises(InvalidFileError, match="must be a whole number in"):
             ODAClusterer.load(tmp_path / "other.zip")
 
@@ -426,7 +426,7 @@ def test_a_long_directory_is_refused_before_it_is_read(online, tmp_path, monkeyp
     ):
         (tmp_path / "other.zip").write_bytes(changed)
         with monkeypatch.context() as patch:
-            patch.setattr(persistence.zipfile, "ZipFile", None)
+            patch.setattr(zipfile, "ZipFile", None)
             with pytest.raises(InvalidFileError, match=said):
                 load_agent(tmp_path / "other.zip")
 
@@ -443,7 +443,7 @@ def test_small_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
             archive.writestr(name, content)
     with zipfile.ZipFile(path) as archive:
         places = [own.header_offset for own in archive.infolist()]
-    own = persistence.Archive(path)
+    own = Archive(path)
     for name in own:
         np.testing.assert_array_equal(own[name], np.load(io.BytesIO(members[f"{name}.npy"])))
     whole = path.read_bytes()
@@ -451,7 +451,7 @@ def test_small_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
         for at in (begin, begin + 30, begin + 80):  # in its signature, its name, its content
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
             with pytest.raises(InvalidFileError):
-                persistence.Archive(path)
+                Archive(path)
 
 
 def test_there_are_attacks():

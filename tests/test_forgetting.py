@@ -8,7 +8,6 @@ from oracles import nearest_of_the_first
 
 from oda_rl import InvalidFileError
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
-from oda_rl.agents.base.contests import Record
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL, Memory
 from oda_rl.agents.base.state import Counters, with_lanes
@@ -21,6 +20,7 @@ from oda_rl.agents.fitted.changes import (
     far_below,
     steps_that_agree,
 )
+from oda_rl.agents.fitted.records import Record
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.placement import Experience
 

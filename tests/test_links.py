@@ -4,14 +4,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from oda_rl import ODAClusterer, persistence
-from oda_rl._links import LinkError, open_unlinked
+from oda_rl import ODAClusterer
 from oda_rl.agents import TwoTimescaleAgent, export_policy
 from oda_rl.agents.base.files import OF_AGENT
 from oda_rl.agents.videos import check_video
 from oda_rl.command.cli import main
 from oda_rl.command.report import save_figure
 from oda_rl.exporting import export_c
+from oda_rl.files.archive import LinkError, open_unlinked, write_text
 from oda_rl.runs.parallel import Execution, run_all
 from oda_rl.runs.results import store_rows
 
@@ -62,7 +62,7 @@ WRITTEN = {
         square, [{"x": 2}], folder / "runs.jsonl", Execution(1)
     ),
     "episode-episode-1.mp4": lambda folder, agent, _: check_video(agent, folder),
-    "text": lambda folder, *_: persistence.write_text(folder / "text", "new"),
+    "text": lambda folder, *_: write_text(folder / "text", "new"),
 }
 
 

@@ -17,9 +17,8 @@ from oda_rl import SGDGaussianMixture, StochasticVQ
 from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.base import engine as engines
 from oda_rl.agents.base import episodes
-from oda_rl.agents.base.episodes import EpisodeLog
-from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.loop import environment_arrays, play_from, train_loop
+from oda_rl.agents.base.compiled_loop import environment_arrays, play_from, train_loop
+from oda_rl.agents.base.history import EpisodeLog, Level
 from oda_rl.annealing import local_models
 from oda_rl.divergences import Mahalanobis
 from oda_rl.envs import Dynamics

@@ -7,7 +7,7 @@ import pytest
 from environments import Toy
 
 from oda_rl.agents import FittedQAgent
-from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.state import UNIFORMS
 from oda_rl.agents.fitted.played import PlayedPolicies
 from oda_rl.agents.policies.cells import CellPolicy

@@ -8,10 +8,11 @@ from html import unescape
 import numpy as np
 import pytest
 
-from oda_rl import InvalidFileError, persistence
+from oda_rl import InvalidFileError
 from oda_rl.agents import TwoTimescaleAgent, load_agent
 from oda_rl.command.cli import main, parse
 from oda_rl.command.reporting import command_of, made_by
+from oda_rl.files.archive import MOST_JSON, parsed
 from oda_rl.reporting.content import report_of
 from oda_rl.reporting.page import as_html
 from oda_rl.reporting.verifying import verify
@@ -230,4 +231,4 @@ def test_figures_of_very_many_points_become_pictures():
 def test_json_of_a_report_ends_no_script(text):
     inside = text.split('id="report">')[1].split("</script>")[0]
     assert not set("<>&\u2028\u2029") & set(inside)
-    assert persistence.parsed(inside, persistence.MOST_JSON)["format"] == "oda_rl report"
+    assert parsed(inside, MOST_JSON)["format"] == "oda_rl report"

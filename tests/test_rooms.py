@@ -13,9 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
-    "_cache", "_compile", "_lazy", "_links", "_lock", "_parameters",
-    "_schema", "_state", "_threads", "_types", "_validation", "diagram", "divergences",
-    "filing", "metric", "persistence", "samples", "runs",
+    "_cache", "_compile", "_lazy", "_lock", "_state", "_threads", "_types", "_validation",
+    "diagram", "divergences", "files", "metric", "samples", "runs",
 )  # fmt: skip
 LAYERS = [  # the lowest first
     [f"oda_rl.{name}" for name in GROUND],

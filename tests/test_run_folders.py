@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from environments import Plain
 
-from oda_rl import persistence
 from oda_rl._lock import locked
 from oda_rl.agents import TwoTimescaleAgent, load_agent
 from oda_rl.agents.base.files import FIGURES, OF_AGENT
 from oda_rl.agents.policies.export import SUFFIXES
 from oda_rl.command import training
 from oda_rl.command.cli import main, parse
+from oda_rl.files.archive import load_archive, save_archive
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from common.trainings import content
@@ -108,7 +108,7 @@ def test_a_killed_training_is_resumed(given, tmp_path, capsys):
 
 
 def steps_in(file):
-    return persistence.load_archive(file)[0]["training"]["steps"]
+    return load_archive(file)[0]["training"]["steps"]
 
 
 @pytest.fixture
@@ -119,9 +119,9 @@ def interrupted(tmp_path):
         5000, lambda one: one.num_timesteps < 1500, checkpoint=tmp_path / "checkpoint.zip",
         checkpoint_every=1000,
     )  # fmt: skip
-    metadata, arrays = persistence.load_archive(tmp_path / "checkpoint.zip")
+    metadata, arrays = load_archive(tmp_path / "checkpoint.zip")
     metadata["training"]["total"] = 5000
-    persistence.save_archive(tmp_path / "checkpoint.zip", metadata, arrays)
+    save_archive(tmp_path / "checkpoint.zip", metadata, arrays)
     return tmp_path
 
 
@@ -144,10 +144,10 @@ def test_options_of_another_training_are_refused(given, message, interrupted, ca
 
 def test_no_module_is_imported_that_only_a_file_names(interrupted, capsys):
     file = interrupted / "checkpoint.zip"
-    metadata, arrays = persistence.load_archive(file)
+    metadata, arrays = load_archive(file)
     metadata["env_id"] = metadata["env_spec"]["id"] = "Evil-v0"
     metadata["env_spec"]["module"] = "evil_module"
-    persistence.save_archive(file, metadata, arrays)
+    save_archive(file, metadata, arrays)
     resume = ["train", "--resume", "--out", str(interrupted)]
     for given in ([], ["--env-id", "evil_module:Evil-v0"]):
         assert main([*resume, *given]) == 2

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from environments import BARTO, live, quick_rule
 
-from oda_rl import persistence
 from oda_rl.agents import FittedQAgent, ModelAgent, ODAPartition, TwoTimescaleAgent, load_agent
+from oda_rl.files.archive import load_archive, save_archive, write_text
 
 
 @pytest.fixture(scope="module")
@@ -126,28 +126,28 @@ def test_missing_and_damaged_files(agent, tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match="is damaged"):
             TwoTimescaleAgent.load(file)
-    persistence.save_archive(file, {"kind": "Sonata", "format": 1}, {})
+    save_archive(file, {"kind": "Sonata", "format": 1}, {})
     with pytest.raises(ValueError, match="'Sonata'"):
         TwoTimescaleAgent.load(file)
-    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 99}, {})
+    save_archive(file, {"kind": "TwoTimescaleAgent", "format": 99}, {})
     with pytest.raises(ValueError, match="format 99"):
         TwoTimescaleAgent.load(file)
-    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 0}, {})
+    save_archive(file, {"kind": "TwoTimescaleAgent", "format": 0}, {})
     with pytest.raises(ValueError, match="format 0:"):
         TwoTimescaleAgent.load(file)
-    persistence.save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
+    save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
     with pytest.raises(ValueError, match="is damaged"):
         TwoTimescaleAgent.load(file)
 
 
 def test_no_bit_of_a_file_changes_unnoticed(tmp_path):
     file, array = tmp_path / "numbers.zip", np.arange(100.0) ** 3
-    persistence.save_archive(file, {"kind": "numbers"}, {"x": array})
+    save_archive(file, {"kind": "numbers"}, {"x": array})
     whole, noticed = file.read_bytes(), 0
     for at in range(len(whole)):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
         try:
-            metadata, arrays = persistence.load_archive(file)
+            metadata, arrays = load_archive(file)
         except ValueError:
             noticed += 1
         else:  # of what a zip file says twice, or says about times
@@ -163,12 +163,12 @@ def test_a_damaged_size_is_not_believed(tmp_path):
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("metadata.json", "{}")
         archive.writestr("x.npy", whole.getvalue())
-    np.testing.assert_array_equal(persistence.load_archive(file)[1]["x"], np.arange(1000.0))
+    np.testing.assert_array_equal(load_archive(file)[1]["x"], np.arange(1000.0))
     small, large = b"(1000,), }" + 12 * b" ", b"(1000" + 12 * b"0" + b",), }"
     assert file.read_bytes().count(small) == 1
     file.write_bytes(file.read_bytes().replace(small, large))  # no memory has room for that
     with pytest.raises(ValueError, match="is damaged"):
-        persistence.load_archive(file)
+        load_archive(file)
 
 
 @pytest.mark.parametrize(
@@ -196,11 +196,11 @@ def test_damaged_files_of_others(kind, env_id, optional, tmp_path):
         with pytest.raises(ValueError, match="is damaged"):
             kind.load(file)
     file.write_bytes(whole)
-    metadata, arrays = persistence.load_archive(file)
+    metadata, arrays = load_archive(file)
     for name in arrays:
         if name in optional:
             continue  # there may be none
-        persistence.save_archive(file, metadata, {k: a for k, a in arrays.items() if k != name})
+        save_archive(file, metadata, {k: a for k, a in arrays.items() if k != name})
         with pytest.raises(ValueError, match="is damaged"):
             kind.load(file)
 
@@ -237,7 +237,7 @@ def test_load_agent_refuses_what_holds_none(tmp_path):
     (tmp_path / "agent.zip").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="damaged"):
         load_agent(tmp_path)
-    persistence.save_archive(tmp_path / "oda.zip", {"kind": "ODAClusterer", "format": 1}, {})
+    save_archive(tmp_path / "oda.zip", {"kind": "ODAClusterer", "format": 1}, {})
     with pytest.raises(ValueError, match="holds 'ODAClusterer': it must hold an agent"):
         load_agent(tmp_path / "oda.zip")
 
@@ -249,12 +249,12 @@ def test_a_file_with_objects_in_it_is_refused(tmp_path):
         with archive.open("x.npy", "w") as entry:
             np.lib.format.write_array(entry, np.array([print], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="damaged, or not"):
-        persistence.load_archive(path)
+        load_archive(path)
 
 
 def test_objects_are_not_written(tmp_path):
     with pytest.raises(ValueError, match="[Oo]bject"):
-        persistence.save_archive(tmp_path / "a.zip", {}, {"x": np.array([print], dtype=object)})
+        save_archive(tmp_path / "a.zip", {}, {"x": np.array([print], dtype=object)})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -278,5 +278,5 @@ def test_a_run_folder_cannot_be_a_file(agent, tmp_path):
 
 def test_replacing_keeps_the_usual_permissions(tmp_path):
     (tmp_path / "usual").write_text("")
-    persistence.write_text(tmp_path / "ours", "text")
+    write_text(tmp_path / "ours", "text")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode

@@ -10,10 +10,10 @@ import pytest
 from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.agents.base.course import Course
-from oda_rl.agents.base.episodes import EpisodeLog
-from oda_rl.agents.base.interrupts import deferred_interrupt
+from oda_rl.agents.base.history import EpisodeLog
 from oda_rl.agents.base.loops import train_fused
+from oda_rl.agents.base.progress import deferred_interrupt
+from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.envs.dynamics import compiled_dynamics
 
 kinds = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent, quick_rule])
@@ -115,10 +115,10 @@ def test_times_of_episodes_increase(kind):
 @pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])
 def test_compiled_loops_say_after_which_step_an_episode_ended(kind):
     agent = kind(BARTO, seed=0)
-    course = Course(4000)
-    course.observation = agent.env.reset(seed=0)[0]
+    run = TrainingRun(4000)
+    run.observation = agent.env.reset(seed=0)[0]
     begun, lengths, moments = 0, [], []
-    for steps, rows in train_fused(agent._engine, agent.env, compiled_dynamics(agent.env), course):
+    for steps, rows in train_fused(agent._engine, agent.env, compiled_dynamics(agent.env), run):
         lengths += rows[:, 1].tolist()
         moments += (begun + rows[:, 2]).tolist()
         begun = steps

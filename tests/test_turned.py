@@ -11,11 +11,11 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from oda_rl import ODAClassifier, ODAClusterer, ODARegressor
-from oda_rl._schema import InvalidFileError
 from oda_rl.annealing.codebook import Seen
 from oda_rl.annealing.missing import class_means
 from oda_rl.annealing.turned import Information, check_known, first_known, known_of, learn_turned
 from oda_rl.divergences import Mahalanobis, SquaredEuclidean
+from oda_rl.files.schema import InvalidFileError
 from oda_rl.quantization.missing import KNOWN, TURNED, lloyd
 from oda_rl.samples import turned
 

@@ -24,16 +24,16 @@ from oda_rl.agents import (
     TwoTimescaleAgent,
     load_agent,
 )
-from oda_rl.agents.base.contests import Trial, Trials
-from oda_rl.agents.base.course import Course
-from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.engine import VectorStep
+from oda_rl.agents.base.loops import train_vector
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.base.state import with_lanes
-from oda_rl.agents.base.vector import train_vector
+from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.fitted.timing import Timing
 from oda_rl.agents.fitting.placed import Placed, Since
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.qlearning import outlasted
+from oda_rl.agents.two_timescale.trials import Trial, Trials
 
 KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
 SAME = {
@@ -293,9 +293,9 @@ def test_episodes_are_told_of_together_unless_somebody_waits(kind):
     found = []
     for one_by_one in (False, True):
         env, agent = several(short, 6), kind(several(short, 6), seed=0)
-        course = Course(2000, one_by_one=one_by_one)
-        course.observation = env.reset(seed=0)[0]
-        found.append(ended_after(train_vector(agent._engine, env, course)))
+        run = TrainingRun(2000, one_by_one=one_by_one)
+        run.observation = env.reset(seed=0)[0]
+        found.append(ended_after(train_vector(agent._engine, env, run)))
     np.testing.assert_array_equal(found[0][0], found[1][0])
     assert (np.diff(found[0][0]) >= 0).all()
     assert found[0][1] <= 3 < found[1][1]

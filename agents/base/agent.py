@@ -1,8 +1,11 @@
-"""What all agents share: training with progress, explanations, files."""
+"""What all agents share: settings, training with progress, answers, explanations, files."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import copy
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self, SupportsFloat
 
@@ -11,38 +14,430 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl._schema import Member, check_fields, generator_state, header, number, require
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.actors import Actors, Crew, Head
-from oda_rl.agents.base.by_actors import train_by_actors
-from oda_rl.agents.base.checkpoints import Checkpoints
-from oda_rl.agents.base.course import Course, Snapshot
-from oda_rl.agents.base.engine import Engine
-from oda_rl.agents.base.episodes import EpisodeLog
-from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.interrupts import deferred_interrupt
-from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.compiled_loop import play_compiled
+from oda_rl.agents.base.engine import Engine, VectorStep
+from oda_rl.agents.base.files import Checkpoints, present_versions
+from oda_rl.agents.base.history import EpisodeLog, Level
 from oda_rl.agents.base.loops import (
     Progress,
     add_to_returns,
+    first_step,
     last_episode,
+    play,
     steps_taken,
+    train_by_actors,
     train_fused,
     train_stepwise,
+    train_vector,
     update,
 )
-from oda_rl.agents.base.player import Player, checked_count
-from oda_rl.agents.base.summary import as_html, as_text, in_a_line
-from oda_rl.agents.base.training import progress_line
-from oda_rl.agents.base.vector import first_step, train_vector
-from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
-from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
-from oda_rl.agents.environments.validation import action_index, checked_reward
-from oda_rl.agents.policies.contract import Extent
+from oda_rl.agents.base.progress import deferred_interrupt, episodes_line, progress_line
+from oda_rl.agents.base.settings import Settings, checked_count
+from oda_rl.agents.base.training_run import Snapshot, TrainingRun
+from oda_rl.agents.environments.adaptation import adapted, adapted_vector
+from oda_rl.agents.environments.making import (
+    generator_of,
+    given_env,
+    make_env,
+    reward_threshold,
+    set_generator,
+    spec_of,
+)
+from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
+from oda_rl.agents.environments.spaces import (
+    AnyEnv,
+    Described,
+    Interface,
+    Spaces,
+    described,
+    spaces_of,
+)
+from oda_rl.agents.environments.validation import (
+    action_index,
+    checked_batch,
+    checked_points,
+    checked_reward,
+)
+from oda_rl.agents.policies.contract import Extent, Policy
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.files.schema import Member, check_fields, generator_state, header, number, require
+
+
+class Player(ABC):
+    """Plays by its policy; what it learns from that is an agent's business."""
+
+    config: Settings
+    env_id: str | None
+    named_by_file: bool = False
+    """Whether a file says what its environment is, so that no module is imported for that."""
+    interface: Interface
+
+    _most_features = 1024  # beyond, steps cost more than in proportion
+    _rngs: dict[str, np.random.Generator]
+    _env_seeded = False
+    _env_rng: dict[str, Any] | None = None  # of the environment that a file is about
+    _env: AnyEnv | None = None
+    _origin: Origin | None = None  # of an environment that there is not yet, or not at hand
+    _env_module: str | None = None  # imported for the id
+    _inside: AnyEnv | None = None  # the same with spaces that engines work with
+
+    @property
+    def env(self) -> AnyEnv | None:
+        """Where it learns: as it was given, or made from an id; None if there is none yet.
+
+        One with other spaces than it was trained with is refused (ValueError).
+        """
+        return self._env
+
+    @env.setter
+    def env(self, env: AnyEnv | None) -> None:
+        if env is not None:
+            self._check_spaces(env)
+        self._attach(env)
+
+    def _attach(self, env: AnyEnv | None) -> None:
+        """Take an environment for its own, whatever its spaces."""
+        self._env, self._inside = env, None if env is None else self._adapted(env)
+
+    def _check_spaces(self, env: AnyEnv) -> None:
+        """Raise ValueError if an environment has other spaces than the agent was trained with."""
+        found = self._interface_of(self._adapted(env)).of_user(env, self._bins)
+        if found != self.interface:
+            raise ValueError(f"env has {found}: the agent was trained with {self.interface}")
+
+    @property
+    def origin(self) -> Origin | None:
+        """What its environment is made of, as of now; None if all that is known is its id."""
+        return self._origin if self._env is None else origin_of(self._env, self._env_module)
+
+    @property
+    @abstractmethod
+    def policy(self) -> Policy:
+        """What the agent delivers: it decides, and knows of nothing else."""
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells (aggregate states) of the policy."""
+        return self.policy.n_cells
+
+    @property
+    def q_values(self) -> FloatArray:
+        """Value of each action at each codevector, shape (n_cells, n_actions)."""
+        return self.policy.q_values
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
+        return self.policy.codevectors
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """Present probability of a random action, or random decision, in training."""
+
+    @one_thread()
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """Return the policy's action for one observation, or the actions for a batch.
+
+        The signature is that of Stable-Baselines3, whose ``evaluate_policy`` takes this agent.
+
+        Parameters
+        ----------
+        observation
+            One observation of the environment's space, or a batch with one more leading dimension
+            (of each part of a Dict or Tuple). Vectors, as ``codevectors`` are, may stand for
+            composite ones: the parts of a Dict follow one another by sorted keys.
+        state, episode_start
+            Ignored; ``state`` is returned.
+        deterministic : bool
+            False explores as training does at present, but holds no action.
+
+        Returns
+        -------
+        action
+            Of the environment's action space: numpy.int64, or ndarray; of a batch, shape (n, ...).
+        state
+
+        Raises
+        ------
+        ValueError
+            If the observation is not of the space, or not finite.
+        """
+        points = checked_batch(observation, self.interface)
+        acts = self.policy.act(points)
+        if not deterministic:
+            explore = self._rngs["predict"].random(len(acts)) < self.epsilon
+            acts = np.where(explore.reshape(-1, *[1] * (acts.ndim - 1)), self._random(acts), acts)
+        actions = self.interface.performed(acts)
+        return (actions[0] if self.interface.is_one(observation) else actions), state
+
+    @one_thread()
+    def cell(self, observation: Any) -> Any:
+        """Return the (nearest) cell of one observation (int), or those of a batch, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            If the observation is not of the space, or not finite.
+        """
+        cells = self.policy.cells(checked_batch(observation, self.interface))
+        return int(cells[0]) if self.interface.is_one(observation) else cells
+
+    @one_thread()
+    def evaluate(
+        self,
+        n_episodes: int = 100,
+        env: gym.Env[Any, Any] | None = None,
+        seed: int | None = None,
+        progress_bar: bool = False,
+    ) -> FloatArray:
+        """Play greedily and return the returns, shape (n_episodes,); nothing is learned.
+
+        Parameters
+        ----------
+        n_episodes : int
+            At least 1.
+        env : gymnasium.Env, optional
+            Where to play. By default a new environment is made as the agent's own was, with the
+            running statistics that wrappers have by now, and closed afterwards.
+        seed : int, optional
+            Of the environment's first reset.
+        progress_bar : bool
+            Show a live line, where episodes are not compiled.
+
+        Raises
+        ------
+        ValueError
+            If ``env`` has other spaces than the agent was trained with, or is not given and no
+            other environment can be made.
+        """
+        count = checked_count("n_episodes", n_episodes)
+        with self._place(env) as place, episodes_line(count, progress_bar) as report:
+            compiled, policy = compiled_dynamics(place), self.policy.in_loops
+            if compiled is not None and compiled.time_limit is not None and policy is not None:
+                return play_compiled(compiled, policy, place.reset(seed=seed)[0], count)
+            returns: list[float] = []
+            total = 0.0
+            for _, reward, done in play(place, self._greedy, seed):
+                total += reward
+                if done:
+                    returns.append(total)
+                    total = 0.0
+                    report(returns)
+                    if len(returns) == count:
+                        break
+        return np.array(returns)
+
+    @one_thread()
+    def visited_states(
+        self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
+    ) -> FloatArray:
+        """Play greedily for ``n_steps`` and return the observations, shape (n_steps, d).
+
+        ``env`` and ``seed`` are as in :meth:`evaluate`.
+        """
+        count = checked_count("n_steps", n_steps)
+        with self._place(env) as place:
+            steps = islice(play(place, self._greedy, seed), count)
+            seen = [np.ravel(observation) for observation, _, _ in steps]
+        return np.array(seen, dtype=np.float64)
+
+    def filmable_env(self) -> gym.Env[Any, Any]:
+        """Make another environment like its own that renders pictures (``rgb_array``)."""
+        return self._other_env("rgb_array")
+
+    def draw_env_seed(self) -> int:
+        """Draw a seed for the environment's reset."""
+        return int(self._rngs["env"].integers(2**31))
+
+    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Draw as many random actions, in the form in which a policy has them."""
+        return self._rngs["predict"].integers(self.interface.n_actions, size=len(acts))
+
+    def _greedy(self, observation: Any) -> Any:
+        """Return what the adapted environment takes for what it has returned."""
+        point = checked_points(observation, self.interface)
+        return self.interface.actions(self.policy.act(point))[0]
+
+    @property
+    def _bins(self) -> int:
+        """Values of each component of a continuous action, where a grid of them is offered."""
+        return self.config.action_bins
+
+    def _interface(self) -> Interface:
+        """Read the spaces of its environment."""
+        assert self._env is not None
+        assert self._inside is not None
+        found = self._interface_of(self._inside)
+        if found.n_features > self._most_features:
+            raise ValueError(
+                f"observation_space is {spaces_of(self._env)[0]}: its {found.n_features:,} "
+                f"components are too many for {type(self).__name__}, at most "
+                f"{self._most_features:,}; gymnasium.wrappers.TransformObservation can make a few "
+                "features of them, ResizeObservation and GrayscaleObservation smaller images"
+            )
+        return found.of_user(self._env, self._bins)
+
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        """Read the spaces of an environment that :meth:`_adapted` returned."""
+        return Interface.of(env)
+
+    def _reset_env(self, env: AnyEnv) -> Any:
+        """Reset, with a seed the first time, and return the observation."""
+        self._take_up_randomness(env)
+        seed = None if self._env_seeded else self.draw_env_seed()
+        self._env_seeded = True
+        return env.reset(seed=seed)[0]
+
+    def _take_up_randomness(self, env: AnyEnv, reset: bool = True) -> None:
+        """Let the environment of a loaded agent draw what that of the saved one would have.
+
+        A reset with a seed is for what else an environment may draw from.
+        """
+        state, self._env_rng = self._env_rng, None
+        if state is not None and isinstance(env, gym.Env):
+            if reset:
+                own = copy.deepcopy(self._rngs["env"])
+                env.unwrapped.reset(seed=int(own.integers(2**31)))
+            set_generator(env, state)
+            self._env_seeded = True
+
+    def _env_generator(self) -> dict[str, Any] | None:
+        """Return the state of its environment's generator, once it has learned there."""
+        return generator_of(self._env) if self._env_seeded else self._env_rng
+
+    def _require_env(self) -> AnyEnv:
+        """Return the environment, made by now, with the spaces that engines work with."""
+        if self._inside is None:
+            self._attach(self._made_anew(learning=True))  # which has the same spaces
+        assert self._inside is not None
+        return self._inside
+
+    def _made_anew(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """Make an environment of what a file says about the one that the agent was trained in."""
+        origin, env_id = self._origin, self.env_id
+        obstacle = None if origin is None else origin.obstacle
+        if obstacle is not None:
+            raise ValueError(
+                f"env is None, and the agent was trained in {obstacle}: give env= to load, or to "
+                "evaluate"
+            )
+        if origin is None and env_id is None:
+            raise ValueError(
+                "env is None: set agent.env, or load the agent with load(path, env=...); evaluate "
+                "takes env=, too"
+            )
+        module = str(env_id).rpartition(":")[0] if origin is None else origin.foreign()
+        if module and self.named_by_file:
+            raise ValueError(
+                f"env is None, and the file names {env_id!r}, for which the module {module!r} "
+                "would be imported: load it with load(path, env=...), or --trust-env in the "
+                "command, if that is what you want"
+            )
+        drawn: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+        if origin is None:
+            made = make_env(str(env_id), **drawn)
+        else:
+            made = origin.beside(**drawn).make(learning)
+        self._check_spaces(made)
+        return made
+
+    def _other_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """Make another environment like its own, or like those in it."""
+        if self._env is None:
+            return self._made_anew(learning=False, render_mode=render_mode)
+        return separate_env(self._env, render_mode)
+
+    def _adapted(self, env: AnyEnv) -> AnyEnv:
+        """Return an environment with the spaces that engines work with."""
+        if isinstance(env, VectorEnv):
+            return adapted_vector(env, self._bins)
+        return adapted(env, self._bins)
+
+    @contextmanager
+    def _place(self, env: gym.Env[Any, Any] | None) -> Iterator[gym.Env[Any, Any]]:
+        """Give an environment to play in: the given one, or one like the agent's own, to close."""
+        made = self._other_env() if env is None else env
+        if isinstance(made, VectorEnv):
+            raise TypeError(
+                f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "
+                "plays in several"
+            )
+        if env is not None:
+            self._check_spaces(env)
+        place = self._adapted(made)
+        assert isinstance(place, gym.Env)
+        try:
+            yield place
+        finally:
+            if env is None:
+                place.close()
+
+
+def facts(agent: "Agent") -> dict[str, str]:
+    """Return what there is to say, by what it is about."""
+    told = {"environment": _place(agent), "steps": f"{agent.num_timesteps:,}"}
+    episodes = agent.episodes
+    if episodes.count:
+        told["episodes"] = f"{episodes.count:,} in {agent.training_seconds:.3g} s"
+        best, recent = episodes.best_return, episodes.recent_return()
+        told["returns in training"] = f"{best:.6g} at best, lately {recent:.6g}"
+    policy = agent.policy
+    size = sum(part.size for part in policy.parameters)
+    cells, choices = _many(policy.n_cells, "cell"), _many(policy.n_actions, policy.choice_name)
+    told["policy"] = f"{cells}, {choices}, {_many(size, 'number')}"
+    others = agent.versions.items() - present_versions().items()
+    if others:
+        told["saved with"] = ", ".join(f"{name} {text}" for name, text in sorted(others))
+    return told
+
+
+def in_a_line(agent: "Agent") -> str:
+    """Return what a prompt shows."""
+    return (
+        f"<{type(agent).__name__} of {_place(agent)}, {agent.num_timesteps:,} steps, "
+        f"{_many(agent.policy.n_cells, 'cell')}>"
+    )
+
+
+def as_text(agent: "Agent") -> str:
+    """Return what ``print`` shows."""
+    told = facts(agent)
+    width = max(map(len, told))
+    return "\n".join(
+        [type(agent).__name__, *(f"  {name:{width}}  {text}" for name, text in told.items())]
+    )
+
+
+def as_html(agent: "Agent") -> str:
+    """Return what a notebook shows: a table."""
+    rows = "".join(
+        f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+        f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+        for name, text in facts(agent).items()
+    )
+    return f"<table><caption>{type(agent).__name__}</caption>{rows}</table>"
+
+
+def _place(agent: "Agent") -> str:
+    """Return where it learns; one that was made of spaces has no environment."""
+    return agent.env_id or ("no environment" if agent.env is None else str(agent.env))
+
+
+def _many(n: int, thing: str) -> str:
+    return f"{n:,} {thing}" + ("" if n == 1 else "s")
+
 
 _METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
              "rngs", "sb3", "training", "training_seconds", "versions")  # fmt: skip
@@ -402,7 +797,9 @@ class Agent(Player):
             or trained on. A second Ctrl-C raises at once.
         """
         total = checked_count("total_timesteps", total_timesteps)
-        return self._go(Course(total), callback, progress_bar, checkpoint, checkpoint_every, actors)
+        return self._go(
+            TrainingRun(total), callback, progress_bar, checkpoint, checkpoint_every, actors
+        )
 
     @one_thread()
     def resume(
@@ -455,66 +852,66 @@ class Agent(Player):
             )
         if checkpoint is not None and checkpoint_every is None:
             checkpoint_every = paused.every
-        course = Course(paused.total, steps=paused.steps, part=paused.part)
+        run = TrainingRun(paused.total, steps=paused.steps, part=paused.part)
         env = self._require_env()
-        if isinstance(env, gym.Env) and actors is None and not course.over:
+        if isinstance(env, gym.Env) and actors is None and not run.over:
             observation = paused.enter(env)
             if observation is not None:
                 self._take_up_randomness(env, reset=False)
-                course.observation, course.chosen, course.resumed = observation, paused.chosen, True
-        return self._go(course, callback, progress_bar, checkpoint, checkpoint_every, actors)
+                run.observation, run.chosen, run.resumed = observation, paused.chosen, True
+        return self._go(run, callback, progress_bar, checkpoint, checkpoint_every, actors)
 
     def _go(
         self,
-        course: Course,
+        run: TrainingRun,
         callback: Callable[[Self], bool | None] | None,
         progress_bar: bool,
         checkpoint: str | Path | None,
         checkpoint_every: int | None,
         actors: Actors | None,
     ) -> Self:
-        """Train as far as the course goes."""
+        """Train as far as the run goes."""
         if not isinstance(actors, Actors | None):
             raise TypeError(f"actors is {actors!r}: it must be Actors, or None")
         head = None if actors is None else self._head(actors)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}: it must be callable, or None")
         checkpoints = Checkpoints.of(checkpoint, checkpoint_every)
-        course.keep(None if checkpoints is None else checkpoints.every)
+        run.keep(None if checkpoints is None else checkpoints.every)
         self._paused = None
-        if course.over:
+        if run.over:
             return self
         if actors is None or head is None:
-            self._train_with_log(course, callback, progress_bar, checkpoints)
+            self._train_with_log(run, callback, progress_bar, checkpoints)
             return self
         with actors.at_work(head.modules) as client:
-            course.crew = Crew(head, actors, client)
-            self._train_with_log(course, callback, progress_bar, checkpoints)
+            run.crew = Crew(head, actors, client)
+            self._train_with_log(run, callback, progress_bar, checkpoints)
         return self
 
     def _train_with_log(
         self,
-        course: Course,
+        run: TrainingRun,
         callback: Callable[[Self], bool | None] | None,
         progress_bar: bool,
         checkpoints: Checkpoints | None,
     ) -> None:
-        """Train until the course is over, a callback ends it, or Ctrl-C has been pressed."""
+        """Train until the run is over, a callback ends it, or Ctrl-C has been pressed."""
         env = self._require_env()
         before = self.training_seconds
-        course.one_by_one = callback is not None
+        run.one_by_one = callback is not None
         kept: Any = nullcontext() if checkpoints is None else checkpoints.kept()
-        line = progress_line(course.total, progress_bar, course.steps)
-        with deferred_interrupt() as course.interrupt, kept, line as (report, watch):
+        line = progress_line(run.total, progress_bar, run.steps)
+        with deferred_interrupt() as run.interrupt, kept, line as (report, watch):
 
             def save() -> None:
                 if checkpoints is not None:
                     self.training_seconds = before + watch.seconds
                     with watch.stopped():
-                        checkpoints.write(self, course, self._seed)
+                        checkpoints.write(self, run, self._seed)
 
-            training = self._train(env, course)
-            if not course.resumed:
+            training = self._train(env, run)
+            if not run.resumed:
                 save()  # if that cannot be, nobody has to wait to be told
             for steps, finished in training:
                 now = before + watch.seconds
@@ -524,19 +921,19 @@ class Agent(Player):
                     self.episodes.append(finished)
                     self.training_seconds = now
                 report(self, steps)
-                if course.interrupt.requested and not course.over:
-                    if course.can_stop:
+                if run.interrupt.requested and not run.over:
+                    if run.can_stop:
                         save()
                     raise KeyboardInterrupt
-                if course.due and not course.over:
+                if run.due and not run.over:
                     save()
                 if len(finished) and callback is not None and callback(self) is False:
-                    course.total = course.steps
+                    run.total = run.steps
                     break
             self.training_seconds = before + watch.seconds
-            course.at(course.total, course.observation)
+            run.at(run.total, run.observation)
             save()
-            if course.interrupt.requested:
+            if run.interrupt.requested:
                 raise KeyboardInterrupt
 
     def _head(self, actors: Actors) -> Head:
@@ -653,22 +1050,22 @@ class Agent(Player):
             rng.bit_generator.state = generator_state(states[name], f"rngs.{name}")
         return agent
 
-    def _train(self, env: AnyEnv, course: Course) -> Progress:
+    def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
         """Begin with a reset of the environment, or go on where it is, and train."""
-        if not course.resumed:
+        if not run.resumed:
             self.begin_episode()
-        if course.crew is not None:
-            return train_by_actors(course.crew, course)
+        if run.crew is not None:
+            return train_by_actors(run.crew, run)
         if isinstance(env, VectorEnv):
-            course.observation = self._reset_env(env)
-            return train_vector(self._engine, env, course)
+            run.observation = self._reset_env(env)
+            return train_vector(self._engine, env, run)
         dynamics = compiled_dynamics(env)
-        if not course.resumed:
+        if not run.resumed:
             self._engine.leave_lanes()
-            course.observation, course.chosen = self._reset_env(env), False
+            run.observation, run.chosen = self._reset_env(env), False
         if dynamics is None or not self.fuses:
-            return train_stepwise(self._engine, env, course)
-        return train_fused(self._engine, env, dynamics, course)
+            return train_stepwise(self._engine, env, run)
+        return train_fused(self._engine, env, dynamics, run)
 
 
 def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Generator]:

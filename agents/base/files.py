@@ -6,15 +6,28 @@ import time
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy.typing as npt
 
-from oda_rl import persistence
-from oda_rl._links import refuse_links
-from oda_rl._schema import (
+from oda_rl._lock import locked
+from oda_rl.agents.base.history import (
+    EPISODES,
+    LEVELS,
+    EpisodeLog,
+    history_from_arrays,
+    history_to_arrays,
+)
+from oda_rl.agents.base.settings import checked_count
+from oda_rl.agents.base.training_run import TRAINING, Snapshot, TrainingRun
+from oda_rl.agents.environments.origins import from_json, to_json
+from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.files.archive import load_archive, opened, refuse_links, save_archive, sweep, write_text
+from oda_rl.files.schema import (
     Header,
     InvalidFileError,
     Member,
@@ -25,14 +38,6 @@ from oda_rl._schema import (
     reading,
     require,
 )
-from oda_rl.agents.base.course import SCHEMA as TRAINING
-from oda_rl.agents.base.course import Snapshot
-from oda_rl.agents.base.episodes import SCHEMA as EPISODES
-from oda_rl.agents.base.episodes import EpisodeLog
-from oda_rl.agents.base.history import SCHEMA as HISTORY
-from oda_rl.agents.base.history import history_from_arrays, history_to_arrays
-from oda_rl.agents.environments.origins import from_json, to_json
-from oda_rl.agents.environments.spaces import AnyEnv
 
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
@@ -53,7 +58,7 @@ _MOST_VERSIONS = 50
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
 _OF_SB3 = {"sb3_low", "sb3_high"}  # of an algorithm of Stable-Baselines3, which an agent is in
 
-SHARED: dict[str, Member] = {**EPISODES, **HISTORY}
+SHARED: dict[str, Member] = {**EPISODES, **LEVELS}
 """What the file of any agent has."""
 _SB3_VERSION = "_stable_baselines3_version"
 
@@ -81,11 +86,9 @@ def save(agent: "Agent", path: Path) -> None:
         "config": metadata["config"],
         **({} if agent._seed is None else {"seed": agent._seed}),
     }
-    persistence.write_text(path / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
+    write_text(path / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     started = time.time() - agent.training_seconds
-    persistence.write_text(
-        path / MONITOR_FILE, agent.episodes.to_monitor_csv(agent.env_id, started)
-    )
+    write_text(path / MONITOR_FILE, agent.episodes.to_monitor_csv(agent.env_id, started))
 
 
 def save_file(
@@ -118,9 +121,9 @@ def save_file(
     }
     parts = agent._parts()
     if parts is None:
-        persistence.save_archive(path, metadata, arrays)
+        save_archive(path, metadata, arrays)
     else:
-        persistence.save_archive(
+        save_archive(
             path,
             metadata,
             arrays,
@@ -250,7 +253,7 @@ def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any
         what = f"run folder with an {AGENT_FILE}" if path.is_dir() else "file or run folder"
         raise FileNotFoundError(f"{str(path)!r} is no {what}")
     try:
-        return file, *persistence.load_archive(file)
+        return file, *load_archive(file)
     except ValueError as error:
         foreign = _foreign(file)
         if foreign is None:
@@ -263,7 +266,7 @@ def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any
 def _foreign(file: Path) -> str | None:
     """Say what a file of Stable-Baselines3 or PyTorch holds; None for any other."""
     try:
-        with persistence.opened(file) as archive:
+        with opened(file) as archive:
             names = archive.namelist()
             if _SB3_VERSION in names:
                 version = archive.open(_SB3_VERSION).read(20).decode()
@@ -273,3 +276,50 @@ def _foreign(file: Path) -> str | None:
     if any(Path(name).name == "data.pkl" for name in names):
         return "what PyTorch has pickled, such as a policy of Stable-Baselines3"
     return None
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where checkpoints of a training go, each in the place of the one before, and how often."""
+
+    path: Path
+    every: int
+    """Steps."""
+
+    @classmethod
+    def of(cls, checkpoint: str | Path | None, checkpoint_every: int | None) -> Self | None:
+        """Check what ``learn`` was given; None if there are to be none."""
+        if checkpoint is None and checkpoint_every is None:
+            return None
+        if checkpoint is None:
+            raise ValueError(
+                f"checkpoint_every is {checkpoint_every!r}, and checkpoint is None: it must be the "
+                "path of the file to write, which ends in .zip"
+            )
+        if checkpoint_every is None:
+            raise ValueError(
+                f"checkpoint is {str(checkpoint)!r}, and checkpoint_every is None: it must be the "
+                "number of steps from one checkpoint to the next"
+            )
+        path = Path(checkpoint)
+        if path.suffix != ".zip" or path.is_dir():
+            raise ValueError(f"checkpoint is {str(path)!r}: it must be a file that ends in .zip")
+        return cls(path, checked_count("checkpoint_every", checkpoint_every))
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Let no other training write to the file; remove what one that was killed left behind."""
+        refuse_links(self.path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with locked(lock, f"checkpoint {str(self.path)!r}"):
+            sweep(self.path.parent, [self.path.name])
+            yield
+
+    def write(self, agent: "Agent", run: TrainingRun, seed: int | None) -> None:
+        """Write one."""
+        env = agent.env
+        assert env is not None
+        metadata, arrays = Snapshot.of(run, env, seed).to_file()
+        save_file(agent, self.path, {"training": metadata}, arrays)
+        run.taken()

@@ -1,13 +1,141 @@
-"""The history of an agent's cells: where they were, and from which cells they came."""
+"""What a training leaves behind: its episodes, and the cells at each temperature level."""
 
+import io
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, flags, real, require, whole
 from oda_rl._types import FloatArray
+from oda_rl.files.schema import MOST, Member, flags, real, require, whole
+
+KEPT = 20_000  # episodes, of which the older half is summarised when there are more
+_TOGETHER = 100  # episodes of a group
+_MOST_GROUPS = 1000
+_RECENT = 20
+_COUNT, _MEAN, _BEST, _STEPS, _SECONDS = range(5)
+
+EPISODES: dict[str, Member] = {
+    "episodes": real("episodes, 3"),
+    "episodes_before": real("groups, 5", optional=True),
+}
+"""What a file has of a log: return, length and seconds of each of the latest episodes; and of
+groups of those before their number, mean return, greatest return, steps, and seconds."""
+
+
+class EpisodeLog:
+    """Return, length and time of finished training episodes: of the latest one by one.
+
+    Of more than 20,000 the older half is summarised, 100 episodes a group; of more than 1,000
+    groups, two are made one. So it takes a few megabytes, however long a training is.
+    """
+
+    def __init__(self, rows: FloatArray | None = None, before: FloatArray | None = None) -> None:
+        self.before: FloatArray = np.empty((0, 5)) if before is None else before
+        """Groups of earlier episodes, shape (groups, 5): how many, mean and greatest return, steps
+        in all, seconds of training up to the end of the last."""
+        self._blocks: list[FloatArray] = []
+        self._kept = 0
+        if rows is not None:
+            self.append(rows)
+
+    @classmethod
+    def from_file(cls, rows: FloatArray, before: FloatArray | None = None) -> "EpisodeLog":
+        """Make one of what a file has, or raise InvalidFileError."""
+        lengths = rows[:, 1]
+        require(((lengths >= 1.0) & (lengths == np.floor(lengths))).all(),
+                "episodes[:, 1], lengths, must be whole and at least 1")  # fmt: skip
+        require((rows[:, 2] >= 0.0).all(), "episodes[:, 2], seconds, must be at least 0")
+        if before is not None:
+            counts, steps = before[:, _COUNT], before[:, _STEPS]
+            whole = (counts == np.floor(counts)) & (steps == np.floor(steps))
+            right = whole & (counts >= 1.0) & (steps >= counts) & (steps < MOST)
+            require(right.all(), "episodes_before counts no episodes, or fewer steps than these")
+            require((before[:, _SECONDS] >= 0.0).all(), "episodes_before has seconds below 0")
+            require(len(before) <= _MOST_GROUPS, f"episodes_before has {len(before)} groups")
+        return cls(rows, before)
+
+    @property
+    def rows(self) -> FloatArray:
+        """Of the latest episodes, shape (n, 3): return, length, seconds of training up to its end.
+
+        Of all that there were, up to 20,000.
+        """
+        if len(self._blocks) != 1:
+            self._blocks = [np.concatenate([np.empty((0, 3)), *self._blocks])]
+        return self._blocks[0]
+
+    @property
+    def count(self) -> int:
+        """How many episodes there were in all."""
+        return int(self.before[:, _COUNT].sum()) + self._kept
+
+    @property
+    def best_return(self) -> float:
+        """Greatest return of all episodes; minus infinity if there were none."""
+        latest = self.rows[:, 0].max(initial=-np.inf)
+        return float(self.before[:, _BEST].max(initial=latest))
+
+    @property
+    def curve(self) -> FloatArray:
+        """Return, steps, and seconds up to the end, shape (n, 3), of all groups and episodes.
+
+        In their order; of a group, the mean return and all steps.
+        """
+        return np.concatenate([self.before[:, [_MEAN, _STEPS, _SECONDS]], self.rows])
+
+    def since(self, n: int) -> FloatArray:
+        """Rows of the episodes after the first n, as far as they are there one by one."""
+        return self.rows[max(n - (self.count - self._kept), 0) :]
+
+    def append(self, rows: FloatArray) -> None:
+        """Add episodes, shape (n, 3)."""
+        self._blocks.append(rows)
+        self._kept += len(rows)
+        while self._kept > KEPT:
+            self._summarise()
+
+    def recent_return(self) -> float:
+        """Mean return of the last episodes (at most 20), NaN if there are none."""
+        rows = self.rows[-_RECENT:, 0]
+        return float(rows.mean()) if len(rows) else float("nan")
+
+    def to_monitor_csv(self, env_id: str | None, start_time: float) -> str:
+        """Text of a ``monitor.csv`` as Stable-Baselines3's plotting tools read it.
+
+        A group of earlier episodes is a row: its mean return, and all its steps.
+        """
+        text = io.StringIO()
+        header = {"t_start": start_time, "env_id": str(env_id)}
+        text.write(f"#{json.dumps(header)}\nr,l,t\n")
+        for episode_return, length, seconds in self.curve.tolist():
+            text.write(f"{episode_return:.6f},{int(length)},{seconds:.6f}\n")
+        return text.getvalue()
+
+    def _summarise(self) -> None:
+        """Put the older half of the episodes into groups."""
+        old, latest = np.split(self.rows, [KEPT // 2])
+        self._blocks, self._kept = [latest.copy()], len(latest)
+        groups = old.reshape(-1, _TOGETHER, 3)
+        returns, steps, seconds = groups[:, :, 0], groups[:, :, 1].sum(axis=1), groups[:, -1, 2]
+        counts = np.full(len(groups), float(_TOGETHER))
+        new = np.column_stack([counts, returns.mean(axis=1), returns.max(axis=1), steps, seconds])
+        self.before = np.concatenate([self.before, new])
+        if len(self.before) > _MOST_GROUPS:
+            self._join()
+
+    def _join(self) -> None:
+        """Make one group of every two."""
+        single = len(self.before) % 2  # the last one stays as it is
+        pairs, rest = np.split(self.before, [len(self.before) - single])
+        pairs = pairs.reshape(-1, 2, 5)
+        counts, steps = pairs[:, :, _COUNT].sum(axis=1), pairs[:, :, _STEPS].sum(axis=1)
+        means = (pairs[:, :, _MEAN] * pairs[:, :, _COUNT]).sum(axis=1) / counts
+        best, seconds = pairs[:, :, _BEST].max(axis=1), pairs[:, 1, _SECONDS]
+        joined = np.column_stack([counts, means, best, steps, seconds])
+        self.before = np.concatenate([joined, rest])
 
 
 @dataclass(frozen=True)
@@ -30,7 +158,7 @@ class Level:
     an agent with several environments went back to an earlier policy."""
 
 
-SCHEMA: dict[str, Member] = {
+LEVELS: dict[str, Member] = {
     "history_step": whole("levels"),
     "history_temperature": real("levels", "[0, inf) or nan"),
     "history_cells": whole("levels", "[1, 1000000]"),

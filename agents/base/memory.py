@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, spliced
-from oda_rl._schema import Member, real, require
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.state import Lane, Observations
+from oda_rl.files.schema import Member, real, require
 
 ACTION, REWARD, MARK, COMPONENTS = range(4)
 UNUSED, GOES_ON, TERMINAL, CUT = 0.0, 1.0, 2.0, 3.0

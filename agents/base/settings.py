@@ -94,3 +94,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(_plain(one) for one in value)
     return value
+
+
+def checked_count(name: str, value: int) -> int:
+    """Return ``value`` as an int; raise ValueError unless it is an integer of at least 1."""
+    if int(value) != value or value < 1:
+        raise ValueError(f"{name} is {value!r}: it must be an integer of at least 1")
+    return int(value)

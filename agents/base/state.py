@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
-from oda_rl._schema import COUNT, FINITE, Member, Span, real
 from oda_rl._state import Raw, State
 from oda_rl._types import FloatArray
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.diagram import LARGEST
+from oda_rl.files.schema import COUNT, FINITE, Member, Span, real
 
 Observations = npt.NDArray[Any]
 """Of float32 or float64."""

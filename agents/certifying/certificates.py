@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.base.player import checked_count
+from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.certifying.dynamics import ROUNDING, Affine, LearnedLaw, Moving
 from oda_rl.agents.policies.export_tables import decisive
 from oda_rl.agents.policies.rules import RulePolicy

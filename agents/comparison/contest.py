@@ -30,7 +30,7 @@ from gymnasium import spaces
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.agent import Agent
-from oda_rl.agents.base.player import checked_count
+from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.comparison.memory import peak_megabytes
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for

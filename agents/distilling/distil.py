@@ -12,7 +12,8 @@ import numpy as np
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
-from oda_rl.agents.base.player import Player, checked_count
+from oda_rl.agents.base.agent import Player
+from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.imitation import Imitation, imitate, world_of
 from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.search import Ascent, enough_steps, race

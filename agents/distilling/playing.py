@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.base.loop import Played, play_from
+from oda_rl.agents.base.compiled_loop import Played, play_from
 from oda_rl.agents.distilling.teachers import Labelling
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env

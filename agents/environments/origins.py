@@ -33,10 +33,10 @@ from gymnasium.wrappers import (
 )
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorEpisodeStatistics
 
-from oda_rl._schema import InvalidFileError, number, require
 from oda_rl.agents.environments.adaptation import AdaptedVector
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.files.schema import InvalidFileError, number, require
 
 Statistics = dict[str, Any]
 """Of a wrapper that normalises: ``mean`` and ``var``, flat, and ``count``."""

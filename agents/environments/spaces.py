@@ -24,7 +24,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from oda_rl._schema import check_fields, require
+from oda_rl.files.schema import check_fields, require
 
 AnyEnv = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]

@@ -16,7 +16,7 @@ import numpy as np
 
 from oda_rl._threads import one_thread
 from oda_rl.agents.base.actors import Episode, modules_of
-from oda_rl.agents.base.performing import Performed
+from oda_rl.agents.base.engine import Performed
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.origins import Origin

@@ -5,7 +5,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.actors import Actors, require_copies
 from oda_rl.agents.base.agent import Agent
@@ -20,6 +19,7 @@ from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import assign_batch
+from oda_rl.files.schema import Member
 
 _LATEST = 2_000  # observations that say where decisions are made
 _RECENT = 10_000  # that exports are compared on

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from oda_rl._compile import compiled
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.base.contests import Record
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
+from oda_rl.agents.fitted.records import Record
 from oda_rl.agents.fitting.placement import Experience
 
 _FAR = 4.0  # standard errors between means

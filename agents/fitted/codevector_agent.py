@@ -7,18 +7,18 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl._schema import Member
 from oda_rl._types import FloatArray
-from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.engine import Performed
 from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.memory import COMPONENTS
-from oda_rl.agents.base.performing import Performed
+from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevector_engine import SCHEMA, CodevectorEngine, random_actions
 from oda_rl.agents.fitting.action_codevectors import label
 from oda_rl.agents.policies.cells import CodevectorPolicy
+from oda_rl.files.schema import Member
 
 
 class CodevectorAgent(FittedQAgent):
@@ -111,9 +111,9 @@ class CodevectorAgent(FittedQAgent):
     def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return random_actions(len(acts), acts.shape[1], self._rngs["predict"])
 
-    def _train(self, env: AnyEnv, course: Course) -> Progress:
+    def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
         assert isinstance(env, gym.Env)
-        return super()._train(Performed(env, self._engine), course)
+        return super()._train(Performed(env, self._engine), run)
 
     def _adapted(self, env: AnyEnv) -> gym.Env[Any, Any]:
         if isinstance(env, VectorEnv):

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check, real
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import COMPONENTS
 from oda_rl.agents.environments.spaces import ActionBox, Interface
@@ -22,6 +21,7 @@ from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CodevectorPolicy, blend
 from oda_rl.annealing.placing import anneal
+from oda_rl.files.schema import Member, check, real
 
 _SAMPLE = 3000  # actions that codevectors are annealed on
 _LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import within
-from oda_rl.agents.base.contests import Record
+from oda_rl.agents.fitted.records import Record
 from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.files.schema import within
 
 _PRIOR_WEIGHT = 3.0  # degrees of freedom
 _DROPPED = 10  # policies, the worst, when there are too many

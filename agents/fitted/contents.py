@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check, flags, header, prefixed, real, require, whole
 from oda_rl.agents.base.memory import GOES_ON, MARK, check_steps
 from oda_rl.agents.base.memory import SCHEMA as MEMORY
 from oda_rl.agents.base.state import ROOM, Lane
@@ -14,6 +13,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import replay, schemes
 from oda_rl.agents.fitting import placed
 from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.files.schema import Member, check, flags, header, prefixed, real, require, whole
 
 SCHEMA: dict[str, Member] = {
     "room": real("5, width", "[-inf, inf] or nan"),

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import within
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.base.contests import Record
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, Memory
 from oda_rl.agents.base.state import EPISODE_END, with_lanes
@@ -20,6 +18,7 @@ from oda_rl.agents.fitted.contents import check_contents
 from oda_rl.agents.fitted.fused import RULE
 from oda_rl.agents.fitted.laned import LanedEngine
 from oda_rl.agents.fitted.lanes import Playing
+from oda_rl.agents.fitted.records import Record
 from oda_rl.agents.fitted.timing import Timing
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.advantages import fit_advantages
@@ -29,6 +28,7 @@ from oda_rl.agents.fitting.placed import NOWHERE, Placed, Since
 from oda_rl.agents.fitting.placement import Experience
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.files.schema import within
 
 _LATEST = 3  # policies that are too new to be confirmed
 _CONFIRMING = 0.5  # as many steps as before a refit

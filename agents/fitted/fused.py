@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from oda_rl._compile import spliced
 from oda_rl._types import FloatArray
-from oda_rl.agents.base.loop import Rule
+from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.memory import Trajectory, begin
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted import replay

@@ -7,14 +7,13 @@ import numpy as np
 
 from oda_rl._state import Raw
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.base.contests import Record
-from oda_rl.agents.base.engine import Engine
-from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.memory import Memory
 from oda_rl.agents.base.state import Lane
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import replay
 from oda_rl.agents.fitted.lanes import Playing, RunningTrajectories
+from oda_rl.agents.fitted.records import Record
 from oda_rl.agents.fitting.placed import NOWHERE
 
 _NONE = np.empty(0, dtype=np.int64)

@@ -13,8 +13,7 @@ import numpy as np
 from oda_rl._compile import compiled
 from oda_rl._state import Raw, reader
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.base.contests import Record
-from oda_rl.agents.base.lanes import VectorStep
+from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import COMPONENTS, Trajectory, begin
 from oda_rl.agents.base.state import (
     EPISODE_END,
@@ -28,6 +27,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted.moves import Moves
 from oda_rl.agents.fitted.played import PlayedPolicies, Tables, Turns
+from oda_rl.agents.fitted.records import Record
 from oda_rl.agents.fitted.replay import Fitted, choose, load, record, state_of
 from oda_rl.agents.policies.cells import CellPolicy
 

@@ -8,7 +8,6 @@ the current point and random numbers (:mod:`oda_rl.agents.base.state`), a memory
 from typing import Annotated, NamedTuple
 
 from oda_rl._compile import compiled, integer, spliced
-from oda_rl._schema import COUNT, Span
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import Trajectory, begin, remember
@@ -26,6 +25,7 @@ from oda_rl.agents.base.state import (
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.policies.cells import decide
 from oda_rl.diagram import LARGEST
+from oda_rl.files.schema import COUNT, Span
 
 # Further events.
 REFIT = 256

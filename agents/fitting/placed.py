@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl._compile import compiled
-from oda_rl._schema import Member, real, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.memory import GOES_ON, MARK
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
@@ -29,6 +28,7 @@ from oda_rl.agents.fitting.placement import (
     write_cells,
 )
 from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.files.schema import Member, real, within
 
 SCHEMA: dict[str, Member] = {
     "origin": real("d"),

@@ -9,13 +9,12 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.agent import Agent
-from oda_rl.agents.base.course import Course
+from oda_rl.agents.base.engine import Performed
 from oda_rl.agents.base.files import Without
 from oda_rl.agents.base.loops import Progress
-from oda_rl.agents.base.performing import Performed
+from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.adaptation import observed
@@ -37,6 +36,7 @@ from oda_rl.agents.rules.editing import Editor
 from oda_rl.agents.rules.proofs import Proof, checked_box
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.world import World, seconds_of
+from oda_rl.files.schema import Member, real, require
 
 
 class ModelAgent(Simplifiable, Agent):
@@ -408,15 +408,15 @@ class ModelAgent(Simplifiable, Agent):
             return super()._random(acts)
         return self._rngs["predict"].uniform(-1.0, 1.0, acts.shape)
 
-    def _train(self, env: AnyEnv, course: Course) -> Progress:
+    def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
         self._engine.outcomes.limit = time_limit(env) or self._engine.outcomes.limit
         if self.interface.box is not None:
             assert isinstance(env, gym.Env)
             env = Performed(env, self._engine)
-        training = super()._train(env, course)
+        training = super()._train(env, run)
         if isinstance(env, VectorEnv) or self._engine.constrained:
             return training
-        return self._real.train(self, self._engine, training, course, self._rngs["planning"])
+        return self._real.train(self, self._engine, training, run, self._rngs["planning"])
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         self._limit = self._limit or time_limit(env)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check, flags
 from oda_rl._types import FloatArray
 from oda_rl.agents.model.candidates import Candidate
 from oda_rl.agents.model.contract import Planning, Played
@@ -23,6 +22,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.agents.worlds.learning import Learned
+from oda_rl.files.schema import Member, check, flags
 
 _MOST_STATES = 5000
 _AGAIN = 0.5  # share of the latest observations that had been seen before: then it is a table

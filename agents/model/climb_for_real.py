@@ -14,10 +14,9 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import require
-from oda_rl.agents.base.course import Course
 from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.playing import Ground
 from oda_rl.agents.distilling.search import race
@@ -29,6 +28,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.agents.worlds.logs import trajectories
+from oda_rl.files.schema import require
 
 if TYPE_CHECKING:
     from oda_rl._types import BoolArray
@@ -90,18 +90,18 @@ class ClimbForReal:
         agent: Judged,
         engine: "ModelEngine",
         training: Progress,
-        course: Course,
+        run: TrainingRun,
         rng: np.random.Generator,
     ) -> Progress:
         """Go on with a training as long as the world is believed, then in the real one."""
         if self.reason is None:
             for steps, episodes in training:
-                doubts = len(episodes) and self._doubts(agent, course.total - steps)
+                doubts = len(episodes) and self._doubts(agent, run.total - steps)
                 yield steps, episodes
                 if doubts:
                     break
-        if not course.over:
-            yield from self._really(agent.env, engine, course, rng)
+        if not run.over:
+            yield from self._really(agent.env, engine, run, rng)
 
     def _doubts(self, agent: Judged, left: int) -> bool:
         """Judge the world, if it is time; say so if it is not to be believed any more."""
@@ -122,7 +122,7 @@ class ClimbForReal:
         self,
         env: "AnyEnv | None",
         engine: "ModelEngine",
-        course: Course,
+        run: TrainingRun,
         rng: np.random.Generator,
     ) -> Progress:
         """Learn values with a share of the steps, and make a rule of them with the rest."""
@@ -133,30 +133,30 @@ class ClimbForReal:
         fitted = self._fitted
         fitted._enter(env)
         place = fitted._require_env()
-        if course.part is None:
-            course.part = course.steps
-        begun, total = course.part, course.total - course.part
+        if run.part is None:
+            run.part = run.steps
+        begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MOST_LEARNING)
         if total - learning < _LEAST_DISTILLING:
             learning = total
-        own = course.within(learning)
+        own = run.within(learning)
         done = own.steps
         for steps, episodes in fitted._train(place, own):
             engine.state.steps += steps - done
             done = steps
             if own.over:
-                course.insist()
+                run.insist()
             yield begun + done, episodes
         if done == total:
             return
         ground = Ground(env, _CELLS, total - done)
-        course.can_stop, before = False, 0
+        run.can_stop, before = False, 0
         for _ in self._distilling(ground, fitted, rng):
             engine.state.steps += ground.steps - before
             before = ground.steps
             yield begun + done + before, _NOTHING
         engine.state.steps += ground.steps - before
-        yield course.total, _NOTHING
+        yield run.total, _NOTHING
 
     def _distilling(
         self, ground: Ground, fitted: FittedQAgent, rng: np.random.Generator

@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import MOST, Member, check, prefixed, real, require, whole
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.base.engine import Engine
+from oda_rl.agents.base.engine import Engine, VectorStep, badness
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.interpreted import badness
-from oda_rl.agents.base.lanes import VectorStep
 from oda_rl.agents.base.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import (
@@ -36,6 +33,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.agents.worlds import files
+from oda_rl.files.schema import MOST, Member, check, prefixed, real, require, whole
 
 SCHEMA: dict[str, Member] = {
     "state": Member(Counters, "1"),

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, flags, real, whole
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.files.schema import Member, flags, real, whole
 
 _GROWTH, _MAX_GUESS = 2, 1000  # a guess is so many times the longest episode, but no more steps
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, flags, real, whole
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.worlds.learning import CodedSteps
+from oda_rl.files.schema import Member, flags, real, whole
 
 _FIRST_CAPACITY = 256
 SCHEMA: dict[str, Member] = {

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.distilling.simplifying import Rule, simplified
 from oda_rl.agents.model import candidates
@@ -26,6 +25,7 @@ from oda_rl.agents.worlds.learning import Learned, learn_world
 from oda_rl.agents.worlds.quality import outdated
 from oda_rl.agents.worlds.rewards import depends_on_actions_alone, is_constant
 from oda_rl.agents.worlds.trajectories import starts_between
+from oda_rl.files.schema import Member, check, require, whole
 
 _LAWS = files.N_LAWS
 _PROMISE_STARTS = 48

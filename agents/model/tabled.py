@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import FloatArray
 from oda_rl.agents.model import episodes
 from oda_rl.agents.model.episodes import Tried
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.diagram import ordered
+from oda_rl.files.schema import Member, check, real, require, whole
 
 SCHEMA: dict[str, Member] = {
     "cells": whole("R", "[1, 1000000]"),

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.model.counting import (
     MOST,
@@ -38,6 +37,7 @@ from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tabled import Tabled, from_arrays, greedy, to_arrays
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.files.schema import Member, check, real, require, whole
 
 _DISCOUNT = 0.99  # of exploration
 _DISCOUNTS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998)  # one of them is best for what is delivered

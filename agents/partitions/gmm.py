@@ -8,7 +8,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from oda_rl._schema import Member, check, real, require
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import Checked, Range, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
@@ -20,6 +19,7 @@ from oda_rl.agents.partitions.schedule import (
     interpreted_learner,
 )
 from oda_rl.divergences import quadratic_diagram
+from oda_rl.files.schema import Member, check, real, require
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Progress, Rules
 

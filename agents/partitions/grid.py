@@ -7,12 +7,12 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from oda_rl._schema import Member, check, real
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, Range, are_counts, or_none
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.divergences import quadratic_diagram
+from oda_rl.files.schema import Member, check, real
 from oda_rl.metric import SMALLEST
 
 _MOST_CELLS = 65_536

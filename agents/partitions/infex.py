@@ -8,12 +8,12 @@ from typing import Annotated, Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import MOST, Member, check, real, require, whole_floats
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.contract import Lineage, Scaling
 from oda_rl.agents.partitions.schedule import interpreted_learner
 from oda_rl.divergences import quadratic_diagram
+from oda_rl.files.schema import MOST, Member, check, real, require, whole_floats
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next
 _REFITS = 8  # then the cells rest

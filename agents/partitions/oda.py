@@ -6,7 +6,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from oda_rl._schema import Member, check, real, require
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
@@ -22,6 +21,7 @@ from oda_rl.agents.partitions.schedule import (
 )
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
+from oda_rl.files.schema import Member, check, real, require
 
 SCHEMA: dict[str, Member] = {
     "cells": real("K, 1+d"),

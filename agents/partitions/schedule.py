@@ -5,11 +5,11 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from oda_rl._compile import compiled
-from oda_rl._schema import COUNT, Member, Span
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import FloatArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.diagram import Codevectors
+from oda_rl.files.schema import COUNT, Member, Span
 from oda_rl.quantization import neighbourhood
 
 RESTING, INTERPRETED, ANNEALING, MAPPING = range(4)  # kinds of learner

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from oda_rl._schema import Member, check, real, require
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.agents.partitions.contract import Lineage, Scaling
@@ -21,6 +20,7 @@ from oda_rl.agents.partitions.schedule import (
     observe,
 )
 from oda_rl.divergences import quadratic_diagram
+from oda_rl.files.schema import Member, check, real, require
 
 _STAGES = 10  # after each the metric is learned anew
 _LAST_RATE, _LAST_WIDTH = 0.01, 0.5

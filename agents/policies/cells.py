@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined, integer, spliced
-from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Rows, Stored
+from oda_rl.files.schema import Member, real
 
 Three = tuple[int, int, int, float, float, float]
 """Three cells and their scores, the nearest first."""

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.rules.editing import Clauses
+from oda_rl.files.schema import Member, check
 
 TIE = 1e-9  # relative: values closer than that are equal
 SMALLEST_TRACE = 1e-3  # of Q(λ), in every language
@@ -81,7 +81,7 @@ class Rows(NamedTuple):
 
 
 class InLoops(NamedTuple):
-    """How compiled loops decide by a policy (:mod:`oda_rl.agents.base.loop`)."""
+    """How compiled loops decide by a policy (:mod:`oda_rl.agents.base.compiled_loop`)."""
 
     kind: str
     """Name of the kind of policy."""

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from oda_rl import persistence
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header, learner_header
 from oda_rl.agents.policies.export_tables import Certified, Export, export_of
 from oda_rl.agents.rules.editing import Clauses
+from oda_rl.files.archive import replacing
 
 SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
 _VERSION = 1
@@ -143,7 +143,7 @@ def export_policy(
         if format == "c":
             text = c_header(export, fixed_point, allow_disagreement)
         content = text.encode("utf-8")
-    with persistence.replacing(path) as file:
+    with replacing(path) as file:
         file.write(content)
     return path
 

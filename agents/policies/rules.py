@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
-from oda_rl._schema import Member, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import (
@@ -30,6 +29,7 @@ from oda_rl.agents.policies.contract import (
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
 from oda_rl.agents.rules.proofs import Piece, Proof, Region, Splitter, checked_box, proof, regions
 from oda_rl.diagram import ordered
+from oda_rl.files.schema import Member, real, require
 
 _DIGITS = 4
 _EXACT = 1e-9  # relative

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
-from oda_rl._schema import Member, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_cells
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
 from oda_rl.diagram import assign, assign_batch
+from oda_rl.files.schema import Member, real
 
 
 @spliced

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check, real, require, whole
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.rules.proofs import component_number, point_in
+from oda_rl.files.schema import Member, check, real, require, whole
 
 if TYPE_CHECKING:
     from oda_rl.agents.policies.rules import RulePolicy

@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from oda_rl._schema import reading
 from oda_rl.agents.base import files as saving
 from oda_rl.agents.base.agent import Agent
-from oda_rl.agents.base.interrupts import deferred_interrupt
-from oda_rl.agents.base.lanes import VectorStep
-from oda_rl.agents.base.player import checked_count
-from oda_rl.agents.base.vector import matrix
+from oda_rl.agents.base.engine import VectorStep
+from oda_rl.agents.base.loops import matrix
+from oda_rl.agents.base.progress import deferred_interrupt
+from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.origins import elsewhere
 from oda_rl.agents.sb3.files import AnyPath, as_file, check_saved
+from oda_rl.files.schema import reading
 
 try:
     import torch

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from oda_rl._schema import conforms, header, require
+from oda_rl.files.schema import conforms, header, require
 
 AnyPath = str | Path | io.BufferedIOBase
 

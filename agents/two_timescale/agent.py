@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from oda_rl._schema import Member, check_fields, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.agent import Agent
@@ -26,6 +25,7 @@ from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
+from oda_rl.files.schema import Member, check_fields, require
 
 BuiltIn = GMMPartition | GridPartition | InfexPartition | ODAPartition | SOMPartition
 PARTITIONS: dict[str, type[BuiltIn]] = {

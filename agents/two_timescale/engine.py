@@ -9,13 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._schema import Member, check, header, real, require, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.axes import informative
-from oda_rl.agents.base.contests import Trial, Trials
-from oda_rl.agents.base.engine import Engine
+from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.lanes import VectorStep
 from oda_rl.agents.base.memory import (
     ACTION,
     CUT,
@@ -32,7 +29,9 @@ from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
 from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
+from oda_rl.agents.two_timescale.trials import Trial, Trials
 from oda_rl.diagram import assign, assign_batch
+from oda_rl.files.schema import Member, check, header, real, require, within
 
 _SETTLED_AFTER_EACH = 100  # steps of each of several environments without a better best return
 _NO_EPISODE = np.empty((0, 2))

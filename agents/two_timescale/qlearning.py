@@ -2,8 +2,8 @@
 
 A step of the environment is one call of :func:`learn` and one of :func:`choose`. The loop in Python
 makes them through :func:`act`, :func:`update` and :func:`step`, the compiled loop directly
-(:mod:`oda_rl.agents.base.loop`), several environments through :func:`step_together`: that all of
-them give the same bits rests on it.
+(:mod:`oda_rl.agents.base.compiled_loop`), several environments through :func:`step_together`: that
+all of them give the same bits rests on it.
 
 The state of an agent is a tuple of arrays:
 
@@ -40,11 +40,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from oda_rl._compile import compiled, inlined, spliced
-from oda_rl._schema import COUNT, FINITE, Span
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.base.contests import LONGEST_TRIAL
-from oda_rl.agents.base.loop import Rule
+from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.memory import Trajectory, begin, remember
 from oda_rl.agents.base.state import (
     EPISODE_END,
@@ -60,7 +58,9 @@ from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.partitions.schedule import INTERPRETED, Learner, observe, schedule_of
 from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE
 from oda_rl.agents.policies.table import greatest
+from oda_rl.agents.two_timescale.trials import LONGEST_TRIAL
 from oda_rl.diagram import assign
+from oda_rl.files.schema import COUNT, FINITE, Span
 
 # Layers of the table.
 VALUES, VISITS, STEP_SIZES, TRACES = range(4)
@@ -402,8 +402,8 @@ def step_together(
         The environment to begin with, and whether its step has been learned from already: so it
         goes on after events.
     taken, played
-        A :class:`~oda_rl.agents.base.lanes.VectorStep`, and the policies that environments play:
-        a :class:`~oda_rl.agents.base.contests.Played`.
+        A :class:`~oda_rl.agents.base.engine.VectorStep`, and the policies that environments play:
+        a :class:`~oda_rl.agents.two_timescale.trials.Played`.
     actions : ndarray, shape (n,)
         Written to.
     ended : ndarray, shape (n, 2)

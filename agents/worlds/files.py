@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._schema import Member, check, flags, real, require, whole
 from oda_rl.agents.worlds.coordinates import HIGH, LEVELS, LOW, SCALE, Coordinates, WorldArrays
 from oda_rl.agents.worlds.laws import FORMS
 from oda_rl.agents.worlds.learning import Chosen, Learned
+from oda_rl.files.schema import Member, check, flags, real, require, whole
 
 Arrays = dict[str, npt.NDArray[Any]]
 N_LAWS = 4  # of an agent's world

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.base.player import checked_count
+from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env, spec_of, time_limit
 from oda_rl.agents.environments.spaces import (
     AnyEnv,

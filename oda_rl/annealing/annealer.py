@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oda_rl._schema import Member, Sizes, flags, real, require, whole
 from oda_rl._state import Raw
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.annealing import cells as annealing
@@ -30,7 +29,19 @@ from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.showing import Shown, show
 from oda_rl.annealing.turned import check_known, known_of
 from oda_rl.divergences import QUADRATIC, TINY, Divergence
-from oda_rl.filing.contents import MISSING, Each, Maybe, Optional, Several
+from oda_rl.files.schema import (
+    MISSING,
+    Each,
+    Maybe,
+    Member,
+    Optional,
+    Several,
+    Sizes,
+    flags,
+    real,
+    require,
+    whole,
+)
 
 PROBE = 500  # samples that the accuracy of a level is measured on
 _SHIFT = 0.1  # of a split, in square roots of the temperature

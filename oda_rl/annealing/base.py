@@ -13,8 +13,6 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
-from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, within
-from oda_rl._schema import Sizes, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
     TakesMissing,
@@ -32,8 +30,21 @@ from oda_rl.annealing.fine_tuning import measure_by
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
-from oda_rl.filing.contents import ANYTHING, MISSING, Each, Floats, Maybe, Optional, Several
-from oda_rl.filing.files import Filed
+from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, within
+from oda_rl.files.schema import (
+    ANYTHING,
+    MISSING,
+    Each,
+    Floats,
+    Maybe,
+    Optional,
+    Several,
+    Sizes,
+    flags,
+    real,
+    require,
+    whole,
+)
 from oda_rl.samples.weights import counted
 
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._parameters import COUNT, POSITIVE, estimator, validated, within
-from oda_rl._schema import Sizes, flags, real, whole
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_weights, chunks
 from oda_rl.annealing.base import BaseODA
@@ -32,7 +30,8 @@ from oda_rl.annealing.fine_tuning import (
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.annealing.selection import Candidate, candidates, doubts, select
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
-from oda_rl.filing.contents import ANYTHING, Optional, check_classes
+from oda_rl.files.estimators import COUNT, POSITIVE, estimator, validated, within
+from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
 from oda_rl.quantization.metric_learning import learn_metric
 from oda_rl.samples.missing import holes, observed_shares
 from oda_rl.samples.weights import counted

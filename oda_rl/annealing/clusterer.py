@@ -19,13 +19,21 @@ import numpy.typing as npt
 from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Flag, estimator, validated, within
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, chunks
 from oda_rl.annealing.base import FAST, FASTEST, SAMPLES, SLOW, BaseODA, Pace
 from oda_rl.annealing.levels import FEW_POINTS
 from oda_rl.annealing.missing import refined
 from oda_rl.divergences import QUADRATIC, resolve
+from oda_rl.files.estimators import (
+    COUNT,
+    FRACTION,
+    NOT_NEGATIVE,
+    Flag,
+    estimator,
+    validated,
+    within,
+)
 from oda_rl.samples.missing import observed_shares
 
 

@@ -18,10 +18,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from oda_rl._compile import compiled, inlined, spliced
-from oda_rl._schema import Member, Span, real, require
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import FloatArray, IndexArray, IntArray
 from oda_rl.divergences import LOGARITHMIC, TINY, Divergence
+from oda_rl.files.schema import Member, Span, real, require
 
 LEAST_SHARE = 1e-6
 FARTHEST = -math.log(LEAST_SHARE)  # in temperatures

@@ -5,9 +5,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from oda_rl._schema import Member, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.filing.contents import Maybe
+from oda_rl.files.schema import Maybe, Member, flags, real, require, whole
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
 _FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature

@@ -14,13 +14,12 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
-from oda_rl._schema import real
 from oda_rl._types import FloatArray
 from oda_rl._validation import checked_targets, checked_weights, chunks, fitted_points
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
-from oda_rl.filing.contents import MISSING, Optional, Several
+from oda_rl.files.estimators import NOT_NEGATIVE, estimator, validated
+from oda_rl.files.schema import MISSING, Optional, Several, real
 from oda_rl.samples.missing import holes
 
 _RECENT = 5000  # samples of a stream that local models are fitted to

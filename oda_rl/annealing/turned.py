@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oda_rl._compile import bound_copy, compiled, inlined, reordered
-from oda_rl._schema import require
 from oda_rl._types import FloatArray
 from oda_rl.annealing import missing
 from oda_rl.divergences import Divergence, Mahalanobis
+from oda_rl.files.schema import require
 from oda_rl.samples.turned import RIDGE, Turned, slot_of
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oda_rl.persistence import write_text
+from oda_rl.files.archive import write_text
 from oda_rl.runs.results import markdown_table, store_rows
 
 if TYPE_CHECKING:

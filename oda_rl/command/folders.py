@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from oda_rl import persistence
-from oda_rl._links import open_unlinked, refuse_links
 from oda_rl._lock import LockedError, locked
 from oda_rl.agents.base.files import OF_AGENT
 from oda_rl.command.logs import LOGS
+from oda_rl.files.archive import open_unlinked, refuse_links, sweep
 
 CHECKPOINT_FILE = "checkpoint.zip"
 _RESERVE, _LOCK = ".reserve", ".lock"
@@ -41,7 +40,7 @@ def in_use(folder: Path) -> Iterator[None]:
                 raise OSError(
                     f"out is {str(folder)!r}, which cannot be written to: {error.strerror}"
                 ) from error
-            persistence.sweep(folder, [*OF_AGENT, CHECKPOINT_FILE])
+            sweep(folder, [*OF_AGENT, CHECKPOINT_FILE])
             yield
     finally:
         if made:

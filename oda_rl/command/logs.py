@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oda_rl._links import open_unlinked, refuse_links
+from oda_rl.files.archive import open_unlinked, refuse_links
 
 if TYPE_CHECKING:
     from oda_rl.agents import Agent

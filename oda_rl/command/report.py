@@ -74,7 +74,7 @@ def policy_table(policy: "Overview") -> "Table":
 
 def save_figure(axes: "object", path: Path) -> Path:
     """Write the figure that the axes are part of as a PNG, whole or not at all."""
-    from oda_rl.persistence import replacing
+    from oda_rl.files.archive import replacing
 
     figure = axes.figure  # type: ignore[attr-defined]
     with replacing(path) as file:

@@ -12,7 +12,7 @@ from rich.console import Console
 from oda_rl.agents import load_agent
 from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.command.report import save_figure
-from oda_rl.persistence import write_text
+from oda_rl.files.archive import write_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
-from oda_rl import persistence
 from oda_rl._types import FloatArray
 from oda_rl.agents import (
     Actors,
@@ -25,7 +24,7 @@ from oda_rl.agents import (
     load_agent,
 )
 from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE
-from oda_rl.agents.base.interrupts import Stopped, ending_as_interrupts
+from oda_rl.agents.base.progress import Stopped, ending_as_interrupts
 from oda_rl.agents.environments.making import make_env, registered
 from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
@@ -38,6 +37,7 @@ from oda_rl.agents.videos import check_video, write_video
 from oda_rl.command.folders import CHECKPOINT_FILE, forget_others, in_use, remove, reserved
 from oda_rl.command.logs import episode_log
 from oda_rl.command.report import metric_table, summary, write_figures
+from oda_rl.files.archive import load_archive
 from oda_rl.reporting.page import tells_states_apart
 
 _GRID = 5  # values of a component of a continuous action
@@ -259,7 +259,7 @@ def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFi
     path = folder / CHECKPOINT_FILE
     if not path.exists():
         return None
-    found, _ = persistence.load_archive(path)
+    found, _ = load_archive(path)
     own = _ALGORITHMS.get(str(found.get("kind")))
     training = found.get("training")
     if own is None or not isinstance(training, dict):

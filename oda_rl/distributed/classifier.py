@@ -14,7 +14,6 @@ import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl._parameters import COUNT, estimator, validated
 from oda_rl._types import Array, FloatArray
 from oda_rl._validation import checked_labels, checked_weights
 from oda_rl.annealing.annealer import PROBE
@@ -25,6 +24,7 @@ from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
 from oda_rl.distributed.collections import blocks_of, is_lazy
 from oda_rl.distributed.lazy import by_blocks
 from oda_rl.distributed.sums import Agreement, labels_of
+from oda_rl.files.estimators import COUNT, estimator, validated
 from oda_rl.samples.weights import weighted
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl._parameters import COUNT, estimator, validated
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights
 from oda_rl.annealing.clusterer import ODAClusterer
@@ -21,6 +20,7 @@ from oda_rl.distributed.base import Distributed
 from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
 from oda_rl.distributed.collections import blocks_of, is_lazy
 from oda_rl.distributed.lazy import by_blocks
+from oda_rl.files.estimators import COUNT, estimator, validated
 from oda_rl.samples.weights import weighted
 
 

@@ -18,8 +18,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl._parameters import COUNT, NOT_NEGATIVE, Seed, estimator, validated
-from oda_rl._schema import flags, real
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import check_columns, checked_weights
 from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
@@ -32,7 +30,8 @@ from oda_rl.distributed.maximization import Climb
 from oda_rl.distributed.placing import places
 from oda_rl.distributed.reading import Reader
 from oda_rl.divergences import SquaredEuclidean
-from oda_rl.filing.contents import Optional
+from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, validated
+from oda_rl.files.schema import Optional, flags, real
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.units import VarianceFloor
 from oda_rl.samples.weights import weighted

@@ -11,15 +11,13 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_array, check_random_state
 
-from oda_rl._parameters import RandomState
-from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl._validation import bounded, checked_weights, chunks, fitted_points, mean_score
 from oda_rl.exemplars.column_generation import Exemplars, Round
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
 from oda_rl.exemplars.weights import NotConvergedError, average
-from oda_rl.filing.contents import ANYTHING, Each, Optional, check_fitted
-from oda_rl.filing.files import Filed
+from oda_rl.files.estimators import Filed, RandomState
+from oda_rl.files.schema import ANYTHING, Each, Optional, Sizes, check_fitted, real, require, whole
 from oda_rl.samples.weights import weighted
 
 _MOST_BANDWIDTHS = 1e150  # from one sample to another

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._parameters import POSITIVE, estimator, validated
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl._validation import checked_points, chunks
 from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, distinct, rule_of_thumb
 from oda_rl.exemplars.column_generation import Problem, select
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
+from oda_rl.files.estimators import POSITIVE, estimator, validated
 
 _TOLERANCE = 1e-8  # of the margin
 _SHOWN = 5  # samples that a message names

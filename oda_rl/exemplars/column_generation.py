@@ -18,7 +18,6 @@ from typing import NamedTuple, cast
 import numpy as np
 from scipy.optimize import linprog
 
-from oda_rl._schema import real, whole
 from oda_rl._types import FloatArray
 from oda_rl.exemplars.pricing import KERNELS, Kernel, Samples, leaders, squared_distances
 from oda_rl.exemplars.weights import (
@@ -28,6 +27,7 @@ from oda_rl.exemplars.weights import (
     best_proportions,
     objective_value,
 )
+from oda_rl.files.schema import real, whole
 
 _RANDOM_STARTS = 32
 _EM_STEPS = 20

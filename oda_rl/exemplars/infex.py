@@ -11,7 +11,6 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._parameters import COUNT, NOT_NEGATIVE, POSITIVE, Flag, Seed, estimator, validated
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl._validation import checked_points
 from oda_rl.exemplars.base import (
@@ -30,6 +29,7 @@ from oda_rl.exemplars.weights import (
     best_proportions,
     objective_value,
 )
+from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, POSITIVE, Flag, Seed, estimator, validated
 
 _SLOW = 1e-2  # of the mean log-likelihood: an EM step or a round that gains less is the last
 _EM_STEPS = 200

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl import persistence
 from oda_rl._types import FloatArray
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import ODAClassifier
@@ -28,6 +27,7 @@ from oda_rl.exporting.c_text import (
 )
 from oda_rl.exporting.diagrams import Diagram, fitting
 from oda_rl.exporting.labels import narrowest, numbered
+from oda_rl.files.archive import replacing
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.quantization.estimators import LVQ, VectorQuantizer
@@ -139,7 +139,7 @@ def export_c(estimator: Any, out: str | Path) -> Path:
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
     content = _text(estimator).encode("utf-8")
-    with persistence.replacing(path) as file:
+    with replacing(path) as file:
         file.write(content)
     return path
 

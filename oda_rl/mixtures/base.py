@@ -12,8 +12,6 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from oda_rl._parameters import RandomState
-from oda_rl._schema import Sizes, real, whole
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
@@ -27,8 +25,8 @@ from oda_rl._validation import (
     observed,
 )
 from oda_rl.diagram import LARGEST_DATA
-from oda_rl.filing.contents import Optional, check_fitted
-from oda_rl.filing.files import Filed
+from oda_rl.files.estimators import Filed, RandomState
+from oda_rl.files.schema import Optional, Sizes, check_fitted, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Rules
 from oda_rl.mixtures.units import VarianceFloor, deviations_of, units_from

@@ -12,7 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._parameters import (
+from oda_rl._types import Array, IntArray
+from oda_rl._validation import stream_rows
+from oda_rl.files.estimators import (
     COUNT,
     FRACTION,
     NOT_NEGATIVE,
@@ -22,10 +24,7 @@ from oda_rl._parameters import (
     validated,
     within,
 )
-from oda_rl._schema import flags, real, whole
-from oda_rl._types import Array, IntArray
-from oda_rl._validation import stream_rows
-from oda_rl.filing.contents import MISSING, Floats, Maybe, Optional
+from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, flags, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.state import RELEASED, Progress, Rules

@@ -4,10 +4,9 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from oda_rl._schema import Member, Sizes, Span, flags, real, require, whole
 from oda_rl._state import Raw, State, reader
 from oda_rl._types import Array, FloatArray
-from oda_rl.filing.contents import Floats, Maybe
+from oda_rl.files.schema import Floats, Maybe, Member, Sizes, Span, flags, real, require, whole
 
 ANNEALING, QUANTIZING, RELEASED = 0.0, 1.0, 2.0
 NARROW = 0.25  # a narrower neighbourhood is none: e^(-1/(2σ²)) < 4e-4

@@ -11,7 +11,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from threadpoolctl import threadpool_limits
 
-from oda_rl._parameters import (
+from oda_rl._types import Array, IntArray
+from oda_rl._validation import checked_weights, stream_rows
+from oda_rl.files.estimators import (
     COUNT,
     FRACTION,
     NOT_NEGATIVE,
@@ -20,10 +22,7 @@ from oda_rl._parameters import (
     validated,
     within,
 )
-from oda_rl._schema import real, whole
-from oda_rl._types import Array, IntArray
-from oda_rl._validation import checked_weights, stream_rows
-from oda_rl.filing.contents import Optional
+from oda_rl.files.schema import Optional, real, whole
 from oda_rl.mixtures import distances, em, learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.missing import Room

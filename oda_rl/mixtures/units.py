@@ -11,8 +11,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._parameters import within
 from oda_rl._types import Array, FloatArray
+from oda_rl.files.estimators import within
 from oda_rl.samples.missing import means_of
 
 _ROUNDED = 8.0  # times the precision of numbers: what differs by less is equal

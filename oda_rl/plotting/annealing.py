@@ -18,7 +18,7 @@ from matplotlib.ticker import NullLocator, StrMethodFormatter
 from mpl_toolkits.axes_grid1 import make_axes_locatable  # type: ignore[import-untyped]
 
 from oda_rl._types import Array, FloatArray
-from oda_rl.persistence import replacing
+from oda_rl.files.archive import replacing
 from oda_rl.plotting.axes import (
     COLORS,
     GRID,

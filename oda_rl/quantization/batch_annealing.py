@@ -15,11 +15,18 @@ import numpy.typing as npt
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state, gen_batches
 
-from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, Seed, estimator, validated
-from oda_rl._schema import Sizes, real, whole
 from oda_rl._types import FloatArray
 from oda_rl._validation import checked_points, checked_weights
-from oda_rl.filing.contents import Each, Optional, check_fitted
+from oda_rl.files.estimators import (
+    COUNT,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Seed,
+    estimator,
+    validated,
+)
+from oda_rl.files.schema import Each, Optional, Sizes, check_fitted, real, whole
 from oda_rl.quantization.estimators import VectorQuantizer, check_enough
 from oda_rl.quantization.kernels import nearest
 from oda_rl.samples.weights import Weighted, weighted

@@ -18,8 +18,6 @@ from sklearn.base import (
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._parameters import COUNT, FRACTION, Seed, estimator, validated
-from oda_rl._schema import Sizes, real, whole
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
     bounded,
@@ -30,8 +28,17 @@ from oda_rl._validation import (
     stream_rows,
 )
 from oda_rl.divergences import SquaredEuclidean
-from oda_rl.filing.contents import ANYTHING, HISTORY, Optional, check_fitted, check_labels
-from oda_rl.filing.files import Filed
+from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, validated
+from oda_rl.files.schema import (
+    ANYTHING,
+    HISTORY,
+    Optional,
+    Sizes,
+    check_fitted,
+    check_labels,
+    real,
+    whole,
+)
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
 from oda_rl.samples.missing import holes
 from oda_rl.samples.weights import Weighted, drawn, weighted

@@ -9,8 +9,6 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._parameters import COUNT, POSITIVE, Flag, Seed, estimator, validated, within
-from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
     TakesMissing,
@@ -20,7 +18,17 @@ from oda_rl._validation import (
     fitted_points,
     stream_rows,
 )
-from oda_rl.filing.contents import HISTORY, Optional, Several, check_fitted
+from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Seed, estimator, validated, within
+from oda_rl.files.schema import (
+    HISTORY,
+    Optional,
+    Several,
+    Sizes,
+    check_fitted,
+    real,
+    require,
+    whole,
+)
 from oda_rl.quantization import missing, neighbourhood
 from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
 from oda_rl.quantization.kernels import nearest

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl import persistence
-from oda_rl._schema import number, require
 from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
 from oda_rl.agents.base.files import present_versions
@@ -17,6 +15,8 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.export import json_document
 from oda_rl.agents.policies.export_tables import export_of
 from oda_rl.agents.policies.rules import number as short
+from oda_rl.files.archive import MOST_JSON, parsed
+from oda_rl.files.schema import number, require
 from oda_rl.reporting.replaying import Replaying, policy_of
 from oda_rl.runs.statistics import mean_interval
 
@@ -92,7 +92,7 @@ class Report:
 
     def replaying(self, trusting: bool = False) -> Replaying:
         """Return who plays by the policy of this report, or raise InvalidFileError."""
-        policy = policy_of(persistence.parsed(self.policy, persistence.MOST_JSON))
+        policy = policy_of(parsed(self.policy, MOST_JSON))
         origin = None if self.env_spec is None else from_json(self.env_spec)
         interface = Interface.from_json(dict(self.interface))
         return Replaying(policy, interface, self.env_id, origin, trusting)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oda_rl import persistence
 from oda_rl._types import FloatArray
 from oda_rl.agents.policies.explaining import overview, value_text
+from oda_rl.files.archive import write_text
 from oda_rl.plotting.agents import MOST_ACTIONS, MOST_ROWS, shown_components
 from oda_rl.reporting.content import Report
 
@@ -216,7 +216,7 @@ def write_page(
     """
     if out.is_dir():
         raise ValueError(f"out is {str(out)!r}, which is a folder: it must be a file")
-    persistence.write_text(out, page_of(agent, report, seed, command))
+    write_text(out, page_of(agent, report, seed, command))
     return out
 
 

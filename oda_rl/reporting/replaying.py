@@ -5,9 +5,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from oda_rl._schema import require
 from oda_rl._types import FloatArray
-from oda_rl.agents.base.player import Player
+from oda_rl.agents.base.agent import Player
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -17,6 +16,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.envs.dynamics import known_dynamics
+from oda_rl.files.schema import require
 
 FORMAT = "oda_rl policy"
 

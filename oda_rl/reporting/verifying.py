@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from oda_rl import persistence
-from oda_rl._schema import InvalidFileError, reading, require
 from oda_rl.agents.base.files import present_versions
+from oda_rl.files.archive import MOST_JSON, parsed
+from oda_rl.files.schema import InvalidFileError, reading, require
 from oda_rl.reporting.content import Report
 
 _MOST_BYTES = 1 << 26
@@ -75,7 +75,7 @@ def verify(path: Path, trusting: bool = False) -> Verdict:
         raise ValueError(f"run is {str(path)!r}, which is a folder: --verify takes a report")
     with reading(path):
         parts = _parts_of(path)
-        report = Report.from_json(persistence.parsed(parts["report"], persistence.MOST_JSON))
+        report = Report.from_json(parsed(parts["report"], MOST_JSON))
         replaying = report.replaying(trusting)
     claimed = parts.get("score", "nothing").strip()
     faults = []

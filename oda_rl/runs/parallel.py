@@ -27,7 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from oda_rl._links import open_unlinked
+from oda_rl.files.archive import open_unlinked
 from oda_rl.runs.results import Origin, code_digest, origin, store_rows
 
 Setting = Mapping[str, Any]

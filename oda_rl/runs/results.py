@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from oda_rl.persistence import write_text
+from oda_rl.files.archive import write_text
 
 Row = dict[str, Any]
 

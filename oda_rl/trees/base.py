@@ -24,8 +24,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
-from oda_rl._parameters import COUNT, FRACTION, NOT_NEGATIVE, Seed, estimator
-from oda_rl._schema import Sizes, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import TakesMissing, check_columns, fitted_points
 from oda_rl.annealing.codebook import Balls, Layout
@@ -33,8 +31,8 @@ from oda_rl.annealing.density import log_density
 from oda_rl.annealing.levels import Level, Schedule
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import NAMED, Divergence
-from oda_rl.filing.contents import Each, Optional
-from oda_rl.filing.files import Filed
+from oda_rl.files.estimators import COUNT, FRACTION, NOT_NEGATIVE, Filed, Seed, estimator
+from oda_rl.files.schema import Each, Optional, Sizes, real, require, whole
 from oda_rl.samples.weights import counted
 from oda_rl.trees.growth import Plan, Tree
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Samples, Statistics

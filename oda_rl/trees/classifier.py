@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 
-from oda_rl._parameters import NOT_NEGATIVE, estimator, validated
-from oda_rl._schema import Sizes
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_weights, fitted_points
-from oda_rl.filing.contents import ANYTHING, Optional, check_classes
+from oda_rl.files.estimators import NOT_NEGATIVE, estimator, validated
+from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes
 from oda_rl.trees.base import BaseODATree
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClusterMixin
 
-from oda_rl._parameters import validated
 from oda_rl._types import IntArray
 from oda_rl._validation import checked_points, checked_weights, fitted_points
+from oda_rl.files.estimators import validated
 from oda_rl.trees.base import BaseODATree
 
 

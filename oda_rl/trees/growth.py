@@ -10,14 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oda_rl._schema import MOST, Sizes, flags, real, require, whole
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Schedule
 from oda_rl.annealing.missing import refined
 from oda_rl.annealing.sampling import Distribution
 from oda_rl.divergences import QUADRATIC, Divergence
-from oda_rl.filing.contents import Each, check_contents
+from oda_rl.files.schema import MOST, Each, Sizes, check_contents, flags, real, require, whole
 from oda_rl.samples.missing import holes, telling
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Routes, Samples, Statistics
 

@@ -25,13 +25,22 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from oda_rl._compile import compiled, inlined
-from oda_rl._schema import Member, Sizes, real, require
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.missing import first_with_holes
 from oda_rl.divergences import Divergence
-from oda_rl.filing.contents import ANYTHING, MISSING, Each, Maybe, Optional
+from oda_rl.files.schema import (
+    ANYTHING,
+    MISSING,
+    Each,
+    Maybe,
+    Member,
+    Optional,
+    Sizes,
+    real,
+    require,
+)
 from oda_rl.samples.missing import filled, holes, observed_shares
 
 

@@ -16,12 +16,11 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._parameters import estimator, validated
-from oda_rl._schema import Sizes, real, require
 from oda_rl._types import FloatArray
 from oda_rl._validation import checked_targets, checked_weights, fitted_points
 from oda_rl.annealing.local_models import LocalModels, fit_local_models
-from oda_rl.filing.contents import MISSING, Optional, Several
+from oda_rl.files.estimators import estimator, validated
+from oda_rl.files.schema import MISSING, Optional, Several, Sizes, real, require
 from oda_rl.samples.missing import filled
 from oda_rl.trees.base import BaseODATree
 

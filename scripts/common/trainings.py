@@ -14,9 +14,9 @@ from typing import Any
 
 import gymnasium as gym
 
-from oda_rl import persistence
 from oda_rl.agents import Agent, CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
-from oda_rl.agents.base.checkpoints import Checkpoints
+from oda_rl.agents.base.files import Checkpoints
+from oda_rl.files.archive import load_archive
 
 COMMAND = [sys.executable, __file__]
 BARTO = "oda_rl/BartoCartPole-v0"
@@ -90,7 +90,7 @@ CASES = dict(_cases())
 def content(agent: Agent, path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """All that is in an agent's file, but for times, and how its environment is wrapped."""
     agent.save(path)
-    metadata, arrays = persistence.load_archive(path)
+    metadata, arrays = load_archive(path)
     for name in ("training_seconds", "env_spec"):
         del metadata[name]
     timeless = {"episodes": 2, "episodes_before": 4}  # columns that are not of time
@@ -109,12 +109,12 @@ def stopped_after(checkpoints: int, seen: list[Any] | None = None) -> Iterator[N
     usual: Callable[..., None] = Checkpoints.write
     written = 0
 
-    def write(self: Checkpoints, agent: Any, course: Any, seed: int | None) -> None:
+    def write(self: Checkpoints, agent: Any, run: Any, seed: int | None) -> None:
         nonlocal written
-        usual(self, agent, course, seed)
+        usual(self, agent, run, seed)
         written += 1
         if seen is not None:
-            seen.append(course.steps)
+            seen.append(run.steps)
         if written == checkpoints:
             raise Stopped
 

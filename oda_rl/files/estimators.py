@@ -1,21 +1,71 @@
-"""Estimators in files: their parameters and all they have learned, as arrays and JSON.
-
-Only what is listed here can come out of a file: numbers, text, arrays, lists, dictionaries, and
-objects of the classes that the caller names.
-"""
+"""What all estimators share: parameters that are checked, and files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, ClassVar, Self
+from inspect import getattr_static, isfunction
+from numbers import Integral, Real
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_origin
 
 import numpy as np
+from sklearn.base import _fit_context
 from sklearn.utils._metadata_requests import SIMPLE_METHODS, MetadataRequest
+from sklearn.utils._param_validation import Interval
 
-from oda_rl._schema import InvalidFileError, generator_state, reading, require
+from oda_rl._threads import one_thread
 from oda_rl._types import Array
-from oda_rl.filing.contents import check_contents
-from oda_rl.persistence import load_archive, save_archive
+from oda_rl.files.archive import load_archive, save_archive
+from oda_rl.files.schema import InvalidFileError, check_contents, generator_state, reading, require
+
+_PACKAGE = __name__.partition(".")[0] + "."
+_CLOSED = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=type)
+
+
+def within(interval: str) -> Interval:
+    """Return the range of the real numbers in an interval such as "(0, 1]"."""
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    return Interval(Real, low, high, closed=_CLOSED[interval[0] + interval[-1]])
+
+
+COUNT = Interval(Integral, 1, None, closed="left")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+FRACTION = within("(0, 1)")
+
+RandomState = int | np.random.RandomState | None
+Seed = Annotated[RandomState, "random_state"]
+Flag = Annotated[bool, "boolean"]
+
+# Parameters are checked against their ranges before the method runs.
+validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=True))
+
+
+@dataclass_transform()
+def estimator(cls: T) -> T:
+    """Make an estimator whose parameters are annotated fields, each with its type and default.
+
+    What scikit-learn checks a parameter against stands beside its type, as ``Annotated``; its
+    description, in the docstring of the class. Subclasses have the parameters of their bases. All
+    public methods work in one thread (:func:`oda_rl._threads.one_thread`).
+    """
+    made: Any = dataclass(cls, eq=False, repr=False)
+    constraints: dict[str, list[Any]] = {}
+    for field in fields(made):
+        if field.init and get_origin(field.type) is Annotated:
+            kind: Any = field.type
+            constraints[field.name] = list(kind.__metadata__)
+            made.__init__.__annotations__[field.name] = kind.__origin__  # as help shows it
+    made._parameter_constraints = constraints
+    for name in dir(cls):
+        method = getattr_static(cls, name)
+        if isfunction(method) and name[0] != "_" and method.__module__.startswith(_PACKAGE):
+            setattr(cls, name, one_thread()(method))
+    return cls
+
 
 Arrays = dict[str, Array]
 Read = Mapping[str, Array]

@@ -6,14 +6,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from oda_rl._schema import Member, Sizes, check, number, real, require
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.actors import Crew
-from oda_rl.agents.base.interrupts import Interrupt
+from oda_rl.agents.base.progress import Interrupt
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.envs.dynamics import stateful
+from oda_rl.files.schema import Member, Sizes, check, number, real, require
 
-SCHEMA: dict[str, Member] = {
+TRAINING: dict[str, Member] = {
     "training_state": real("n_state", optional=True),
     "training_observation": real("d", optional=True),
 }
@@ -24,7 +24,7 @@ _NEVER = 2**62
 
 
 @dataclass
-class Course:
+class TrainingRun:
     """A training on its way.
 
     The training loops note in it how far they have come before they yield, so that a checkpoint can
@@ -53,7 +53,7 @@ class Course:
     crew: Crew | None = None
     """Who plays, if it is not the agent itself."""
     _due: int = _NEVER
-    _outer: "Course | None" = None
+    _outer: "TrainingRun | None" = None
 
     @property
     def over(self) -> bool:
@@ -93,10 +93,10 @@ class Course:
         if self._outer is not None:
             self._outer.at(self._begun + steps, observation, chosen)
 
-    def within(self, total: int) -> "Course":
-        """Return the course of the part that has begun, of so many steps, for its learner."""
+    def within(self, total: int) -> "TrainingRun":
+        """Return the run of the part that has begun, of so many steps, for its learner."""
         assert self.part is not None
-        return Course(
+        return TrainingRun(
             total, self.interrupt, one_by_one=True, steps=self.steps - self.part,
             observation=self.observation, chosen=self.chosen,
             resumed=self.resumed and self.steps > self.part, _outer=self,
@@ -128,13 +128,13 @@ class Snapshot:
     """Shape (d,)."""
 
     @classmethod
-    def of(cls, course: Course, env: AnyEnv, seed: int | None) -> "Snapshot":
-        """Take one of a course that can stop."""
-        place = stateful(env) if isinstance(env, gym.Env) and course.crew is None else None
-        known = course.total, course.steps, course.chosen, course.part, course.every, seed
+    def of(cls, run: TrainingRun, env: AnyEnv, seed: int | None) -> "Snapshot":
+        """Take one of a run that can stop."""
+        place = stateful(env) if isinstance(env, gym.Env) and run.crew is None else None
+        known = run.total, run.steps, run.chosen, run.part, run.every, seed
         if place is None:
             return cls(*known, 0, None, None)
-        observation = np.array(course.observation, dtype=np.float64).ravel()
+        observation = np.array(run.observation, dtype=np.float64).ravel()
         return cls(*known, place.elapsed_steps, place.read_state(), observation)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
@@ -161,7 +161,7 @@ class Snapshot:
         total = count("total", f"[1, {_NEVER}]")
         steps = count("steps", f"[0, {total}]")
         sizes: Sizes = {}
-        check(arrays, SCHEMA, sizes)
+        check(arrays, TRAINING, sizes)
         require(len(arrays) in (0, 2), "training_ has a state or an observation, but not both")
         part, every = count("part", f"[0, {steps}]", True), count("every", f"[1, {_NEVER}]", True)
         seed = count("seed", "[0, inf)", True)

@@ -1,25 +1,13 @@
-"""Which policy is kept, by the training episodes that were played with each.
-
-An episode tells of a policy only if it was played with that policy alone, from its beginning. Each
-agent has such episodes, and judges by what it can know of them, so that there are two accounts:
-
-:class:`Record`, of the fitted agent
-    Returns, of which nobody says what is enough: they only rank policies among one another. So many
-    policies are remembered, the one whose mean less its standard error is greatest is delivered,
-    and learning goes on.
-:class:`Trial`, of the online agent in several environments
-    Successes and failures, by the best return so far: they judge a policy alone. The first that
-    succeeds is kept until it fails too often, and learning rests meanwhile; of the others only
-    those are remembered that have succeeded, too. A better return makes all that was counted void.
+"""Which policy is kept with several environments, by the training episodes played with each.
 
 Along one trajectory the online agent's policy hardly changes during an episode, so that an episode
 that is solved says something about the table. With n environments the table changes n times as
 fast. Therefore each environment plays an episode with the policy as it was when the episode began:
-its trial. The first that solves its episode is taken back as the agent's own, and the others try
-it, too, until too many of them fail; then the next one that was solved takes its place.
+its trial. The first that solves its episode (by the best return so far) is taken back as the
+agent's own, and learning rests; the others try it, too, until too many of them fail; then the next
+one that was solved takes its place. A better return makes all that was counted void.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,31 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.policies.cells import CellPolicy
 
 LONGEST_TRIAL = 10_000  # steps, after which the table is played: the episode may never end
 _TOLERATED = 0.05  # share of a kept policy's episodes that may fail
-
-
-class Record:
-    """A policy and the returns of the training episodes that were played with it."""
-
-    def __init__(self, policy: CellPolicy, n: int = 0, mean: float = 0.0, m2: float = 0.0) -> None:
-        self.policy = policy
-        self.n, self.mean = n, mean
-        self.m2 = m2
-        """Sum of squared deviations from the mean."""
-
-    def add(self, episode_return: float) -> None:
-        """Count one more episode (Welford's recursion)."""
-        self.n += 1
-        change = episode_return - self.mean
-        self.mean += change / self.n
-        self.m2 += change * (episode_return - self.mean)
-
-    def lower_bound(self, spread: float) -> float:
-        """Mean return minus its standard error."""
-        return self.mean - spread / math.sqrt(self.n)
 
 
 class Played(NamedTuple):

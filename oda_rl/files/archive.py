@@ -1,5 +1,9 @@
-"""Files that hold numbers and can't hold code: arrays and JSON in a zip, written whole or not."""
+"""Files that hold numbers and can't hold code: arrays and JSON in a zip, written whole or not.
 
+What is written is written where it seems to be: symbolic links are refused, not followed.
+"""
+
+import errno
 import glob
 import io
 import json
@@ -16,9 +20,44 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from oda_rl._links import refuse_links
-from oda_rl._schema import Header, InvalidFileError, require
 from oda_rl._types import Array
+from oda_rl.files.schema import Header, InvalidFileError, require
+
+
+class LinkError(OSError):
+    """A file or folder that is to be written is a symbolic link; the message says which."""
+
+    def __init__(self, path: Any) -> None:
+        super().__init__(errno.ELOOP, "it is a symbolic link", os.fspath(path))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.filename!r} is a symbolic link, through which another file would be "
+            "overwritten: remove it, or write elsewhere"
+        )
+
+
+def refuse_links(*paths: str | os.PathLike[str]) -> None:
+    """Raise LinkError if one of the files or folders that are to be written is a symbolic link."""
+    for path in paths:
+        if os.path.islink(path):
+            raise LinkError(path)
+
+
+def open_unlinked(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file as ``os.open`` does, but no symbolic link; an ``opener`` for ``open``.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +ELLIPSIS
+    ...     os.symlink("/etc/hosts", f"{folder}/log")
+    ...     open(f"{folder}/log", "w", opener=open_unlinked)
+    Traceback (most recent call last):
+    oda_rl.files.archive.LinkError: '...log' is a symbolic link, through which another ...
+    """
+    refuse_links(path)
+    # O_NOFOLLOW, where there is one, covers a link that is made between these two lines.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
 
 _METADATA = "metadata.json"
 _RANDOM = 8  # letters that mkstemp adds to a name
