@@ -9,7 +9,9 @@ True
 """
 
 from importlib import import_module as _import_module
+from importlib.util import spec_from_file_location as _spec_from_file_location
 from pathlib import Path as _Path
+from sys import meta_path as _meta_path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -38,7 +40,19 @@ __version__ = "0.1.0"
 # In a source checkout agents/ and envs/ lie beside this folder; installed, they lie inside it.
 _beside = _Path(__file__).parent.parent
 if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.toml").is_file():
-    __path__.append(str(_beside))
+
+    class _Checkout:
+        @staticmethod
+        def find_spec(name: str, path: _Any = None, target: _Any = None) -> _Any:
+            if name not in ("oda_rl.agents", "oda_rl.envs"):
+                return None
+            folder = _beside / name.removeprefix("oda_rl.")
+            return _spec_from_file_location(
+                name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+            )
+
+    _meta_path.insert(0, _Checkout)  # type: ignore[arg-type]
+
 
 _LAZY = {
     "BatchDeterministicAnnealing": "oda_rl.quantization.batch_annealing",

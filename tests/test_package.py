@@ -28,10 +28,9 @@ TRAIN = (
 
 def modules_of(package):
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-        if module.name.split(".")[1] not in {"oda_rl", "tests", "scripts"}:
-            yield module.name
-            if module.ispkg:
-                yield from modules_of(module.name)
+        yield module.name
+        if module.ispkg:
+            yield from modules_of(module.name)
 
 
 MODULES = sorted({*modules_of("oda_rl"), *modules_of("oda_rl.agents"), *modules_of("oda_rl.envs")})
@@ -64,6 +63,9 @@ def test_examples_in_docstrings(name):
 def test_all_modules_are_found():
     some = {"oda_rl.command.cli", "oda_rl.agents.fitted.agent", "oda_rl.metric"}
     assert some | {"oda_rl.envs.cartpole"} <= set(MODULES)
+    walked = [module.name for module in pkgutil.walk_packages(oda_rl.__path__, "oda_rl.")]
+    assert set(walked) <= set(MODULES)
+    assert len(walked) == len(set(walked))
 
 
 def test_nothing_is_pickled(root):
