@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header, learner_header
-from oda_rl.agents.policies.export_tables import Certified, Export, export_of
+from oda_rl.agents.policies.export_tables import Export, export_of
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.archive import replacing
+
+if TYPE_CHECKING:
+    from oda_rl.agents.certifying.certificates import Certificate
 
 SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
 _VERSION = 1
@@ -56,7 +59,7 @@ def export_policy(
     out: str | Path,
     format: str = "c",  # noqa: A002
     fixed_point: bool = False,
-    certificate: Certified | None = None,
+    certificate: "Certificate | None" = None,
     learn: bool = False,
     allow_disagreement: bool = False,
 ) -> Path:
@@ -127,7 +130,15 @@ def export_policy(
     ...     "int oda_policy(const float obs[ODA_FEATURES])" in path.read_text()
     True
     """
-    _check(format, fixed_point, learn, allow_disagreement)
+    if format not in SUFFIXES:
+        raise ValueError(f"format is {format!r}: it must be one of {sorted(SUFFIXES)}")
+    if fixed_point and format != "c":
+        raise ValueError(f"fixed_point is True: it must be False for the format {format!r}")
+    if allow_disagreement and not fixed_point:
+        raise ValueError("allow_disagreement is True: it must be False without fixed_point")
+    if learn and (format != "c" or fixed_point):
+        what = f"the format {format!r}" if format != "c" else "fixed_point, which rounds values"
+        raise ValueError(f"learn is True: it must be False for {what}")
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
@@ -158,30 +169,9 @@ def default_file(run: Path, kind: str) -> Path:
     return run / f"policy{suffix}" if run.is_dir() else run.with_suffix(suffix)
 
 
-def _check(kind: str, fixed_point: bool, learn: bool, allow_disagreement: bool) -> None:
-    if kind not in SUFFIXES:
-        raise ValueError(f"format is {kind!r}: it must be one of {sorted(SUFFIXES)}")
-    if fixed_point and kind != "c":
-        raise ValueError(f"fixed_point is True: it must be False for the format {kind!r}")
-    if allow_disagreement and not fixed_point:
-        raise ValueError("allow_disagreement is True: it must be False without fixed_point")
-    if learn and (kind != "c" or fixed_point):
-        what = f"the format {kind!r}" if kind != "c" else "fixed_point, which rounds values"
-        raise ValueError(f"learn is True: it must be False for {what}")
-
-
 def json_document(export: Export) -> str:
-    """Return a policy as JSON that explains itself.
-
-    Examples
-    --------
-    >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-    >>> document = json.loads(json_document(export_of(agent)))
-    >>> document["kind"], document["actions"]["names"]
-    ('nearest cell', ['push left', 'push right'])
-    """
-    cells, box, parts, affine = export.cells, export.box, export.actions(), export.affine()
+    """Return a policy as JSON that explains itself."""
+    cells, box, parts, affine = export.cells, export.box, export.actions, export.affine
     document: dict[str, Any] = {
         "format": "oda_rl policy",
         "version": _VERSION,
@@ -208,7 +198,7 @@ def json_document(export: Export) -> str:
     if cells.clauses is not None:
         last = _AFFINE[-1:] if affine is not None else _NEAREST[-1:]
         document["how_to_decide"] = _EDITED + last
-        document["clauses"] = clauses_in_json(cells.clauses, len(cells.diagram))
+        document["clauses"] = _clauses(cells.clauses, len(cells.diagram))
     if export.numbered is not None:
         document["how_to_decide"] = _NUMBERED if box is None else _NUMBERED_CONTINUOUS
         first, actions = export.numbered
@@ -219,8 +209,7 @@ def json_document(export: Export) -> str:
     return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
 
 
-def clauses_in_json(clauses: Clauses, n_cells: int) -> list[dict[str, Any]]:
-    """Return clauses as JSON has them, of a rule of so many cells."""
+def _clauses(clauses: Clauses, n_cells: int) -> list[dict[str, Any]]:
     forbids = [{"where": rows.tolist(), "forbids": a} for rows, a in clauses.forbids]
     says = [
         {"where": rows.tolist(), "cell": n_cells + i, "locked": locked}

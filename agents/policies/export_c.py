@@ -36,6 +36,7 @@ from oda_rl.exporting.c_text import (
     LESS_ORIGIN,
     NEAREST,
     as_comment,
+    defined,
     number,
     table,
 )
@@ -43,25 +44,6 @@ from oda_rl.exporting.c_text import (
 MIN_AGREEMENT = 0.999
 """Share of decisions in which tables of 16 bits have to agree with the agent's."""
 
-_DIMENSIONS = {
-    "oda_diagram": "[ODA_CELLS][1 + ODA_FEATURES]",
-    "oda_offsets": "[ODA_CELLS]",
-    "oda_slopes": "[ODA_CELLS][ODA_FEATURES]",
-    "oda_shifts": "[ODA_CELLS]",
-    "oda_actions": "[ODA_CELLS]",
-    "oda_advantages": "[ODA_CELLS][ODA_ACTIONS - 1]",
-    "oda_exponents": "[ODA_CELLS]",
-    "oda_origin": "[ODA_FEATURES]",
-    "oda_scale": "[ODA_FEATURES]",
-    "oda_affine": "[ODA_CELLS][ODA_COMPONENTS][1 + ODA_FEATURES]",
-    "oda_codevectors": "[ODA_CELLS][ODA_ACTIONS][ODA_COMPONENTS]",
-    "oda_low": "[ODA_COMPONENTS]",
-    "oda_high": "[ODA_COMPONENTS]",
-    "oda_conditions": "[ODA_ROWS][1 + ODA_FEATURES]",
-    "oda_ends": "[ODA_CLAUSES]",
-    "oda_forbidden": "[ODA_FORBIDDING]",
-    "oda_power": "[ODA_DEGREE + 1]",
-}
 SCORES = ("oda_diagram", "oda_offsets", "oda_slopes", "oda_shifts")
 _DEGREE = 10  # then the error is that of rounding, for any exponent in [0, 1]
 _MAX_STEPS = 2**32 - 2  # that a count reaches; a restart after so many never comes
@@ -259,8 +241,8 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
         "#include <math.h>\n" if export.blended else "",
         "#include <stdint.h>\n\n",
-        _defined(_constants(export, tables, found)),
-        *(_definition(name, array, found) for name, array in arrays.items()),
+        defined(_constants(export, tables, found)),
+        *(table(name, array) for name, array in arrays.items()),
         f"static inline {_signature(export)}\n{{\n",
         _ALWAYS if always else _body(export, tables, found),
         "}\n\n#endif\n",
@@ -301,13 +283,12 @@ def _table_of_states(export: Export, states: Numbered) -> str:
         f"A state is a number from {states.first} to {states.first + n - 1}, and oda_table has the",
         "action of each" + (", counted from 0." if box is None else "."),
     ]
-    size = "[ODA_STATES]" + ("" if box is None else "[ODA_COMPONENTS]")
     end = _ACTION_OF_STATE if box is None else _COMPONENTS_OF_STATE
     parts = [
         _about(export, f"a table of {n} states", f"{actions.nbytes} bytes", explanation),
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n#include <stdint.h>\n\n",
-        _defined(constants),
-        table("oda_table", size, actions),
+        defined(constants),
+        table("oda_table", actions),
         f"static inline {_signature(export)}\n{{\n{_STATE}{end}}}\n\n#endif\n",
     ]
     return "".join(parts)
@@ -427,11 +408,6 @@ def _constants(
     return constants
 
 
-def _defined(constants: dict[str, str]) -> str:
-    """Return the definitions of constants, and an empty line."""
-    return "".join([*(f"#define ODA_{name} {value}\n" for name, value in constants.items()), "\n"])
-
-
 def _comment(
     export: Export,
     tables: FloatTables | IntegerTables,
@@ -544,17 +520,6 @@ def _explanation(export: Export, tables: FloatTables | IntegerTables, found: Tab
     return lines
 
 
-def _definition(name: str, array: npt.NDArray[Any], found: Tables) -> str:
-    """Return the definition of a table."""
-    size = _DIMENSIONS[name]
-    if found.clauses is not None and name in ("oda_actions", "oda_affine"):
-        more = len(found.clauses.outputs)
-        size = size.replace("ODA_CELLS", f"ODA_CELLS + {more}", 1)
-    if found.apart and name in SCORES:
-        size = size.replace("ODA_CELLS", "ODA_CELLS - 1", 1)
-    return table(name, size, array)
-
-
 def learner_header(export: Export, agent: Trained) -> str:
     """Return a C99 header with a struct that learns, and functions for it.
 
@@ -583,8 +548,8 @@ def learner_header(export: Export, agent: Trained) -> str:
     parts = [
         as_comment(_about_learner(export, sum(array.nbytes for array in present.values()))),
         "#ifndef ODA_LEARNER_H\n#define ODA_LEARNER_H\n\n#include <stdint.h>\n\n",
-        _defined(constants),
-        *(_definition(name, array, found) for name, array in present.items()),
+        defined(constants),
+        *(table(name, array) for name, array in present.items()),
         source.replace("/* the nearest cell */\n", begin + nearest),
         "#endif\n",
     ]

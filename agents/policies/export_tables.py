@@ -25,7 +25,7 @@ scores count as equal (``tie``): the first of the cells is the nearest.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,34 +39,21 @@ from oda_rl.agents.policies.rules import in_box
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.diagram import ordered, rounding
 
+if TYPE_CHECKING:
+    from oda_rl.agents.certifying.certificates import Certificate
+
 _LARGEST_INT = 2**31 - 1
 _INT16 = 32_767
-_LEAST = 1e-30  # of what matters in a row, so that exponents have 8 bits
-_MOST_SHIFT = 12  # of a row, so that sums of thousands of products stay within 64 bits
+_TINY = 1e-30  # of what matters in a row, so that exponents have 8 bits
+_MAX_SHIFT = 12  # of a row, so that sums of thousands of products stay within 64 bits
 _STEPS = 2**18  # of an observation's component, from the centre to the farthest value seen
 CLIP = 2**22
 """Components of an observation are clipped at so many steps; float32 holds all integers to that."""
-_MOST_STATES = 2**24  # that float32 tells apart
+_MAX_STATES = 2**24  # that float32 tells apart
 _WHOLE = 1e-6  # by which codevectors that are whole numbers may be off
 _TIE = 4.0  # times the largest error of a score where scores are equal
 _SPARED = 10  # one of so many states is enough for a median
 _BLOCK = 1000  # states whose scores are worked out at once
-
-
-class Certified(Protocol):
-    """What has been proved of a policy."""
-
-    @property
-    def lines(self) -> list[str]:
-        """What that is, in words."""
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The same for JSON."""
-
-    @property
-    def policy(self) -> dict[str, npt.NDArray[Any]]:
-        """What :func:`decisive` says of the policy."""
 
 
 class Visited(NamedTuple):
@@ -112,8 +99,7 @@ class Export:
     """Of continuous actions."""
     parts: Sequence[str] = ()
     """Names of their components."""
-    certificate: Certified | None = None
-    """What has been proved of it."""
+    certificate: "Certificate | None" = None
     numbered: Numbered | None = None
     """The same as a table, if states are numbered."""
     visited: Visited | None = None
@@ -129,9 +115,27 @@ class Export:
         """Values of actions that differ by less are equal."""
         return 0.0 if self.visited is None else self.visited.equal
 
+    @property
+    def actions(self) -> FloatArray | None:
+        """The action codevectors, not clipped, shape (K, A, p), if there are any."""
+        if self.cells.parts is None or self.box is None:
+            return None
+        low, high = self.box.bounds
+        return np.asarray(0.5 * (low + high) + 0.5 * (high - low) * self.cells.parts)
+
+    @property
+    def affine(self) -> FloatArray | None:
+        """The affine actions of cells, not clipped, shape (K, p, 1 + d), if there are any.
+
+        They are functions of the observation less the cells' origin.
+        """
+        if self.cells.affine is None or self.box is None:
+            return None
+        return in_box(self.cells.affine, self.box.low, self.box.high)
+
     def tables(self) -> "Tables":
         """Leave out what decisions do not need."""
-        cells, centre, affine = self.cells, self.extent.centre, self.affine()
+        cells, centre, affine = self.cells, self.extent.centre, self.affine
         actions = np.asarray(cells.values.argmax(axis=1))
         edited = cells.clauses
         apart = not self.blended and edited is None and len(np.unique(actions)) == len(actions)
@@ -150,7 +154,7 @@ class Export:
         near = self._near(used)
         if self.blended:
             advantages = _advantages(cells.values)
-            return Tables(scores, centre, near, None, advantages, self.actions(), tied=tied)
+            return Tables(scores, centre, near, None, advantages, self.actions, tied=tied)
         numbered = affine is not None or (apart and (actions[order] == np.arange(len(order))).all())
         own = None if numbered else actions if edited is not None else actions[order]
         return Tables(
@@ -181,22 +185,6 @@ class Export:
         """
         centre, reach = self.extent
         return bool((np.abs(centre) <= reach)[used].all())
-
-    def actions(self) -> FloatArray | None:
-        """Return the action codevectors, not clipped, shape (K, A, p), if there are any."""
-        if self.cells.parts is None or self.box is None:
-            return None
-        low, high = self.box.bounds
-        return np.asarray(0.5 * (low + high) + 0.5 * (high - low) * self.cells.parts)
-
-    def affine(self) -> FloatArray | None:
-        """Return the affine actions of cells, not clipped, shape (K, p, 1 + d), if there are any.
-
-        They are functions of the observation less the cells' origin.
-        """
-        if self.cells.affine is None or self.box is None:
-            return None
-        return in_box(self.cells.affine, self.box.low, self.box.high)
 
 
 @dataclass(frozen=True)
@@ -252,23 +240,15 @@ class Tables:
 
         The step size of a column of slopes is such that its largest entry is 32,767, and that of
         the observation's component such that all products have the same unit. In that unit the
-        column that counts most reaches furthest. Rows of smaller entries have smaller steps.
-        Offsets have more bits because they are all that counts where the states are.
-
-        Parameters
-        ----------
-        reach : ndarray of shape (d,)
-            Largest distance of a component from the origin that is to be expected.
+        column that counts most reaches furthest: ``reach``, shape (d,), is the largest distance
+        from the origin to be expected. Rows of smaller entries have smaller steps. Offsets have
+        more bits because they are all that counts where the states are.
         """
-        if self.parts is not None or self.affine is not None:
+        continuous = self.parts is not None or self.affine is not None
+        if continuous or self.clauses is not None:
+            what = "continuous actions" if continuous else "a rule with clauses"
             raise ValueError(
-                "fixed_point is True: it must be False for continuous actions, which are in single "
-                "precision"
-            )
-        if self.clauses is not None:
-            raise ValueError(
-                "fixed_point is True: it must be False for a rule with clauses, which are in "
-                "single precision"
+                f"fixed_point is True: it must be False for {what}, which are in single precision"
             )
         origin = _single(self.origin)
         scores = _moved(self.scores, self.origin - origin.astype(np.float64))
@@ -278,14 +258,14 @@ class Tables:
         scale = _single(largest[1:] / (_INT16 * unit))
         steps = unit * scale.astype(np.float64)
         slopes = scores[:, 1:] / np.where(steps > 0.0, steps, 1.0)
-        shifts = np.clip(_exponents(slopes), -_MOST_SHIFT, 0) + _MOST_SHIFT
-        unit /= 2.0**_MOST_SHIFT
+        shifts = np.clip(_exponents(slopes), -_MAX_SHIFT, 0) + _MAX_SHIFT
+        unit /= 2.0**_MAX_SHIFT
         one = max(math.ceil(largest[0] / (_LARGEST_INT * unit)), 1)
         advantages = _single(self.advantages)
         exponents = None if advantages is None else _exponents(advantages)
         tables = IntegerTables(
             np.rint(scores[:, 0] / (unit * one)).astype(np.int32),
-            _at_exponents(slopes, shifts - _MOST_SHIFT),
+            _at_exponents(slopes, shifts - _MAX_SHIFT),
             shifts.astype(np.int8),
             one,
             unit,
@@ -355,14 +335,9 @@ class IntegerTables:
         ``actions`` are those of cells, and values of actions that differ by less than ``equal`` are
         equal.
         """
-        blocks = range(0, len(observations), _BLOCK)
-        return np.concatenate(
-            [self._choices(observations[i : i + _BLOCK], actions, equal) for i in blocks]
-        )
-
-    def _choices(
-        self, observations: FloatArray, actions: IntArray | None, equal: float
-    ) -> IntArray:
+        if len(observations) > _BLOCK:
+            parts = np.split(observations, range(_BLOCK, len(observations), _BLOCK))
+            return np.concatenate([self.choices(part, actions, equal) for part in parts])
         scores, rows = self.scores_at(observations), np.arange(len(observations))
         cells: list[IntArray] = []
         least: list[IntArray] = []
@@ -385,17 +360,12 @@ class IntegerTables:
         return np.asarray((advantages >= least_advantage).argmax(axis=1))
 
 
-def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
+def export_of(agent: Trained, certificate: "Certificate | None" = None) -> Export:
     """Take an agent's policy out of it.
 
-    Raises
-    ------
-    ValueError
-        If it is no agent, has learned nothing yet, or its environment has spaces that cannot be
-        exported; or if the certificate is one of another policy.
+    Raises ValueError if it is no agent, has learned nothing yet, or its environment has spaces that
+    cannot be exported; or if the certificate is one of another policy.
 
-    Examples
-    --------
     >>> from oda_rl.agents import TwoTimescaleAgent
     >>> export = export_of(TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000))
     >>> export.blended, export.action_names
@@ -403,18 +373,25 @@ def export_of(agent: Trained, certificate: Certified | None = None) -> Export:
     """
     if not hasattr(agent, "policy"):
         raise ValueError(f"agent is {agent!r}: it must be an agent, which has a policy")
-    _check_numbers(agent.interface)
     policy, interface = agent.policy, agent.interface
+    first, n = interface.first_action, interface.n_actions
+    if not -_LARGEST_INT <= first <= _LARGEST_INT - n:
+        raise ValueError(
+            f"action_space is Discrete({n}, start={first}): its actions must be integers of 32 bits"
+        )
     learned = policy.q_values.any() or policy.n_actions == 1  # of one, no value is needed
     if agent.scale_ is None or not learned:
         raise ValueError(
             f"agent has learned nothing yet in {agent.num_timesteps} steps: it must have been "
             "trained, with learn(total_timesteps) or 'oda-rl train', for longer"
         )
-    if certificate is not None and not _same(certificate.policy, decisive(policy)):
-        raise ValueError(
-            f"certificate is one of another policy: {certificate.lines[0]}; certify this one"
-        )
+    if certificate is not None:
+        ours, theirs = decisive(policy), certificate.policy
+        same = ours.keys() == theirs.keys()
+        if not (same and all(np.array_equal(ours[name], theirs[name]) for name in ours)):
+            raise ValueError(
+                f"certificate is one of another policy: {certificate.lines[0]}; certify this one"
+            )
     names, action_names = known_names(agent)
     parts = matching_parts(agent.env_id, interface)
     cells, visited = policy.tables, _visited(agent, policy)
@@ -457,10 +434,10 @@ def _numbered(policy: Policy, interface: Interface) -> Numbered | None:
     if native is None or not isinstance(native.observation_space, spaces.Discrete):
         return None
     first, n = int(native.observation_space.start), int(native.observation_space.n)
-    if not -_MOST_STATES <= first <= _MOST_STATES - n:
+    if not -_MAX_STATES <= first <= _MAX_STATES - n:
         raise ValueError(
             f"observation_space is Discrete({n}, start={first}): exported policies take "
-            f"observations in single precision, which tells numbers up to {_MOST_STATES:,} apart"
+            f"observations in single precision, which tells numbers up to {_MAX_STATES:,} apart"
         )
     acts = policy.act(first + np.arange(n, dtype=np.float64)[:, None])
     box = interface.box
@@ -489,20 +466,6 @@ def decisive(policy: Policy) -> dict[str, npt.NDArray[Any]]:
     return {name: array for name, array in policy.arrays.items() if name != "codevectors"}
 
 
-def _same(ours: dict[str, npt.NDArray[Any]], theirs: dict[str, npt.NDArray[Any]]) -> bool:
-    return ours.keys() == theirs.keys() and all(
-        np.array_equal(array, theirs[name]) for name, array in ours.items()
-    )
-
-
-def _check_numbers(interface: Interface) -> None:
-    first, n = interface.first_action, interface.n_actions
-    if not -_LARGEST_INT <= first <= _LARGEST_INT - n:
-        raise ValueError(
-            f"action_space is Discrete({n}, start={first}): its actions must be integers of 32 bits"
-        )
-
-
 def _moved(rows: FloatArray, shift: FloatArray) -> FloatArray:
     """Return offsets and slopes, shape (..., 1 + d), for points that are greater by ``shift``."""
     moved = rows.copy()
@@ -524,7 +487,7 @@ def _advantages(values: FloatArray) -> FloatArray:
 def _exponents(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return for each row the least power of two in units of which it fits into 16 bits."""
     largest = np.abs(table).max(axis=1, initial=0.0).astype(np.float64)
-    return np.asarray(np.ceil(np.log2(np.maximum(largest, _LEAST) / _INT16)), dtype=np.int64)
+    return np.asarray(np.ceil(np.log2(np.maximum(largest, _TINY) / _INT16)), dtype=np.int64)
 
 
 def _at_exponents(

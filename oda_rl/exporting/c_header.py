@@ -22,6 +22,7 @@ from oda_rl.exporting.c_text import (
     LESS_ORIGIN,
     NEAREST,
     as_comment,
+    defined,
     features,
     table,
 )
@@ -86,8 +87,7 @@ class _Header:
     about: list[str]
     score: str = FLOAT_SCORE
     body: str = NEAREST + _NUMBER
-    tables: dict[str, tuple[str, npt.NDArray[Any]]] = field(default_factory=dict)
-    """Dimensions and numbers, by names."""
+    tables: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     returns: list[str] = field(default_factory=list)
     n_classes: int | None = None
     kind: str = "int"
@@ -148,12 +148,13 @@ def _text(estimator: Any) -> str:
     header, name = _header(estimator), type(estimator).__name__
     signature = f"{header.kind} oda_predict(const float obs[ODA_FEATURES])"
     d = int(estimator.n_features_in_)
-    scores = next(iter(header.tables.values()))[1]
-    constants = {"FEATURES": d, "CELLS": len(scores), "CLASSES": header.n_classes}
+    constants = {"FEATURES": d, "CELLS": len(next(iter(header.tables.values())))}
+    if header.n_classes is not None:
+        constants["CLASSES"] = header.n_classes
     lines = [
         f"What {name} of oda_rl has learned, for C99.",
         "",
-        f"Tables: {sum(array.nbytes for _, array in header.tables.values())} bytes",
+        f"Tables: {sum(array.nbytes for array in header.tables.values())} bytes",
         "",
         f"{signature} takes a sample:",
         *features(estimator),
@@ -168,9 +169,8 @@ def _text(estimator: Any) -> str:
         "#ifndef ODA_PREDICT_H\n#define ODA_PREDICT_H\n\n",
         "#include <math.h>\n" if "expf" in body else "",
         "#include <stdint.h>\n\n",
-        *(f"#define ODA_{key} {n}\n" for key, n in constants.items() if n is not None),
-        "\n",
-        *(table(key, size, array) for key, (size, array) in header.tables.items()),
+        defined(constants),
+        *(table(key, array) for key, array in header.tables.items()),
         f"static inline {signature}\n{{\n{begin}{body}}}\n\n#endif\n",
     ]
     return "".join(parts)
@@ -200,9 +200,9 @@ def _of_diagram(diagram: Diagram) -> _Header:
     rows = np.column_stack([rounded.offsets, rounded.slopes])
     seen = "x is obs." if around else "x is obs, less oda_origin."
     header = _Header([*_DIAGRAM, seen, f"{_LEAST}."])
-    header.tables["oda_diagram"] = "[ODA_CELLS][1 + ODA_FEATURES]", rows
+    header.tables["oda_diagram"] = rows
     if not around:
-        header.tables["oda_origin"] = "[ODA_FEATURES]", rounded.centre
+        header.tables["oda_origin"] = rounded.centre
     header.returns = ["and returns the number of a cell, from 0."]
     return header
 
@@ -228,7 +228,7 @@ def _lvq(model: LVQ) -> _Header:
 def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Header:
     """Return the label of the class of the nearest cell."""
     numbers, header.returns = numbered(labels)
-    header.tables["oda_labels"] = "[ODA_CELLS]", narrowest(numbers[classes])
+    header.tables["oda_labels"] = narrowest(numbers[classes])
     header.body = NEAREST + _LABEL
     header.about[-1] = f"{_LEAST};\nits label is in oda_labels."
     return header
@@ -246,10 +246,10 @@ def _classifier(model: ODAClassifier) -> _Header:
     offsets, slopes = factor * diagram.offsets - weights, factor * diagram.slopes
     header = _of_diagram(Diagram(diagram.centre, offsets - offsets.min(), slopes, 1.0))
     numbers, header.returns = numbered(model.classes_)
-    header.tables["oda_classes"] = "[ODA_CELLS]", narrowest(classes)
+    header.tables["oda_classes"] = narrowest(classes)
     from_zero = (numbers == np.arange(len(numbers))).all()
     if not from_zero:
-        header.tables["oda_labels"] = "[ODA_CLASSES]", narrowest(numbers)
+        header.tables["oda_labels"] = narrowest(numbers)
     header.n_classes = len(numbers)
     end = _NUMBER if from_zero else _LABEL
     header.body = _DENSEST + end.replace("nearest", "best")
@@ -262,11 +262,11 @@ def _classifier(model: ODAClassifier) -> _Header:
 
 def _regressor(model: ODARegressor) -> _Header:
     header = _of_diagram(_annealed(model))
-    origin = header.tables.get("oda_origin", ("", np.zeros(model.n_features_in_)))[1]
+    origin = header.tables.get("oda_origin", np.zeros(model.n_features_in_))
     gaps = origin.astype(np.float64) - model._centres
     values = model.codevector_labels_ + (model.slopes_ * gaps).sum(axis=1)
     models = fitting(np.column_stack([values, model.slopes_]), np.float32)
-    header.tables["oda_models"] = "[ODA_CELLS][1 + ODA_FEATURES]", models
+    header.tables["oda_models"] = models
     header.kind, header.body = "float", NEAREST + _VALUE
     header.returns = ["and returns the prediction."]
     header.about[-1] = f"{_LEAST};"
@@ -298,11 +298,10 @@ def _mixture(model: StreamingMixture) -> _Header:
         score=_GAPS_SCORE,
     )
     single = np.float32
-    size = "[ODA_CELLS][ODA_FEATURES]"
-    header.tables["oda_offsets"] = "[ODA_CELLS]", fitting(offsets - offsets.min(), single)
-    header.tables["oda_means"] = size, fitting(means - origin.astype(np.float64), single)
-    header.tables["oda_precisions"] = size, fitting(precisions, single)
-    header.tables["oda_origin"] = "[ODA_FEATURES]", origin
+    header.tables["oda_offsets"] = fitting(offsets - offsets.min(), single)
+    header.tables["oda_means"] = fitting(means - origin.astype(np.float64), single)
+    header.tables["oda_precisions"] = fitting(precisions, single)
+    header.tables["oda_origin"] = origin
     header.returns = ["and returns the number of a component, from 0."]
     return header
 

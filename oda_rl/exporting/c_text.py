@@ -1,7 +1,8 @@
 """What C headers are written in: tables, numbers, comments, and how the nearest cell is found."""
 
 import re
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,61 +42,38 @@ _TYPES = {
     np.dtype(np.uint16): "uint16_t",
     np.dtype(np.uint32): "uint32_t",
 }
-_WIDTH = 96
 
 
-def table(name: str, size: str, array: npt.NDArray[Any]) -> str:
-    """Return the definition of a table; ``size`` has its dimensions, in brackets.
+def defined(constants: Mapping[str, Any]) -> str:
+    """Return the definitions of constants, and an empty line."""
+    return "".join([*(f"#define ODA_{name} {value}\n" for name, value in constants.items()), "\n"])
 
-    Examples
-    --------
-    >>> print(table("oda_origin", "[ODA_FEATURES]", np.array([0.5, 2.0], dtype=np.float32)))
-    static const float oda_origin[ODA_FEATURES] = {
-        0.5f, 2.0f,
+
+def table(name: str, array: npt.NDArray[Any]) -> str:
+    """Return the definition of a table.
+
+    >>> print(table("oda_rows", np.array([[0.5, 2.0], [1.0, 3.0]], dtype=np.float32)))
+    static const float oda_rows[2][2] = {
+        {0.5f, 2.0f},
+        {1.0f, 3.0f},
     };
     <BLANKLINE>
     <BLANKLINE>
     """
-    head = f"static const {_TYPES[array.dtype]} {name}{size} = {{\n"
-    return head + numbers(array, "    ") + "};\n\n"
-
-
-def numbers(array: npt.NDArray[Any], indent: str) -> str:
-    """Return lines of what stands in the braces of an array.
-
-    Examples
-    --------
-    >>> print(numbers(np.array([[0.5, 2.0], [1.0, 3.0]], dtype=np.float32), "  "))
-      {0.5f, 2.0f},
-      {1.0f, 3.0f},
-    <BLANKLINE>
-    """
+    size = "".join(f"[{n}]" for n in array.shape)
     write = number if array.dtype == np.float32 else str
-    if array.ndim == 1:
-        lines = _filled([write(value) for value in array.tolist()], indent)
-    else:
-        lines = []
-        for row in array.tolist():
-            inner = _filled([_item(value, write) for value in row], f"{indent} ")
-            lines += [f"{indent}{{{inner[0].lstrip()}", *inner[1:]]
-            lines[-1] = f"{lines[-1].rstrip(',')}}},"
-    return "".join(f"{line}\n" for line in lines)
+    items = [f"{_items(value, write)}," for value in array.tolist()]
+    rows = items if array.ndim > 1 else [" ".join(items)]
+    fill = textwrap.TextWrapper(100, "    ", "     ", break_on_hyphens=False).fill
+    head = f"static const {_TYPES[array.dtype]} {name}{size} = {{\n"
+    return head + "\n".join(map(fill, rows)) + "\n};\n\n"
 
 
-def _item(value: Any, write: Callable[[Any], str]) -> str:
-    """Return a number, or a list of them."""
-    return f"{{{', '.join(map(write, value))}}}" if isinstance(value, list) else write(value)
-
-
-def _filled(items: Sequence[str], indent: str) -> list[str]:
-    """Return lines of items with a comma after each."""
-    lines, line = [], indent
-    for item in items:
-        if len(line) + len(item) > _WIDTH:
-            lines.append(line.rstrip())
-            line = indent
-        line += f"{item}, "
-    return [*lines, line.rstrip()]
+def _items(value: Any, write: Callable[[Any], str]) -> str:
+    """Return a number, or numbers in braces."""
+    if isinstance(value, list):
+        return f"{{{', '.join(_items(one, write) for one in value)}}}"
+    return write(value)
 
 
 def number(value: float) -> str:
