@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from oda_rl.agents import ModelAgent
-from oda_rl.command.report import summary, write_figures
+from oda_rl.command.reporting import summary, write_figures
 
 RUN = Path("runs/cartpole")
 

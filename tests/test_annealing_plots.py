@@ -9,8 +9,8 @@ from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
 
 from oda_rl import ODAClassifier, ODAClusterer, plotting
-from oda_rl.command.report import save_figure
-from oda_rl.plotting import annealing as annealing_plots
+from oda_rl.command.reporting import save_figure
+from oda_rl.plotting import estimators as annealing_plots
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 
 

@@ -20,7 +20,7 @@ from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions, labe
 from oda_rl.agents.policies.cells import CodevectorPolicy
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.cli import main
-from oda_rl.command.report import policy_table
+from oda_rl.command.reporting import policy_table
 
 
 class Aim(gym.Env):

@@ -19,7 +19,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import explain, margins_of, overview
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.cli import main
-from oda_rl.command.report import policy_table
+from oda_rl.command.reporting import policy_table
 from oda_rl.reporting.page import policy_remarks
 
 KINDS = {

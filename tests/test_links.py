@@ -9,7 +9,7 @@ from oda_rl.agents import TwoTimescaleAgent, export_policy
 from oda_rl.agents.base.files import OF_AGENT
 from oda_rl.agents.videos import check_video
 from oda_rl.command.cli import main
-from oda_rl.command.report import save_figure
+from oda_rl.command.reporting import save_figure
 from oda_rl.exporting import export_c
 from oda_rl.files.archive import LinkError, open_unlinked, write_text
 from oda_rl.runs.parallel import Execution, run_all

@@ -10,7 +10,7 @@ from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.policies import TablePolicy
 from oda_rl.agents.policies.explaining import overview
-from oda_rl.command.report import metric_table, write_figures
+from oda_rl.command.reporting import metric_table, write_figures
 from oda_rl.envs.sparse import TwoRooms
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import tint

@@ -14,9 +14,8 @@ from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescal
 from oda_rl.agents.policies.export import json_document
 from oda_rl.agents.policies.export_tables import export_of
 from oda_rl.envs.dynamics import known_dynamics
-from oda_rl.reporting.content import report_of
+from oda_rl.reporting.content import policy_of, report_of
 from oda_rl.reporting.page import page_of, write_page
-from oda_rl.reporting.replaying import policy_of
 
 STATES = 10_000
 

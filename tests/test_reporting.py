@@ -11,11 +11,10 @@ import pytest
 from oda_rl import InvalidFileError
 from oda_rl.agents import TwoTimescaleAgent, load_agent
 from oda_rl.command.cli import main, parse
-from oda_rl.command.reporting import command_of, made_by
+from oda_rl.command.training import command_of, options_of_run
 from oda_rl.files.archive import MOST_JSON, parsed
-from oda_rl.reporting.content import report_of
+from oda_rl.reporting.content import report_of, verify
 from oda_rl.reporting.page import as_html
-from oda_rl.reporting.verifying import verify
 
 TRAINING = [
     *("train", "--algo", "two-timescale", "--partition", "som", "--map-shape", "3", "2"),
@@ -90,7 +89,7 @@ def test_another_training_in_the_folder_takes_the_report_away(run, tmp_path):
 
 def test_where_no_command_makes_it_none_is_said(tmp_path):
     TwoTimescaleAgent("CartPole-v1").learn(1_500).save(tmp_path)  # without a seed
-    assert made_by(tmp_path) is None
+    assert options_of_run(tmp_path) is None
     assert main(["report", str(tmp_path), "--episodes", "1"]) == 0
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "id=command" not in text

@@ -143,8 +143,7 @@ class Level:
     """The cells as they were when a temperature level began.
 
     Not a :class:`oda_rl.annealing.levels.Level`, which an estimator leaves behind when a level has
-    ended, with how it went: of an agent's cells, which need not even anneal, there is only where
-    they are. What both have is drawn as a :class:`oda_rl.plotting.annealing.TemperatureLevel`.
+    ended, with how it went: an agent's cells need not even anneal.
     """
 
     step: int

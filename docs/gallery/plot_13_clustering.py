@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import make_blobs
 
 from oda_rl import ODAClusterer
-from oda_rl.plotting.annealing import plot_annealing, plot_clusters
+from oda_rl.plotting.estimators import plot_annealing, plot_clusters
 
 X, _ = make_blobs(2_000, centers=8, cluster_std=0.7, random_state=3)
 model = ODAClusterer(n_clusters=8, random_state=0).fit(X)

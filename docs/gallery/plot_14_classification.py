@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import make_moons
 
 from oda_rl import ODAClassifier
-from oda_rl.plotting.annealing import plot_decision_regions
+from oda_rl.plotting.estimators import plot_decision_regions
 
 X, y = make_moons(1_500, noise=0.15, random_state=0)
 model = ODAClassifier(n_clusters=24, random_state=0).fit(X[:1000], y[:1000])

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from oda_rl import ODAClassifier
-from oda_rl.plotting.annealing import plot_decision_regions
+from oda_rl.plotting.estimators import plot_decision_regions
 
 rng = np.random.default_rng(0)
 

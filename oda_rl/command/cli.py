@@ -5,121 +5,159 @@ import io
 import re
 import sys
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, Union
 
 import tyro
 from rich.console import Console
 from rich.measure import Measurement
 
 from oda_rl.agents import Agent, export_policy, load_agent
+from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
 from oda_rl.agents.videos import check_video, write_video
-from oda_rl.command.report import (
+from oda_rl.command.reporting import (
     evaluation_line,
     policy_table,
     save_figure,
+    sizes_table,
     write_figures,
 )
-from oda_rl.command.reporting import Report, report
-from oda_rl.command.simplifying import Simplify, simplify
 from oda_rl.command.training import (
     INTERRUPTED,
     TrainFitted,
+    command_of,
     defaults_for,
+    options_of_run,
     resumed_defaults,
     train,
 )
+from oda_rl.files.archive import write_text
 from oda_rl.reporting.page import policy_remarks
 
 _EVALUATION_EPISODES = 100
+_LARGE_REPORT = 1_000_000  # bytes
+
+_Run = Annotated[Path, tyro.conf.Positional]
+_Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class _RunOptions:
+    """What commands share that load a trained agent and play with it."""
+
+    run: _Run
+    """Run folder."""
+
+    seed: int = 0
+    """Random seed of the environment's first reset."""
+
+    trust_env: _Flag = False
+    """Import the modules that the file names, of the environment's id and of its wrappers."""
+
+
+@dataclass(frozen=True)
+class Evaluate(_RunOptions):
     """Play greedily with a trained agent."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: _Run
     """Run folder, or the agent's file."""
 
     episodes: int = _EVALUATION_EPISODES
     """Episodes to play."""
 
-    seed: int = 0
-    """Of the environment's first reset."""
-
     video: Path | None = None
     """Folder for films of a few more greedy episodes."""
 
-    trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the modules that the file names, of the environment's id and of its wrappers."""
+
+@dataclass(frozen=True)
+class Plot(_RunOptions):
+    """Draw the figures of a run folder anew."""
 
 
 @dataclass(frozen=True)
-class Plot:
-    """Draw the figures of a run folder anew."""
+class Explain(_RunOptions):
+    """Print the whole policy as a table, and draw it to explanation.png in the run folder."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    names: tuple[str, ...] = ()
+    """Names of all components of the observation; by default those of known environments."""
+
+    actions: tuple[str, ...] = ()
+    """Names of all actions; by default those of known environments."""
+
+    steps: int = 5_000
+    """Greedy steps to play, from which to count how often the policy is in which cell."""
+
+
+@dataclass(frozen=True)
+class Report(_RunOptions):
+    """Write what was learned to one HTML file: a card, figures, tables, and a view to try it in.
+
+    With --verify, play the policy in such a file again, and say whether its score is true.
+    """
+
+    run: _Run
+    """Run folder; with --verify, a report."""
+
+    verify: _Flag = False
+    """Verify a report instead of writing one: the exit code is 1 if its score is not true."""
+
+    out: Path | None = None
+    """File to write; by default report.html in the run folder."""
+
+    episodes: int = 100
+    """Fresh greedy episodes to play for the card."""
+
+
+@dataclass(frozen=True)
+class Simplify:
+    """Make a rule of a few cells of a trained agent; print it, and what more cells return.
+
+    Writes rule.txt, and if --cells is not given cells.png, to the run folder.
+    """
+
+    run: _Run
     """Run folder."""
 
-    seed: int = 0
-    """Of the episode whose states are drawn over the partition."""
+    cells: int | None = None
+    """Cells of the rule, at most; by default the fewest that return as much as more of them."""
 
-    trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the modules that the file names, of the environment's id and of its wrappers."""
+    steps: int = STEPS
+    """Steps in the environment, at most."""
+
+    seed: int = 0
+    """Random seed."""
 
 
 @dataclass(frozen=True)
 class Export:
     """Write the policy of a trained agent to a file that needs no Python."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: _Run
     """Run folder, or the agent's file."""
 
     format: Literal["c", "json", "onnx"] = "c"
     """c: a C99 header with a function. json: all numbers, and how to decide by them. onnx: a model
     for onnxruntime and others; needs pip install 'oda-rl[onnx]'."""
 
-    fixed_point: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Of a C header: tables of 16-bit integers."""
+    fixed_point: _Flag = False
+    """C header with tables of 16-bit integers."""
 
-    allow_disagreement: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    allow_disagreement: _Flag = False
     """Write such tables also if they decide otherwise than the agent in more than one of a thousand
     states of its training."""
 
-    learn: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Of a C header of an online agent: a learner over its cells, instead of its policy."""
+    learn: _Flag = False
+    """C header of an online agent with a learner over its cells, instead of its policy."""
 
     out: Path | None = None
     """File to write; by default policy.h, policy.json or policy.onnx in the run folder."""
-
-
-@dataclass(frozen=True)
-class Explain:
-    """Print the whole policy as a table, and draw it to explanation.png in the run folder."""
-
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder."""
-
-    names: tuple[str, ...] = ()
-    """Names of all components of the observation; by default those of known environments."""
-
-    actions: tuple[str, ...] = ()
-    """Names of all actions, likewise."""
-
-    steps: int = 5_000
-    """Steps to play greedily, from which to count how often the policy is in which cell."""
-
-    seed: int = 0
-    """Of the environment's first reset."""
-
-    trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the modules that the file names, of the environment's id and of its wrappers."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +189,7 @@ class Compare:
     workers: int = 1
     """Runs at once; -1: one for each core. Runs are timed: more than one may slow each other."""
 
-    retry_failed: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    retry_failed: _Flag = False
     """Make those runs again that failed the last time."""
 
 
@@ -159,15 +197,11 @@ class Compare:
 class Warm:
     """Compile everything once, so that no later call has to: for images and classrooms."""
 
-    clear: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    clear: _Flag = False
     """Remove all compiled code instead."""
 
 
-Options = TrainFitted | Evaluate | Plot | Explain | Report | Simplify | Export | Compare | Warm
-
-
-def evaluate(options: Evaluate, console: Console) -> int:
-    """Load, play, print."""
+def _evaluate(options: Evaluate, console: Console) -> int:
     agent = _loaded(options)
     if options.video is not None:
         check_video(agent, options.video)
@@ -179,8 +213,7 @@ def evaluate(options: Evaluate, console: Console) -> int:
     return 0
 
 
-def plot(options: Plot, console: Console) -> int:
-    """Load, draw, say where."""
+def _plot(options: Plot, console: Console) -> int:
     _require_folder(options.run)
     agent = _loaded(options)
     returns = agent.evaluate(_EVALUATION_EPISODES, seed=options.seed + 1, progress_bar=True)
@@ -189,24 +222,7 @@ def plot(options: Plot, console: Console) -> int:
     return 0
 
 
-def export(options: Export, console: Console) -> int:
-    """Load, write, say where."""
-    out = options.out or default_file(options.run, options.format)
-    agent, kind = load_agent(options.run), options.format
-    path = export_policy(
-        agent,
-        out,
-        kind,
-        options.fixed_point,
-        learn=options.learn,
-        allow_disagreement=options.allow_disagreement,
-    )
-    console.print(f"{path}: {path.stat().st_size:,} bytes")
-    return 0
-
-
-def explain(options: Explain, console: Console) -> int:
-    """Load, play, print, draw."""
+def _explain(options: Explain, console: Console) -> int:
     from oda_rl.plotting.agents import plot_policy
 
     _require_folder(options.run)
@@ -222,28 +238,82 @@ def explain(options: Explain, console: Console) -> int:
     return 0
 
 
-def compare(options: Compare, console: Console) -> int:
-    """Run all, print the headline, write, say where."""
-    from oda_rl.agents.comparison import contest as comparison
+def _report(options: Report, console: Console) -> int:
+    if options.verify:
+        from oda_rl.reporting.content import verify
+
+        verdict = verify(options.run, options.trust_env)
+        console.print(str(verdict), markup=False)
+        return 0 if verdict.true else 1
+    from oda_rl.reporting.content import report_of
+    from oda_rl.reporting.page import write_page
+
+    _require_folder(options.run)
+    agent = _loaded(options)
+    training = options_of_run(options.run)
+    command, seed = (None, None) if training is None else (command_of(training), training.seed)
+    content = report_of(agent, options.episodes, options.seed)
+    path = write_page(agent, content, options.out or options.run / "report.html", seed, command)
+    size = path.stat().st_size
+    console.print(f"return: {content.score}")
+    console.print(f"{path}: {size:,} bytes")
+    if size > _LARGE_REPORT:
+        console.print(f"that is much because of the policy's {agent.policy.n_cells:,} cells")
+    return 0
+
+
+def _simplify(options: Simplify, console: Console) -> int:
+    _require_folder(options.run)
+    agent = load_agent(options.run)
+    assert isinstance(agent, Simplifiable)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # it is printed
+        result = agent.distilled(options.cells, options.steps, options.seed, progress_bar=True)
+    console.print(f"the rule: {result.rules()}")
+    console.print(f"{result.comparison}{': worse' if result.worse else ''}")
+    write_text(options.run / "rule.txt", f"{result}\n")
+    console.print(str(options.run / "rule.txt"))
+    if any(len(size.returns) for size in result.curve):
+        from oda_rl.plotting.agents import plot_sizes
+
+        console.print(sizes_table(result))
+        console.print(str(save_figure(plot_sizes(result), options.run / "cells.png")))
+    return 0
+
+
+def _export(options: Export, console: Console) -> int:
+    path = export_policy(
+        load_agent(options.run),
+        options.out or default_file(options.run, options.format),
+        options.format,
+        options.fixed_point,
+        learn=options.learn,
+        allow_disagreement=options.allow_disagreement,
+    )
+    console.print(f"{path}: {path.stat().st_size:,} bytes")
+    return 0
+
+
+def _compare(options: Compare, console: Console) -> int:
+    from oda_rl.agents.comparison import contest
     from oda_rl.command.comparison import write_comparison
     from oda_rl.runs.parallel import Execution
 
     folder = options.out or Path("runs") / f"compare-{re.sub('[/:]', '-', options.env_id)}"
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
-    plan = comparison.Plan(
+    plan = contest.Plan(
         options.env_id, options.seeds, options.own_seeds, options.total_timesteps, options.threshold
     )
     execution = Execution(workers=options.workers, retry_failed=options.retry_failed)
-    found = comparison.compare(plan, folder / "runs.jsonl", execution)
-    files = write_comparison(found, folder)
-    for line in [*comparison.headline(found), *found.failed, *map(str, files)]:
+    comparison = contest.compare(plan, folder / "runs.jsonl", execution)
+    files = write_comparison(comparison, folder)
+    for line in [*contest.headline(comparison), *comparison.failed, *map(str, files)]:
         console.print(line)
     return 0
 
 
-def warm(options: Warm, console: Console) -> int:
-    """Compile everything, with a bar; say how long it took. Or remove what was compiled."""
+def _warm(options: Warm, console: Console) -> int:
     from oda_rl import _cache
     from oda_rl.command import warming
 
@@ -257,8 +327,20 @@ def warm(options: Warm, console: Console) -> int:
     return 0
 
 
-def _loaded(options: Evaluate | Explain | Plot) -> Agent:
-    """Load an agent, whose environment may be in a module that its file names if that is asked."""
+_COMMANDS: dict[type, Callable[[Any, Console], int]] = {
+    Evaluate: _evaluate,
+    Plot: _plot,
+    Explain: _explain,
+    Report: _report,
+    Simplify: _simplify,
+    Export: _export,
+    Compare: _compare,
+    Warm: _warm,
+}
+"""What does a command, by the class of its options; beside ``train``."""
+
+
+def _loaded(options: _RunOptions) -> Agent:
     agent = load_agent(options.run)
     agent.named_by_file = not options.trust_env
     return agent
@@ -269,7 +351,7 @@ def _require_folder(run: Path) -> None:
         raise FileNotFoundError(f"run is {str(run)!r}: it must be a run folder")
 
 
-def parse(arguments: Sequence[str]) -> Options:
+def parse(arguments: Sequence[str]) -> Any:
     """Read the command line; the options of ``train`` are those of its algorithm.
 
     Raises
@@ -277,7 +359,7 @@ def parse(arguments: Sequence[str]) -> Options:
     ValueError
         If it can't be understood.
     """
-    arguments = [*map(_as_whole, arguments)]
+    arguments = [*map(_without_exponent, arguments)]
     defaults = _defaults(arguments)
     online = defaults.algo == "two-timescale"
     if arguments[:1] == ["train"] and not online and _value(arguments, "--partition"):
@@ -285,28 +367,20 @@ def parse(arguments: Sequence[str]) -> Options:
             f"--partition is an option of --algo two-timescale, and algo is {defaults.algo!r}: "
             "give --algo two-timescale, too"
         )
-    commands: Any = (
-        Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)]
-        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-        | Annotated[Plot, tyro.conf.subcommand("plot")]
-        | Annotated[Explain, tyro.conf.subcommand("explain")]
-        | Annotated[Report, tyro.conf.subcommand("report")]
-        | Annotated[Simplify, tyro.conf.subcommand("simplify")]
-        | Annotated[Export, tyro.conf.subcommand("export")]
-        | Annotated[Compare, tyro.conf.subcommand("compare")]
-        | Annotated[Warm, tyro.conf.subcommand("warm")]
-    )
+    kinds: list[Any] = [
+        Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)],
+        *(Annotated[kind, tyro.conf.subcommand(kind.__name__.lower())] for kind in _COMMANDS),
+    ]
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
-            options: Options = tyro.cli(
-                commands,
+            return tyro.cli(
+                Union[tuple(kinds)],  # noqa: UP007
                 prog="oda-rl",
                 description="Reinforcement learning you can read.",
-                args=list(arguments),
+                args=arguments,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
             )
-            return options
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -314,16 +388,16 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def _defaults(arguments: Sequence[str]) -> TrainFitted:
-    """Return what options of ``train`` are that are not given."""
+    """Return the options of ``train`` before those that are given."""
     algo, config, env_id, seed, out = (
         _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "seed", "out")
     )
-    usual = TrainFitted()
-    trust_env = any(one.replace("_", "-") == "--trust-env" for one in arguments)
+    trust_env = any(word.replace("_", "-") == "--trust-env" for word in arguments)
     if "--resume" not in arguments:
         return defaults_for(algo, config, trust_env)
     if config is not None:
         raise ValueError(f"config is {config!r}: --resume takes the options of the checkpoint")
+    usual = TrainFitted()
     run = replace(
         usual,
         env_id=env_id or usual.env_id,
@@ -342,11 +416,11 @@ def _without_frame(text: str) -> str:
     return re.sub(r"For full helptext, (run|see) ", "See ", message)
 
 
-def _as_whole(argument: str) -> str:
+def _without_exponent(argument: str) -> str:
     """Write a whole number such as 1e5 or --total-timesteps=1e5 with digits alone."""
-    found = re.fullmatch(r"(--[\w-]+=)?(\d+(?:\.\d+)?[eE]\+?\d{1,2})", argument)
-    number = float(found[2]) if found else 0.5
-    return f"{found[1] or ''}{number:.0f}" if found and number.is_integer() else argument
+    match = re.fullmatch(r"(--[\w-]+=)?(\d+(?:\.\d+)?[eE]\+?\d{1,2})", argument)
+    number = float(match[2]) if match else 0.5
+    return f"{match[1] or ''}{number:.0f}" if match and number.is_integer() else argument
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
@@ -366,23 +440,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         options = parse(given)
-        if isinstance(options, TrainFitted):
-            return train(options, console)
-        if isinstance(options, Evaluate):
-            return evaluate(options, console)
-        if isinstance(options, Explain):
-            return explain(options, console)
-        if isinstance(options, Report):
-            return report(options, console)
-        if isinstance(options, Simplify):
-            return simplify(options, console)
-        if isinstance(options, Export):
-            return export(options, console)
-        if isinstance(options, Compare):
-            return compare(options, console)
-        if isinstance(options, Warm):
-            return warm(options, console)
-        return plot(options, console)
+        return _COMMANDS.get(type(options), train)(options, console)
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
         return INTERRUPTED

@@ -43,7 +43,7 @@ def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]
     ValueError
         If no run has succeeded.
     """
-    from oda_rl.command.report import save_figure
+    from oda_rl.command.reporting import save_figure
 
     if not comparison.rows:
         reasons = "; ".join(comparison.failed[:3])

@@ -1,125 +1,119 @@
-"""``oda-rl report``: a trained agent's policy as a document, and whether one is true."""
+"""Figures and tables that the commands write and print."""
 
-import json
-import shlex
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING
 
-import tyro
-from rich.console import Console
+import numpy as np
 
-from oda_rl.agents import load_agent
-from oda_rl.agents.base.files import CONFIG_FILE
-from oda_rl.command.training import FREE, GROUPS, TrainFitted, defaults_for
+from oda_rl._types import FloatArray
+from oda_rl.files.archive import replacing
+from oda_rl.reporting.page import draw_figures, names_for, policy_rows
 
-REPORT_FILE = "report.html"
-_LARGE = 1_000_000  # bytes
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from oda_rl.agents import Agent
+    from oda_rl.agents.distilling.distil import Distilled
+    from oda_rl.agents.policies.explaining import Overview
+
+_DPI = 110
+_MAX_DIRECTIONS = 6
+_MIN_SHARE = 0.005  # of a direction worth a column
 
 
-@dataclass(frozen=True)
-class Report:
-    """Write what was learned to one HTML file: a card, figures, tables, and a view to try it in.
+def write_figures(
+    agent: "Agent", folder: Path, seed: int = 0, returns: FloatArray | None = None
+) -> list[Path]:
+    """Draw what :func:`~oda_rl.reporting.page.draw_figures` does into a folder; return files."""
+    axes = draw_figures(agent, seed, returns)
+    return [save_figure(ax, folder / f"{name}.png") for name, ax in axes.items()]
 
-    With --verify, play the policy in such a file again, and say whether its score is true.
+
+def save_figure(axes: "object", path: Path) -> Path:
+    """Write the figure that the axes are part of as a PNG, whole or not at all."""
+    figure = axes.figure  # type: ignore[attr-defined]
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=_DPI)
+    return path
+
+
+def summary(agent: "Agent", returns: FloatArray | None) -> "Table":
+    """Return the table that ends a training: steps, cells, evaluation, time."""
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row("environment", str(agent.env_id))
+    table.add_row("environment steps", f"{agent.num_timesteps:,}")
+    table.add_row("cells", str(agent.n_cells))
+    if returns is not None:
+        table.add_row(f"return over {len(returns)} greedy episodes", evaluation_line(returns))
+    table.add_row("training time", f"{agent.training_seconds:.3f} s")
+    return table
+
+
+def evaluation_line(returns: FloatArray) -> str:
+    """Return mean, median and minimum of evaluation returns."""
+    mean, median, minimum = returns.mean(), np.median(returns), returns.min()
+    return f"mean {mean:.1f}, median {median:.1f}, min {minimum:.1f}"
+
+
+def metric_table(agent: "Agent") -> "Table | None":
+    """Return a table of the directions of the state that matter, or None if none are known yet.
+
+    Columns: share of the metric, and how much each component counts in that direction, in standard
+    deviations of the component.
     """
+    from rich.table import Table
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder; with --verify, a report."""
+    from oda_rl.metric import directions
 
-    verify: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Verify a report instead of writing one: the exit code is 1 if its score is not true."""
-
-    out: Path | None = None
-    """File to write; by default report.html in the run folder."""
-
-    episodes: int = 100
-    """Fresh greedy episodes to play for the card."""
-
-    seed: int = 0
-    """Of the environment's first reset in these."""
-
-    trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the modules that the file names, of the environment's id and of its wrappers."""
-
-
-def report(options: Report, console: Console) -> int:
-    """Load, play, write, say where; or verify."""
-    if options.verify:
-        from oda_rl.reporting.verifying import verify
-
-        verdict = verify(options.run, options.trust_env)
-        console.print(str(verdict), markup=False)
-        return 0 if verdict.true else 1
-    from oda_rl.reporting.content import report_of
-    from oda_rl.reporting.page import write_page
-
-    if not options.run.is_dir():
-        raise FileNotFoundError(f"run is {str(options.run)!r}: it must be a run folder")
-    agent = load_agent(options.run)
-    agent.named_by_file = not options.trust_env
-    made = made_by(options.run)
-    command, seed = (None, None) if made is None else (command_of(made), made.seed)
-    said = report_of(agent, options.episodes, options.seed)
-    path = write_page(agent, said, options.out or options.run / REPORT_FILE, seed, command)
-    console.print(f"return: {said.score}")
-    size = path.stat().st_size
-    console.print(f"{path}: {size:,} bytes")
-    if size > _LARGE:
-        console.print(f"that is much because of the policy's {agent.policy.n_cells:,} cells")
-    return 0
-
-
-def made_by(run: Path) -> TrainFitted | None:
-    """Return the options of the training that a run folder is of; None where no command does it.
-
-    The environment may have been wrapped, or the seed not be known.
-    """
-    path = run / CONFIG_FILE
-    try:
-        found = defaults_for(None, str(path), trust_env=True) if path.is_file() else None
-    except ValueError:
+    if agent.metric_ is None or agent.scale_ is None:
         return None
-    return found if found is not None and _has_seed(path) else None
+    shares, vectors = directions(agent.metric_, agent.scale_)
+    names = names_for(agent)[0] or [f"observation[{j}]" for j in range(len(shares))]
+    title = "what the value depends on, by direction"
+    table = Table("component", title=title, title_justify="left")
+    shown = np.flatnonzero(shares >= _MIN_SHARE)[:_MAX_DIRECTIONS]
+    for i in shown:
+        table.add_column(f"{100.0 * shares[i]:.1f} %", justify="right")
+    for j, name in enumerate(names):
+        table.add_row(name, *(f"{vectors[i, j]:.2f}" for i in shown))
+    return table
 
 
-def command_of(options: TrainFitted) -> str:
-    """Return the command with these options, without those that have their defaults.
+def policy_table(policy: "Overview") -> "Table":
+    """Return :func:`~oda_rl.reporting.page.policy_rows` as a table."""
+    from rich import box
+    from rich.table import Table
 
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> command_of(replace(TrainFitted(), env_id="MountainCar-v0", total_timesteps=20_000))
-    'oda-rl train --algo fitted --env-id MountainCar-v0 --seed 0 --total-timesteps 20000'
-    """
-    usual = defaults_for(options.algo, None)
-    words = ["oda-rl", "train"]
-    for name in ("algo", "env_id", "seed", "total_timesteps"):
-        words += [_flag(name), str(getattr(options, name))]
-    said = {"algo", "env_id", "seed", "total_timesteps"}
-    for one in fields(options):
-        if one.name not in FREE | said | {*GROUPS}:
-            words += _given(one.name, getattr(options, one.name), getattr(usual, one.name))
-    for group in GROUPS:
-        own = getattr(options, group, None)
-        for name, value in () if own is None else vars(own).items():
-            words += _given(name, value, getattr(getattr(usual, group), name))
-    return shlex.join(words)
+    headings, rows = policy_rows(policy)
+    title = "what the policy does, by cell"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True)
+    for heading, *cells in zip(headings, *rows, strict=True):
+        width = max(map(len, [*heading.split(), *cells]))
+        justify = "left" if heading == "action" else "right"
+        table.add_column(heading, justify=justify, min_width=width)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
-def _given(name: str, value: Any, usual: Any) -> list[str]:
-    """Return an option as the command takes it; nothing if it has its default."""
-    if value == usual:
-        return []
-    if isinstance(value, bool):
-        return [_flag(name if value else f"no_{name}")]
-    parts = value if isinstance(value, list | tuple) else [value]
-    return [_flag(name), *map(str, parts)]
+def sizes_table(distilled: "Distilled") -> "Table":
+    """Return the returns of rules by their number of cells, and of their teacher."""
+    from rich import box
+    from rich.table import Table
 
+    from oda_rl.agents.distilling.simplifying import standard_error
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _has_seed(path: Path) -> bool:
-    return "seed" in json.loads(path.read_text(encoding="utf-8"))
+    table = Table("cells", title="what rules return", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("left after pruning", "return", "standard error", "episodes"):
+        table.add_column(heading, justify="right")
+    rows = [
+        (f"{size.n_cells}{' <-' * (size.policy is distilled.policy)}", str(size.policy.n_cells),
+         size.returns)
+        for size in distilled.curve
+    ]  # fmt: skip
+    for name, left, returns in [*rows, ("the agent", "", distilled.taught)]:
+        mean, error = (returns.mean(), standard_error(returns)) if len(returns) else (np.nan,) * 2
+        table.add_row(name, left, f"{mean:.4g}", f"{error:.2g}", str(len(returns)))
+    return table

@@ -1,15 +1,22 @@
-"""``oda-rl train``: its options, and what a training does beside learning."""
+"""``oda-rl train``: its options, its run folder, and what a training does beside learning."""
 
+import errno
 import json
+import os
 import re
-from collections.abc import Callable, Mapping
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 
+from oda_rl._lock import LockedError, locked
 from oda_rl._types import FloatArray
 from oda_rl.agents import (
     Actors,
@@ -23,7 +30,7 @@ from oda_rl.agents import (
     TwoTimescaleConfig,
     load_agent,
 )
-from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE
+from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE, OF_AGENT
 from oda_rl.agents.base.progress import Stopped, ending_as_interrupts
 from oda_rl.agents.environments.making import make_env, registered
 from oda_rl.agents.environments.origins import from_json
@@ -34,15 +41,16 @@ from oda_rl.agents.partitions.infex import InfexSettings
 from oda_rl.agents.partitions.oda import ODASettings
 from oda_rl.agents.partitions.som import SOMSettings
 from oda_rl.agents.videos import check_video, write_video
-from oda_rl.command.folders import CHECKPOINT_FILE, forget_others, in_use, remove, reserved
-from oda_rl.command.logs import episode_log
-from oda_rl.command.report import metric_table, summary, write_figures
-from oda_rl.files.archive import load_archive
-from oda_rl.reporting.page import tells_states_apart
+from oda_rl.command.reporting import metric_table, summary, write_figures
+from oda_rl.files.archive import load_archive, open_unlinked, refuse_links, sweep
+from oda_rl.reporting.page import has_state_table
 
-_GRID = 5  # values of a component of a continuous action
-_FORESEEN = 1_000_000  # steps that there has to be space for
-INTERRUPTED = 130  # what shells report for Ctrl-C
+INTERRUPTED = 130  # the exit code that shells report for Ctrl-C
+CHECKPOINT_FILE = "checkpoint.zip"
+_LOGS = {"csv": "episodes.csv", "tensorboard": "tensorboard"}  # file or folder, by kind
+_RESERVE, _LOCK = ".reserve", ".lock"
+_RESERVED_STEPS = 1_000_000  # for whose transitions space is reserved on the disk, at most
+_ACTION_BINS = 5  # values of a component of a continuous action
 
 
 @dataclass(frozen=True)
@@ -54,9 +62,9 @@ class TrainFitted:
 
     algo: Literal["fitted", "two-timescale", "model"] = "fitted"
     """fitted: refits cells and values to all transitions. two-timescale: learns online, with a
-    handful of cells, in microseconds a step. model: learns the world, and searches a rule in
-    imagination, with the fewest steps. Each has settings of its own: ask 'oda-rl train --algo model
-    --help'."""
+    handful of cells, in microseconds a step. model: learns a model of the environment, and searches
+    a rule in it, with the fewest steps. Each has settings of its own: ask 'oda-rl train --algo
+    model --help'."""
 
     env_kwargs: str | None = None
     """Arguments of the environment as JSON, such as '{"is_slippery": false}'; max_episode_steps is
@@ -66,7 +74,7 @@ class TrainFitted:
     """File to take all options from that are not given: config.json of a run folder."""
 
     seed: int = 0
-    """Of all randomness."""
+    """Random seed."""
 
     total_timesteps: int = 50_000
     """Environment steps to train for."""
@@ -85,7 +93,7 @@ class TrainFitted:
     tensorboard/."""
 
     checkpoint_every: int | None = None
-    """Write all that it takes to go on to checkpoint.zip in the run folder, every so many steps."""
+    """Write a checkpoint to checkpoint.zip in the run folder, every so many steps."""
 
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Go on with the training whose checkpoint is in the run folder, with its options; without one,
@@ -96,19 +104,19 @@ class TrainFitted:
     environment."""
 
     workers: int | None = None
-    """For environments that take milliseconds a step: so many actors play whole episodes, each in a
-    process of its own, and this one learns from them. Of --algo fitted."""
+    """Actors that play whole episodes, each in a process of its own, while this one learns from
+    them: for environments that take milliseconds a step. With --algo fitted only."""
 
     backend: Literal["dask"] = "dask"
-    """Who runs the actors' processes: Dask, which needs pip install 'oda-rl[cluster]'."""
+    """Runs the actors' processes; needs pip install 'oda-rl[cluster]'."""
 
     address: str | None = None
-    """Of the scheduler of a Dask cluster for them, tcp://host:port; by default processes of this
-    machine."""
+    """Address of the Dask scheduler for the actors, tcp://host:port; by default they are processes
+    of this machine."""
 
     actions: Literal["grid", "codevectors"] = "grid"
-    """Of continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors
-    of states and actions, which are drawn to the actions taken; for a Box only."""
+    """Continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors of
+    states and actions, which are drawn to the actions taken; for a Box only."""
 
     config: FittedQConfig = field(default_factory=FittedQConfig)
     """Settings of the agent."""
@@ -116,11 +124,11 @@ class TrainFitted:
     @property
     def folder(self) -> Path:
         """The run folder."""
-        return self.out or _default_folder(self.env_id, self.seed)
+        return self.out or Path("runs") / f"{re.sub('[/:]', '-', self.env_id)}-{self.seed}"
 
     @property
     def actors(self) -> Actors | None:
-        """Who plays, if it is not the agent itself."""
+        """Actors that play, or None if the agent itself does."""
         if self.workers is not None:
             return Actors(self.workers, self.address)
         if self.address is not None:
@@ -131,7 +139,7 @@ class TrainFitted:
         """Return the environment's id, or, if it is given arguments, the environment."""
         if self.env_kwargs is None:
             return self.env_id
-        return make_env(self.env_id, **parsed_kwargs(self.env_kwargs))
+        return make_env(self.env_id, **_parsed_kwargs(self.env_kwargs))
 
     def agent(self) -> Agent:
         """Make the agent."""
@@ -150,8 +158,8 @@ class TrainModel(TrainFitted):
     """Environment steps to train for."""
 
     actions: Literal["grid", "affine"] = "affine"  # type: ignore[assignment]
-    """Of continuous actions. affine: each cell's is an affine function of the observation. grid:
-    the values of a grid are offered."""
+    """Continuous actions. affine: in each cell an affine function of the observation. grid: the
+    values of a grid are offered."""
 
     config: ModelConfig = field(default_factory=ModelConfig)  # type: ignore[assignment]
     """Settings of the agent."""
@@ -160,7 +168,7 @@ class TrainModel(TrainFitted):
         """Make the agent."""
         settings = dict(vars(self.config))
         if self.actions == "grid":
-            settings["action_bins"] = settings["action_bins"] or _GRID
+            settings["action_bins"] = settings["action_bins"] or _ACTION_BINS
         return ModelAgent(self.env(), seed=self.seed, **settings)
 
 
@@ -172,7 +180,7 @@ class TrainTwoTimescale(TrainFitted):
     """See 'oda-rl train --help'."""
 
     actions: Literal["grid"] = "grid"
-    """Of continuous actions the values of a grid are offered."""
+    """Continuous actions: the values of a grid are offered."""
 
     partition: str = "oda"
     """How observations are aggregated: oda (annealed cells), gmm (nearest mean of a
@@ -199,12 +207,11 @@ class TrainTwoTimescale(TrainFitted):
 
     def agent(self) -> Agent:
         """Make the agent; a setting of a partition that is not the agent's is refused."""
-        cells = (self.oda, self.gmm, self.grid, self.infex, self.som)
         given = {
             setting.name: value
-            for settings in cells
-            for setting in fields(settings)
-            if (value := getattr(settings, setting.name)) != setting.default
+            for name in _SETTINGS[1:]
+            for setting in fields(getattr(self, name))
+            if (value := getattr(getattr(self, name), setting.name)) != setting.default
         }
         return TwoTimescaleAgent(
             self.env(), partition=self.partition, seed=self.seed, **vars(self.config), **given
@@ -216,10 +223,9 @@ _KINDS: dict[str, type[TrainFitted]] = {
 }  # fmt: skip
 _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
-FREE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume",
-        "trust_env", "workers", "backend", "address"}  # fmt: skip
-"""Options that need not be those of the training that is resumed."""
-GROUPS = ("config", "oda", "gmm", "grid", "infex", "som")  # fields that hold settings
+_MAY_CHANGE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume",
+               "trust_env", "workers", "backend", "address"}  # fmt: skip  # when resuming
+_SETTINGS = ("config", "oda", "gmm", "grid", "infex", "som")  # options that hold settings
 
 
 def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = False) -> TrainFitted:
@@ -233,16 +239,16 @@ def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = Fa
     if config_file is None:
         return _KINDS.get(algo or "", TrainFitted)()
     try:
-        found = json.loads(Path(config_file).read_text(encoding="utf-8"))
+        config = json.loads(Path(config_file).read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"config is {config_file!r}, which is no JSON: {error}") from error
-    if not isinstance(found, dict) or found.get("algorithm") not in _ALGORITHMS:
+    if not isinstance(config, dict) or config.get("algorithm") not in _ALGORITHMS:
         raise ValueError(f"config is {config_file!r}: it must be {CONFIG_FILE} of a run folder")
-    own = _ALGORITHMS[found["algorithm"]]
-    if algo not in (None, own):
-        raise ValueError(f"algo is {algo!r}: config {config_file!r} is of {own!r}")
+    kind = _ALGORITHMS[config["algorithm"]]
+    if algo not in (None, kind):
+        raise ValueError(f"algo is {algo!r}: config {config_file!r} is of {kind!r}")
     try:
-        return _configured(_KINDS[own](config_file=Path(config_file)), found, trust_env)
+        return _configured(_KINDS[kind](config_file=Path(config_file)), config, trust_env)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"config is {config_file!r}: it cannot have {error}") from error
 
@@ -259,50 +265,86 @@ def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFi
     path = folder / CHECKPOINT_FILE
     if not path.exists():
         return None
-    found, _ = load_archive(path)
-    own = _ALGORITHMS.get(str(found.get("kind")))
-    training = found.get("training")
-    if own is None or not isinstance(training, dict):
+    saved, _ = load_archive(path)
+    kind, training = _ALGORITHMS.get(str(saved.get("kind"))), saved.get("training")
+    if kind is None or not isinstance(training, dict):
         raise ValueError(f"{str(path)!r} is no checkpoint of a training")
-    if algo not in (None, own):
-        raise ValueError(f"algo is {algo!r}: the training that is resumed has {own!r}")
-    known = {
-        **found, "algorithm": found["kind"], "num_timesteps": training.get("total"),
+    if algo not in (None, kind):
+        raise ValueError(f"algo is {algo!r}: the training that is resumed has {kind!r}")
+    config = {
+        **saved, "algorithm": saved["kind"], "num_timesteps": training.get("total"),
         "seed": training.get("seed") or 0,
     }  # fmt: skip
     try:
-        defaults = _KINDS[own](checkpoint_every=training.get("every"))
-        return _configured(defaults, known, trust_env)
+        return _configured(_KINDS[kind](checkpoint_every=training.get("every")), config, trust_env)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(path)!r} is damaged: it cannot have {error}") from error
 
 
-def _default_folder(env_id: str, seed: int | str) -> Path:
-    return Path("runs") / f"{re.sub(r'[/:]', '-', env_id)}-{seed}"
+def options_of_run(run: Path) -> TrainFitted | None:
+    """Return the options of the training that wrote a run folder; None if no command does it again.
+
+    The environment may have been wrapped, or the seed not be known.
+    """
+    path = run / CONFIG_FILE
+    try:
+        options = defaults_for(None, str(path), trust_env=True)
+        return options if "seed" in json.loads(path.read_text(encoding="utf-8")) else None
+    except (FileNotFoundError, ValueError):
+        return None
 
 
-def _configured(defaults: TrainFitted, found: Mapping[str, Any], trust_env: bool) -> TrainFitted:
-    """Put what a configuration says in the place of defaults."""
-    settings, more = dict(found["config"]), dict[str, Any]()
-    for name in GROUPS:
+def command_of(options: TrainFitted) -> str:
+    """Return the command with these options, without those that have their defaults.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> command_of(replace(TrainFitted(), env_id="MountainCar-v0", total_timesteps=20_000))
+    'oda-rl train --algo fitted --env-id MountainCar-v0 --seed 0 --total-timesteps 20000'
+    """
+    always = ("algo", "env_id", "seed", "total_timesteps")
+    defaults = defaults_for(options.algo, None)
+    given = {name: getattr(options, name) for name in always}
+    for one in fields(options):
+        value, default = getattr(options, one.name), getattr(defaults, one.name)
+        if one.name in _SETTINGS:
+            usual = vars(default)
+            given |= {name: own for name, own in vars(value).items() if own != usual[name]}
+        elif one.name not in _MAY_CHANGE and value != default:
+            given[one.name] = value
+    words = ["oda-rl", "train"]
+    for name, value in given.items():
+        flag = f"--{'no_' if value is False else ''}{name}".replace("_", "-")
+        parts = value if isinstance(value, list | tuple) else [value]
+        words += [flag, *([] if isinstance(value, bool) else map(str, parts))]
+    return shlex.join(words)
+
+
+def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: bool) -> TrainFitted:
+    """Put the values of a configuration in the place of defaults."""
+    settings, changes = dict(config["config"]), dict[str, Any]()
+    for name in _SETTINGS:
         group: Any = getattr(defaults, name, None)
         if group is not None:
             own = {one.name for one in fields(group)} & settings.keys()
-            more[name] = replace(group, **{key: settings[key] for key in own})
+            changes[name] = replace(group, **{key: settings[key] for key in own})
             if name == "config":
                 settings = {key: value for key, value in settings.items() if key not in own}
-    if found["algorithm"] == "CodevectorAgent":
-        more["actions"] = "codevectors"
+    if config["algorithm"] == "CodevectorAgent":
+        changes["actions"] = "codevectors"
     if isinstance(defaults, TrainTwoTimescale):
-        more["partition"] = found["partition"]
-    spec = found.get("env_spec") or {}
-    if spec.get("wrappers") or spec.get("fault") or found["env_id"] is None:
+        changes["partition"] = config["partition"]
+    if "seed" in config:
+        changes["seed"] = config["seed"]
+    env_id, spec = config["env_id"], config.get("env_spec") or {}
+    if spec.get("wrappers") or spec.get("fault") or env_id is None:
         raise ValueError(
-            f"config is of an agent trained in {found['env_id'] or spec.get('name')} with wrappers "
+            f"config is of an agent trained in {env_id or spec.get('name')} with wrappers "
             "or what no file holds: the command cannot make that environment"
         )
-    module = None if registered(found["env_id"]) else spec.get("module")
-    env_id = f"{module}:{found['env_id']}" if module else found["env_id"]
+    if not registered(env_id) and spec.get("module"):
+        env_id = f"{spec['module']}:{env_id}"
     foreign = env_id.rpartition(":")[0]
     if spec and not foreign:
         foreign = from_json({**spec, "id": env_id}).foreign()
@@ -312,9 +354,13 @@ def _configured(defaults: TrainFitted, found: Mapping[str, Any], trust_env: bool
             f"for which the module {foreign!r} would be imported: give --trust-env, too, if that "
             "is what you want"
         )
-    more |= {"env_id": env_id, "env_kwargs": _env_kwargs(spec)}
-    more |= {name: found[name] for name in ("seed",) if name in found}
-    return replace(defaults, total_timesteps=found["num_timesteps"], **more)
+    return replace(
+        defaults,
+        env_id=env_id,
+        env_kwargs=_env_kwargs(spec),
+        total_timesteps=config["num_timesteps"],
+        **changes,
+    )
 
 
 def _env_kwargs(spec: Mapping[str, Any]) -> str | None:
@@ -328,19 +374,14 @@ def _env_kwargs(spec: Mapping[str, Any]) -> str | None:
     return json.dumps(given) if given else None
 
 
-def parsed_kwargs(text: str) -> dict[str, Any]:
-    """Return arguments from JSON.
-
-    >>> parsed_kwargs('{"is_slippery": false}')
-    {'is_slippery': False}
-    """
+def _parsed_kwargs(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        kwargs = json.loads(text)
     except ValueError as error:
         raise ValueError(f"env_kwargs is {text!r}, which is no JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(kwargs, dict):
         raise ValueError(f'env_kwargs is {text!r}: it must be an object such as {{"g": 9.81}}')
-    return found
+    return kwargs
 
 
 def train(options: TrainFitted, console: Console) -> int:
@@ -355,40 +396,62 @@ def train(options: TrainFitted, console: Console) -> int:
             f"workers is {options.workers}, and algo is {options.algo!r}, which plays itself: "
             "leave --workers out, or give --algo fitted"
         )
-    goes_on = options.resume and checkpoint.exists()
-    if options.resume and not goes_on and (folder / AGENT_FILE).exists():
+    resumes = options.resume and checkpoint.exists()
+    if options.resume and not resumes and (folder / AGENT_FILE).exists():
         console.print(f"the training in {folder} has ended: there is nothing to resume")
         return 0
-    made = None if goes_on else options.agent()  # before there is a folder
-    with ending_as_interrupts(), in_use(folder):
-        agent = _loaded(options, checkpoint) if made is None else made
+    new = None if resumes else options.agent()  # before there is a folder
+    with ending_as_interrupts(), _in_use(folder):
+        agent = _loaded(options, checkpoint) if new is None else new
         if options.video is not None:
             check_video(agent, options.video)
-        if goes_on:
+        if resumes:
             console.print(f"going on after {agent.num_timesteps:,} steps")
         elif checkpoint.exists():
             console.print(f"{checkpoint} is of another training, and is replaced: stop it, and")
             console.print("give --resume, to go on with that")
         copies = 1 if options.checkpoint_every is None else 2
-        size = copies * agent.most_bytes(min(options.total_timesteps, _FORESEEN))
-        with reserved(folder, size) as free:
-            returns = _learned(agent, options, goes_on, console, free)
+        size = copies * agent.most_bytes(min(options.total_timesteps, _RESERVED_STEPS))
+        with _reserved(folder, size) as free:
+            returns = _trained(agent, options, resumes, console, free)
             free()
             _save(agent, options)
         _report(agent, options, returns, console)
         if returns is not None:
-            remove(checkpoint)
+            _remove(checkpoint)
         files = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         console.print(f"files in {folder}: {', '.join(files)}")
     return 0 if returns is not None else INTERRUPTED
 
 
-def _learned(
-    agent: Agent, options: TrainFitted, goes_on: bool, console: Console, free: Callable[[], None]
+def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
+    """Load the agent of a checkpoint, and refuse options that are not those of its training."""
+    known = resumed_defaults(options.folder, options.algo, options.trust_env)
+    assert known is not None
+    for one in fields(known):
+        given, saved = getattr(options, one.name), getattr(known, one.name)
+        if one.name not in _MAY_CHANGE and given != saved:
+            raise ValueError(
+                f"{one.name} is {given!r}: the training that is resumed has {saved!r}; leave it out"
+            )
+    return load_agent(checkpoint, env=options.env())  # type: ignore[arg-type]
+
+
+def _trained(
+    agent: Agent, options: TrainFitted, resumes: bool, console: Console, free: Callable[[], None]
 ) -> FloatArray | None:
-    """Train and evaluate; returns None after Ctrl-C. What fails is told when the agent is saved."""
+    """Train and evaluate; return the returns, or None after Ctrl-C."""
     try:
-        return _trained(agent, options, goes_on)
+        kept: dict[str, Any] = {"actors": options.actors, "progress_bar": True}
+        if options.checkpoint_every is not None:
+            kept["checkpoint"] = options.folder / CHECKPOINT_FILE
+            kept["checkpoint_every"] = options.checkpoint_every
+        with _episode_log(options.log, options.folder) as log:
+            if resumes:
+                agent.resume(callback=log, **kept)
+            else:
+                agent.learn(options.total_timesteps, callback=log, **kept)
+        return agent.evaluate(options.eval_episodes, seed=options.seed + 1, progress_bar=True)
     except Stopped:
         raise
     except KeyboardInterrupt:
@@ -407,59 +470,150 @@ def _learned(
         raise
 
 
-def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
-    """Load the agent of a checkpoint, and refuse options that are not those of its training."""
-    known = resumed_defaults(options.folder, options.algo, options.trust_env)
-    assert known is not None
-    for one in fields(known):
-        mine, own = getattr(options, one.name), getattr(known, one.name)
-        if one.name not in FREE and mine != own:
-            raise ValueError(
-                f"{one.name} is {mine!r}: the training that is resumed has {own!r}; leave it out"
-            )
-    return load_agent(checkpoint, env=options.env())  # type: ignore[arg-type]
-
-
-def _trained(agent: Agent, options: TrainFitted, goes_on: bool) -> FloatArray:
-    """Train, or go on, and evaluate; returns the returns."""
-    kept: dict[str, Any] = {"actors": options.actors}
-    if options.checkpoint_every is not None:
-        kept["checkpoint"] = options.folder / CHECKPOINT_FILE
-        kept["checkpoint_every"] = options.checkpoint_every
-    with episode_log(options.log, options.folder) as log:
-        if goes_on:
-            agent.resume(callback=log, progress_bar=True, **kept)
-        else:
-            agent.learn(options.total_timesteps, callback=log, progress_bar=True, **kept)
-    return agent.evaluate(options.eval_episodes, seed=options.seed + 1, progress_bar=True)
-
-
 def _save(agent: Agent, options: TrainFitted) -> None:
-    """Write the agent; nothing of an earlier one is left in the folder."""
+    """Write the agent, and remove logs and a checkpoint of an earlier one."""
     agent.save(options.folder)
-    forget_others(options.folder, options.log, options.checkpoint_every is not None)
+    for kind, name in _LOGS.items():
+        if kind != options.log:
+            _remove(options.folder / name)
+    if options.checkpoint_every is None:
+        _remove(options.folder / CHECKPOINT_FILE)
 
 
 def _report(
     agent: Agent, options: TrainFitted, returns: FloatArray | None, console: Console
 ) -> None:
-    """Draw and print, now that the agent has been saved."""
+    """Draw and print, after the agent has been saved."""
     if returns is not None:
         write_figures(agent, options.folder, returns=returns)
     console.print(summary(agent, returns))
     if (table := metric_table(agent)) is not None:
         console.print(table)
     if isinstance(agent, ModelAgent):
-        _say_rule(agent, options.folder, console)
+        hint = f"; 'oda-rl explain {options.folder}' prints it" if has_state_table(agent) else ""
+        console.print(f"the rule: {agent.rules()}{hint}")
+        if agent.models_laws:
+            console.print(f"the model is {agent.world.trust}")
+        if agent.distrust is not None:
+            console.print("so learning went on in the real environment alone")
     if options.video is not None and returns is not None:
         films = write_video(agent, options.video, options.seed + 1)
         console.print(f"films in {options.video}: {', '.join(path.name for path in films)}")
 
 
-def _say_rule(agent: ModelAgent, folder: Path, console: Console) -> None:
-    told = f"; 'oda-rl explain {folder}' prints it" if tells_states_apart(agent) else ""
-    console.print(f"the rule: {agent.rules()}{told}")
-    if agent.models_laws:
-        console.print(f"the model is {agent.world.trust}")
-    if agent.distrust is not None:
-        console.print("so learning went on in the real environment alone")
+@contextmanager
+def _in_use(folder: Path) -> Iterator[None]:
+    """Make a run folder, lock it, and remove what a process that was killed left there.
+
+    Raises OSError if it cannot be written to, if something that would be written there is a
+    symbolic link, or if another training writes to it.
+    """
+    written = (*OF_AGENT, CHECKPOINT_FILE, *_LOGS.values(), _RESERVE, _LOCK)
+    refuse_links(*(folder / name for name in written))
+    is_new = not folder.exists()
+    try:
+        with ExitStack() as stack:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(folder / _LOCK, f"out {str(folder)!r}"))
+            except LockedError:
+                raise
+            except OSError as error:
+                raise OSError(
+                    f"out is {str(folder)!r}, which cannot be written to: {error.strerror}"
+                ) from error
+            sweep(folder, [*OF_AGENT, CHECKPOINT_FILE])
+            yield
+    finally:
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()  # if it is empty
+
+
+@contextmanager
+def _reserved(folder: Path, size: int) -> Iterator[Callable[[], None]]:
+    """Reserve bytes of the disk, so that the agent can be saved when it is full; give what frees.
+
+    Raises OSError if there are not so many.
+    """
+    path = folder / _RESERVE
+    try:
+        try:
+            with open(path, "wb", opener=open_unlinked) as file:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size)
+                elif shutil.disk_usage(folder).free < size:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise OSError(
+                f"out is {str(folder)!r}, where no {size / 1e6:,.0f} MB can be written, which the "
+                f"agent and its checkpoint may have: {error.strerror}"
+            ) from error
+        yield lambda: _remove(path)
+    finally:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a folder and what is in it, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _episode_log(kind: str | None, folder: Path) -> Iterator[Callable[[Agent], None] | None]:
+    """Give a callback for ``learn`` that logs each episode to a run folder; None for no log."""
+    if kind is None:
+        yield None
+        return
+    refuse_links(folder / _LOGS["tensorboard"])
+    shutil.rmtree(folder / _LOGS["tensorboard"], ignore_errors=True)  # which would be added to
+    with _csv(folder) if kind == "csv" else _tensorboard(folder) as write:
+        n_episodes = steps = 0
+
+        def log(agent: Agent) -> None:
+            nonlocal n_episodes, steps
+            for total, length, seconds in agent.episodes.since(n_episodes).tolist():
+                steps += int(length)
+                write(steps, {"return": total, "length": length, "seconds": seconds,
+                              "cells": agent.n_cells, "epsilon": agent.epsilon})  # fmt: skip
+                n_episodes += 1
+
+        yield log
+
+
+_Write = Callable[[int, dict[str, float]], None]
+
+
+@contextmanager
+def _csv(folder: Path) -> Iterator[_Write]:
+    path = folder / _LOGS["csv"]
+    with open(path, "w", encoding="utf-8", buffering=1, opener=open_unlinked) as file:
+
+        def write(steps: int, values: dict[str, float]) -> None:
+            if file.tell() == 0:
+                file.write(",".join(["steps", *values]) + "\n")
+            file.write(f"{steps}," + ",".join(f"{one:.6g}" for one in values.values()) + "\n")
+
+        yield write
+
+
+@contextmanager
+def _tensorboard(folder: Path) -> Iterator[_Write]:
+    for name in ("torch.utils.tensorboard", "tensorboardX"):
+        with suppress(ImportError):
+            writer = import_module(name).SummaryWriter(str(folder / _LOGS["tensorboard"]))
+            break
+    else:
+        raise ValueError("log='tensorboard' needs a writer: pip install tensorboardX")
+    try:
+
+        def write(steps: int, values: dict[str, float]) -> None:
+            for name, value in values.items():
+                writer.add_scalar(f"episode/{name}", value, steps)
+
+        yield write
+    finally:
+        writer.close()

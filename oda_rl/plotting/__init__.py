@@ -1,4 +1,4 @@
-"""Figures of agents (``agents``), annealing (``annealing``) and other estimators (``estimators``).
+"""Figures of agents (``agents``) and of estimators (``estimators``).
 
 Each is drawn into an axes of matplotlib; ``axes`` has what all share.
 """
@@ -15,34 +15,52 @@ if TYPE_CHECKING:
     from oda_rl.plotting.agents import plot_policy as plot_policy
     from oda_rl.plotting.agents import plot_sizes as plot_sizes
     from oda_rl.plotting.agents import plot_world as plot_world
-    from oda_rl.plotting.annealing import TemperatureLevel as TemperatureLevel
-    from oda_rl.plotting.annealing import draw_lineage as draw_lineage
-    from oda_rl.plotting.annealing import plot_bifurcation as plot_bifurcation
-    from oda_rl.plotting.annealing import plot_cells_over_time as plot_cells_over_time
     from oda_rl.plotting.axes import COLORS as COLORS
     from oda_rl.plotting.axes import new_axes as new_axes
     from oda_rl.plotting.estimators import BifurcationDisplay as BifurcationDisplay
     from oda_rl.plotting.estimators import DensityDisplay as DensityDisplay
     from oda_rl.plotting.estimators import TradeOffDisplay as TradeOffDisplay
+    from oda_rl.plotting.estimators import animate_annealing as animate_annealing
+    from oda_rl.plotting.estimators import plot_annealing as plot_annealing
+    from oda_rl.plotting.estimators import plot_bifurcation as plot_bifurcation
+    from oda_rl.plotting.estimators import plot_cells_over_time as plot_cells_over_time
+    from oda_rl.plotting.estimators import plot_clusters as plot_clusters
+    from oda_rl.plotting.estimators import plot_component_grid as plot_component_grid
+    from oda_rl.plotting.estimators import plot_decision_regions as plot_decision_regions
+    from oda_rl.plotting.estimators import plot_exemplar_density as plot_exemplar_density
+    from oda_rl.plotting.estimators import plot_mixture_density as plot_mixture_density
+    from oda_rl.plotting.estimators import plot_trade_off as plot_trade_off
 
+_NAMES = {
+    "agents": [
+        "plot_difference",
+        "plot_learning_curve",
+        "plot_metric",
+        "plot_partition",
+        "plot_policy",
+        "plot_sizes",
+        "plot_world",
+    ],
+    "axes": [
+        "COLORS",
+        "new_axes",
+    ],
+    "estimators": [
+        "BifurcationDisplay",
+        "DensityDisplay",
+        "TradeOffDisplay",
+        "animate_annealing",
+        "plot_annealing",
+        "plot_bifurcation",
+        "plot_cells_over_time",
+        "plot_clusters",
+        "plot_component_grid",
+        "plot_decision_regions",
+        "plot_exemplar_density",
+        "plot_mixture_density",
+        "plot_trade_off",
+    ],
+}
 __getattr__, __dir__ = offer(
-    __name__,
-    {
-        "BifurcationDisplay": "estimators",
-        "COLORS": "axes",
-        "DensityDisplay": "estimators",
-        "TemperatureLevel": "annealing",
-        "TradeOffDisplay": "estimators",
-        "draw_lineage": "annealing",
-        "new_axes": "axes",
-        "plot_bifurcation": "annealing",
-        "plot_cells_over_time": "annealing",
-        "plot_difference": "agents",
-        "plot_learning_curve": "agents",
-        "plot_metric": "agents",
-        "plot_partition": "agents",
-        "plot_policy": "agents",
-        "plot_sizes": "agents",
-        "plot_world": "agents",
-    },
+    __name__, {name: module for module, names in _NAMES.items() for name in names}
 )

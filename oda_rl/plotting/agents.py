@@ -27,24 +27,29 @@ if TYPE_CHECKING:
     from oda_rl.agents.worlds.world import World
 
 
-MOST_ROWS = 40  # of a policy that are shown
-MOST_COMPONENTS = 12
-MOST_ACTIONS = 8
+MAX_ROWS = 40  # of a policy that a table shows
+MAX_COMPONENTS = 12  # of the observation that are shown
+MAX_ACTIONS = 8  # whose values are shown
+_MAX_DRAWN_ROWS = 10  # of a policy that a figure shows
+_MAX_DIRECTIONS = 6  # shown of a metric
+_MAX_NUMBERS = 60  # written into a picture of it
+_MAX_DEVIATIONS = 3.0  # that have a colour of their own
+_MAX_NUMBERED = 24  # cells that have room for their number
+_GRID = 500
+_WINDOW = 20  # episodes of a running mean
+_MANY = 200  # episodes, which are drawn as small dots
+_VISIBLE = 1.05  # a training this much longer than its last episode's end shows what follows it
+_GAP = 0.3  # between the parts of a picture of a policy, in columns
+_BARS = 2.4  # columns that bars take
+_COLUMNS = 2  # of panels of a rollout
+_AROUND = 0.5  # of the real line's height, which is shown above and below it
+_ERRORS = 1.96  # standard errors to either side: 95 %
 
 
 def shown_components(policy: "Overview") -> list[int]:
     """Return the components to show: those in which codevectors differ most, if there are many."""
     spread = policy.codevectors.std(axis=0) * policy.scale
-    return sorted(np.argsort(-spread, kind="stable")[:MOST_COMPONENTS].tolist())
-
-
-_GRID = 500
-_NUMBERED = 24  # cells that have room for their number
-_DIRECTIONS = 6  # shown of a metric
-_WRITTEN = 60  # numbers that are written into a picture of it, at most
-_WINDOW = 20
-_MANY = 200  # episodes, which are drawn as small dots
-_SEEN = 1.05  # as many steps as until the last end: what is beyond can be seen
+    return sorted(np.argsort(-spread, kind="stable")[:MAX_COMPONENTS].tolist())
 
 
 def plot_learning_curve(
@@ -85,7 +90,7 @@ def plot_learning_curve(
             mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
             label = f"mean of {width} episodes"
             ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=label)
-        if num_timesteps is not None and num_timesteps > _SEEN * steps[-1]:
+        if num_timesteps is not None and num_timesteps > _VISIBLE * steps[-1]:
             ax.axvspan(steps[-1], num_timesteps, color="0.93", label="not ended", linewidth=0)
         if solved_return is not None and np.isfinite(solved_return):
             ax.axhline(solved_return, color=COLORS[2], linestyle="--", linewidth=1, label="solved")
@@ -183,14 +188,14 @@ def plot_partition(
 
 def _shown_range(seen: FloatArray, codevectors: FloatArray) -> tuple[float, float]:
     """Return an axis' range: what is there but for outliers; of few codevectors all."""
-    ends = (0.05, 0.95) if len(codevectors) > _NUMBERED else (0.0, 1.0)
+    ends = (0.05, 0.95) if len(codevectors) > _MAX_NUMBERED else (0.0, 1.0)
     usual = [*np.quantile(seen, (0.005, 0.995)), *np.quantile(codevectors, ends)]
     return padded_range(np.array(usual))
 
 
 def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane: bool) -> None:
     """Say below the picture what dots are, and which plane it is."""
-    many = n_cells > _NUMBERED
+    many = n_cells > _MAX_NUMBERED
     outside = f" ({beyond} beyond the picture)" if beyond else ""
     told = f"{'white dots' if many else 'numbers'}: centres of the cells{outside}"
     if visited:
@@ -216,7 +221,7 @@ def _name_actions(
     labels = names or [f"{policy.choice_name} {first + a}" for a in range(policy.n_actions)]
     ax.legend(
         handles=[
-            Patch(color="#{:02x}{:02x}{:02x}".format(*tint(color)), label=label)
+            Patch(color=tint(color) / 255.0, label=label)
             for color, label in zip(colors, labels, strict=False)
         ],
         loc="upper left" if beside else "lower right",
@@ -240,7 +245,7 @@ def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
 def _draw_places(places: FloatArray, ax: Axes) -> None:
     """Draw the codevectors' numbers, or dots if there are many."""
     for k, place in enumerate(places):
-        if len(places) > _NUMBERED:
+        if len(places) > _MAX_NUMBERED:
             ax.plot(*place, "o", color="white", markersize=3, markeredgecolor="0.3",
                     markeredgewidth=0.5)  # fmt: skip
             continue
@@ -280,13 +285,13 @@ def plot_metric(
             "that learns no metric; plot_policy(overview(agent)) shows what it does"
         )
     shares, vectors = directions(matrix, scale)
-    shown = min(len(shares), _DIRECTIONS)
+    shown = min(len(shares), _MAX_DIRECTIONS)
     names = names or [f"observation[{j}]" for j in range(len(scale))]
     if ax is None:
         ax = new_axes(7.4, 0.42 * len(names) + 1.9)[0]
         ax.figure.subplots_adjust(left=0.32, right=0.99)  # long names
     image = ax.imshow(vectors[:shown].T, cmap="RdBu_r", vmin=-1.0, vmax=1.0, aspect="auto")
-    if len(names) * shown <= _WRITTEN:
+    if len(names) * shown <= _MAX_NUMBERS:
         for i, j in np.ndindex(shown, len(names)):
             color = "white" if abs(vectors[i, j]) > 0.6 else "black"
             ax.text(i, j, f"{vectors[i, j]:.2f}", ha="center", va="center", color=color, fontsize=8)
@@ -324,13 +329,6 @@ def _plane(
     return cells, actions
 
 
-_ROWS = 10  # what people read
-_GAP = 0.3  # between the parts of a picture of a policy, in columns
-_BARS = 2.4  # columns that bars take
-_HEADING = 12  # letters in a line of a heading
-_MOST_DEVIATIONS = 3.0  # that have a colour of their own
-
-
 def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
     """Draw a policy as a table: a row for each cell, those that are visited most first.
 
@@ -346,8 +344,8 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
-    n, components = min(len(policy.cells), _ROWS), shown_components(policy)
-    n_values = len(policy.action_names) if len(policy.action_names) <= MOST_ACTIONS else 1
+    n, components = min(len(policy.cells), _MAX_DRAWN_ROWS), shown_components(policy)
+    n_values = len(policy.action_names) if len(policy.action_names) <= MAX_ACTIONS else 1
     first_value = len(components) + _GAP
     has_margins = bool(np.isfinite(policy.margins[:n]).any())
     first_bar = first_value + n_values + has_margins + _GAP
@@ -366,7 +364,7 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
             _write(ax, first_value + n_values + 0.5, i, text, "black")
     unit = _draw_bars(policy, n, first_bar, ax)
     headings = [policy.names[j] for j in components]
-    if len(policy.action_names) > MOST_ACTIONS:
+    if len(policy.action_names) > MAX_ACTIONS:
         headings.append("best action")
     else:
         headings += [f"{policy.value_name} of {name}" for name in policy.action_names]
@@ -404,7 +402,7 @@ def _draw_codevectors(policy: "Overview", n: int, components: Sequence[int], ax:
     """Draw a square for each cell and component, and the colours' bar below."""
     codevectors = policy.codevectors[:n, components]
     deviations = (codevectors - policy.mean[components]) * policy.scale[components]
-    limit = float(np.clip(np.abs(deviations).max(), 1.0, _MOST_DEVIATIONS))
+    limit = float(np.clip(np.abs(deviations).max(), 1.0, _MAX_DEVIATIONS))
     image = ax.imshow(
         deviations,
         cmap="RdBu_r",
@@ -433,13 +431,13 @@ def _draw_values(policy: "Overview", n: int, left: float, ax: Axes) -> None:
     """Write the value of each action, or the best action's name where there are many."""
     for i in range(n):
         best = int(policy.actions[i])
-        if len(policy.action_names) > MOST_ACTIONS:
+        if len(policy.action_names) > MAX_ACTIONS:
             texts = {best: policy.action_names[best]}
         else:
             texts = dict(enumerate(map(value_text, policy.q_values[i])))
         for column, (action, text) in enumerate(texts.items()):
             color = COLORS[action % len(COLORS)] if action == best else "white"
-            corner, fill = (left + column, i), _light(color)
+            corner, fill = (left + column, i), tint(color) / 255.0
             ax.add_patch(Rectangle(corner, 1.0, 1.0, facecolor=fill, edgecolor="white"))
             weight = "bold" if action == best else "normal"
             _write(ax, left + column + 0.5, i, text, "black" if action == best else "0.45", weight)
@@ -465,15 +463,7 @@ def _write(ax: Axes, x: float, row: int, text: str, color: str, weight: str = "n
 
 def _wrapped(heading: str) -> str:
     """Break a heading into lines, ``observation[10]`` too."""
-    return textwrap.fill(heading.replace("[", " ["), _HEADING, break_long_words=False)
-
-
-def _light(color: str) -> str:
-    """Return the light version of a colour that partitions are drawn with."""
-    return "#{:02x}{:02x}{:02x}".format(*tint(color))
-
-
-_LABEL = 70  # letters in a line of a label
+    return textwrap.fill(heading.replace("[", " ["), 12, break_long_words=False)
 
 
 def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes:
@@ -508,7 +498,7 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
         (left, right), (bottom, top) = ends[first], ends[second]
         frame = Rectangle(
             (left, bottom), right - left, top - bottom, fill=False, edgecolor="0.2", linewidth=1.2,
-            label=textwrap.fill(difference.region.said(difference.names), _LABEL),
+            label=textwrap.fill(difference.region.said(difference.names), 70),
         )  # fmt: skip
         axes.add_patch(frame)
     axes.set(
@@ -536,11 +526,6 @@ def _differing_plane(difference: "Difference") -> tuple[int, int]:
     order = np.argsort(-gap / np.maximum(states.std(axis=0), 1e-300), kind="stable").tolist()
     first, second, *_ = [*dict.fromkeys([*named, *order]), 0, 0]
     return first, second
-
-
-_COLUMNS = 2
-_NARROW_LABEL = 24  # letters in a line of a label
-_AROUND = 0.5  # of the real line's height, which is shown above and below it
 
 
 def plot_world(
@@ -579,7 +564,7 @@ def plot_world(
     real, imagined = world.replayed(steps, seed)
     labels = world.checked_names(names)
     spread = np.ptp(real, axis=0) / world.learned.at.scale
-    shown = sorted(np.argsort(-spread, kind="stable")[:MOST_COMPONENTS].tolist())
+    shown = sorted(np.argsort(-spread, kind="stable")[:MAX_COMPONENTS].tolist())
     axes = _panels(len(shown)) if ax is None else list(ax)
     if len(axes) != len(shown):
         raise ValueError(f"ax has {len(axes)} axes: there must be {len(shown)}, one a component")
@@ -587,7 +572,7 @@ def plot_world(
     for panel, j in zip(axes, shown, strict=True):
         panel.plot(real[:, j], color="0.75", linewidth=4.0, label="real")
         panel.plot(imagined[:, j], color=COLORS[0], linewidth=1.2, label=label)
-        panel.set_ylabel(textwrap.fill(labels[j], _NARROW_LABEL), fontsize=9)
+        panel.set_ylabel(textwrap.fill(labels[j], 24), fontsize=9)
         panel.set(xlim=(0, len(real) - 1), ylim=_range(real[:, j], imagined[:, j]))
         panel.spines[["top", "right"]].set_visible(False)
     for panel in axes[-_COLUMNS:]:
@@ -613,9 +598,6 @@ def _panels(count: int) -> list[Axes]:
     for panel in axes[count:]:
         panel.remove()
     return axes[:count]
-
-
-_ERRORS = 1.96  # standard errors to either side: 95 %
 
 
 def plot_sizes(found: "Distilled", *, ax: Axes | None = None) -> Axes:

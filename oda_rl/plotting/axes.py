@@ -12,17 +12,19 @@ from oda_rl._types import Array, ByteArray, FloatArray, IntArray
 
 # Okabe and Ito's colours, which people with colour-blindness can tell apart.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+GRID = 400
+_MAX_POINTS = 3000
+_TINT = 0.3  # how much of a class's colour its region has
+
+Ranges = tuple[tuple[float, float], tuple[float, float]]
 
 
 def new_axes(
     width: float = 6.4, height: float = 4.2, columns: int = 1, rows: int = 1
 ) -> list[Axes]:
-    """Axes beside one another in a new figure that no window shows.
-
-    The margins, in inches, are fixed: a layout engine would draw everything twice.
-    """
+    """Return axes beside one another in a new figure that no window shows."""
     figure = Figure(figsize=(width, height))
-    figure.subplots_adjust(
+    figure.subplots_adjust(  # a layout engine would draw everything twice
         left=0.8 / width,
         right=1.0 - (0.2 if columns == 1 else 0.8) / width,
         bottom=0.6 / height,
@@ -48,17 +50,10 @@ def bordered(cells: IntArray, colors: ByteArray) -> ByteArray:
 
 
 def padded_range(values: FloatArray) -> tuple[float, float]:
-    """Least and greatest value, with a tenth of their distance on either side."""
+    """Return minimum and maximum, with a tenth of their distance on either side."""
     low, high = float(values.min()), float(values.max())
     margin = 0.1 * (high - low) if high > low else max(abs(low), 1.0) * 0.1
     return low - margin, high + margin
-
-
-Ranges = tuple[tuple[float, float], tuple[float, float]]
-
-GRID = 400
-_POINTS = 3000  # drawn at most
-_TINT = 0.3  # how much of a class's colour its region has
 
 
 def in_plane(points: npt.ArrayLike) -> FloatArray:
@@ -72,7 +67,7 @@ def in_plane(points: npt.ArrayLike) -> FloatArray:
 
 
 def window_of(points: FloatArray, codevectors: FloatArray) -> Ranges:
-    """Ranges of both features that show all points, and the codevectors not far from them.
+    """Return ranges of both features that show all points, and the codevectors near them.
 
     Where those are positive the margin is, too: some divergences are defined nowhere else.
     """
@@ -88,24 +83,13 @@ def window_of(points: FloatArray, codevectors: FloatArray) -> Ranges:
 
 
 def grid(ranges: Ranges) -> FloatArray:
-    """Points of the plane, shape (grid * grid, 2); rows go up."""
+    """Return points of the plane, shape (GRID * GRID, 2); rows go up."""
     across, up = (np.linspace(low, high, GRID) for low, high in ranges)
     return np.column_stack([np.tile(across, GRID), np.repeat(up, GRID)])
 
 
-def mosaic(images: Array, columns: int) -> FloatArray:
-    """Put images, shape (n, height, width), into one, row after row, with gaps of one pixel."""
-    n, height, width = images.shape
-    rows = -(-n // columns)
-    picture = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
-    for place, image in enumerate(images):
-        top, left = place // columns * (height + 1), place % columns * (width + 1)
-        picture[top : top + height, left : left + width] = image
-    return picture
-
-
 def class_colors(indices: Array) -> Array:
-    """Colours of classes."""
+    """Return the colours of classes."""
     return np.asarray(np.array(COLORS)[indices % len(COLORS)])
 
 
@@ -126,7 +110,7 @@ def draw_regions(ax: Axes, ranges: Ranges, regions: Array, colors: Array) -> Axe
 
 def draw_points(ax: Axes, points: FloatArray, colors: Array) -> None:
     """Draw small dots, at most 3000."""
-    rows = np.random.default_rng(0).permutation(len(points))[:_POINTS]
+    rows = np.random.default_rng(0).permutation(len(points))[:_MAX_POINTS]
     ax.scatter(points[rows, 0], points[rows, 1], s=4.0, c=colors[rows], linewidths=0.0, zorder=1)
 
 
@@ -162,7 +146,7 @@ def name_classes(ax: Axes, names: Array) -> None:
 
 
 def neighbours_apart(cells: IntArray, n_cells: int) -> Array:
-    """Colours of cells, shape (n_cells,), so that cells that touch differ; greedy."""
+    """Return colours of cells, shape (n_cells,), so that cells that touch differ; greedy."""
     touching = np.zeros((n_cells, n_cells), dtype=bool)
     touching[cells[1:], cells[:-1]] = touching[cells[:, 1:], cells[:, :-1]] = True
     touching |= touching.T

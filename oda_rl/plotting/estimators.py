@@ -1,44 +1,453 @@
-"""Figures of estimators: densities, components, exemplars, and scikit-learn's displays."""
+"""Figures of estimators: annealing, decision regions, clusters, densities, components."""
 
 import math
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
+from matplotlib.ticker import NullLocator, StrMethodFormatter
+from mpl_toolkits.axes_grid1 import make_axes_locatable  # type: ignore[import-untyped]
 
 from oda_rl._types import Array, FloatArray
-from oda_rl.exemplars.column_generation import Round
-from oda_rl.mixtures.base import StreamingMixture
-from oda_rl.mixtures.sgd import SGDGaussianMixture
-from oda_rl.plotting.annealing import (
-    MeasuredLevel,
-    TemperatureLevel,
-    plot_annealing,
-    plot_trade_off,
-)
+from oda_rl.files.archive import replacing
 from oda_rl.plotting.axes import (
     COLORS,
     GRID,
+    class_colors,
     draw_codevectors,
     draw_points,
+    draw_regions,
     grid,
     in_plane,
-    mosaic,
+    name_classes,
+    neighbours_apart,
     new_axes,
     window_of,
 )
 
 if TYPE_CHECKING:
+    from oda_rl.annealing.base import BaseODA
     from oda_rl.exemplars.base import ExemplarMixture
+    from oda_rl.mixtures.base import StreamingMixture
+    from oda_rl.mixtures.sgd import SGDGaussianMixture
 
+_DPI = 110
 _GREY = "#777777"
-_LEVELS = 12
+_LABEL_WIDTH = 0.12  # of the axis
+_CONTOURS = 12
 _DEPTH = 8.0  # below the greatest log-density: what is less likely is not told apart
+
+History = Sequence[Any]
+"""Levels: ``temperature``, ``codevectors`` (K, d) and ``lineage`` (K, K of the level before)."""
+
+
+def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
+    """Draw how cells came from cells as the temperature fell, since the last start.
+
+    The height of a cell is its codevector's first principal component (each component of the
+    observation in units of its spread over all cells).
+
+    Parameters
+    ----------
+    history : sequence of Level
+        As in ``agent.history``, or in ``history_`` of an estimator.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    """
+    ax = ax or new_axes()[0]
+    levels = _draw_lineage(history, ax)
+    ax.set_title("Bifurcation of the cells")
+    if not levels:
+        return ax
+    for i in _not_overlapping(levels, ax):
+        ax.annotate(
+            f"{len(levels[i].codevectors)} cells\nstep {levels[i].step:,}",
+            (levels[i].temperature, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, -2),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=7,
+            color="0.3",
+        )
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.125 * (high - low))
+    return ax
+
+
+def _draw_lineage(history: History, ax: Axes) -> list[Any]:
+    """Draw the cells since the last start, in the colours of their classes; return the levels."""
+    starts = [i for i, level in enumerate(history) if level.lineage is None]
+    levels = list(history[starts[-1] :]) if starts else []
+    ax.set(xlabel="temperature", ylabel="codevector, first principal component")
+    if not levels or not levels[-1].temperature > 0.0:
+        text = "annealing has not begun"
+        if levels and np.isnan(levels[-1].temperature):
+            text = "cells have no temperatures here:\nplot_cells_over_time shows their number"
+        ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
+        return []
+    heights = _principal_component([level.codevectors for level in levels])
+    temperatures = [level.temperature for level in levels]
+    thickness = min(1.0, 12.0 / len(levels))
+    for i, level in enumerate(levels):
+        labels = getattr(level, "labels", np.zeros(len(heights[i]), dtype=np.int64))
+        colors = class_colors(np.asarray(labels))
+        for child, parent in zip(*np.nonzero(level.lineage), strict=True) if i else ():
+            ax.plot(
+                temperatures[i - 1 : i + 1],
+                [heights[i - 1][parent], heights[i][child]],
+                color=colors[child],
+                linewidth=1.2 * thickness,
+            )
+        for color in np.unique(colors):
+            own = heights[i][colors == color]
+            at = np.full(len(own), level.temperature)
+            ax.plot(at, own, "o", color=color, markersize=4 * thickness)
+    low, high = min(map(min, heights)), max(map(max, heights))
+    margin = 0.1 * max(high - low, 1e-9)
+    ax.set_ylim(low - margin, high + margin)
+    ax.set_xscale("log")
+    ax.set_xlim(2.0 * max(temperatures), 0.5 * min(temperatures))
+    ticks = [temperatures[i] for i in _not_overlapping(levels, ax)]
+    ax.set_xticks(ticks, [f"{temperature:.3g}" for temperature in ticks])
+    ax.minorticks_off()
+    ax.spines[["top", "right"]].set_visible(False)
+    return levels
+
+
+def _not_overlapping(levels: History, ax: Axes) -> list[int]:
+    """Return the levels with room for a label: the last, and those far enough from the next."""
+    first, last = np.log(ax.get_xlim())
+    kept: list[int] = []
+    free_until = np.inf
+    for i in range(len(levels) - 1, -1, -1):
+        place = (np.log(levels[i].temperature) - first) / (last - first)
+        if place <= free_until:
+            kept.insert(0, i)
+            free_until = place - _LABEL_WIDTH
+    return kept
+
+
+def _principal_component(levels: Sequence[FloatArray]) -> list[FloatArray]:
+    points = np.concatenate(levels)
+    spread = points.std(axis=0)
+    scaled = (points - points.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    direction = np.linalg.svd(scaled, full_matrices=False)[2][0]
+    bounds = np.cumsum([len(level) for level in levels])[:-1]
+    return np.split(scaled @ direction, bounds)
+
+
+def plot_cells_over_time(history: History, total_steps: int, *, ax: Axes | None = None) -> Axes:
+    """Draw the number of cells and the temperature over environment steps, restarts included.
+
+    Parameters
+    ----------
+    history : sequence of Level
+        As in ``agent.history``.
+    total_steps : int
+        Where the lines end.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    """
+    ax = ax or new_axes()[0]
+    ax.set(xlabel="environment steps", ylabel="cells", title="Cells and temperature")
+    if not history:
+        ax.text(0.5, 0.5, "annealing has not begun", ha="center", transform=ax.transAxes)
+        return ax
+    steps = [*(level.step for level in history), max(total_steps, history[-1].step + 1)]
+    cells = [len(level.codevectors) for level in history]
+    temperatures = [level.temperature for level in history]
+    temperatures.append(temperatures[-1])
+    ax.step(steps, [*cells, cells[-1]], where="post", color=COLORS[0])
+    ax.set_ylim(0, 1.25 * max(cells))
+    ax.yaxis.label.set_color(COLORS[0])
+    right = ax.twinx()
+    right.step(steps, temperatures, where="post", color=COLORS[5], linestyle="--")
+    right.set_yscale("log")
+    right.set_ylabel("temperature", color=COLORS[5])
+    restarts = [level.step for level in history[1:] if level.lineage is None]
+    for step in restarts:
+        ax.axvline(step, color="0.7", linewidth=0.8, zorder=0)
+    if restarts:
+        ax.set_title(f"Cells and temperature (restarts: {len(restarts)}, grey)")
+    ax.spines["top"].set_visible(False)
+    right.spines["top"].set_visible(False)
+    return ax
+
+
+def plot_annealing(history: History, ax: Axes | None = None) -> Axes:
+    """Draw how the codebook branched as the temperature fell, and below it the number K.
+
+    The height of a codevector is its first principal component; its colour is that of its class.
+
+    Parameters
+    ----------
+    history : sequence of Level
+        As in ``history_`` of an estimator.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure. The lower third of it becomes Axes of its own.
+
+    Returns
+    -------
+    matplotlib Axes
+        Those of the upper part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from oda_rl import ODAClusterer
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> ax = plot_annealing(ODAClusterer(4, random_state=0).fit(X).history_)
+    """
+    ax = ax or new_axes(6.4, 5.0)[0]
+    levels = _draw_lineage(history, ax)
+    ax.set_title("Annealing")
+    if not levels:
+        return ax
+    below = make_axes_locatable(ax).append_axes("bottom", size="40%", pad=0.15, sharex=ax)
+    temperatures = [level.temperature for level in levels]
+    sizes = [len(level.codevectors) for level in levels]
+    below.plot(temperatures, sizes, "o-", color=COLORS[0], markersize=3, linewidth=1.2)
+    below.set(xlabel=ax.get_xlabel(), ylabel="codevectors K", yscale="log")
+    _plain_ticks(below.yaxis, sizes)
+    below.spines[["top", "right"]].set_visible(False)
+    ax.set(xlabel="", ylabel="first principal component")
+    ax.tick_params(labelbottom=False)
+    return ax
+
+
+def plot_decision_regions(
+    model: Any, X: npt.ArrayLike, y: npt.ArrayLike, ax: Axes | None = None
+) -> Axes:
+    """Draw which class a classifier of the plane predicts where, and points of known classes.
+
+    Codevectors that are farther away than the points' own range are out of the picture.
+
+    Parameters
+    ----------
+    model : classifier
+        Anything fitted that has ``predict``; its codevectors are drawn if it has any.
+    X : array-like, shape (n, 2)
+        Points; at most 3000 of them are drawn.
+    y : array-like, shape (n,)
+        Their classes.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Raises
+    ------
+    ValueError
+        If X has not two features.
+    """
+    ax = ax or new_axes(5.6, 5.0)[0]
+    points, labels = in_plane(X), np.asarray(y)
+    names = np.unique(np.concatenate([labels, getattr(model, "classes_", labels)]))
+    codevectors = np.asarray(getattr(model, "codevectors_", np.empty((0, 2))))
+    ranges = window_of(points, codevectors)
+    regions = np.searchsorted(names, model.predict(grid(ranges)))
+    draw_regions(ax, ranges, regions, class_colors(np.arange(len(names))))
+    draw_points(ax, points, class_colors(np.searchsorted(names, labels)))
+    if len(codevectors):
+        colors = class_colors(np.searchsorted(names, model.codevector_labels_))
+        draw_codevectors(ax, codevectors, _weights(model, codevectors), colors)
+    name_classes(ax, names)
+    return ax
+
+
+def plot_clusters(model: Any, X: npt.ArrayLike, ax: Axes | None = None) -> Axes:
+    """Draw the cells of a clusterer of the plane, its codevectors, and points.
+
+    Neighbouring cells have different colours, which mean nothing else.
+
+    Parameters
+    ----------
+    model : clusterer
+        Anything fitted that has ``predict`` and ``cluster_centers_``.
+    X : array-like, shape (n, 2)
+        Points; at most 3000 of them are drawn.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Raises
+    ------
+    ValueError
+        If X has not two features.
+    """
+    ax = ax or new_axes(5.6, 5.0)[0]
+    points = in_plane(X)
+    codevectors = np.asarray(model.cluster_centers_)
+    ranges = window_of(points, codevectors)
+    cells = np.asarray(model.predict(grid(ranges)), dtype=np.int64)
+    colors = neighbours_apart(cells.reshape(GRID, GRID), len(codevectors))
+    draw_regions(ax, ranges, cells, colors)
+    draw_points(ax, points, colors[np.asarray(model.predict(points), dtype=np.int64)])
+    draw_codevectors(ax, codevectors, _weights(model, codevectors), colors)
+    ax.set_title(f"{len(codevectors)} clusters", loc="left")
+    return ax
+
+
+def plot_trade_off(
+    models: Any, ax: Axes | None = None, by: Literal["clusters", "samples"] = "clusters"
+) -> Axes:
+    """Draw what more codevectors or more samples bought during annealing.
+
+    That is accuracy, as measured on training samples, where every level has one, and distortion
+    otherwise. A level whose codebook was merged down has the distortion of before, and is left out.
+
+    Parameters
+    ----------
+    models : estimator, history, or mapping of names to either
+        What has ``history_``, or that itself.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+    by : {"clusters", "samples"}, default="clusters"
+        What is on the horizontal axis: the number K of codevectors, or the samples seen.
+
+    Raises
+    ------
+    ValueError
+        If ``by`` is anything else, or there is no level to draw.
+    """
+    if by not in ("clusters", "samples"):
+        raise ValueError(f'by must be "clusters" or "samples", got {by!r}')
+    named = models if isinstance(models, Mapping) else {"": models}
+    histories = {name: getattr(one, "history_", one) for name, one in named.items()}
+    if not histories or not all(map(len, histories.values())):
+        raise ValueError("there is no level to draw: has the model been fitted?")
+    ax = ax or new_axes()[0]
+    levels = [level for history in histories.values() for level in history]
+    accurate = all(getattr(level, "accuracy", None) is not None for level in levels)
+    x, y = {"clusters": "n_clusters", "samples": "n_samples_seen"}[by], "distortion"
+    if accurate:
+        y = "accuracy"
+    for i, (name, history) in enumerate(histories.items()):
+        shown = history if accurate else _not_merged(history)
+        points = np.array([(getattr(level, x), getattr(level, y)) for level in shown])
+        color = COLORS[i % len(COLORS)]
+        ax.plot(*points.T, "o-", color=color, markersize=4, linewidth=1.2, label=name)
+    ax.set(xscale="log", xlabel="codevectors K" if by == "clusters" else "samples seen")
+    if accurate:
+        ax.set_ylabel("accuracy on training samples")
+    else:
+        ax.set(yscale="log", ylabel="mean distortion")
+    if by == "clusters":
+        _plain_ticks(ax.xaxis, [level.n_clusters for level in levels])
+    if isinstance(models, Mapping):
+        ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def animate_annealing(
+    model: "BaseODA",
+    points: npt.ArrayLike,
+    path: str | os.PathLike[str],
+    classes: npt.ArrayLike | None = None,
+    fps: float = 4.0,
+) -> Path:
+    """Write a GIF of the annealing in the plane, with a frame for each temperature level.
+
+    A codevector's area grows with the share of the data that it stands for. Lines divide the cells
+    of the codevectors; a classifier's have the colours of their classes.
+
+    Parameters
+    ----------
+    model : ODAClusterer, ODAClassifier or ODARegressor
+        Fitted to two features.
+    points : array-like, shape (n, 2)
+        Points to draw; at most 3000 of them are.
+    path : path
+        Where to write; the file is written whole or not at all.
+    classes : array-like, shape (n,), optional
+        Classes of the points, for their colours.
+    fps : float, default=4
+        Frames a second.
+
+    Returns
+    -------
+    Path
+        That of the file.
+
+    Raises
+    ------
+    ValueError
+        If the points or the model are not of the plane.
+    """
+    plane = in_plane(points)
+    if model.n_features_in_ != 2:
+        raise ValueError(
+            f"the picture is of a plane: the model must have 2 features, not {model.n_features_in_}"
+        )
+    known = [getattr(model, "classes_", []), [] if classes is None else classes]
+    names = np.unique(np.concatenate([array for array in map(np.asarray, known) if len(array)]
+                                     or [np.zeros(0)]))  # fmt: skip
+    window = window_of(plane, np.concatenate([level.codevectors for level in model.history_]))
+    ax = new_axes(5.6, 5.0)[0]
+    grey = np.full(len(plane), _GREY)
+    colors = grey if classes is None else class_colors(np.searchsorted(names, np.asarray(classes)))
+    draw_points(ax, plane, colors)
+    name_classes(ax, names)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "annealing.gif"
+        writer = PillowWriter(fps=fps)  # type: ignore[arg-type]  # Pillow takes milliseconds
+        writer.setup(cast(Figure, ax.figure), str(file), _DPI)
+        for level in range(len(model.history_)):
+            artists = _draw_level(ax, model.at_level(level), window, names)
+            with rc_context({"savefig.bbox": None}):  # a cropped frame has a size of its own
+                writer.grab_frame()
+            for artist in artists:
+                artist.remove()
+        writer.finish()
+        with replacing(path) as target:
+            target.write(file.read_bytes())
+    return Path(path)
+
+
+def _draw_level(ax: Axes, model: "BaseODA", window: Any, names: Array) -> tuple[Any, Any]:
+    """Draw the codevectors of one level and their cells."""
+    codevectors = model.codevectors_
+    colors, regions = np.full(len(codevectors), COLORS[1]), np.full(len(codevectors), _GREY)
+    if hasattr(model, "classes_"):
+        labels = cast(Any, model).codevector_labels_
+        colors = regions = class_colors(np.searchsorted(names, labels))
+    cells = model.transform(grid(window)).argmin(axis=1)
+    image = draw_regions(ax, window, cells, regions)
+    discs = draw_codevectors(ax, codevectors, model.weights_, colors)
+    ax.set_title(f"T = {model.temperature_:.3g}, K = {len(codevectors)}", loc="left")
+    return image, discs
+
+
+def _weights(model: Any, codevectors: FloatArray) -> FloatArray:
+    """Return the weights of the codevectors, equal ones if the model knows none."""
+    n = len(codevectors)
+    return np.asarray(getattr(model, "weights_", np.full(n, 1.0 / n)))
+
+
+def _not_merged(history: History) -> list[Any]:
+    sizes = [0, *(level.n_clusters for level in history)]
+    return [level for i, level in enumerate(history) if level.n_clusters >= sizes[i]]
+
+
+def _plain_ticks(axis: Any, values: Sequence[float]) -> None:
+    """Put ticks 1, 2, 5, 10, ... on a log axis."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(max(values))) + 1.0)
+    ticks = np.outer(decades, [1.0, 2.0, 5.0]).ravel()
+    low, high = 0.8 * min(values), 1.25 * max(values)
+    axis.set_view_interval(low, high, ignore=True)
+    axis.set_ticks(ticks[(ticks >= low) & (ticks <= high)])
+    axis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
+    axis.set_minor_locator(NullLocator())
 
 
 @dataclass
@@ -51,9 +460,7 @@ class _Display:
     @property
     def figure_(self) -> Figure:
         """The figure that it was drawn on last."""
-        figure = self.ax_.figure
-        assert isinstance(figure, Figure)
-        return figure
+        return cast(Figure, self.ax_.figure)
 
 
 @dataclass
@@ -74,7 +481,7 @@ class BifurcationDisplay(_Display):
     'Annealing'
     """
 
-    history: Sequence[TemperatureLevel]
+    history: History
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
@@ -119,7 +526,7 @@ class TradeOffDisplay(_Display):
     'codevectors K'
     """
 
-    history: Sequence[MeasuredLevel]
+    history: History
     by: Literal["clusters", "samples"] = "clusters"
 
     @classmethod
@@ -150,6 +557,15 @@ class TradeOffDisplay(_Display):
         """Draw, on a new figure by default."""
         self.ax_ = plot_trade_off(self.history, ax=ax, by=self.by)
         return self
+
+
+def _history(estimator: Any) -> Any:
+    if not getattr(estimator, "history_", None):
+        raise ValueError(
+            f"estimator is {estimator!r}, which has no history: it must be an annealed estimator "
+            "(ODAClusterer, ODAClassifier, ODARegressor) that was fitted"
+        )
+    return estimator.history_
 
 
 @dataclass
@@ -207,16 +623,15 @@ class DensityDisplay(_Display):
             )
         points = in_plane(X)
         places = grid(window_of(points, points))
-        logs: Array = np.asarray(estimator.score_samples(places), dtype=np.float64)
-        shape = GRID, GRID
-        across, up = (places[:, i].reshape(shape) for i in range(2))
-        return cls(across, up, logs.reshape(shape), points).plot(ax=ax)
+        log_density = np.asarray(estimator.score_samples(places), dtype=np.float64)
+        arrays = (array.reshape(GRID, GRID) for array in (*places.T, log_density))
+        return cls(*arrays, points).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw, on a new figure by default."""
         ax = ax or new_axes(5.6, 4.8)[0]
         highest = float(self.log_density.max())
-        levels = np.linspace(highest - _DEPTH, highest, _LEVELS)
+        levels = np.linspace(highest - _DEPTH, highest, _CONTOURS)
         ax.contourf(
             self.across, self.up, self.log_density, levels=levels, cmap="Blues", extend="min"
         )
@@ -225,19 +640,6 @@ class DensityDisplay(_Display):
         ax.set_title("Log-density", loc="left")
         self.ax_ = ax
         return self
-
-
-def _history(estimator: Any) -> Any:
-    if not getattr(estimator, "history_", None):
-        raise ValueError(
-            f"estimator is {estimator!r}, which has no history: it must be an annealed estimator "
-            "(ODAClusterer, ODAClassifier, ODARegressor) that was fitted"
-        )
-    return estimator.history_
-
-
-_MOST_IMAGES = 40
-_IMAGES_A_ROW = 10
 
 
 def plot_exemplar_density(
@@ -269,10 +671,9 @@ def plot_exemplar_density(
     points = in_plane(X)
     window = window_of(points, model.exemplars_)
     places = grid(window)
-    side = math.isqrt(len(places))
-    heights = np.exp(model.score_samples(places)).reshape(side, side)
-    across, up = places[:, 0].reshape(side, side), places[:, 1].reshape(side, side)
-    ax.contourf(across, up, heights, levels=_LEVELS, cmap="Blues")
+    density = np.exp(model.score_samples(places))
+    across, up, heights = (array.reshape(GRID, GRID) for array in (*places.T, density))
+    ax.contourf(across, up, heights, levels=_CONTOURS, cmap="Blues")
     draw_points(ax, points, np.full(len(points), _GREY))
     draw_codevectors(ax, model.exemplars_, model.weights_, np.full(len(model.weights_), COLORS[1]))
     ax.set(xlim=window[0], ylim=window[1])
@@ -280,79 +681,8 @@ def plot_exemplar_density(
     return ax
 
 
-def plot_images(model: "ExemplarMixture", shape: tuple[int, int], ax: Axes | None = None) -> Axes:
-    """Draw exemplars as images, the heaviest first, ten a row and at most 40.
-
-    Parameters
-    ----------
-    model : INFEX, ConvexClustering or KernelVectorQuantization
-        Fitted to images.
-    shape : tuple of int
-        Rows and columns of an image; their product is the number of features.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
-
-    Raises
-    ------
-    ValueError
-        If ``shape`` does not fit the exemplars.
-    """
-    n_rows, n_columns = shape
-    if n_rows * n_columns != model.exemplars_.shape[1]:
-        raise ValueError(
-            f"shape is {shape}, which has {n_rows * n_columns} pixels: the exemplars have "
-            f"{model.exemplars_.shape[1]}"
-        )
-    heaviest = np.argsort(-model.weights_, kind="stable")[:_MOST_IMAGES]
-    width = min(len(heaviest), _IMAGES_A_ROW)
-    height = -(-len(heaviest) // width)
-    ax = ax or new_axes(0.8 * width + 1.0, 0.8 * height + 1.0)[0]
-    ax.imshow(mosaic(model.exemplars_[heaviest].reshape(-1, *shape), width), cmap="gray_r")
-    ax.set_axis_off()
-    share = float(model.weights_[heaviest].sum())
-    ax.set_title(
-        f"{len(heaviest)} of {len(model.weights_)} exemplars, weight {share:.2f}", loc="left"
-    )
-    return ax
-
-
-def plot_rounds(history: Sequence[Round], ax: Axes | None = None) -> Axes:
-    """Draw objective and duality gap by round.
-
-    Parameters
-    ----------
-    history : sequence of Round
-        As in ``history_`` of an estimator; not empty.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure. The gap has an axis at the right.
-
-    Returns
-    -------
-    matplotlib Axes
-        Those of the objective.
-    """
-    ax = ax or new_axes(6.4, 4.2, columns=1)[0]
-    rounds = np.arange(1, len(history) + 1)
-    ax.plot(rounds, [entry.objective for entry in history], "o-", color=COLORS[0], markersize=3)
-    ax.set_xlabel("round")
-    ax.set_ylabel("objective", color=COLORS[0])
-    right = ax.twinx()
-    gaps = np.array([entry.gap for entry in history])
-    positive = gaps > 0.0
-    right.plot(rounds[positive], gaps[positive], "s--", color=COLORS[5], markersize=3)
-    if positive.any():
-        right.set_yscale("log")
-    right.set_ylabel("duality gap", color=COLORS[5])
-    ax.figure.subplots_adjust(right=0.86)
-    return ax
-
-
-_RESOLUTION = 200
-_POINTS = 3000  # drawn at most
-
-
 def plot_component_grid(
-    mixture: SGDGaussianMixture, shape: tuple[int, int] | None = None, ax: Axes | None = None
+    mixture: "SGDGaussianMixture", shape: tuple[int, int] | None = None, ax: Axes | None = None
 ) -> Axes:
     """Draw the means of all components where they stand on the grid.
 
@@ -365,10 +695,6 @@ def plot_component_grid(
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
-    Returns
-    -------
-    matplotlib Axes
-
     Raises
     ------
     ValueError
@@ -376,6 +702,7 @@ def plot_component_grid(
 
     Examples
     --------
+    >>> from oda_rl import SGDGaussianMixture
     >>> from sklearn.datasets import load_digits
     >>> X = load_digits().data / 16.0
     >>> mixture = SGDGaussianMixture(9, batch_size=10, random_state=0)
@@ -390,7 +717,10 @@ def plot_component_grid(
             f"shape is {shape}: its product must be the number of features, {means.shape[1]}"
         )
     rows, columns = mixture.grid_shape_
-    picture = mosaic(means.reshape(-1, height, width), columns)
+    picture = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
+    for k, image in enumerate(means.reshape(-1, height, width)):
+        top, left = k // columns * (height + 1), k % columns * (width + 1)
+        picture[top : top + height, left : left + width] = image
     if ax is None:
         ax = new_axes(4.8, 4.8 * rows / columns + 0.4)[0]
         ax.figure.subplots_adjust(left=0.02, bottom=0.02, right=0.98, top=0.92)  # no labels
@@ -401,9 +731,7 @@ def plot_component_grid(
 
 
 def plot_mixture_density(
-    mixture: StreamingMixture,
-    X: npt.ArrayLike,
-    ax: Axes | None = None,
+    mixture: "StreamingMixture", X: npt.ArrayLike, ax: Axes | None = None
 ) -> Axes:
     """Draw the density of a mixture of two features: contours, samples, ellipses.
 
@@ -418,10 +746,6 @@ def plot_mixture_density(
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
-    Returns
-    -------
-    matplotlib Axes
-
     Raises
     ------
     ValueError
@@ -429,23 +753,17 @@ def plot_mixture_density(
 
     Examples
     --------
+    >>> from oda_rl import SGDGaussianMixture
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> ax = plot_mixture_density(SGDGaussianMixture(4, random_state=0).fit(X), X)
     """
-    points = in_plane(X)
-    ax = ax or new_axes(5.4, 4.8)[0]
-    margin = 0.1 * np.ptp(points, axis=0)
-    low, high = points.min(axis=0) - margin, points.max(axis=0) + margin
-    x, y = (np.linspace(low[i], high[i], _RESOLUTION) for i in range(2))
-    where = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    logs = mixture.score_samples(where).reshape(len(y), len(x))
-    levels = np.linspace(logs.max() - _DEPTH, logs.max(), _LEVELS)
-    ax.contourf(x, y, logs, levels=levels, cmap="Blues", extend="min")
-    shown = points[:: max(1, len(points) // _POINTS)]
-    ax.plot(*shown.T, ".", color="0.25", markersize=1.5, alpha=0.5)
-    weights = mixture.weights_
-    for k, mean in enumerate(mixture.means_):
-        values, vectors = np.linalg.eigh(_covariance(mixture, k))
+    ax = DensityDisplay.from_estimator(mixture, X, ax=ax).ax_
+    for mean, covariance, weight in zip(
+        mixture.means_, mixture.covariances_, mixture.weights_, strict=True
+    ):
+        matrix = np.asarray(covariance)
+        matrix = matrix if matrix.ndim == 2 else np.diag(np.broadcast_to(matrix, 2))
+        values, vectors = np.linalg.eigh(matrix)
         ax.add_patch(
             Ellipse(
                 (float(mean[0]), float(mean[1])),
@@ -453,15 +771,9 @@ def plot_mixture_density(
                 angle=math.degrees(math.atan2(vectors[1, 0], vectors[0, 0])),
                 fill=False,
                 edgecolor=COLORS[1],
-                alpha=0.3 + 0.7 * float(weights[k] / weights.max()),
+                alpha=0.3 + 0.7 * float(weight / mixture.weights_.max()),
             )
         )
-    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    ax.set_title(f"Log-density of {len(weights)} components", loc="left")
+    ax.set_title(f"Log-density of {len(mixture.weights_)} components", loc="left")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
-
-
-def _covariance(mixture: StreamingMixture, k: int) -> FloatArray:
-    covariance = np.asarray(mixture.covariances_[k])
-    return covariance if covariance.ndim == 2 else np.diag(np.broadcast_to(covariance, 2))

@@ -17,7 +17,7 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents.policies.explaining import overview, value_text
 from oda_rl.files.archive import write_text
-from oda_rl.plotting.agents import MOST_ACTIONS, MOST_ROWS, shown_components
+from oda_rl.plotting.agents import MAX_ACTIONS, MAX_ROWS, shown_components
 from oda_rl.reporting.content import Report
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
     it, its codevector, the value of each action there, by how much the best is worth more than the
     next, and which that is. There are at most 40 rows, and as many components as are shown.
     """
-    actions = range(len(policy.action_names) if len(policy.action_names) <= MOST_ACTIONS else 0)
+    actions = range(len(policy.action_names) if len(policy.action_names) <= MAX_ACTIONS else 0)
     components = shown_components(policy)
     headings = ["cell", "visited, %", "learned from", *(policy.names[j] for j in components)]
     value = policy.value_name
     headings += [f"{value} of {policy.action_names[a]}" for a in actions] or [value]
     rows = []
-    for i in range(min(len(policy.cells), MOST_ROWS)):
+    for i in range(min(len(policy.cells), MAX_ROWS)):
         values = [policy.q_values[i, a] for a in actions or policy.actions[i : i + 1]]
         row = [
             str(policy.cells[i]),
@@ -59,10 +59,10 @@ def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
 def policy_remarks(policy: "Overview") -> list[str]:
     """Return what a reader of :func:`policy_rows` should know: what is left out, what blends."""
     remarks = []
-    n, rest = len(policy.cells), policy.shares[MOST_ROWS:].sum()
-    if n > MOST_ROWS:
+    n, rest = len(policy.cells), policy.shares[MAX_ROWS:].sum()
+    if n > MAX_ROWS:
         share = "" if np.isnan(rest) else f", where {100.0 * rest:.1f} % of the states visited are"
-        remarks.append(f"{n - MOST_ROWS} more cells are left out{share}")
+        remarks.append(f"{n - MAX_ROWS} more cells are left out{share}")
     if policy.nowhere:
         remarks.append(f"{policy.nowhere} more cells decide nowhere that is known")
     left_out = len(policy.names) - len(shown_components(policy))
@@ -77,7 +77,7 @@ def policy_remarks(policy: "Overview") -> list[str]:
 
 
 _DRAWN_STEPS = 2000
-_MOST_SVG = 120_000  # characters; beyond, a picture of points takes less
+_MAX_SVG = 120_000  # characters; beyond, a picture of points takes less
 _PICTURE_DPI = 90
 _DARK = ("#000000", "#4d4d4d")  # what matplotlib and oda_rl.plotting write text and axes in
 
@@ -104,7 +104,7 @@ def draw_figures(
     }
     names, action_names = names_for(agent)
     d = agent.interface.n_features
-    if d == 2 or (d > 2 and not tells_states_apart(agent)):
+    if d == 2 or (d > 2 and not has_state_table(agent)):
         axes["partition"] = plotting.plot_partition(
             agent,
             visited=agent.visited_states(_DRAWN_STEPS, seed=seed),
@@ -120,7 +120,7 @@ def draw_figures(
     return axes
 
 
-def tells_states_apart(agent: "Agent") -> bool:
+def has_state_table(agent: "Agent") -> bool:
     """Whether an agent has learned a table of states, each of which it tells from all others."""
     from oda_rl.agents import ModelAgent
     from oda_rl.agents.policies import TablePolicy
@@ -145,14 +145,12 @@ def as_html(figure: "Figure", name: str) -> str:
     >>> as_html(new_axes()[0].figure, "empty")[:30]
     '<svg role="img" aria-label="em'
     """
-    from html import escape
-
     from matplotlib import rc_context
 
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), io.StringIO() as file:
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
         text = file.getvalue()
-    if len(text) > _MOST_SVG:
+    if len(text) > _MAX_SVG:
         return _picture(figure, escape(name))
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -165,8 +163,6 @@ def as_html(figure: "Figure", name: str) -> str:
 
 
 def _picture(figure: "Figure", name: str) -> str:
-    from base64 import b64encode
-
     with io.BytesIO() as file:
         figure.savefig(file, format="png", dpi=_PICTURE_DPI, facecolor="white")
         code = b64encode(file.getvalue()).decode("ascii")
@@ -283,7 +279,7 @@ def _rule(agent: "Agent") -> str:
     """Return the rule in words, of an agent that has one."""
     from oda_rl.agents import ModelAgent
 
-    if not isinstance(agent, ModelAgent) or tells_states_apart(agent):
+    if not isinstance(agent, ModelAgent) or has_state_table(agent):
         return ""
     return f"<section><h2>The rule</h2><pre>{escape(agent.rules())}</pre></section>"
 

@@ -17,7 +17,7 @@ import tyro
 from rich.console import Console
 
 from common.summaries import Row, Rows
-from oda_rl.command.report import save_figure
+from oda_rl.command.reporting import save_figure
 from oda_rl.runs.parallel import Execution, Run, failures, run_all, store_runs
 from oda_rl.runs.results import store_rows
 
