@@ -21,7 +21,10 @@ from oda_rl.agents.worlds.quality import held_out
 _BINS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 _SINGLE = 2.0**-23  # relative: observations are in single precision, states are not
 _WORST_FRAME = 1e4  # condition number
-_MOST_FRAMES = 3  # beside the components themselves
+_MAX_FRAMES = 3  # beside the components themselves
+_HALVINGS = 7
+_SETS = 400
+_PARTS = 0.25  # of the sets, that a box is divided into to begin with
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +42,9 @@ class Sets:
         """Return some of them."""
         return Sets(self.low[chosen], self.high[chosen])
 
-    def merged(self, most: int) -> "Sets":
+    def merged(self, n_max: int) -> "Sets":
         """Return at most so many that contain them, each that of near ones."""
-        if len(self) <= most:
+        if len(self) <= n_max:
             return self
         middle = 0.5 * (self.low + self.high)[:, 0]
         first, spread = middle.min(axis=0), np.ptp(middle, axis=0)
@@ -50,7 +53,7 @@ class Sets:
             places = np.minimum((middle - first) / spread * bins, bins - 1).astype(np.int64)
             keys = np.ravel_multi_index(list(places.T), (bins,) * len(first))
             _, groups = np.unique(keys, return_inverse=True)
-            if groups.max() < most:
+            if groups.max() < n_max:
                 break
         order = np.argsort(groups, kind="stable")
         begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -62,20 +65,14 @@ class Sets:
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Follows a rule in a world.
-
-    Parameters
-    ----------
-    world : Moving
-    pieces : sequence of (rows, output)
-        Where the rule does what: rows, affine functions of the observation, that are not negative.
-    frames : ndarray, shape (F, d, d)
-        Rows are coordinates in which sets are boxes; sets are merged in those of the first.
-    """
+    """Follows a rule in a world."""
 
     world: Moving
     pieces: Sequence[tuple[FloatArray, FloatArray]]
+    """(rows, output): where the rule does what; rows are affine functions, not negative there."""
     frames: FloatArray
+    """Rows are coordinates in which sets are boxes, shape (F, d, d); sets are merged in those of
+    the first."""
 
     def start(self, low: FloatArray, high: FloatArray, parts: int) -> Sets:
         """Enclose a box in about so many sets."""
@@ -85,14 +82,10 @@ class Reach:
         width = (high - low) / np.array(each)
         first = low + grid * width
         last = first + width
-        half = 0.5 * (last - first)
-        state = [
-            Affine(
-                0.5 * (first + last)[:, j], half[:, j : j + 1] * np.eye(d)[j], np.zeros(len(first))
-            )
-            for j in range(d)
-        ]
-        return self._boxed(state)
+        middle, half, none = 0.5 * (first + last), 0.5 * (last - first), np.zeros(len(first))
+        return self._boxed(
+            [Affine(middle[:, j], half[:, j : j + 1] * np.eye(d)[j], none) for j in range(d)]
+        )
 
     def step(self, sets: Sets) -> tuple[Sets, bool]:
         """Return what follows, and whether an episode may have ended."""
@@ -101,31 +94,25 @@ class Reach:
             part = self._cut(sets, rows)
             if len(part) == 0:
                 continue
-            after = None
-            ended = np.ones(len(part), dtype=np.bool_)
+            ended, boxes = np.ones(len(part), dtype=np.bool_), []
             for f, back in enumerate(self._backs):
                 state = self.world.step(_affine(part.low[:, f], part.high[:, f], back), output)
                 moved = [one.widened(e) for one, e in zip(state, self.world.error, strict=True)]
                 ended &= self.world.may_end(moved)
-                boxed = self._boxed(moved)
-                after = (
-                    boxed
-                    if after is None
-                    else Sets(np.maximum(after.low, boxed.low), np.minimum(after.high, boxed.high))
-                )
-            if after is None or ended.any() or not np.isfinite(after.high - after.low).all():
+                boxes.append(self._boxed(moved))
+            low = np.maximum.reduce([one.low for one in boxes])
+            high = np.minimum.reduce([one.high for one in boxes])
+            if ended.any() or not np.isfinite(high - low).all():
                 return sets, True
-            real = np.asarray((after.low <= after.high).all(axis=(1, 2)))
-            found.append(after.some(real))
-        return Sets(
-            np.concatenate([one.low for one in found]), np.concatenate([one.high for one in found])
-        ), False
+            found.append(Sets(low, high).some((low <= high).all(axis=(1, 2))))
+        low, high = (np.concatenate([vars(one)[end] for one in found]) for end in ("low", "high"))
+        return Sets(low, high), False
 
-    def steps_without_end(self, sets: Sets, steps: int, most: int) -> int:
+    def steps_without_end(self, sets: Sets, steps: int, n_max: int) -> int:
         """Return after how many steps, at most so many, no episode can have ended."""
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite may have ended
             for t in range(steps):
-                sets, ended = self.step(sets.merged(most))
+                sets, ended = self.step(sets.merged(n_max))
                 if ended:
                     return t
         return steps
@@ -168,18 +155,18 @@ class Reach:
 def _tightened(
     sets: Sets, f: int, row: FloatArray, back: FloatArray, slack: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the most that a row can be, and bounds in frame f where it is not negative.
+    """Return the maximum of a row, and bounds in frame f where it is not negative.
 
-    Where the row is one of the frame's coordinates that is exact.
+    They are exact where the row is one of the frame's coordinates.
     """
     low, high = sets.low[:, f].copy(), sets.high[:, f].copy()
     slopes = row[1:] @ back
     slopes = np.where(np.abs(slopes) > 1e-13 * np.abs(row[1:]) @ np.abs(back), slopes, 0.0)
     loss = ROUNDING * (np.maximum(np.abs(low), np.abs(high)) @ (np.abs(row[1:]) @ np.abs(back)))
-    most = np.maximum(low * slopes, high * slopes)
-    total = row[0] + most.sum(axis=1) + slack + loss
+    upper = np.maximum(low * slopes, high * slopes)
+    total = row[0] + upper.sum(axis=1) + slack + loss
     for j in np.flatnonzero(slopes):
-        bound = (most[:, j] - total) / slopes[j]
+        bound = (upper[:, j] - total) / slopes[j]
         if slopes[j] > 0.0:
             low[:, j] = np.maximum(low[:, j], np.minimum(bound, high[:, j]))
         else:
@@ -189,8 +176,7 @@ def _tightened(
 
 def _shares(parts: int, d: int) -> tuple[int, ...]:
     """Return numbers of parts along each of d sides, whose product is at most so many."""
-    each = [1] * d
-    j = 0
+    each, j = [1] * d, 0
     while np.prod(each) // each[j % d] * (each[j % d] + 1) <= parts:
         each[j % d] += 1
         j += 1
@@ -213,14 +199,8 @@ def frames(
 ) -> FloatArray:
     """Return coordinates, shape (F, d, d): those of sliding motions, and the components.
 
-    Parameters
-    ----------
-    world : Moving
-    pieces : sequence of (rows, output)
-    centre : ndarray, shape (d,)
-        Where the world's motion is taken for linear.
-    scale : ndarray, shape (d,)
-        Sizes that count as equal.
+    The world's motion is taken for linear at ``centre``, shape (d,); sizes of ``scale``, shape
+    (d,), count as equal.
     """
     found: list[FloatArray] = []
     outputs = [output for _, output in pieces]
@@ -239,7 +219,7 @@ def frames(
             np.allclose(np.abs(frame), np.abs(one), rtol=1e-3, atol=1e-6) for one in unlike
         ):
             unlike.append(frame)
-    return np.array([*unlike[:_MOST_FRAMES], np.diag(1.0 / scale)])
+    return np.array([*unlike[:_MAX_FRAMES], np.diag(1.0 / scale)])
 
 
 def _sliding(
@@ -295,11 +275,6 @@ def _moved(world: Moving, point: FloatArray, output: FloatArray) -> FloatArray:
     return np.array([float(one[0]) for one in world.step(list(point[:, None]), output)])
 
 
-_HALVINGS = 7
-_SETS = 400
-_PARTS = 0.25  # of the sets, that a box is divided into to begin with
-
-
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """What has been proved of a rule in a world; ``print`` it."""
@@ -324,9 +299,8 @@ class Certificate:
     def lines(self) -> list[str]:
         """What it says."""
         if self.share == 0.0:
-            return [
-                f"Not certified: from no box that was tried does it stay up {self.steps} steps."
-            ]
+            text = f"from no box that was tried does it stay up {self.steps} steps."
+            return [f"Not certified: {text}"]
         ends = zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
         return [
             f"Certified: no episode that begins in this box ends within {self.steps} steps",
@@ -370,10 +344,11 @@ def certify(
     low, high : array_like, shape (d,)
         The box that is asked for.
     steps : int
+        Within which no episode ends, at least 1.
     names : sequence of str, optional
-        Of the components.
+        Names of the components.
     sets : int
-        That are followed at once: more prove more, and take longer.
+        Number of sets that are followed at once: more prove more, and take longer.
 
     Raises
     ------
@@ -395,7 +370,7 @@ def certify(
         raise ValueError(f"low is {low!r} and high {high!r}: they must be {d} numbers, in order")
     if not np.isfinite([first, last]).all():
         raise ValueError(f"low is {low!r} and high {high!r}: they must be finite")
-    count, most = checked_count("steps", steps), checked_count("sets", sets)
+    count, n_max = checked_count("steps", steps), checked_count("sets", sets)
     output = policy.all_outputs
     pieces = [(one.rows, output[one.cell]) for one in policy.pieces]
     centre, half = 0.5 * (first + last), 0.5 * (last - first)
@@ -404,9 +379,9 @@ def certify(
 
     def proved(share: float) -> bool:
         box = centre - share * half, centre + share * half
-        parts = max(int(_PARTS * most), 1)
+        parts = max(int(_PARTS * n_max), 1)
         return all(
-            one.steps_without_end(one.start(*box, parts), count, most) == count for one in follow
+            one.steps_without_end(one.start(*box, parts), count, n_max) == count for one in follow
         )
 
     share = _greatest(proved)
@@ -428,23 +403,11 @@ def certify_learned(
     names: Sequence[str],
     sets: int = _SETS,
 ) -> Certificate:
-    """Do what :func:`certify` does, in each law of a learned world.
+    """Certify a rule in each law of a learned world; see :func:`certify`.
 
-    The error of a step is the largest of all held-out residuals, of laws that were fitted without
-    the steps that they are asked about.
-
-    Parameters
-    ----------
-    policy : RulePolicy
-    learned : Learned
-    seen : CodedSteps
-        What it was learned from.
-    first : ndarray of bool, shape (n,), optional
-        Whether an episode began with the step.
-    box : (low, high)
-    steps : int
-    names : sequence of str
-    sets : int
+    The world was learned from the steps ``seen``; ``first``, shape (n,), says which of them begin
+    an episode. The error of a step is the largest of all held-out residuals, of laws that were
+    fitted without the steps that they are asked about.
     """
     expected = held_out(learned, seen, first, np.random.default_rng(0))
     on = ~seen.ended

@@ -11,6 +11,8 @@ from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.worlds.coordinates import HIGH, LEVELS, LOW, MEAN, SCALE, WorldArrays
 
 ROUNDING = 1e-12  # relative
+_NEGLIGIBLE = 1e-3  # weight of a cell, as in simulated steps
+_WAVE_ERROR = 2e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,17 +228,14 @@ class LearnedLaw:
 
     def step(self, state: State, output: FloatArray) -> list[Any]:
         """Return what the law says where a rule does ``output``."""
-        frame = self.world.frame
-        d = len(state)
-        x = [(s - frame[MEAN, j]) * (1.0 / frame[SCALE, j]) for j, s in enumerate(state)]
+        frame, d, x = self.world.frame, len(state), self._standardised(state)
         terms: list[Any] = [1.0, *x]
         if self.world.laws.shape[2] > 1 + d:
             terms += [x[i] * x[k] for i in range(d) for k in range(i, d)]
-        codes = [
-            (c, w) for c, w in enumerate(self._codes(state, output)) if not np.isscalar(w) or w
-        ]
+        weights = enumerate(self._codes(state, output))
+        codes = [(c, w) for c, w in weights if not np.isscalar(w) or w]
         waves = self._waves(x)
-        near = Cells.of(self.world, self.law).near(x)
+        near = self._near(x)
         following = []
         for j in range(d):
             shares = self.world.waves[self.law][d + 1 + j].astype(np.float64)
@@ -249,6 +248,10 @@ class LearnedLaw:
             following.append(_clipped(moved, frame[LOW, j], frame[HIGH, j]))
         return following
 
+    def _standardised(self, state: State) -> list[Any]:
+        frame = self.world.frame
+        return [(s - frame[MEAN, j]) * (1.0 / frame[SCALE, j]) for j, s in enumerate(state)]
+
     def _codes(self, state: State, output: FloatArray) -> list[Any]:
         """Return the code of the action: numbers, or where it is continuous sets of them."""
         if not self.world.boxed:
@@ -258,10 +261,7 @@ class LearnedLaw:
 
     def may_end(self, state: Sequence[Affine]) -> BoolArray:
         """Whether it may be beyond a wall, or where the classifier sees an end."""
-        world = self.world
-        x = [
-            (s - world.frame[MEAN, j]) * (1.0 / world.frame[SCALE, j]) for j, s in enumerate(state)
-        ]
+        world, x = self.world, self._standardised(state)
         ends = np.zeros(len(x[0].centre), dtype=np.bool_)
         for component, sign, threshold in world.walls:
             ends |= ((x[int(component)] - threshold) * sign).ends[1] > 0.0
@@ -286,56 +286,45 @@ class LearnedLaw:
             found.append(height.widened(_WAVE_ERROR) if isinstance(height, Affine) else height)
         return found
 
-
-@dataclass(frozen=True)
-class Cells:
-    """Laws of cells, of which the three nearest are blended."""
-
-    codevectors: FloatArray
-    """Shape (d, K)."""
-    laws: FloatArray
-    """On (1, x - codevector), shape (K, C, 1 + d, d)."""
-    width: float
-
-    @classmethod
-    def of(cls, world: WorldArrays, law: int) -> "Cells":
-        """Return those of one law."""
-        return cls(world.codevectors[law], world.locals[law], float(world.widths[law]))
-
-    def near(self, x: State) -> "Near | None":
-        """Return what may have a say at standardised states; None where there are no such laws."""
-        if len(self.laws) == 0:
+    def _near(self, x: State) -> "Near | None":
+        """Return the three nearest cells, or all that may be; None where there are none."""
+        codevectors, laws = self.world.codevectors[self.law], self.world.locals[self.law]
+        if len(laws) == 0:
             return None
         if not isinstance(x[0], Affine):
-            gaps = ((np.array(x).T[:, :, None] - self.codevectors) ** 2).sum(axis=1)
+            gaps = ((np.array(x).T[:, :, None] - codevectors) ** 2).sum(axis=1)
             nearest = np.argsort(gaps, axis=1, kind="stable")[:, :3]
-            shares = np.exp((gaps.min(axis=1, keepdims=True) - gaps) / self.width)
+            width = float(self.world.widths[self.law])
+            shares = np.exp((gaps.min(axis=1, keepdims=True) - gaps) / width)
             weights = np.zeros(gaps.shape)
             np.put_along_axis(weights, nearest, np.take_along_axis(shares, nearest, 1), 1)
             weights /= weights.sum(axis=1, keepdims=True)
-            return Near(self, x, np.where(weights < _NEGLIGIBLE, 0.0, weights))
+            return Near(codevectors, laws, x, np.where(weights < _NEGLIGIBLE, 0.0, weights))
         low, high = (np.column_stack(ends) for ends in zip(*(s.ends for s in x), strict=True))
-        below, above = low[:, :, None] - self.codevectors, self.codevectors - high[:, :, None]
-        least = (np.maximum(np.maximum(below, above), 0.0) ** 2).sum(axis=1)
-        most = (np.maximum(-below, -above) ** 2).sum(axis=1)
-        third = np.sort(most, axis=1)[:, min(2, most.shape[1] - 1)]
-        possible = least <= third[:, None] * (1.0 + ROUNDING)
-        return Near(self, x, possible / possible.sum(axis=1, keepdims=True))
+        below, above = low[:, :, None] - codevectors, codevectors - high[:, :, None]
+        nearest_square = (np.maximum(np.maximum(below, above), 0.0) ** 2).sum(axis=1)
+        farthest_square = (np.maximum(-below, -above) ** 2).sum(axis=1)
+        third = np.sort(farthest_square, axis=1)[:, min(2, len(laws) - 1)]
+        possible = nearest_square <= third[:, None] * (1.0 + ROUNDING)
+        return Near(codevectors, laws, x, possible / possible.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
 class Near:
     """Cells near to states, with weights; near sets of them those that may be, with equal ones."""
 
-    cells: Cells
+    codevectors: FloatArray
+    """Shape (d, K)."""
+    laws: FloatArray
+    """On (1, x - codevector), shape (K, C, 1 + d, d)."""
     x: State
     weights: FloatArray
     """Shape (n, K)."""
 
     def says(self, code: int, j: int) -> Any:
         """Return what they say of component j's change for one code of an action."""
-        own = self.cells.laws[:, code, :, j]
-        offsets = own[:, 0] - (own[:, 1:] * self.cells.codevectors.T).sum(axis=1)
+        own = self.laws[:, code, :, j]
+        offsets = own[:, 0] - (own[:, 1:] * self.codevectors.T).sum(axis=1)
         if not isinstance(self.x[0], Affine):
             return (self.weights * (offsets + np.array(self.x).T @ own[:, 1:].T)).sum(axis=1)
         centres = offsets + np.column_stack([one.centre for one in self.x]) @ own[:, 1:].T
@@ -349,10 +338,6 @@ class Near:
         size = np.abs(centres) + np.abs(shared).sum(axis=2) + rest
         off += 3.0 * _NEGLIGIBLE * size  # of weights that are left out
         return Affine(centre, common, np.where(self.weights > 0.0, off, 0.0).max(axis=1))
-
-
-_NEGLIGIBLE = 1e-3  # as imagined steps have it
-_WAVE_ERROR = 2e-3
 
 
 def _summed(terms: Sequence[Any], weights: FloatArray) -> Any:

@@ -26,8 +26,7 @@ from oda_rl.exporting.c_text import (
     features,
     table,
 )
-from oda_rl.exporting.diagrams import Diagram, fitting
-from oda_rl.exporting.labels import narrowest, numbered
+from oda_rl.exporting.diagrams import Diagram, fitting, narrowest, numbered
 from oda_rl.files.archive import replacing
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
@@ -76,7 +75,7 @@ ONE_SCORE        scores[k] = score;
 _DIAGRAM = [
     "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];",
 ]
-_LEAST = "The cell of least score, the first of equals, is the nearest"
+_NEAREST_IS = "The cell of least score, the first of equals, is the nearest"
 _NEAR = 4.0  # times as large may scores at 0 be as about the centre: two bits of 24
 
 
@@ -199,7 +198,7 @@ def _of_diagram(diagram: Diagram) -> _Header:
     rounded = used.rounded(np.float32)
     rows = np.column_stack([rounded.offsets, rounded.slopes])
     seen = "x is obs." if around else "x is obs, less oda_origin."
-    header = _Header([*_DIAGRAM, seen, f"{_LEAST}."])
+    header = _Header([*_DIAGRAM, seen, f"{_NEAREST_IS}."])
     header.tables["oda_diagram"] = rows
     if not around:
         header.tables["oda_origin"] = rounded.centre
@@ -230,7 +229,7 @@ def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Heade
     numbers, header.returns = numbered(labels)
     header.tables["oda_labels"] = narrowest(numbers[classes])
     header.body = NEAREST + _LABEL
-    header.about[-1] = f"{_LEAST};\nits label is in oda_labels."
+    header.about[-1] = f"{_NEAREST_IS};\nits label is in oda_labels."
     return header
 
 
@@ -269,7 +268,7 @@ def _regressor(model: ODARegressor) -> _Header:
     header.tables["oda_models"] = models
     header.kind, header.body = "float", NEAREST + _VALUE
     header.returns = ["and returns the prediction."]
-    header.about[-1] = f"{_LEAST};"
+    header.about[-1] = f"{_NEAREST_IS};"
     header.about.append(
         "its prediction is oda_models[k][0] + sum over j of oda_models[k][1 + j] x[j]."
     )

@@ -85,8 +85,6 @@ def number(value: float) -> str:
 def features(estimator: Any) -> list[str]:
     """Return a line for each component of ``obs``, with the feature's name if it has one.
 
-    Examples
-    --------
     >>> from types import SimpleNamespace
     >>> features(SimpleNamespace(n_features_in_=2, feature_names_in_=["width", "height"]))
     ['    obs[0]  width', '    obs[1]  height']

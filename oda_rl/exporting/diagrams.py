@@ -1,4 +1,4 @@
-"""Which codevector is nearest, in the estimator's input: what is left when units are gone."""
+"""What exported estimators consist of: diagrams in units of the input, and labels of classes."""
 
 import math
 from dataclasses import dataclass
@@ -11,24 +11,20 @@ from oda_rl._types import FloatArray
 from oda_rl.divergences import Divergence
 from oda_rl.trees.nodes import Cells
 
+_MAX_INT = 2**31 - 1
+_WHOLE = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
+
 
 def fitting(array: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
-    """Return an array of a type that holds its numbers.
+    """Return an array of a type; raise ValueError if its largest number does not fit.
 
-    Raises
-    ------
-    ValueError
-        If the largest is too large for it, or too small.
-
-    Examples
-    --------
     >>> fitting([0.5, 2.0], np.float32)
     array([0.5, 2. ], dtype=float32)
     """
     numbers = np.asarray(array, dtype=np.float64)
     largest = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
-    most, least = float(np.finfo(dtype).max), float(np.finfo(dtype).tiny)
-    if largest > most or 0.0 < largest < least:
+    info = np.finfo(dtype)
+    if largest > float(info.max) or 0.0 < largest < float(info.tiny):
         raise ValueError(
             f"the estimator has learned numbers of the size of {largest:g}, which single precision "
             "does not hold: scale its input before it is fitted"
@@ -57,8 +53,6 @@ class Diagram:
     def of(cls, cells: Cells, divergence: Divergence) -> Self:
         """Take cells out of the divergence's coordinates.
 
-        Examples
-        --------
         >>> from oda_rl.divergences import Mahalanobis
         >>> divergence = Mahalanobis([[4.0]])
         >>> cells = Cells.of(divergence.embed(np.array([[1.0], [3.0]])), divergence)
@@ -87,3 +81,57 @@ class Diagram:
         centre = fitting(self.centre, dtype)
         offsets = self.offsets + self.slopes @ (centre.astype(np.float64) - self.centre)
         return Diagram(centre, fitting(offsets, dtype), fitting(self.slopes, dtype), self.unit)
+
+
+def is_text(labels: npt.NDArray[Any]) -> bool:
+    """Whether labels are text.
+
+    >>> is_text(np.array(["a", "b"], dtype=object)), is_text(np.array([0, 1]))
+    (True, False)
+    """
+    return all(isinstance(label, str) for label in labels.tolist())
+
+
+def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return labels as whole numbers; raise ValueError if they are none.
+
+    >>> whole_numbers(np.array([False, True])), whole_numbers(np.array([3.0]))
+    (array([0, 1]), array([3]))
+    """
+    try:
+        numbers = np.array([int(label) for label in labels.tolist()], dtype=np.int64)
+        whole = bool((numbers == labels).all())
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"labels are {labels.tolist()!r:.80}: they must be texts or whole numbers to be written"
+        )
+    return numbers
+
+
+def numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the number that each label is in C, and what to say of a function that returns it.
+
+    Raises ValueError if labels are neither texts nor whole numbers of 32 bits.
+
+    >>> numbered(np.array(["a", "b"]))
+    (array([0, 1]), ['and returns the number of a label:', '    0  a', '    1  b'])
+    """
+    if is_text(labels):
+        names = (f"    {i}  {label}" for i, label in enumerate(labels.tolist()))
+        return np.arange(len(labels)), ["and returns the number of a label:", *names]
+    numbers = whole_numbers(labels)
+    if np.abs(numbers).max() > _MAX_INT:
+        raise ValueError(f"labels go to {np.abs(numbers).max()}: they must be within 32 bits")
+    return numbers, ["and returns a label."]
+
+
+def narrowest(numbers: Any) -> npt.NDArray[Any]:
+    """Return whole numbers of 32 bits in the smallest type that holds them.
+
+    >>> narrowest([0, 300])
+    array([  0, 300], dtype=uint16)
+    """
+    array = np.asarray(numbers)
+    return next(array.astype(kind) for kind in _WHOLE if (array.astype(kind) == array).all())

@@ -33,8 +33,7 @@ from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.infex import INFEX
 from oda_rl.exemplars.pricing import TOUCHING
-from oda_rl.exporting.diagrams import Diagram, fitting
-from oda_rl.exporting.labels import is_text, whole_numbers
+from oda_rl.exporting.diagrams import Diagram, fitting, is_text, whole_numbers
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
@@ -48,7 +47,7 @@ from oda_rl.trees.clusterer import ODATreeClusterer
 from oda_rl.trees.nodes import Cells, Routes
 from oda_rl.trees.regressor import ODATreeRegressor
 
-_LEAST_OPSET = 13  # before, the axes of sums were no inputs
+_MIN_OPSET = 13  # before, the axes of sums were no inputs
 Value = Any
 """What a node returns, or an array."""
 
@@ -56,22 +55,14 @@ Value = Any
 class Graph:
     """The graph of one operator of skl2onnx; numbers have the precision of its input.
 
-    Parameters
-    ----------
-    scope, operator, container
-        As skl2onnx gives them to a converter.
-
-    Raises
-    ------
-    ValueError
-        If the opset is older than 13.
+    Parameters are what skl2onnx gives to a converter.
     """
 
     def __init__(self, scope: Any, operator: Any, container: Any) -> None:
         self._scope, self._operator, self._container = scope, operator, container
         self.opset = container.target_opset
-        if self.opset < _LEAST_OPSET:
-            raise ValueError(f"target_opset is {self.opset}: it must be at least {_LEAST_OPSET}")
+        if self.opset < _MIN_OPSET:
+            raise ValueError(f"target_opset is {self.opset}: it must be at least {_MIN_OPSET}")
         given = guess_numpy_type(operator.inputs[0].type)
         self.dtype = np.float64 if given == np.float64 else np.float32
         self.x: Value = operator.inputs[0]
@@ -227,19 +218,19 @@ def put_classes(graph: Graph, probabilities: Value) -> None:
     graph.put(probabilities, 1)
 
 
-_LEAST_LOG = -1e4  # of a codevector that weighs nothing
+_MIN_LOG = -1e4  # of a codevector that weighs nothing
 
 
 def _logs(graph: Graph, weights: FloatArray) -> Any:
     with np.errstate(divide="ignore"):
-        return graph.table(np.maximum(np.log(weights), _LEAST_LOG))
+        return graph.table(np.maximum(np.log(weights), _MIN_LOG))
 
 
 def _padded(labels: IntArray, order: IntArray) -> IntArray:
     """Return the codevectors of each class, in an order of classes; the last fill up the rows."""
     members = [np.flatnonzero(labels == label) for label in order]
-    most = max(map(len, members))
-    return np.array([np.pad(own, (0, most - len(own)), mode="edge") for own in members])
+    size = max(map(len, members))
+    return np.array([np.pad(own, (0, size - len(own)), mode="edge") for own in members])
 
 
 def density_classifier(graph: Graph, model: DensityClassifier) -> None:
@@ -261,14 +252,8 @@ def outliers(graph: Graph, model: DensityOutlierDetector) -> None:
 
 
 def log_density(graph: Graph, density: Any) -> Value:
-    """Return the log-density, shape (n, 1); very small where the density is 0.
-
-    Raises
-    ------
-    ValueError
-        If it is none of those that can be written.
-    """
-    least = graph.table(LEAST[graph.dtype])
+    """Return the log-density, shape (n, 1); very small where the density is 0."""
+    least = graph.table(MIN_LOG[graph.dtype])
     if isinstance(density, StreamingMixture):
         return _total(graph, mixture_logs(graph, density))
     if isinstance(density, ExemplarMixture):
@@ -288,7 +273,7 @@ def log_density(graph: Graph, density: Any) -> Value:
         )
     volumes = log_cell_volumes(density.predict, len(density.weights_), density._low, density._high)
     with np.errstate(divide="ignore"):
-        values = np.maximum(np.log(density.weights_) - volumes, LEAST[graph.dtype])
+        values = np.maximum(np.log(density.weights_) - volumes, MIN_LOG[graph.dtype])
     own = graph.op("Gather", graph.table(values[:, None]), cell, axis=0)
     return graph.op("Where", _outside(graph, density._low, density._high), least, own)
 
@@ -304,8 +289,8 @@ def _outside(graph: Graph, low: FloatArray, high: FloatArray) -> Value:
     """Return whether points lie outside a box, shape (n, 1)."""
     below = graph.op("Sub", _rounded_inwards(low, np.inf, graph.dtype), graph.x)
     above = graph.op("Sub", graph.x, _rounded_inwards(high, -np.inf, graph.dtype))
-    most = graph.largest(graph.op("Max", below, above), 1, keep=True)
-    return graph.op("Less", graph.table(0.0), most)
+    farthest = graph.largest(graph.op("Max", below, above), 1, keep=True)
+    return graph.op("Less", graph.table(0.0), farthest)
 
 
 def _rounded_inwards(corner: FloatArray, towards: float, dtype: Any) -> npt.NDArray[Any]:
@@ -320,8 +305,8 @@ def _rounded_inwards(corner: FloatArray, towards: float, dtype: Any) -> npt.NDAr
     return np.asarray(np.where(outside, nearer, rounded))
 
 
-_FARTHEST = {np.float32: 1e15, np.float64: 1e150}  # in units, so that squares are numbers
-LEAST = {np.float32: -1e38, np.float64: -1e300}  # for minus infinity, which has no differences
+_MAX_DISTANCE = {np.float32: 1e15, np.float64: 1e150}  # in units, so that squares are numbers
+MIN_LOG = {np.float32: -1e38, np.float64: -1e300}  # for minus infinity, which has no differences
 
 
 def mixture(graph: Graph, model: StreamingMixture) -> None:
@@ -371,7 +356,7 @@ def exemplar_logs(graph: Graph, model: ExemplarMixture, squares: Value) -> Value
     The integral of the kernel is not in them.
     """
     kernel, weights = model._kernel_name(), graph.table(np.log(model.weights_))
-    least = graph.table(LEAST[graph.dtype])
+    least = graph.table(MIN_LOG[graph.dtype])
     if kernel == "gaussian":
         return graph.op("Add", graph.op("Mul", squares, graph.table(-0.5)), weights)
     if kernel == "disc":
@@ -387,10 +372,10 @@ def exemplar_logs(graph: Graph, model: ExemplarMixture, squares: Value) -> Value
 def _nearest_if_silent(graph: Graph, logs: Value, squares: Value) -> Value:
     """Give the nearest exemplar all where none responds."""
     opposite = graph.op("Neg", squares)
-    least = graph.table(LEAST[graph.dtype])
+    least = graph.table(MIN_LOG[graph.dtype])
     nearest = graph.op("Less", opposite, graph.largest(opposite, 1, keep=True))
     alone = graph.op("Where", nearest, least, graph.table(0.0))
-    half = graph.table(0.5 * LEAST[graph.dtype])
+    half = graph.table(0.5 * MIN_LOG[graph.dtype])
     silent = graph.op("Less", graph.largest(logs, 1, keep=True), half)
     return graph.op("Where", silent, alone, logs)
 
@@ -402,7 +387,7 @@ def _gaps(graph: Graph, places: FloatArray, units: FloatArray) -> Value:
     """
     centre = graph.table(places.mean(axis=0))
     scaled = graph.op("Div", graph.op("Sub", graph.x, centre), graph.table(units))
-    farthest = _FARTHEST[graph.dtype]
+    farthest = _MAX_DISTANCE[graph.dtype]
     near = graph.op("Clip", scaled, graph.table(-farthest), graph.table(farthest))
     own = (places - centre.astype(np.float64)) / units
     return graph.op("Sub", near, graph.table(own[:, None, :]))
@@ -523,10 +508,10 @@ def _cells(routes: Routes, node: int, width: int) -> Cells:
 def _laid_out(
     graph: Graph, model: BaseODATree, features: IntArray, cells: list[Cells], first: IntArray
 ) -> _Depth:
-    most = max(len(own.offsets) for own in cells)
+    size = max(len(own.offsets) for own in cells)
     centres = np.zeros((len(cells), len(features)), dtype=graph.dtype)
-    offsets = np.full((len(cells), most), np.inf, dtype=graph.dtype)
-    slopes = np.zeros((len(cells), most, len(features)), dtype=graph.dtype)
+    offsets = np.full((len(cells), size), np.inf, dtype=graph.dtype)
+    slopes = np.zeros((len(cells), size, len(features)), dtype=graph.dtype)
     for i, own in enumerate(cells):
         rounded = Diagram.of(own, model._tree.plan.divergence).rounded(graph.dtype)
         n = len(own.offsets)
