@@ -61,9 +61,9 @@ def cluster():
 def in_turns(agent, steps, count):
     """What so many actors come to, by playing one episode after the other here."""
     agent.begin_episode()
-    head, taken, ended = agent._head(Actors(count)), 0, []
+    head, taken, ended = agent._actors_learner(Actors(count)), 0, []
     head.begin(count)
-    asked = [(lane, head.errand(lane, steps)) for lane in range(count)]
+    asked = [(lane, head.task(lane, steps)) for lane in range(count)]
     while taken < steps:
         lane, errand = asked.pop(0)
         episode = errand.play().cut(steps - taken)
@@ -72,7 +72,7 @@ def in_turns(agent, steps, count):
         if episode.over:
             ended.append((episode.total, episode.length, 0.0))
         if taken < steps:
-            asked.append((lane, head.errand(lane, steps - taken)))
+            asked.append((lane, head.task(lane, steps - taken)))
     agent.episodes.append(np.array(ended).reshape(-1, 3))
     return agent
 

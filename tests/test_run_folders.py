@@ -247,7 +247,7 @@ def test_an_agent_has_room_in_what_is_reserved(tmp_path):
 
     for kind, steps in ((TwoTimescaleAgent, 20_000), (FittedQAgent, 5000), (ModelAgent, 400)):
         agent = kind("CartPole-v1", seed=0)
-        most = agent.most_bytes(steps)
+        most = agent.max_bytes(steps)
         agent.learn(steps).save(tmp_path / "a.zip")
         assert (tmp_path / "a.zip").stat().st_size <= most
 

@@ -11,7 +11,7 @@ from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.base.history import EpisodeLog
-from oda_rl.agents.base.loops import train_fused
+from oda_rl.agents.base.loops import train_compiled
 from oda_rl.agents.base.progress import deferred_interrupt
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.envs.dynamics import compiled_dynamics
@@ -118,7 +118,7 @@ def test_compiled_loops_say_after_which_step_an_episode_ended(kind):
     run = TrainingRun(4000)
     run.observation = agent.env.reset(seed=0)[0]
     begun, lengths, moments = 0, [], []
-    for steps, rows in train_fused(agent._engine, agent.env, compiled_dynamics(agent.env), run):
+    for steps, rows in train_compiled(agent._engine, agent.env, compiled_dynamics(agent.env), run):
         lengths += rows[:, 1].tolist()
         moments += (begun + rows[:, 2]).tolist()
         begun = steps

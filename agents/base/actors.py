@@ -1,18 +1,24 @@
 """Actors: processes that play whole episodes while another one learns from them, through Dask."""
 
 import signal
+from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.loops import NO_EPISODE, Progress
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, REWARD
+from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.environments.origins import Origin, origin_of
 from oda_rl.agents.environments.spaces import AnyEnv
+
+_INTERRUPT_SECONDS = 0.1  # from one look for Ctrl-C to the next
 
 
 @dataclass(frozen=True)
@@ -130,39 +136,71 @@ class Episode:
         return replace(self, observations=self.observations[: most + 1], steps=steps, over=False)
 
 
-class Errand(Protocol):
-    """What an actor is sent with. Dask takes it to another process."""
+def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) -> Progress:
+    """Train from where the run is, in new episodes that actors play.
 
-    def play(self) -> Episode:
-        """Play an episode, in whatever process this is."""
-        ...
+    Episodes are learned from in the order in which they were asked for, and each is asked for when
+    a certain other one has been learned from: what is learned does not depend on anybody's speed.
+    What goes beyond the last step is left out.
+
+    Parameters
+    ----------
+    learner
+        Learns from the episodes. It has ``begin(n_actors)``, ``task(i, max_steps)``, how the i-th
+        actor's next episode is to be played, with a method ``play`` that returns an
+        :class:`Episode`; and ``learn(i, episode)``.
+    client
+        Of Dask.
+    """
+    learner.begin(n_actors)
+    asked: deque[tuple[int, Any]] = deque()
+
+    def ask(i: int) -> None:
+        asked.append((i, client.submit(learner.task(i, run.total - run.steps).play, pure=False)))
+
+    for i in range(n_actors):
+        ask(i)
+    while not run.over:
+        i, future = asked.popleft()
+        while not _done(future):
+            if run.interrupt.requested:
+                yield run.steps, NO_EPISODE
+        episode = _result(future).cut(run.total - run.steps)
+        learner.learn(i, episode)
+        run.at(run.steps + episode.length, None)
+        if not run.over:
+            ask(i)
+        row = [episode.total, float(episode.length), float(episode.length)]
+        yield run.steps, np.array([row]) if episode.over else NO_EPISODE
 
 
-class Head(Protocol):
-    """Who learns from episodes that actors play; what belongs to each of them is a lane."""
+def _done(future: Any) -> bool:
+    """Wait a little; returns whether an episode has ended."""
+    import distributed
 
-    @property
-    def modules(self) -> Iterable[str]:
-        """What a process has to import to play."""
-
-    def begin(self, count: int) -> None:
-        """Get ready for so many episodes at once."""
-
-    def errand(self, lane: int, most: int) -> Errand:
-        """Say how the next episode is to be played, of at most so many steps."""
-
-    def learn(self, lane: int, episode: Episode) -> None:
-        """Learn from the episode that the lane's errand has come to."""
+    wait: Any = distributed.wait  # which has no types
+    with suppress(distributed.CancelledError):
+        try:
+            wait(future, timeout=_INTERRUPT_SECONDS)
+        except TimeoutError:
+            return False
+    return True
 
 
-@dataclass(frozen=True)
-class Crew:
-    """A head, and the actors that play for it."""
+def _result(future: Any) -> Episode:
+    """Return an episode that has ended; what the environment raised is raised here."""
+    from distributed import CancelledError, KilledWorker
 
-    head: Head
-    actors: Actors
-    client: Any
-    """Of Dask."""
+    try:
+        episode: Episode = future.result()
+    except KilledWorker as death:
+        raise ChildProcessError(
+            f"workers: each of {death.allowed_failures + 1} actors that began the same episode "
+            "died in it, so the environment ends its process, or needs more memory than there is"
+        ) from death
+    except CancelledError as loss:
+        raise ConnectionError(f"address: the scheduler has been lost: {loss}") from loss
+    return episode
 
 
 def require_copies(env: AnyEnv, actors: Actors, module: str | None) -> Origin:

@@ -17,26 +17,22 @@ from gymnasium.vector import VectorEnv
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
-from oda_rl.agents.base.actors import Actors, Crew, Head
+from oda_rl.agents.base.actors import Actors, train_by_actors
 from oda_rl.agents.base.compiled_loop import play_compiled
 from oda_rl.agents.base.engine import Engine, VectorStep
-from oda_rl.agents.base.files import Checkpoints, present_versions
 from oda_rl.agents.base.history import EpisodeLog, Level
 from oda_rl.agents.base.loops import (
     Progress,
-    add_to_returns,
     first_step,
     last_episode,
     play,
-    steps_taken,
-    train_by_actors,
-    train_fused,
+    train_compiled,
     train_stepwise,
     train_vector,
-    update,
 )
 from oda_rl.agents.base.progress import deferred_interrupt, episodes_line, progress_line
 from oda_rl.agents.base.settings import Settings, checked_count
+from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import Snapshot, TrainingRun
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
 from oda_rl.agents.environments.making import (
@@ -67,9 +63,14 @@ from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.files.schema import Member, check_fields, generator_state, header, number, require
 
+_METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
+             "rngs", "sb3", "training", "training_seconds", "versions"}  # fmt: skip
+
+_LOG_BYTES, _SURPLUS_BYTES = 2, 1 << 20  # of episodes, for each step; of all that does not grow
+
 
 class Player(ABC):
-    """Plays by its policy; what it learns from that is an agent's business."""
+    """Base of all that plays by a policy."""
 
     config: Settings
     env_id: str | None
@@ -77,7 +78,7 @@ class Player(ABC):
     """Whether a file says what its environment is, so that no module is imported for that."""
     interface: Interface
 
-    _most_features = 1024  # beyond, steps cost more than in proportion
+    _max_features = 1024  # beyond, steps cost more than in proportion
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
     _env_rng: dict[str, Any] | None = None  # of the environment that a file is about
@@ -90,7 +91,7 @@ class Player(ABC):
     def env(self) -> AnyEnv | None:
         """Where it learns: as it was given, or made from an id; None if there is none yet.
 
-        One with other spaces than it was trained with is refused (ValueError).
+        Setting one with other spaces than it was trained with raises ValueError.
         """
         return self._env
 
@@ -101,7 +102,6 @@ class Player(ABC):
         self._attach(env)
 
     def _attach(self, env: AnyEnv | None) -> None:
-        """Take an environment for its own, whatever its spaces."""
         self._env, self._inside = env, None if env is None else self._adapted(env)
 
     def _check_spaces(self, env: AnyEnv) -> None:
@@ -161,7 +161,7 @@ class Player(ABC):
         state, episode_start
             Ignored; ``state`` is returned.
         deterministic : bool
-            False explores as training does at present, but holds no action.
+            False explores as training does at present, but repeats no action.
 
         Returns
         -------
@@ -262,11 +262,11 @@ class Player(ABC):
         return int(self._rngs["env"].integers(2**31))
 
     def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Draw as many random actions, in the form in which a policy has them."""
+        """Draw random actions in place of these, in the form in which a policy has them."""
         return self._rngs["predict"].integers(self.interface.n_actions, size=len(acts))
 
     def _greedy(self, observation: Any) -> Any:
-        """Return what the adapted environment takes for what it has returned."""
+        """Return the adapted environment's action for an observation that it has returned."""
         point = checked_points(observation, self.interface)
         return self.interface.actions(self.policy.act(point))[0]
 
@@ -280,11 +280,11 @@ class Player(ABC):
         assert self._env is not None
         assert self._inside is not None
         found = self._interface_of(self._inside)
-        if found.n_features > self._most_features:
+        if found.n_features > self._max_features:
             raise ValueError(
                 f"observation_space is {spaces_of(self._env)[0]}: its {found.n_features:,} "
                 f"components are too many for {type(self).__name__}, at most "
-                f"{self._most_features:,}; gymnasium.wrappers.TransformObservation can make a few "
+                f"{self._max_features:,}; gymnasium.wrappers.TransformObservation can make a few "
                 "features of them, ResizeObservation and GrayscaleObservation smaller images"
             )
         return found.of_user(self._env, self._bins)
@@ -308,8 +308,8 @@ class Player(ABC):
         state, self._env_rng = self._env_rng, None
         if state is not None and isinstance(env, gym.Env):
             if reset:
-                own = copy.deepcopy(self._rngs["env"])
-                env.unwrapped.reset(seed=int(own.integers(2**31)))
+                rng = copy.deepcopy(self._rngs["env"])
+                env.unwrapped.reset(seed=int(rng.integers(2**31)))
             set_generator(env, state)
             self._env_seeded = True
 
@@ -318,14 +318,14 @@ class Player(ABC):
         return generator_of(self._env) if self._env_seeded else self._env_rng
 
     def _require_env(self) -> AnyEnv:
-        """Return the environment, made by now, with the spaces that engines work with."""
+        """Return the environment with the spaces that engines work with; make it if need be."""
         if self._inside is None:
             self._attach(self._made_anew(learning=True))  # which has the same spaces
         assert self._inside is not None
         return self._inside
 
     def _made_anew(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """Make an environment of what a file says about the one that the agent was trained in."""
+        """Make an environment as a file describes the one that the agent was trained in."""
         origin, env_id = self._origin, self.env_id
         obstacle = None if origin is None else origin.obstacle
         if obstacle is not None:
@@ -385,66 +385,6 @@ class Player(ABC):
                 place.close()
 
 
-def facts(agent: "Agent") -> dict[str, str]:
-    """Return what there is to say, by what it is about."""
-    told = {"environment": _place(agent), "steps": f"{agent.num_timesteps:,}"}
-    episodes = agent.episodes
-    if episodes.count:
-        told["episodes"] = f"{episodes.count:,} in {agent.training_seconds:.3g} s"
-        best, recent = episodes.best_return, episodes.recent_return()
-        told["returns in training"] = f"{best:.6g} at best, lately {recent:.6g}"
-    policy = agent.policy
-    size = sum(part.size for part in policy.parameters)
-    cells, choices = _many(policy.n_cells, "cell"), _many(policy.n_actions, policy.choice_name)
-    told["policy"] = f"{cells}, {choices}, {_many(size, 'number')}"
-    others = agent.versions.items() - present_versions().items()
-    if others:
-        told["saved with"] = ", ".join(f"{name} {text}" for name, text in sorted(others))
-    return told
-
-
-def in_a_line(agent: "Agent") -> str:
-    """Return what a prompt shows."""
-    return (
-        f"<{type(agent).__name__} of {_place(agent)}, {agent.num_timesteps:,} steps, "
-        f"{_many(agent.policy.n_cells, 'cell')}>"
-    )
-
-
-def as_text(agent: "Agent") -> str:
-    """Return what ``print`` shows."""
-    told = facts(agent)
-    width = max(map(len, told))
-    return "\n".join(
-        [type(agent).__name__, *(f"  {name:{width}}  {text}" for name, text in told.items())]
-    )
-
-
-def as_html(agent: "Agent") -> str:
-    """Return what a notebook shows: a table."""
-    rows = "".join(
-        f'<tr><th style="text-align:left">{html.escape(name)}</th>'
-        f'<td style="text-align:left">{html.escape(text)}</td></tr>'
-        for name, text in facts(agent).items()
-    )
-    return f"<table><caption>{type(agent).__name__}</caption>{rows}</table>"
-
-
-def _place(agent: "Agent") -> str:
-    """Return where it learns; one that was made of spaces has no environment."""
-    return agent.env_id or ("no environment" if agent.env is None else str(agent.env))
-
-
-def _many(n: int, thing: str) -> str:
-    return f"{n:,} {thing}" + ("" if n == 1 else "s")
-
-
-_METADATA = ("config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
-             "rngs", "sb3", "training", "training_seconds", "versions")  # fmt: skip
-
-_LOG_BYTES, _SURPLUS_BYTES = 2, 1 << 20  # of episodes, for each step; of all that does not grow
-
-
 class Agent(Player):
     """Base of the agents: they differ in how they learn, and in what their policy is made of.
 
@@ -472,7 +412,7 @@ class Agent(Player):
     _paused: Snapshot | None = None
     """The training that a checkpoint is of, until another is begun."""
     _paused_at = 0  # of its steps
-    _versions: dict[str, str] | None = None  # that a file tells
+    _versions: dict[str, str] | None = None  # as its file says
 
     def __init__(
         self, env: str | AnyEnv | Spaces, *, seed: int | None = None, **config: Any
@@ -485,13 +425,41 @@ class Agent(Player):
             self.env = None  # there are only its spaces
 
     def __repr__(self) -> str:
-        return in_a_line(self)
+        facts = self._facts()
+        cells = facts["policy"].partition(",")[0]
+        where, steps = facts["environment"], facts["steps"]
+        return f"<{type(self).__name__} of {where}, {steps} steps, {cells}>"
 
     def __str__(self) -> str:
-        return as_text(self)
+        facts = self._facts()
+        width = max(map(len, facts))
+        lines = [f"  {name:{width}}  {text}" for name, text in facts.items()]
+        return "\n".join([type(self).__name__, *lines])
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        head, cell = '<th style="text-align:left">', '<td style="text-align:left">'
+        rows = "".join(
+            f"<tr>{head}{html.escape(name)}</th>{cell}{html.escape(text)}</td></tr>"
+            for name, text in self._facts().items()
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
+
+    def _facts(self) -> dict[str, str]:
+        """Return what there is to say, by what it is about."""
+        where = self.env_id or ("no environment" if self.env is None else str(self.env))
+        facts = {"environment": where, "steps": f"{self.num_timesteps:,}"}
+        if self.episodes.count:
+            facts["episodes"] = f"{self.episodes.count:,} in {self.training_seconds:.3g} s"
+            best, recent = self.episodes.best_return, self.episodes.recent_return()
+            facts["returns in training"] = f"{best:.6g} at best, lately {recent:.6g}"
+        policy = self.policy
+        size = sum(part.size for part in policy.parameters)
+        counts = (policy.n_cells, "cell"), (policy.n_actions, policy.choice_name), (size, "number")
+        facts["policy"] = ", ".join(f"{n:,} {what}" + "s" * (n != 1) for n, what in counts)
+        others = self.versions.items() - files.present_versions().items()
+        if others:
+            facts["saved with"] = ", ".join(f"{name} {text}" for name, text in sorted(others))
+        return facts
 
     @abstractmethod
     def _make_engine(self) -> Engine:
@@ -499,7 +467,11 @@ class Agent(Player):
 
     def _build(self, interface: Interface, config: Any, seed: int | None) -> None:
         """Make an agent that has learned nothing, without an environment."""
-        self._rngs = spawn_rngs(seed, self._streams)
+        if seed is not None and (int(seed) != seed or seed < 0):
+            raise ValueError(f"seed is {seed!r}: it must be an integer of at least 0, or None")
+        children = np.random.SeedSequence(seed).spawn(len(self._streams))
+        rngs = map(np.random.default_rng, children)
+        self._rngs = dict(zip(self._streams, rngs, strict=True))
         self._seed = None if seed is None else int(seed)
         self.interface, self.config = interface, config
         self.episodes = EpisodeLog()
@@ -537,39 +509,11 @@ class Agent(Player):
 
     @property
     def versions(self) -> dict[str, str]:
-        """With which oda_rl, Python and libraries it was saved; if it never was, those of now.
+        """Versions of oda_rl, Python and libraries: at present, or when its file was written.
 
         The same seed gives the same bits with the same versions, on the same machine.
         """
         return dict(self._versions or files.present_versions())
-
-    def _about(self) -> dict[str, Any]:
-        """Return what :meth:`_rebuild` has to know beside interface and settings."""
-        return {"partition": None, "solved_return": self.solved_return}
-
-    def _parts(self) -> tuple[Any, ...] | None:
-        """Return what :meth:`_rebuild` has to be given beside a file, for another agent.
-
-        None if there can be no other one.
-        """
-        return ()
-
-    def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
-        """Do what the constructor does, without an environment, from what a file says."""
-        interface = Interface.from_json(metadata["interface"])
-        config = self._config_class(**metadata["config"])
-        check_fields(config)
-        self._build(interface, config, None)
-        self._note_threshold(metadata)
-
-    def _note_threshold(self, metadata: dict[str, Any]) -> None:
-        """Take over the reward threshold that a file tells."""
-        told = metadata["solved_return"]
-        self.solved_return = None if told is None else number(told, "solved_return", "[-inf, inf]")
-
-    def _settings(self) -> dict[str, Any]:
-        """Return all settings, as files have them."""
-        return dict(vars(self.config))
 
     @property
     def scale_(self) -> FloatArray | None:
@@ -584,7 +528,7 @@ class Agent(Player):
     @property
     def num_timesteps(self) -> int:
         """Environment steps learned from, random play and restarts included."""
-        return steps_taken(self._engine)
+        return int(self._engine.state.steps)
 
     @property
     def history(self) -> list[Level]:
@@ -593,7 +537,6 @@ class Agent(Player):
 
     @property
     def epsilon(self) -> float:
-        """Present probability of a random action, or random decision, in training."""
         return self._engine.epsilon
 
     @property
@@ -601,8 +544,8 @@ class Agent(Player):
         """Whether it trains in one compiled loop with an environment that has compiled dynamics."""
         return self._engine.fuses
 
-    def most_bytes(self, steps: int) -> int:
-        """Return about how many bytes its file may have, at most, after so many more steps."""
+    def max_bytes(self, steps: int) -> int:
+        """Return about how many bytes its file may have, at most, after ``steps`` more steps."""
         metadata, arrays = self._to_file()
         known = len(str(metadata)) + sum(array.nbytes for array in arrays.values())
         return _SURPLUS_BYTES + known + steps * (_LOG_BYTES + self._engine.bytes_per_step)
@@ -646,8 +589,8 @@ class Agent(Player):
     ) -> None:
         """Learn from one step of the environment.
 
-        A terminated episode has no value after its last step; a truncated one goes on being worth
-        what its last observation promises.
+        A terminated episode has no value after its last step; a truncated one keeps the value of
+        its last observation.
 
         Parameters
         ----------
@@ -672,19 +615,22 @@ class Agent(Player):
         if not self._acted:
             raise RuntimeError("update was called before act: call act(observation) first")
         index = self._number_of(action)
-        self._engine.leave_lanes()
-        ended = update(
-            self._engine,
+        engine = self._engine
+        engine.leave_lanes()
+        events = engine.update(
             self.interface.point("observation", observation),
             index,
             reward if type(reward) is float else checked_reward(reward),
             self.interface.point("next_observation", next_observation),
             bool(terminated),
             bool(truncated),
+            *engine.arrays,
         )
+        if events:
+            engine.attend(events, "observation, next_observation or reward")
         self._acted = False
-        if ended:
-            self.episodes.append(last_episode(self._engine, self.training_seconds))
+        if events & EPISODE_END:
+            self.episodes.append(last_episode(engine, self.training_seconds))
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; what was learned in them stays."""
@@ -722,8 +668,9 @@ class Agent(Player):
         return self.interface.performed(actions)
 
     def add_to_returns(self, gains: FloatArray) -> None:
-        """Add to the returns of running episodes, one each, what rewards to come leave out."""
-        add_to_returns(self._engine, gains)
+        """Add to the returns of running episodes what later rewards leave out, shape (n,)."""
+        for lane, gain in zip(self._engine.lanes, gains.tolist(), strict=True):
+            lane.episode_return += gain
 
     def _performed(self, number: int) -> Any:
         """Return the environment's action for the one that was chosen, from 0."""
@@ -749,7 +696,7 @@ class Agent(Player):
 
         The environment is reset first, so an episode that an earlier call left unfinished stays
         so. BartoCartPole, Gymnasium's CartPole, MountainCar, Pendulum and Acrobot, as
-        ``gymnasium.make`` returns them, and whatever offers its dynamics
+        ``gymnasium.make`` returns them, and environments that offer their dynamics
         (:class:`oda_rl.envs.CompiledEnv`) are trained in one compiled loop; all others, step by
         step. The results are the same. In a vector environment training ends with a step of all
         its environments, so there may be a few more.
@@ -764,14 +711,14 @@ class Agent(Player):
         progress_bar : bool
             Show a live line.
         checkpoint : str or Path, optional
-            File, ``*.zip``, that the agent and where its training is are written to, at the
+            File, ``*.zip``, to which the agent and the state of its training are written: at the
             beginning, every ``checkpoint_every`` steps, after Ctrl-C, and at the end. If the
             process is killed, :meth:`resume` goes on from there.
         checkpoint_every : int, optional
             At least 1; given together with ``checkpoint``.
         actors : Actors, optional
-            Who plays, for environments that are slow: the agent learns from their episodes, and its
-            own environment is not stepped. Of fitted agents only.
+            Processes that play, for environments that are slow: the agent learns from their
+            episodes, and its own environment is not stepped. Of fitted agents only.
 
         Returns
         -------
@@ -793,13 +740,11 @@ class Agent(Player):
             If there are to be actors, and Dask is not installed, or one of them cannot import the
             environment.
         KeyboardInterrupt
-            After Ctrl-C, SIGTERM or SIGHUP, between two steps: the agent is whole, and can be saved
-            or trained on. A second Ctrl-C raises at once.
+            After Ctrl-C, SIGTERM or SIGHUP, between two steps: the agent can be saved or trained
+            on. A second Ctrl-C raises at once.
         """
-        total = checked_count("total_timesteps", total_timesteps)
-        return self._go(
-            TrainingRun(total), callback, progress_bar, checkpoint, checkpoint_every, actors
-        )
+        run = TrainingRun(checked_count("total_timesteps", total_timesteps))
+        return self._go(run, callback, progress_bar, checkpoint, checkpoint_every, actors)
 
     @one_thread()
     def resume(
@@ -813,8 +758,8 @@ class Agent(Player):
         """Go on with the training that a checkpoint is of, to the steps that it was to have.
 
         In one environment with compiled dynamics, whether compiled code takes the steps or not, the
-        agent ends with the same bits as if nothing had happened. Others, and vector environments,
-        go on from a reset, and actors with new episodes: what is left of the running ones is lost.
+        agent ends with the same bits as an uninterrupted one. Others, and vector environments, go
+        on from a reset, and actors with new episodes: what is left of the running ones is lost.
 
         Parameters
         ----------
@@ -870,23 +815,24 @@ class Agent(Player):
         checkpoint_every: int | None,
         actors: Actors | None,
     ) -> Self:
-        """Train as far as the run goes."""
+        """Check the arguments, call the actors together, and train as far as the run goes."""
         if not isinstance(actors, Actors | None):
             raise TypeError(f"actors is {actors!r}: it must be Actors, or None")
-        head = None if actors is None else self._head(actors)
+        learner = None if actors is None else self._actors_learner(actors)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}: it must be callable, or None")
-        checkpoints = Checkpoints.of(checkpoint, checkpoint_every)
-        run.keep(None if checkpoints is None else checkpoints.every)
+        checkpoints = files.Checkpoints.of(checkpoint, checkpoint_every)
+        run.every = None if checkpoints is None else checkpoints.every
+        run.schedule()
         self._paused = None
         if run.over:
             return self
-        if actors is None or head is None:
+        if actors is None:
             self._train_with_log(run, callback, progress_bar, checkpoints)
-            return self
-        with actors.at_work(head.modules) as client:
-            run.crew = Crew(head, actors, client)
-            self._train_with_log(run, callback, progress_bar, checkpoints)
+        else:
+            with actors.at_work(learner.modules) as client:
+                run.actors = learner, client, actors.workers
+                self._train_with_log(run, callback, progress_bar, checkpoints)
         return self
 
     def _train_with_log(
@@ -894,7 +840,7 @@ class Agent(Player):
         run: TrainingRun,
         callback: Callable[[Self], bool | None] | None,
         progress_bar: bool,
-        checkpoints: Checkpoints | None,
+        checkpoints: files.Checkpoints | None,
     ) -> None:
         """Train until the run is over, a callback ends it, or Ctrl-C has been pressed."""
         env = self._require_env()
@@ -912,7 +858,7 @@ class Agent(Player):
 
             training = self._train(env, run)
             if not run.resumed:
-                save()  # if that cannot be, nobody has to wait to be told
+                save()  # if that fails, it fails before the training
             for steps, finished in training:
                 now = before + watch.seconds
                 if len(finished):
@@ -936,8 +882,28 @@ class Agent(Player):
             if run.interrupt.requested:
                 raise KeyboardInterrupt
 
-    def _head(self, actors: Actors) -> Head:
-        """Return who learns from what actors play; raise ValueError if there can be none."""
+    def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
+        """Begin with a reset of the environment, or go on where it is, and train."""
+        if not run.resumed:
+            self.begin_episode()
+        if run.actors is not None:
+            return train_by_actors(*run.actors, run)
+        if isinstance(env, VectorEnv):
+            run.observation = self._reset_env(env)
+            return train_vector(self._engine, env, run)
+        dynamics = compiled_dynamics(env)
+        if not run.resumed:
+            self._engine.leave_lanes()
+            run.observation, run.chosen = self._reset_env(env), False
+        if dynamics is None or not self.fuses:
+            return train_stepwise(self._engine, env, run)
+        return train_compiled(self._engine, env, dynamics, run)
+
+    def _actors_learner(self, actors: Actors) -> Any:
+        """Return what learns from the actors' episodes (see :func:`train_by_actors`).
+
+        It has the ``modules`` that an actor imports, too. Raises ValueError if there can be none.
+        """
         raise ValueError(
             f"workers is {actors.workers}: {type(self).__name__} plays itself; FittedQAgent and "
             "CodevectorAgent learn from episodes that others play"
@@ -1019,6 +985,32 @@ class Agent(Player):
         """
         return files.load(cls, Path(path), env)
 
+    def _about(self) -> dict[str, Any]:
+        """Return what :meth:`_rebuild` has to know beside interface and settings."""
+        return {"partition": None, "solved_return": self.solved_return}
+
+    def _settings(self) -> dict[str, Any]:
+        """Return all settings, as files have them."""
+        return dict(vars(self.config))
+
+    @property
+    def _can_be_rebuilt(self) -> bool:
+        """Whether a file is all that :meth:`_rebuild` needs."""
+        return True
+
+    def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
+        """Do what the constructor does, without an environment, from what a file says."""
+        interface = Interface.from_json(metadata["interface"])
+        config = self._config_class(**metadata["config"])
+        check_fields(config)
+        self._build(interface, config, None)
+        self._note_threshold(metadata)
+
+    def _note_threshold(self, metadata: dict[str, Any]) -> None:
+        """Take over the reward threshold that a file tells."""
+        told = metadata["solved_return"]
+        self.solved_return = None if told is None else number(told, "solved_return", "[-inf, inf]")
+
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return metadata and arrays from which :meth:`_from_file` makes the agent anew."""
         metadata = {
@@ -1033,7 +1025,7 @@ class Agent(Player):
         cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
     ) -> Self:
         """Make an agent without an environment from what :meth:`_to_file` returned."""
-        known = {*_METADATA, *cls._more_metadata}
+        known = _METADATA.union(cls._more_metadata)
         unknown = sorted(metadata.keys() - known)
         require(not unknown, f"{unknown[:1]} is in its metadata, which may hold {sorted(known)}")
         interface = Interface.from_json(metadata["interface"])
@@ -1049,28 +1041,3 @@ class Agent(Player):
         for name, rng in agent._rngs.items():
             rng.bit_generator.state = generator_state(states[name], f"rngs.{name}")
         return agent
-
-    def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
-        """Begin with a reset of the environment, or go on where it is, and train."""
-        if not run.resumed:
-            self.begin_episode()
-        if run.crew is not None:
-            return train_by_actors(run.crew, run)
-        if isinstance(env, VectorEnv):
-            run.observation = self._reset_env(env)
-            return train_vector(self._engine, env, run)
-        dynamics = compiled_dynamics(env)
-        if not run.resumed:
-            self._engine.leave_lanes()
-            run.observation, run.chosen = self._reset_env(env), False
-        if dynamics is None or not self.fuses:
-            return train_stepwise(self._engine, env, run)
-        return train_fused(self._engine, env, dynamics, run)
-
-
-def spawn_rngs(seed: int | None, names: Sequence[str]) -> dict[str, np.random.Generator]:
-    """Independent generators from one seed; raise ValueError if it is not one."""
-    if seed is not None and (int(seed) != seed or seed < 0):
-        raise ValueError(f"seed is {seed!r}: it must be an integer of at least 0, or None")
-    children = np.random.SeedSequence(seed).spawn(len(names))
-    return {name: np.random.default_rng(child) for name, child in zip(names, children, strict=True)}

@@ -36,9 +36,12 @@ from oda_rl.agents.environments.validation import (
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import LARGEST
 
+_MAX_LEVELS = 1000
+_BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart share cache lines
+
 
 class VectorStep(NamedTuple):
-    """A step of n environments; not all of them need have made one."""
+    """A step of n environments, not all of which need have made one."""
 
     after: npt.NDArray[Any]
     """What the step led to: shape (n, d), of float32 or float64, as are the observations."""
@@ -56,10 +59,6 @@ class VectorStep(NamedTuple):
     """Which of those begin an episode."""
 
 
-_MOST_LEVELS = 1000
-_BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart share cache lines
-
-
 class Engine(ABC):
     """The state of an agent, which compiled code works on, and what that cannot do itself.
 
@@ -68,7 +67,7 @@ class Engine(ABC):
     interface : Interface
         Of the environment.
     width : int
-        Numbers that a row of the workspace has room for, at least.
+        Minimum length of a row of the workspace.
     explore : numpy.random.Generator
         Decides on exploration.
     """
@@ -95,7 +94,7 @@ class Engine(ABC):
     def __init__(self, interface: Interface, width: int, explore: np.random.Generator) -> None:
         self.interface = interface
         self.history: list[Level] = []
-        self._levels_dropped = 0  # levels that are no longer there
+        self._levels_dropped = 0
         self.room: FloatArray = np.zeros((len(Workspace._fields), max(width, _BLOCK)))
         self._workspace = Workspace(*self.room)
         self._explore = explore
@@ -128,7 +127,7 @@ class Engine(ABC):
 
     @abstractmethod
     def set_lanes(self, count: int) -> None:
-        """Get ready to learn from so many environments at once, none of which has begun yet."""
+        """Prepare to learn from ``count`` environments at once, none of which has begun yet."""
 
     @abstractmethod
     def leave_lanes(self) -> None:
@@ -171,7 +170,7 @@ class Engine(ABC):
             self.attend(-code, "observation")
 
     def chosen(self, vector: npt.NDArray[Any]) -> int:
-        """Return the action that was chosen last, for this observation, before it was saved."""
+        """Return the action that was chosen for this observation before the agent was saved."""
         return self.lanes[0].action
 
     def attend(self, events: int, what: str) -> None:
@@ -198,7 +197,6 @@ class Engine(ABC):
 
     @property
     def _n_levels(self) -> int:
-        """How many levels have been noted."""
         return len(self.history) + self._levels_dropped
 
     def note_level(self, level: Level) -> None:
@@ -215,23 +213,18 @@ class Engine(ABC):
                 "the observation to similar scales, as gymnasium.wrappers.NormalizeObservation does"
             )
         self.history.append(level)
-        if len(self.history) > _MOST_LEVELS:
-            del self.history[: _MOST_LEVELS // 2]
-            self._levels_dropped += _MOST_LEVELS // 2
+        if len(self.history) > _MAX_LEVELS:
+            del self.history[: _MAX_LEVELS // 2]
+            self._levels_dropped += _MAX_LEVELS // 2
             self.history[0] = replace(self.history[0], lineage=None)
-
-    def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (seldom is there more)
-        """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
 
     @property
     def bytes_per_step(self) -> int:
-        """What each step adds to a file, at most."""
+        """Maximum growth of the agent's file in a step."""
         return 0
 
-    @property
-    def episode_length(self) -> int:
-        """Steps of the only environment's running episode."""
-        return self.lanes[0].episode_length
+    def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (most have nothing to do)
+        """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
 
     def draw_seed(self) -> int:
         """Draw a seed for exploration elsewhere."""
@@ -244,7 +237,7 @@ class Engine(ABC):
 
 
 class InterpretedEngine(Engine):
-    """Base of engines that say in Python what they do and what they learn.
+    """Base of engines that say in Python what they do (:meth:`decide`) and learn (:meth:`learn`).
 
     In several environments it goes from one to the next; where the dynamics are compiled, too, it
     learns step by step. It counts steps and episodes, and knows where the observations were.
@@ -260,8 +253,7 @@ class InterpretedEngine(Engine):
     saved: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays, of a shape that does not change, that it learns."""
     epsilon: float = 0.0
-    """Present probability of a random action."""
-    arrays = ()
+    arrays = loop_arrays = ()
     fuses = False
 
     def __init__(self, interface: Interface, explore: np.random.Generator) -> None:
@@ -269,7 +261,7 @@ class InterpretedEngine(Engine):
         self.raw, self._lanes = with_lanes(Counters, 1)
         self.state = Counters(self.raw)
         self._acted_on = np.zeros((1, interface.n_features))  # in each environment
-        self._moments = np.zeros((4, interface.n_features))  # mean, variance, lowest, highest
+        self._moments = np.zeros((4, interface.n_features))  # mean, variance, minimum, maximum
 
     @abstractmethod
     def decide(self, point: FloatArray) -> int:
@@ -289,45 +281,33 @@ class InterpretedEngine(Engine):
 
     @property
     def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of those; None before learning."""
         mean, variance = self._moments[:2]
         return metric.scales(mean, np.diag(variance)) if self.state.steps else None
 
     @property
-    def loop_arrays(self) -> tuple[Any, ...]:
-        """None: it does not learn in compiled loops."""
-        return ()
-
-    @property
     def lanes(self) -> list[Lane]:
-        """What belongs to each environment."""
         return self._lanes
 
     @property
     def n_lanes(self) -> int:
-        """Number of environments learned from at once."""
         return len(self._lanes)
 
     def set_lanes(self, count: int) -> None:
-        """Get ready to learn from so many environments at once, none of which has begun yet."""
         self._lanes = new_lanes(np.zeros(count * Lane.size, dtype=np.uint8))
         self._acted_on = np.zeros((count, self.interface.n_features))
 
     def leave_lanes(self) -> None:
-        """Go back to learning along one trajectory."""
         if self.n_lanes > 1:
             self.set_lanes(1)
 
     def begin_episode(self) -> None:
-        """Forget episodes that were not finished."""
         for lane in self.lanes:
             lane.assign({"episode_return": 0.0, "episode_length": 0})
 
     def withdraw_choice(self) -> None:
-        """Let the last choice be: it cost nothing but random numbers."""
+        """Keep the last choice: it cost nothing but random numbers."""
 
     def act(self, vector: npt.NDArray[Any]) -> int:
-        """Choose an action (from 0) for a flattened observation."""
         return self._decide(self.lanes[0], vector, "observation")
 
     def step(
@@ -354,13 +334,8 @@ class InterpretedEngine(Engine):
         return events
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        """Learn from a step of all environments and choose the next actions.
-
-        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
-        (return, length).
-        """
         actions, ended = np.zeros(self.n_lanes, dtype=np.int64), [np.empty((0, 2))]
-        outcomes = zip(*(own.tolist() for own in step[2:5]), strict=True)
+        outcomes = zip(*(column.tolist() for column in step[2:5]), strict=True)
         for i, (lane, outcome) in enumerate(zip(self.lanes, outcomes, strict=True)):
             if step.learns[i]:
                 events = self._learn(lane, step.after[i], *outcome)
@@ -372,7 +347,6 @@ class InterpretedEngine(Engine):
         return actions, np.concatenate(ended)
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart."""
         return {
             "state": self.state.record,
             "lanes": np.concatenate([lane.record for lane in self.lanes]),
@@ -380,7 +354,6 @@ class InterpretedEngine(Engine):
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned."""
         self.set_lanes(len(arrays["lanes"]))
         self.state.restore(arrays["state"])
         for i, lane in enumerate(self.lanes):
@@ -389,7 +362,7 @@ class InterpretedEngine(Engine):
             getattr(self, name)[:] = arrays[name]
 
     def _attend(self, events: int) -> None:
-        """Do nothing: what there was to do is done."""
+        pass  # at the end of an episode nothing is left to do
 
     def _decide(self, lane: Lane, vector: npt.NDArray[Any], what: str) -> int:
         refuse(badness(vector, self.interface), what, self.interface)
@@ -405,7 +378,7 @@ class InterpretedEngine(Engine):
         if events or not abs(reward) <= LARGEST_REWARD:
             return events or NOT_FINITE
         point, after = self._acted_on[lane.number], np.array(vector, dtype=np.float64)
-        self._note(point)
+        self._count(point)
         self.learn(point, lane.action, reward, after, terminated)
         lane.episode_return += reward
         lane.episode_length += 1
@@ -414,8 +387,8 @@ class InterpretedEngine(Engine):
         end_episode.py_func(self.state, lane)  # type: ignore[attr-defined]
         return EPISODE_END
 
-    def _note(self, point: FloatArray) -> None:
-        """Count a step from there."""
+    def _count(self, point: FloatArray) -> None:
+        """Count a step from there, and update mean and variance (Welford's recursion)."""
         self.state.steps += 1
         if self.state.steps == 1:
             self._moments[[0, 2, 3]] = point
@@ -436,7 +409,7 @@ def badness(vector: npt.NDArray[Any], interface: Interface) -> int:
 
 
 class Performer(Protocol):
-    """Knows what a number stands for in the present state: an engine."""
+    """An engine that knows what the number of an action stands for in the present state."""
 
     interface: Interface
 
@@ -445,14 +418,14 @@ class Performer(Protocol):
 
 
 class Performed(gym.ActionWrapper[Any, Any, Any]):
-    """An environment as training sees it: its actions are numbers.
+    """An environment with a box of actions, in which training chooses them by numbers.
 
     Parameters
     ----------
     env : gymnasium.Env
         With a box of actions.
     performer : Performer
-        Knows what they are in the present state.
+        Knows what the numbers stand for.
     """
 
     def __init__(self, env: gym.Env[Any, Any], performer: Performer) -> None:

@@ -3,11 +3,10 @@
 import json
 import re
 import time
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -26,7 +25,7 @@ from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.base.training_run import TRAINING, Snapshot, TrainingRun
 from oda_rl.agents.environments.origins import from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
-from oda_rl.files.archive import load_archive, opened, refuse_links, save_archive, sweep, write_text
+from oda_rl.files.archive import load_archive, refuse_links, save_archive, sweep, write_text
 from oda_rl.files.schema import (
     Header,
     InvalidFileError,
@@ -54,13 +53,12 @@ OF_AGENT = (
 """What a run folder has of its agent; with another agent all of that is another, or goes."""
 _FORMAT = 1
 _VERSION = re.compile(r"[\w.+!-]{1,50}")
-_MOST_VERSIONS = 50
+_MAX_VERSIONS = 50
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
 _OF_SB3 = {"sb3_low", "sb3_high"}  # of an algorithm of Stable-Baselines3, which an agent is in
 
 SHARED: dict[str, Member] = {**EPISODES, **LEVELS}
 """What the file of any agent has."""
-_SB3_VERSION = "_stable_baselines3_version"
 
 
 AnyAgent = TypeVar("AnyAgent", bound="Agent")
@@ -119,16 +117,8 @@ def save_file(
         **own_arrays,
         **(more_arrays or {}),
     }
-    parts = agent._parts()
-    if parts is None:
-        save_archive(path, metadata, arrays)
-    else:
-        save_archive(
-            path,
-            metadata,
-            arrays,
-            lambda told, read: restored(type(agent), path, told, read, None, *parts),
-        )
+    load = partial(restored, type(agent), path) if agent._can_be_rebuilt else None
+    save_archive(path, metadata, arrays, load)
     return metadata
 
 
@@ -142,7 +132,7 @@ def restored(
     file: Path,
     metadata: dict[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]],
-    env: str | AnyEnv | None,
+    env: str | AnyEnv | None = None,
     *parts: Any,
 ) -> AnyAgent:
     """Make an agent of what :func:`read` returned; ``parts`` go to its ``_from_file``."""
@@ -197,7 +187,7 @@ def _checked_versions(told: Any) -> dict[str, str]:
     """Return what a file says that it was saved with, or raise InvalidFileError."""
     legal = (
         isinstance(told, dict)
-        and len(told) <= _MOST_VERSIONS
+        and len(told) <= _MAX_VERSIONS
         and all(isinstance(text, str) and _VERSION.fullmatch(text)
                 for pair in told.items() for text in pair)
     )  # fmt: skip
@@ -208,15 +198,10 @@ def _checked_versions(told: Any) -> dict[str, str]:
 def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:
     """Raise InvalidFileError unless a file holds an agent of a class in the known format."""
     form, found = metadata.get("format"), metadata.get("kind")
-    if found == kind and type(form) is int and form > _FORMAT:
-        raise InvalidFileError(
-            f"{str(file)!r} has been written by a newer version of oda_rl, in format {form}: this "
-            f"one reads format {_FORMAT}"
-        )
     if found != kind or type(form) is not int or form != _FORMAT:
         raise InvalidFileError(
-            f"{str(file)!r} holds {found!r} in format {form!r}: "
-            f"it must hold {kind!r} in format {_FORMAT}"
+            f"{str(file)!r} holds {found!r} in format {form!r}: it must hold {kind!r} in format "
+            f"{_FORMAT}, which this version of oda_rl reads"
         )
 
 
@@ -228,21 +213,17 @@ class Without(Mapping[str, Any]):
         self._names = [name for name in arrays if name not in others]
 
     def header(self, name: str) -> Header:
-        """Dtype and shape of an array."""
         return header(self._arrays, name)
 
     def __getitem__(self, name: str) -> Any:
-        """Return an array."""
         if name not in self._names:
             raise KeyError(name)
         return self._arrays[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
         return iter(self._names)
 
     def __len__(self) -> int:
-        """Return how many arrays there are."""
         return len(self._names)
 
 
@@ -252,35 +233,12 @@ def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any
     if not file.exists():
         what = f"run folder with an {AGENT_FILE}" if path.is_dir() else "file or run folder"
         raise FileNotFoundError(f"{str(path)!r} is no {what}")
-    try:
-        return file, *load_archive(file)
-    except ValueError as error:
-        foreign = _foreign(file)
-        if foreign is None:
-            raise
-        raise InvalidFileError(
-            f"{str(file)!r} holds {foreign}: it must hold an agent of oda_rl"
-        ) from error
-
-
-def _foreign(file: Path) -> str | None:
-    """Say what a file of Stable-Baselines3 or PyTorch holds; None for any other."""
-    try:
-        with opened(file) as archive:
-            names = archive.namelist()
-            if _SB3_VERSION in names:
-                version = archive.open(_SB3_VERSION).read(20).decode()
-                return f"a model of Stable-Baselines3 {version if version.isprintable() else ''}"
-    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, RuntimeError):
-        return None
-    if any(Path(name).name == "data.pkl" for name in names):
-        return "what PyTorch has pickled, such as a policy of Stable-Baselines3"
-    return None
+    return file, *load_archive(file)
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where checkpoints of a training go, each in the place of the one before, and how often."""
+    """The file that checkpoints of a training are written to, each replacing the last."""
 
     path: Path
     every: int
@@ -288,7 +246,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, checkpoint: str | Path | None, checkpoint_every: int | None) -> Self | None:
-        """Check what ``learn`` was given; None if there are to be none."""
+        """Check the arguments of ``learn``; return None if there are to be none."""
         if checkpoint is None and checkpoint_every is None:
             return None
         if checkpoint is None:
@@ -308,7 +266,7 @@ class Checkpoints:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Let no other training write to the file; remove what one that was killed left behind."""
+        """Lock the file for this training; remove what a killed one left behind."""
         refuse_links(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = self.path.with_name(f".{self.path.name}.lock")
@@ -317,9 +275,8 @@ class Checkpoints:
             yield
 
     def write(self, agent: "Agent", run: TrainingRun, seed: int | None) -> None:
-        """Write one."""
         env = agent.env
         assert env is not None
         metadata, arrays = Snapshot.of(run, env, seed).to_file()
         save_file(agent, self.path, {"training": metadata}, arrays)
-        run.taken()
+        run.schedule()

@@ -151,7 +151,7 @@ class FittedHead:
         engine.act(point)
         engine.step(point, 0.0, False, False, *engine.arrays)
 
-    def errand(self, lane: int, most: int) -> FittedErrand:
+    def task(self, lane: int, most: int) -> FittedErrand:
         """Say how the next episode is to be played: as the engine itself would now.
 
         Where no limit of steps ends it, it is cut after as many as make a refit due.

@@ -103,7 +103,7 @@ class FittedQAgent(Simplifiable, Agent):
 
     config: FittedQConfig
     _engine: FittedEngine
-    _most_features = 256  # a fit inverts a matrix of so many rows for each cell
+    _max_features = 256  # a fit inverts a matrix of so many rows for each cell
     _engine_class: type[FittedEngine] = FittedEngine
     _config_class = FittedQConfig
     _streams = ("explore", "fitting", "reservoir", "env", "predict")
@@ -258,7 +258,7 @@ class FittedQAgent(Simplifiable, Agent):
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
         return self._engine_class(self.interface, self.config, *rngs)
 
-    def _head(self, actors: Actors) -> FittedHead:
+    def _actors_learner(self, actors: Actors) -> FittedHead:
         self._require_env()
         assert self.env is not None
         origin = require_copies(self.env, actors, self._env_module)

@@ -145,7 +145,7 @@ class ClimbForReal:
             engine.state.steps += steps - done
             done = steps
             if own.over:
-                run.insist()
+                run.schedule(now=True)
             yield begun + done, episodes
         if done == total:
             return

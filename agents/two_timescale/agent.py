@@ -1,6 +1,5 @@
 """The online agent: fast Q-learning over a few cells, slow annealing that places them."""
 
-import copy
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
@@ -223,13 +222,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         """
         return files.load(cls, Path(path), env, partition)
 
-    def _parts(self) -> tuple[Any, ...] | None:
-        if isinstance(self.partition, BuiltIn):
-            return ()
-        try:
-            return (copy.deepcopy(self.partition),)
-        except TypeError:  # a user's partition holds what cannot be copied
-            return None
+    @property
+    def _can_be_rebuilt(self) -> bool:
+        return isinstance(self.partition, BuiltIn)
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         (partition,) = parts or (None,)

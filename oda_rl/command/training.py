@@ -411,7 +411,7 @@ def train(options: TrainFitted, console: Console) -> int:
             console.print(f"{checkpoint} is of another training, and is replaced: stop it, and")
             console.print("give --resume, to go on with that")
         copies = 1 if options.checkpoint_every is None else 2
-        size = copies * agent.most_bytes(min(options.total_timesteps, _RESERVED_STEPS))
+        size = copies * agent.max_bytes(min(options.total_timesteps, _RESERVED_STEPS))
         with _reserved(folder, size) as free:
             returns = _trained(agent, options, resumes, console, free)
             free()

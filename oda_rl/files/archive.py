@@ -66,7 +66,6 @@ _NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
 _METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
 _ENCRYPTED = 1  # bit of the flags of a member
 _LAST_RECORD = 22  # bytes at a zip's end
-_LOCATOR, _LONG_RECORD = 20, 56  # bytes before it, in a zip of 64 bits
 _MOST_MEMBERS = 5_000
 _MOST_DIRECTORY = 1_000_000  # bytes that say what members there are
 _MOST_HEADER = 10_000
@@ -137,7 +136,7 @@ def save_archive(
     path: str | os.PathLike[str],
     metadata: Mapping[str, Any],
     arrays: Mapping[str, Array],
-    load: Callable[[dict[str, Any], "Archive"], object] = lambda metadata, arrays: None,
+    load: Callable[[dict[str, Any], "Archive"], object] | None = None,
 ) -> None:
     """Write arrays and metadata (anything JSON can hold) to one zip file.
 
@@ -171,8 +170,10 @@ def save_archive(
                     with archive.open(f"{name}{_SUFFIX}", "w") as entry:
                         np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
                 whole = sum(info.file_size for info in archive.infolist())
-            if whole <= most_bytes(file.tell()):
+            if whole <= max_bytes(file.tell()):
                 break
+        if load is None:
+            return
         file.flush()
         try:
             load(*load_archive(file.name))
@@ -183,7 +184,7 @@ def save_archive(
             ) from error
 
 
-def most_bytes(file_size: int) -> int:
+def max_bytes(file_size: int) -> int:
     """How many bytes a file may hold when it is decompressed."""
     return _ALWAYS + _EXPANSION * file_size
 
@@ -246,7 +247,7 @@ class Archive(Mapping[str, Array]):
         size = found.pop(_METADATA).file_size
         require(size <= MOST_JSON, f"{_METADATA} has {size:,} bytes")
         assert self._zip.fp is not None
-        most = most_bytes(self._zip.fp.seek(0, io.SEEK_END))
+        most = max_bytes(self._zip.fp.seek(0, io.SEEK_END))
         whole = sum(info.file_size for info in infos)
         require(whole <= most, f"it holds {whole:,} bytes: it must be at most {most:,}")
         return {name.removesuffix(_SUFFIX): info for name, info in found.items()}
@@ -310,12 +311,6 @@ def opened(path: str | os.PathLike[str]) -> zipfile.ZipFile:
     whole = len(record) == _LAST_RECORD and record[:4] == b"PK\5\6" and record[20:] == bytes(2)
     require(whole, "it does not end as a zip does")
     size = int.from_bytes(record[12:16], "little")
-    locator = content[-_LAST_RECORD - _LOCATOR : -_LAST_RECORD]
-    if locator[:4] == b"PK\6\7":  # as PyTorch writes them: a record of 64 bits stands before it
-        begins = len(content) - _LAST_RECORD - _LOCATOR - _LONG_RECORD
-        where = int.from_bytes(locator[8:16], "little")
-        require(where == begins, "its records do not stand one after another")
-        size = int.from_bytes(content[begins + 40 : begins + 48], "little")
     require(size <= _MOST_DIRECTORY, f"its directory has {size:,} bytes")
     return zipfile.ZipFile(io.BytesIO(content))
 

@@ -303,11 +303,14 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def number(value: Any, what: str, span: str = FINITE) -> float:
+def number(
+    value: Any, what: str, span: str = FINITE, sizes: Mapping[str, int] | None = None
+) -> float:
     """Return a number from JSON, or raise :class:`InvalidFileError`."""
     right = (type(value) in (int, float) and abs(value) <= 1e308) or value in (math.inf, -math.inf)
-    right = right and not Span(span).wrong(np.array(float(value)), {}).any()
-    require(right, f"{what} is {value!r}: it must be a number in {span}")
+    allowed, sizes = _span(span), sizes or {}
+    right = right and not allowed.wrong(np.array(float(value)), sizes).any()
+    require(right, f"{what} is {value!r}: it must be a number in {allowed.said(sizes)}")
     return float(value)
 
 
