@@ -109,10 +109,18 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
     assert {
         "oda_rl/py.typed",
         "oda_rl/agents/environments/names.toml",
-        "oda_rl/agents/policies/learner.h",
+        "oda_rl/agents/policies/policy.h",
         "oda_rl/envs/cartpole.py",
     } <= {*files}
-    data = ("py.typed", "names.toml", "learner.h", "page.html", "script.js", "style.css")
+    data = (
+        "py.typed",
+        "names.toml",
+        "learner.h",
+        "policy.h",
+        "page.html",
+        "script.js",
+        "style.css",
+    )
     assert all(name.endswith((".py", *data)) for name in files)
     assert {name.rsplit("/", 1)[1] for name in files} >= {*data}
 

@@ -1,9 +1,9 @@
 """Policies as C99 headers: a few tables, and a function that looks up the action.
 
-What is in a header depends on a few things, which come together line by line: whether the nearest
-cell decides or three are blended, whether the tables are in single precision or in 16 bits, and
-what an action is. Where no two cells have the same action, the score of the first is 0, and is left
-out. Where states are numbered there is a table of their actions instead.
+What is in a header depends on whether the nearest cell decides or three are blended, whether the
+tables are in single precision or in 16 bits, and what an action is (``policy.h``). Where no two
+cells have the same action, the score of the first is 0, and is left out. Where states are numbered
+there is a table of their actions instead.
 
 A learner (``learner.h``) does what the online agent does on its fast timescale: Watkins' Q(λ) with
 exploration, rest and restart over cells that stay where they are. The power in its step size is
@@ -11,7 +11,6 @@ taken without ``math.h``: halving the number of updates until it is in [1, 2) mu
 by a constant each time, and a polynomial does the rest.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -31,10 +30,6 @@ from oda_rl.agents.policies.export_tables import (
 )
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.exporting.c_text import (
-    AS_IT_IS,
-    FLOAT_SCORE,
-    LESS_ORIGIN,
-    NEAREST,
     as_comment,
     defined,
     number,
@@ -48,167 +43,6 @@ SCORES = ("oda_diagram", "oda_offsets", "oda_slopes", "oda_shifts")
 _DEGREE = 10  # then the error is that of rounding, for any exponent in [0, 1]
 _MAX_STEPS = 2**32 - 2  # that a count reaches; a restart after so many never comes
 _MAX_EPISODES = 2**31 - 2
-
-_IN_STEPS = """\
-    int32_t x[ODA_FEATURES];
-    for (int j = 0; j < ODA_FEATURES; ++j) {
-        float steps = (obs[j] - oda_origin[j]) * oda_scale[j];
-        if (!(steps > -ODA_CLIP)) { /* or not a number */
-            steps = -ODA_CLIP;
-        }
-        if (steps > ODA_CLIP) {
-            steps = ODA_CLIP;
-        }
-        x[j] = (int32_t)(steps < 0.0f ? steps - 0.5f : steps + 0.5f);
-    }
-"""
-_INTEGER_SCORE = """\
-        int64_t score = 0;
-        for (int j = 0; j < ODA_FEATURES; ++j) {
-            score += (int64_t)oda_slopes[k][j] * x[j];
-        }
-        score *= (int64_t)1 << oda_shifts[k];
-        score += oda_offsets[k] * ODA_ONE;
-"""
-_EDITED = """\
-    unsigned char forbidden[ODA_ACTIONS] = {0};
-    int nearest = -1;
-    SCORE least = 0;
-    for (int c = 0, row = 0; c < ODA_CLAUSES && nearest < 0; ++c) {
-        int holds = 1;
-        for (; row < oda_ends[c]; ++row) {
-            float sum = oda_conditions[row][0];
-            for (int j = 0; j < ODA_FEATURES; ++j) {
-                sum += oda_conditions[row][1 + j] * x[j];
-            }
-            holds = holds && sum > 0.0f;
-        }
-FORBIDS        if (holds && !forbidden[ACTION(ODA_CELLS + c - ODA_FORBIDDING)]) {
-            nearest = ODA_CELLS + c - ODA_FORBIDDING;
-        }
-    }
-    for (int k = 0, decided = nearest >= 0; k < ODA_CELLS && !decided; ++k) {
-ONE_SCORE        if (!forbidden[ACTION(k)] && (nearest < 0 || score < least)) {
-            least = score;
-            nearest = k;
-        }
-    }
-"""
-_FORBIDS = """\
-        if (c < ODA_FORBIDDING) {
-            if (holds) {
-                forbidden[oda_forbidden[c]] = 1;
-            }
-            continue;
-        }
-"""
-_LOOKED_UP = """\
-    return ODA_FIRST_ACTION + (int)oda_actions[nearest];
-"""
-_NUMBERED = """\
-    return ODA_FIRST_ACTION + nearest;
-"""
-_ONLY = """\
-    const int nearest = 0;
-    (void)x;
-"""
-_AFFINE = """\
-    for (int l = 0; l < ODA_COMPONENTS; ++l) {
-        float sum = oda_affine[nearest][l][0];
-        for (int j = 0; j < ODA_FEATURES; ++j) {
-            sum += oda_affine[nearest][l][1 + j] * x[j];
-        }
-        action[l] = sum;
-CLIPPED    }
-"""
-_CLIPPED = """\
-        if (!(action[l] > oda_low[l])) { /* or not a number */
-            action[l] = oda_low[l];
-        }
-        if (action[l] > oda_high[l]) {
-            action[l] = oda_high[l];
-        }
-"""
-_BLENDED = """\
-    int cells[ODA_NEAR] = {0};
-    SCORE least[ODA_NEAR] = {0};
-    for (int k = 0; k < ODA_CELLS; ++k) {
-ONE_SCORE        int i = k < ODA_NEAR ? k : ODA_NEAR; /* will be its place among the nearest */
-        int j = k < ODA_NEAR ? k : ODA_NEAR - 1;
-        while (i > 0 && score < least[i - 1]) {
-            --i;
-        }
-        for (; j > i; --j) {
-            least[j] = least[j - 1];
-            cells[j] = cells[j - 1];
-        }
-        if (i < ODA_NEAR) {
-            least[i] = score;
-            cells[i] = k;
-        }
-    }
-    float weights[ODA_NEAR];
-    for (int i = 0; i < ODA_NEAR; ++i) {
-        weights[i] = WEIGHT;
-    }
-    int best = 0;
-    float most = 0.0f; /* the advantage of action 0 over itself */
-    for (int a = 1; a < ODA_ACTIONS; ++a) {
-        float advantage = 0.0f;
-        for (int i = 0; i < ODA_NEAR; ++i) {
-            advantage += weights[i] * (float)oda_advantages[cells[i]][a - 1];
-        }
-        if (advantage > most) {
-            most = advantage;
-            best = a;
-        }
-    }
-"""
-_NUMBER = """\
-    return ODA_FIRST_ACTION + best;
-"""
-_COMPONENTS = """\
-    float total = 0.0f;
-    for (int i = 0; i < ODA_NEAR; ++i) {
-        total += weights[i];
-    }
-    for (int l = 0; l < ODA_COMPONENTS; ++l) {
-        float sum = 0.0f;
-        for (int i = 0; i < ODA_NEAR; ++i) {
-            sum += weights[i] * oda_codevectors[cells[i]][best][l];
-        }
-        action[l] = sum / total;
-CLIPPED    }
-"""
-_ALWAYS = """\
-    (void)obs;
-    return ODA_FIRST_ACTION;
-"""
-_SNAPPED = """\
-        if (i > 0 && score < least[i - 1] + ODA_TIE) {
-            score = least[i - 1];
-        }
-"""
-_STATE = """\
-    float state = obs[0] - ODA_FIRST_STATE;
-    if (!(state > 0.0f)) { /* or not a number */
-        state = 0.0f;
-    }
-    if (state > ODA_STATES - 1.0f) {
-        state = ODA_STATES - 1.0f;
-    }
-    const int row = (int)(state + 0.5f);
-"""
-_ACTION_OF_STATE = """\
-    return ODA_FIRST_ACTION + (int)oda_table[row];
-"""
-_COMPONENTS_OF_STATE = """\
-    for (int l = 0; l < ODA_COMPONENTS; ++l) {
-        action[l] = oda_table[row][l];
-    }
-"""
-_FLOAT_WEIGHT = "expf(least[0] - least[i])"
-_INTEGER_WEIGHT = "ldexpf(expf((float)(least[0] - least[i]) * ODA_UNIT), oda_exponents[cells[i]])"
 
 
 def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool = False) -> str:
@@ -235,7 +69,25 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     else:
         tables = found.in_floats()
     always = export.blended and len(export.action_names) == 1 and export.box is None
+    only = len(found.scores) == 1 and found.apart and found.clauses is None
+    cells = not export.blended and found.affine is None
     arrays = {} if always else _arrays(export, tables, found)
+    flags = {
+        "ALWAYS": always,
+        "ONLY": only,
+        "CELLS": not (always or only),
+        "FIXED": isinstance(tables, IntegerTables),
+        "ORIGIN": tables.origin is not None,
+        "BLENDED": export.blended,
+        "BOX": export.box is not None,
+        "ACTIONS": found.actions is not None,
+        "NUMBERS": found.actions is None and (cells or found.clauses is not None),
+        "CLAUSES": found.clauses is not None,
+        "FORBIDDING": found.clauses is not None and len(found.clauses.forbidden) > 0,
+        "APART": found.apart,
+        "TIE": tables.tie > 0,
+        "EQUAL": export.equal > 0.0,
+    }
     parts = [
         _comment(export, tables, found, arrays, compared),
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
@@ -243,9 +95,8 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         "#include <stdint.h>\n\n",
         defined(_constants(export, tables, found)),
         *(table(name, array) for name, array in arrays.items()),
-        f"static inline {_signature(export)}\n{{\n",
-        _ALWAYS if always else _body(export, tables, found),
-        "}\n\n#endif\n",
+        _source("policy.h", flags),
+        "#endif\n",
     ]
     return "".join(parts)
 
@@ -283,13 +134,14 @@ def _table_of_states(export: Export, states: Numbered) -> str:
         f"A state is a number from {states.first} to {states.first + n - 1}, and oda_table has the",
         "action of each" + (", counted from 0." if box is None else "."),
     ]
-    end = _ACTION_OF_STATE if box is None else _COMPONENTS_OF_STATE
+    flags = {"STATES": True, "BOX": box is not None, "TIE": False, "EQUAL": False}
     parts = [
         _about(export, f"a table of {n} states", f"{actions.nbytes} bytes", explanation),
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n#include <stdint.h>\n\n",
         defined(constants),
         table("oda_table", actions),
-        f"static inline {_signature(export)}\n{{\n{_STATE}{end}}}\n\n#endif\n",
+        _source("policy.h", flags),
+        "#endif\n",
     ]
     return "".join(parts)
 
@@ -336,45 +188,23 @@ def _unsigned(actions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     return actions.astype(np.min_scalar_type(actions.max()))
 
 
-def _body(export: Export, tables: FloatTables | IntegerTables, found: Tables) -> str:
-    """Return the statements of the function."""
-    if isinstance(tables, IntegerTables):
-        begin, score, kind, weight = _IN_STEPS, _INTEGER_SCORE, "int64_t", _INTEGER_WEIGHT
-    else:
-        begin = AS_IT_IS if tables.origin is None else LESS_ORIGIN
-        score, kind, weight = FLOAT_SCORE, "float", _FLOAT_WEIGHT
-    if export.blended:
-        end = _BLENDED + (_NUMBER if export.box is None else _COMPONENTS)
-    else:
-        end = _search(found) + (_NUMBERED if found.actions is None else _LOOKED_UP)
-        end = end if found.affine is None else _search(found) + _AFFINE
-    if tables.tie > 0:
-        end = _first_of_equals(end)
-        end = end.replace("        for (; j > i; --j)", f"{_SNAPPED}        for (; j > i; --j)")
-    if export.equal > 0.0:
-        end = end.replace("advantage > most", "advantage > most + ODA_EQUAL")
-    end = end.replace("ONE_SCORE", score).replace("SCORE", kind).replace("WEIGHT", weight)
-    return begin + end.replace("CLIPPED", _CLIPPED)
-
-
-def _first_of_equals(search: str) -> str:
-    """Let scores count as equal that differ by less than ODA_TIE."""
-    return re.sub(r"score < (least(\[i - 1\])?)", r"score < \1 - ODA_TIE", search)
-
-
-def _search(found: Tables) -> str:
-    """Return the statements that find the nearest cell."""
-    if found.clauses is not None:
-        forbids = _FORBIDS if len(found.clauses.forbidden) else ""
-        action = "oda_actions[{}]" if found.affine is None else "{}"
-        text = _EDITED.replace("FORBIDS", forbids)
-        return re.sub(r"ACTION\((.*?)\)", lambda inner: action.format(inner.group(1)), text)
-    if len(found.scores) == 1 and found.apart:
-        return _ONLY
-    if not found.apart:
-        return NEAREST
-    search = NEAREST.replace("k < ODA_CELLS", "k < ODA_CELLS - 1").replace("k == 0 || ", "")
-    return search.replace("nearest = k", "nearest = k + 1")
+def _source(name: str, flags: dict[str, bool]) -> str:
+    """Return a C file whose lines #ifdef, #ifndef, #else and #endif are resolved by flags."""
+    lines, kept = [], [True]
+    text = files("oda_rl.agents.policies").joinpath(name).read_text(encoding="utf-8")
+    for line in text.splitlines(keepends=True):
+        word, _, flag = line.strip().partition(" ")
+        if word in ("#ifdef", "#ifndef"):
+            kept.append(flags.get(flag, False) == (word == "#ifdef"))
+        elif word == "#else":
+            kept[-1] = not kept[-1]
+        elif word == "#endif":
+            kept.pop()
+        elif all(kept):
+            lines.append(line)
+    text = "".join(lines)
+    text = text if flags["TIE"] else text.replace(" - ODA_TIE", "")
+    return text if flags["EQUAL"] else text.replace(" + ODA_EQUAL", "")
 
 
 def _constants(
@@ -538,19 +368,16 @@ def learner_header(export: Export, agent: Trained) -> str:
     power = _power(settings.step_exponent)
     arrays = {"oda_diagram": tables.scores, "oda_origin": tables.origin, "oda_power": power}
     present = {name: array for name, array in arrays.items() if array is not None}
-    begin = AS_IT_IS if tables.origin is None else LESS_ORIGIN
-    nearest = NEAREST.replace("ONE_SCORE", FLOAT_SCORE).replace("SCORE", "float")
     constants = _learner_constants(export, settings)
-    source = files("oda_rl.agents.policies").joinpath("learner.h").read_text(encoding="utf-8")
     if tables.tie > 0:
-        nearest = _first_of_equals(nearest)
         constants["TIE"] = number(tables.tie)
+    flags = {"ORIGIN": tables.origin is not None, "TIE": tables.tie > 0, "EQUAL": False}
     parts = [
         as_comment(_about_learner(export, sum(array.nbytes for array in present.values()))),
         "#ifndef ODA_LEARNER_H\n#define ODA_LEARNER_H\n\n#include <stdint.h>\n\n",
         defined(constants),
         *(table(name, array) for name, array in present.items()),
-        source.replace("/* the nearest cell */\n", begin + nearest),
+        _source("learner.h", flags),
         "#endif\n",
     ]
     return "".join(parts)

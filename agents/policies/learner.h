@@ -46,7 +46,26 @@ static inline float oda_step_size(uint32_t n)
 
 static inline int32_t oda_cell(const float obs[ODA_FEATURES])
 {
-/* the nearest cell */
+#ifdef ORIGIN
+    float x[ODA_FEATURES];
+    for (int j = 0; j < ODA_FEATURES; ++j) {
+        x[j] = obs[j] - oda_origin[j];
+    }
+#else
+    const float *x = obs;
+#endif
+    int32_t nearest = 0;
+    float least = 0.0f;
+    for (int32_t k = 0; k < ODA_CELLS; ++k) {
+        float score = oda_diagram[k][0];
+        for (int j = 0; j < ODA_FEATURES; ++j) {
+            score += oda_diagram[k][1 + j] * x[j];
+        }
+        if (k == 0 || score < least - ODA_TIE) {
+            least = score;
+            nearest = k;
+        }
+    }
     return nearest;
 }
 

@@ -1,0 +1,228 @@
+#ifdef CELLS
+#ifdef FIXED
+typedef int64_t oda_number;
+
+static inline oda_number oda_score(const int32_t x[ODA_FEATURES], int k)
+{
+    int64_t score = 0;
+    for (int j = 0; j < ODA_FEATURES; ++j) {
+        score += (int64_t)oda_slopes[k][j] * x[j];
+    }
+    return score * ((int64_t)1 << oda_shifts[k]) + oda_offsets[k] * ODA_ONE;
+}
+#else
+typedef float oda_number;
+
+static inline oda_number oda_score(const float x[ODA_FEATURES], int k)
+{
+    float score = oda_diagram[k][0];
+    for (int j = 0; j < ODA_FEATURES; ++j) {
+        score += oda_diagram[k][1 + j] * x[j];
+    }
+    return score;
+}
+#endif
+
+#endif
+#ifdef ACTIONS
+#define ODA_ACTION(k) (int)oda_actions[k]
+
+#endif
+#ifdef NUMBERS
+#define ODA_ACTION(k) (k)
+
+#endif
+#ifdef BOX
+static inline void oda_policy(const float obs[ODA_FEATURES], float action[ODA_COMPONENTS])
+#else
+static inline int oda_policy(const float obs[ODA_FEATURES])
+#endif
+{
+#ifdef STATES
+    float state = obs[0] - ODA_FIRST_STATE;
+    if (!(state > 0.0f)) { /* or not a number */
+        state = 0.0f;
+    }
+    if (state > ODA_STATES - 1.0f) {
+        state = ODA_STATES - 1.0f;
+    }
+    const int row = (int)(state + 0.5f);
+#ifdef BOX
+    for (int l = 0; l < ODA_COMPONENTS; ++l) {
+        action[l] = oda_table[row][l];
+    }
+#else
+    return ODA_FIRST_ACTION + (int)oda_table[row];
+#endif
+#else
+#ifdef ALWAYS
+    (void)obs;
+    return ODA_FIRST_ACTION;
+#else
+#ifdef FIXED
+    int32_t x[ODA_FEATURES];
+    for (int j = 0; j < ODA_FEATURES; ++j) {
+        float steps = (obs[j] - oda_origin[j]) * oda_scale[j];
+        if (!(steps > -ODA_CLIP)) { /* or not a number */
+            steps = -ODA_CLIP;
+        }
+        if (steps > ODA_CLIP) {
+            steps = ODA_CLIP;
+        }
+        x[j] = (int32_t)(steps < 0.0f ? steps - 0.5f : steps + 0.5f);
+    }
+#else
+#ifdef ORIGIN
+    float x[ODA_FEATURES];
+    for (int j = 0; j < ODA_FEATURES; ++j) {
+        x[j] = obs[j] - oda_origin[j];
+    }
+#else
+    const float *x = obs;
+#endif
+#endif
+#ifdef BLENDED
+    int cells[ODA_NEAR] = {0};
+    oda_number least[ODA_NEAR] = {0};
+    for (int k = 0; k < ODA_CELLS; ++k) {
+#ifdef TIE
+        oda_number score = oda_score(x, k);
+#else
+        const oda_number score = oda_score(x, k);
+#endif
+        int i = k < ODA_NEAR ? k : ODA_NEAR; /* will be its place among the nearest */
+        int j = k < ODA_NEAR ? k : ODA_NEAR - 1;
+        while (i > 0 && score < least[i - 1] - ODA_TIE) {
+            --i;
+        }
+#ifdef TIE
+        if (i > 0 && score < least[i - 1] + ODA_TIE) {
+            score = least[i - 1];
+        }
+#endif
+        for (; j > i; --j) {
+            least[j] = least[j - 1];
+            cells[j] = cells[j - 1];
+        }
+        if (i < ODA_NEAR) {
+            least[i] = score;
+            cells[i] = k;
+        }
+    }
+    float weights[ODA_NEAR];
+    for (int i = 0; i < ODA_NEAR; ++i) {
+#ifdef FIXED
+        const float exponent = (float)(least[0] - least[i]) * ODA_UNIT;
+        weights[i] = ldexpf(expf(exponent), oda_exponents[cells[i]]);
+#else
+        weights[i] = expf(least[0] - least[i]);
+#endif
+    }
+    int best = 0;
+    float most = 0.0f; /* the advantage of action 0 over itself */
+    for (int a = 1; a < ODA_ACTIONS; ++a) {
+        float advantage = 0.0f;
+        for (int i = 0; i < ODA_NEAR; ++i) {
+            advantage += weights[i] * (float)oda_advantages[cells[i]][a - 1];
+        }
+        if (advantage > most + ODA_EQUAL) {
+            most = advantage;
+            best = a;
+        }
+    }
+#ifdef BOX
+    float total = 0.0f;
+    for (int i = 0; i < ODA_NEAR; ++i) {
+        total += weights[i];
+    }
+    for (int l = 0; l < ODA_COMPONENTS; ++l) {
+        float sum = 0.0f;
+        for (int i = 0; i < ODA_NEAR; ++i) {
+            sum += weights[i] * oda_codevectors[cells[i]][best][l];
+        }
+        action[l] = sum / total;
+#endif
+#else
+#ifdef CLAUSES
+    unsigned char forbidden[ODA_ACTIONS] = {0};
+    int nearest = -1;
+    oda_number least = 0;
+    for (int c = 0, row = 0; c < ODA_CLAUSES && nearest < 0; ++c) {
+        int holds = 1;
+        for (; row < oda_ends[c]; ++row) {
+            float sum = oda_conditions[row][0];
+            for (int j = 0; j < ODA_FEATURES; ++j) {
+                sum += oda_conditions[row][1 + j] * x[j];
+            }
+            holds = holds && sum > 0.0f;
+        }
+#ifdef FORBIDDING
+        if (c < ODA_FORBIDDING) {
+            if (holds) {
+                forbidden[oda_forbidden[c]] = 1;
+            }
+            continue;
+        }
+#endif
+        if (holds && !forbidden[ODA_ACTION(ODA_CELLS + c - ODA_FORBIDDING)]) {
+            nearest = ODA_CELLS + c - ODA_FORBIDDING;
+        }
+    }
+    for (int k = 0, decided = nearest >= 0; k < ODA_CELLS && !decided; ++k) {
+        const oda_number score = oda_score(x, k);
+        if (!forbidden[ODA_ACTION(k)] && (nearest < 0 || score < least - ODA_TIE)) {
+            least = score;
+            nearest = k;
+        }
+    }
+#else
+#ifdef ONLY
+    const int nearest = 0;
+    (void)x;
+#else
+    int nearest = 0;
+    oda_number least = 0;
+#ifdef APART
+    for (int k = 1; k < ODA_CELLS; ++k) {
+        const oda_number score = oda_score(x, k - 1);
+        if (score < least) {
+#else
+    for (int k = 0; k < ODA_CELLS; ++k) {
+        const oda_number score = oda_score(x, k);
+        if (k == 0 || score < least - ODA_TIE) {
+#endif
+            least = score;
+            nearest = k;
+        }
+    }
+#endif
+#endif
+#ifdef BOX
+    for (int l = 0; l < ODA_COMPONENTS; ++l) {
+        float sum = oda_affine[nearest][l][0];
+        for (int j = 0; j < ODA_FEATURES; ++j) {
+            sum += oda_affine[nearest][l][1 + j] * x[j];
+        }
+        action[l] = sum;
+#else
+    return ODA_FIRST_ACTION + ODA_ACTION(nearest);
+#endif
+#endif
+#ifdef BOX
+        if (!(action[l] > oda_low[l])) { /* or not a number */
+            action[l] = oda_low[l];
+        }
+        if (action[l] > oda_high[l]) {
+            action[l] = oda_high[l];
+        }
+    }
+#endif
+#ifdef BLENDED
+#ifndef BOX
+    return ODA_FIRST_ACTION + best;
+#endif
+#endif
+#endif
+#endif
+}
+
