@@ -27,7 +27,6 @@ def listing() -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the benchmark that the first argument names."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(__doc__, listing(), sep="\n")
         return

@@ -33,7 +33,6 @@ CART_POLES = {"BartoCartPole": "oda_rl/BartoCartPole-v0", "CartPole-v1": "CartPo
 
 
 def tables(rows: Rows) -> dict[str, str]:
-    """Return the table of the README, and how many times as long PPO takes."""
     lines, ratios = [], []
     for label, env_id in CART_POLES.items():
         own = rows.where(env_id=env_id)
@@ -100,8 +99,6 @@ def _ratios(label: str, rows: Rows, counts: dict[str, int]) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Options:
-    """What to run, and where."""
-
     seeds: int = Plan.seeds
     """Runs of DQN and of A2C."""
     own_seeds: int = Plan.own_seeds
@@ -113,7 +110,6 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Compare on both cart-poles."""
     comparisons = []
     for name, env_id in CART_POLES.items():
         plan = Plan(env_id, options.seeds, options.own_seeds, options.total_timesteps)

@@ -45,7 +45,6 @@ class Stage:
 
     @property
     def balanced(self) -> int:
-        """Steps that the pole stood."""
         return len(self.states) - 1
 
 
@@ -69,7 +68,6 @@ def stages(agent: TwoTimescaleAgent, plane: FloatArray) -> Iterator[Stage]:
 
 
 def draw(stage: Stage, step: int, ranges: Ranges, left: Axes, right: Axes) -> None:
-    """Draw a frame."""
     for ax in (left, right):
         ax.clear()
     position, _, angle, _ = stage.states[step]
@@ -90,7 +88,6 @@ def draw(stage: Stage, step: int, ranges: Ranges, left: Axes, right: Axes) -> No
 
 
 def main() -> None:
-    """Train, and write the animation."""
     left, right = new_axes(8.0, 3.0, 2)
     figure = left.figure
     figure.subplots_adjust(left=0.02, right=0.98, bottom=0.2, top=0.88, wspace=0.2)

@@ -15,7 +15,6 @@ BARTO = "oda_rl/BartoCartPole-v0"
 
 
 def main() -> None:
-    """Train both, and draw."""
     online = TwoTimescaleAgent(BARTO, seed=0).learn(50_000)
     fitted = FittedQAgent(BARTO, seed=0).learn(20_000)
     names, action_names = names_for(online)

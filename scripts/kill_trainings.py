@@ -47,7 +47,6 @@ class Undisturbed:
 
 
 def undisturbed(name: str, folder: Path) -> Undisturbed:
-    """Train to the end."""
     file = folder / f"{name}.zip"
     seconds, idle = (ended(name, file) for _ in range(2))
     return Undisturbed(name, idle, seconds, content(CASES[name].load(file), folder / "content.zip"))
@@ -74,7 +73,6 @@ def killed(name: str, file: Path, seconds: float) -> bool:
 
 
 def steps_in(file: Path) -> int:
-    """Return the steps of a checkpoint; -1 if there is none."""
     if not file.exists():
         return -1
     steps: int = load_archive(file)[0]["training"]["steps"]
@@ -118,7 +116,6 @@ def _between(own: Rows) -> str:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return for each case how many kills ended with the same bits."""
     columns = [
         Column("", _name),
         Column("kills with the same bits in the end", _share),
@@ -130,8 +127,6 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options:
-    """What to kill, and how often."""
-
     kills: int = 200
     """In all."""
     only: tuple[str, ...] = ()
@@ -141,7 +136,6 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Kill trainings."""
     refuse_reserved([options.first_seed])
     names, rng = chosen(options.only, CASES), np.random.default_rng(options.first_seed)
     rows: list[Row] = []

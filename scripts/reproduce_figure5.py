@@ -26,12 +26,11 @@ from typing import Any
 
 import numpy as np
 from common.experiment import FIRST_SEEDS, Experiment, SharedOptions, chosen, say, start
-from common.summaries import Column, Row, Rows, Table, interquartile_mean, of, open_axes, the
+from common.summaries import Row, Rows, open_axes
 
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.runs.parallel import Run, rows_of
 from oda_rl.runs.results import markdown_table
-from oda_rl.runs.statistics import summarize
 
 TUNING = Experiment("figure5_tuning", leave_out=("config", "partition"))
 EXPERIMENT = Experiment("figure5", leave_out=("config", "partition", "drawn"))
@@ -129,7 +128,6 @@ def train(
     *, partition: str, config: Mapping[str, Any], drawn: Mapping[str, Any], seed: int, steps: int,
     **name: Any,
 ) -> Row:  # fmt: skip
-    """Train once; ``name`` says which point it is."""
     from oda_rl.agents import TwoTimescaleAgent
 
     settings = {**COMMON, **config, **drawn}
@@ -139,7 +137,6 @@ def train(
 
 
 def setting(point: Point, drawn: Mapping[str, Any], seed: int, steps: int) -> Row:
-    """Arguments of :func:`train`."""
     return {
         **point.name, "partition": point.partition, "config": point.config, "drawn": drawn,
         "seed": seed, "steps": steps,
@@ -183,7 +180,6 @@ def tune(all_points: list[Point], options: "Options") -> tuple[list[Run], list[R
 
 
 def tables(rows: Rows) -> dict[str, str]:
-    """Return the table of the README: the best and the worst point of each partition, by means."""
     lines = []
     for of_partition in rows.groups("method", "scaling"):
         line = [f"{of_partition[0]['method']}, {of_partition[0]['scaling']} scaling"]
@@ -201,53 +197,7 @@ def tables(rows: Rows) -> dict[str, str]:
     return {"figure 5": markdown_table(heads, lines)}
 
 
-def points_table(rows: Rows) -> Table:
-    """Return a line for each point."""
-    columns = [
-        Column("partition", the("method")),
-        Column("scaling", the("scaling")),
-        Column("Q-learning", lambda own: "traces" if own[0]["traces"] else "one-step"),
-        Column("cells", of(np.mean, "cells", ".0f")),
-        Column("median", of(np.median, "mean", ".0f")),
-        Column("IQM (95 %)", interquartile_mean),
-        Column("mean", of(np.mean, "mean", ".0f")),
-        Column("least", of(np.min, "mean", ".0f")),
-        Column("solved (95 %)", solved),
-        Column("discount", lambda own: str(own[0]["drawn"]["discount"])),
-        Column("trace decay", lambda own: str(own[0]["drawn"]["trace_decay"])),
-    ]
-    return Table("time steps balanced, of 1000, on fresh seeds", columns, rows.groups(*NAME))
-
-
-def solved(own: Rows) -> str:
-    """Share of seeds, and its interval."""
-    found = summarize(own.column("mean"), SOLVED)
-    assert found.solved_interval is not None
-    low, high = found.solved_interval
-    return f"{found.solved:.2f} ({low:.2f} to {high:.2f})"
-
-
-def verdict(rows: Rows) -> list[str]:
-    """Say of what was expected whether it came out."""
-    lines = []
-    for traces in (False, True):
-        here = rows.where(traces=traces)
-        best = max(own.column("mean").mean() for own in here.where(method="grid").groups(*NAME))
-        for scaling in METRICS:
-            points = here.where(method="ODA", scaling=scaling).groups(*NAME)
-            small = [own.column("mean").mean() for own in points
-                     if own.column("cells").mean() <= 56]  # fmt: skip
-            above = sum(mean > best for mean in small)
-            kind = "traces" if traces else "one-step"
-            lines.append(
-                f"{kind}: {above} of {len(small)} ODA points of at most 56 cells, {scaling} "
-                f"scaling, have a mean above the best grid point's ({best:.0f})"
-            )
-    return lines
-
-
 def draw(rows: Rows) -> Any:
-    """Draw medians and quartiles above, shares of seeds solved below."""
     panels = new_axes(10.0, 7.0, columns=2, rows=2)
     panels[0].figure.subplots_adjust(left=0.08, right=0.98, top=0.94, bottom=0.15, hspace=0.12)
     looks = {
@@ -293,8 +243,6 @@ def place(own: Rows) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """How much to run, and where."""
-
     draws: int = 16
     """Settings tried for each point."""
     tuning_seeds: int = 4
@@ -310,7 +258,6 @@ class Options(SharedOptions):
 
 
 def main(options: Options) -> None:
-    """Tune, run, write, print."""
     sizes = chosen(options.only, dict.fromkeys(point.size for point in points()))
     todo = [point for point in points() if point.size in sizes]
     tuning, best = tune(todo, options)
@@ -326,7 +273,7 @@ def main(options: Options) -> None:
         f"{options.final_seeds} more, {options.steps:,} steps each"
     )
     rows = Rows(rows_of(runs))
-    say(points_table(rows), *verdict(rows))
+    say(*tables(rows).values())
     TUNING.store(tuning)
     EXPERIMENT.store(runs)
     EXPERIMENT.save(draw(rows))

@@ -15,7 +15,7 @@ density   held-out log-density beside KernelDensity of the same bandwidth, and f
 Run: python scripts/reproduce_infex.py --data FOLDER
 Takes zip.train.gz as usps.train.gz from the folder; without it the first two parts are left out.
 Runs are kept as they end in results/reproduce_infex.jsonl; writes results/infex_PART.csv and
-results/infex_codebook.png, results/infex_toy.png.
+results/infex_toy.png.
 """
 
 import time
@@ -183,7 +183,6 @@ PARTS: dict[str, Callable[..., Row]] = {
 
 
 def run(*, part: str, threads: int, **setting: Any) -> Row:
-    """One run of one part."""
     with threadpool_limits(threads):
         # Compiles; once is enough for a process, but no run knows whether it is the first.
         INFEX(bandwidth=1.0).fit(np.random.default_rng(0).normal(size=(40, 3)))
@@ -192,8 +191,6 @@ def run(*, part: str, threads: int, **setting: Any) -> Row:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """What to do, and where."""
-
     seeds: int = 3
     """Subsets of the images, and draws of everything else."""
     data: Path | None = None
@@ -204,7 +201,6 @@ class Options(SharedOptions):
 
 
 def settings(options: Options) -> list[Row]:
-    """Arguments of :func:`run`."""
     parts = chosen(options.only, PARTS)
     folders = [one["folder"] for one in sets({"USPS": None}, options.data)]
     varied: dict[str, list[Row]] = {
@@ -238,50 +234,6 @@ def medians(part: str, rows: Rows) -> Table:
     columns += [Column(key, of(np.median, key, ".5g")) for key in numbers
                 if key not in (*by, "seed", "threads")]  # fmt: skip
     return Table(part, columns, rows.groups(*by))
-
-
-# What was claimed of a run, by part; None where a run does not count.
-CLAIMS: dict[str, dict[str, Callable[[Row], bool | None]]] = {
-    "table": {
-        "INFEX >= EM best >= EM mean >= convex clustering": lambda row: (
-            row["infex"] >= row["em_best"] - 1e-9
-            and row["em_best"] >= row["em_mean"] >= row["convex"]
-        ),
-        "gap <= 1e-6, priced from all samples": lambda row: (
-            row["gap"] <= 1e-6 and row["certificate"] == "all samples"
-        ),
-        "time <= 1/5 of 20 EM runs, at sigma = 480": lambda row: (
-            row["infex_seconds"] <= 0.2 * row["em_seconds"] or row["sigma"] != 480.0
-        ),
-    },
-    "codebook": {
-        "margin >= KVQ's": lambda row: row["infex"] >= row["kvq"] * (1.0 - 1e-9),
-        "margin >= twice KVQ's from 1200 to 1600": lambda row: (
-            row["ratio"] >= 2.0 or not 1200.0 <= row["radius"] <= 1600.0
-        ),
-        "fewer codebook vectors from 1000 on": lambda row: (
-            row["infex_n"] < row["kvq_n"] or row["radius"] < 1000.0
-        ),
-    },
-    "density": {
-        "held-out density >= KernelDensity's": lambda row: (
-            row["infex"] >= row["kernels"] if row["budget"] is None else None
-        ),
-        "held-out density >= KernelDensity's with at most 10 % of its exemplars": lambda row: (
-            None if row["budget"] is None
-            else row["infex"] >= row["kernels"] and row["share"] <= 0.1
-        ),
-    },
-}  # fmt: skip
-
-
-def verdicts(part: str, rows: Rows) -> list[str]:
-    """Say what was claimed, and in how many runs it holds."""
-    said = []
-    for text, claim in CLAIMS.get(part, {}).items():
-        held = [one for one in map(claim, rows) if one is not None]
-        said.append(f"{part}: {text}: {sum(held)} of {len(held)}")
-    return said
 
 
 def likelihoods(rows: Rows) -> dict[str, Table]:
@@ -353,19 +305,6 @@ def taken_by_both(own: Rows) -> str:
     )
 
 
-def draw_codebook(rows: Rows) -> Any:
-    """Draw Figures 3 and 4."""
-    left, right = new_axes(9.0, 4.0, columns=2)
-    for color, name, label in zip(COLORS, ("infex", "kvq"), ("INFEX", "KVQ"), strict=False):
-        for ax, key in ((left, name), (right, f"{name}_n")):
-            ax.plot(rows.column("radius"), rows.column(key), "o", color=color, label=label,
-                    markersize=4, alpha=0.7)  # fmt: skip
-    left.set(xlabel="maximum distortion h", ylabel="margin", yscale="log")
-    right.set(xlabel="maximum distortion h", ylabel="codebook vectors")
-    left.legend(frameon=False)
-    return left
-
-
 def draw_toy(rows: Rows, seed: int) -> Any:
     """Draw Figures 1 and 2 for one draw."""
     axes = new_axes(12.5, 4.0, columns=3)
@@ -387,7 +326,6 @@ def draw_toy(rows: Rows, seed: int) -> Any:
 
 
 def main(options: Options) -> None:
-    """Run all parts, print what came out, and draw."""
     runs = EXPERIMENT.runs(run, settings(options), options.execution)
     for part in PARTS:
         of_part = [run for run in runs if run.setting["part"] == part and run.rows]
@@ -395,9 +333,7 @@ def main(options: Options) -> None:
             continue
         files = Experiment(f"infex_{part}", leave_out=("part", "folder"))
         rows = files.store(of_part)
-        say(medians(part, rows), *verdicts(part, rows))
-        if part == "codebook":
-            files.save(draw_codebook(rows))
+        say(medians(part, rows))
         if part == "toy":
             files.save(draw_toy(rows, EXPERIMENT.seeds(options).start))
 

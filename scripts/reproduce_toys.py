@@ -51,7 +51,6 @@ class Stage(NamedTuple):
 
 
 def draw(name: str, n: int, rng: np.random.Generator) -> Sample:
-    """Draw points and their classes."""
     if name == "Gaussians":
         return gaussians(n, rng)
     seed = int(rng.integers(2**31))
@@ -68,14 +67,12 @@ def outside(points: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
 
 
 def run(**setting: Any) -> list[Row]:
-    """Train both; return what is known about each stage."""
     return [stage.row for stage in train(**setting)]
 
 
 def train(
     *, data: str, start: str, seed: int, n_samples: int, n_held_out: int, n_codevectors: int
 ) -> list[Stage]:
-    """Train both; return the annealing from high temperature to low, and LVQ1 last."""
     rng = np.random.default_rng(seed)
     points, classes = draw(data, n_samples, rng)
     held_out = draw(data, n_held_out, rng)
@@ -121,7 +118,6 @@ def stage_table(rows: Rows) -> Table:
 
 
 def temperature(own: Rows) -> str:
-    """Median; LVQ1 has none."""
     median = np.median(own.column("T"))
     return "" if np.isnan(median) else f"{median:.3g}"
 
@@ -148,7 +144,6 @@ def start_table(rows: Rows) -> Table:
 
 
 def enough(own: Rows) -> str:
-    """Return the share of poor starts that end as good ones do."""
     return f"{np.mean(own.column('poorly') >= ENOUGH * own.column('well')):.2f}"
 
 
@@ -200,14 +195,11 @@ def draw_figures(runs: list[Run]) -> None:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """How much to run, and where."""
-
     samples: int = 1500
     """Points to learn from."""
 
 
 def settings(options: Options) -> list[Row]:
-    """Arguments of :func:`run`."""
     return [
         {
             "data": name, "start": start, "seed": seed, "n_samples": options.samples,
@@ -220,7 +212,6 @@ def settings(options: Options) -> list[Row]:
 
 
 def main(options: Options) -> None:
-    """Print both tables and write the files."""
     runs = EXPERIMENT.runs(run, settings(options), options.execution)
     rows = EXPERIMENT.store(runs)
     rows.sort(key=lambda row: (DATA.index(row["data"]), STARTS.index(row["start"])))

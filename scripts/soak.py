@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, start
 from common.summaries import Column, Row, Rows, Table, the
+from rich.console import Console
 from rich.progress import track
 
 from oda_rl import ODAClusterer, SGDGaussianMixture
@@ -55,8 +56,6 @@ class Learner:
 
 
 def agent(made: Any) -> Learner:
-    """Train an agent."""
-
     def told() -> Row:
         return {"temperature": made.temperature, "cells": made.n_cells,
                 "episodes": made.episodes.count, "log": len(made.episodes.rows)}  # fmt: skip
@@ -108,13 +107,11 @@ KINDS: dict[str, tuple[int, Callable[[], Learner]]] = {
 
 
 def megabytes() -> float:
-    """Memory of the process now."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * 4096 / 1e6
 
 
 def measure(**arguments: Any) -> list[Row]:
-    """Run in a process of its own, so that memory is that of the run."""
     code = f"import json, soak; print(json.dumps(soak.run(**{arguments!r})))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(
@@ -125,11 +122,10 @@ def measure(**arguments: Any) -> list[Row]:
 
 
 def run(kind: str, steps: int, stretches: int) -> list[Row]:
-    """Make the stretches of a run, with a row for each."""
     learner = KINDS[kind][1]()
     rows: list[Row] = []
     each = max(steps // stretches, 1)
-    for i in track(range(stretches), description=kind, console=_errors()):
+    for i in track(range(stretches), description=kind, console=Console(stderr=True)):
         begun = time.process_time()
         learner.show(each)
         used = time.process_time() - begun
@@ -140,13 +136,6 @@ def run(kind: str, steps: int, stretches: int) -> list[Row]:
     if not math.isnan(followed):
         rows[-1]["followed"] = followed
     return rows
-
-
-def _errors() -> Any:
-    """Return a console on standard error: what is printed is the rows."""
-    from rich.console import Console
-
-    return Console(stderr=True)
 
 
 def _warm(own: Rows) -> Rows:
@@ -177,7 +166,6 @@ def _last(key: str, form: str) -> Callable[[Rows], str]:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return what each run says of memory, speed and schedule."""
     columns = [
         Column("run", the("kind")),
         Column("steps", _last("steps", ",")),
@@ -189,25 +177,11 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("cells", _last("cells", ".0f")),
         Column("share of a shift followed", _last("followed", ".2f")),
     ]
-    return {"soak": Table("of long runs", columns, rows.groups("kind"), lambda own: True)}
-
-
-def missed(rows: Rows) -> list[str]:
-    """Say where memory has grown, or speed has changed."""
-    found = []
-    for own in rows.groups("kind"):
-        first, last = speeds(own)
-        if swing(own) > MEGABYTE:
-            found.append(f"{own[0]['kind']}: memory has changed by ± {swing(own):.1f} MB")
-        if abs(last / first - 1.0) > SPEED:
-            found.append(f"{own[0]['kind']}: {first:.4g} ns a step have become {last:.4g}")
-    return found
+    return {"soak": Table("of long runs", columns, rows.groups("kind"))}
 
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """How much to run, and where."""
-
     only: tuple[str, ...] = ()
     """Runs; all by default."""
     share: float = 1.0
@@ -218,13 +192,12 @@ class Options(SharedOptions):
 
 
 def main(options: Options) -> None:
-    """Make long runs."""
     settings = [
         {"kind": kind, "steps": int(options.share * KINDS[kind][0]), "stretches": options.stretches}
         for kind in chosen(options.only, KINDS)
     ]
     rows = EXPERIMENT.run(measure, settings, options.execution)
-    say(*missed(rows), *tables(rows).values())
+    say(*tables(rows).values())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ RUN = Path("runs/cartpole")
 
 
 def main() -> None:
-    """Train for 500 steps of the 1983 cart-pole; an episode lasts 1000 steps at most."""
     agent = ModelAgent("oda_rl/BartoCartPole-v0", seed=0)
     agent.learn(500, progress_bar=True)
 

@@ -81,24 +81,11 @@ def test_toys_script_without_a_result(run_script, tmp_path):
     assert not (tmp_path / "results" / "reproduce_toys.csv").exists()
 
 
-@pytest.mark.slow
-def test_clustering_script(run_script, tmp_path):
-    printed = run_script("reproduce_clustering.py", "--seeds", "1", "--clusters", "4")
-    assert "come with scikit-learn" in printed
-    results = tmp_path / "results"
-    rows = read_rows(results / "reproduce_clustering.csv")
-    assert {row["data"] for row in rows} == {"Gaussians", "WDBC", "digits"}
-    assert {row["method"] for row in rows} >= {"ODA", "batch DA", "k-means"}
-    assert max(int(row["clusters"]) for row in rows) == 4
-    assert (results / "reproduce_clustering.png").read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize(
     ("name", "file"),
     [
         ("benchmarks.clustering", "pima.csv"),
         ("reproduce_classification", "wbcd.data"),
-        ("reproduce_clustering", "wbcd.data"),
         ("reproduce_infex", "usps.train.gz"),
         ("reproduce_sgd_gmm", "usps.train.gz"),
     ],
@@ -168,32 +155,25 @@ def test_a_table_is_described_once(load_script):
         script.Column("agent", script.the("agent"), once=True),
         script.Column("steps", script.the("steps")),
         script.Column("mean", script.of(np.mean, "mean", ".1f")),
-        script.Column("n", script.count, printed_only=True),
     ]
-    lines = rows.groups("agent", "steps")
-    table = script.Table("means", columns, lines, lambda own: own[0]["mean"] > 1.0, "All.")
+    table = script.Table("means", columns, rows.groups("agent", "steps"), "All.")
     assert str(table).splitlines() == [
         "| agent | steps | mean |", "|---|---|---|",
-        "| `a` | 2 | 4.0 |", "| b\\* | 2 | 4.0 |", "", "All.",
-    ]  # fmt: skip
-    shown = table.__rich__()
-    assert [list(column.cells) for column in shown.columns] == [
-        ["a", "", "b*", ""], ["1", "2"] * 2, ["2.0", "4.0"] * 2, ["2"] * 4
+        "| `a` | 1 | 2.0 |", "|  | 2 | 4.0 |", "| b\\* | 1 | 2.0 |", "|  | 2 | 4.0 |",
+        "", "All.",
     ]  # fmt: skip
 
 
 @pytest.mark.slow
 def test_mixtures_script(run_script, tmp_path):
-    for part, n in (("train", 300), ("t10k", 100)):  # a set in MNIST's format
+    for part, n in (("train", 300), ("test", 100)):
         rng = np.random.default_rng(n)
-        for kind, shape in (("images", (n, 4, 4)), ("labels", (n,))):
-            data = rng.integers(0, 256 if kind == "images" else 3, shape).astype(np.uint8)
-            head = bytes([0, 0, 8, len(shape)]) + np.array(shape, dtype=">i4").tobytes()
-            path = tmp_path / f"small-{part}-{kind}-idx{len(shape)}-ubyte.gz"
-            path.write_bytes(gzip.compress(head + data.tobytes()))
+        table = np.column_stack([rng.integers(3, size=n), rng.uniform(-1.0, 1.0, (n, 16))])
+        lines = "\n".join(" ".join(map(str, row)) for row in table)
+        (tmp_path / f"usps.{part}.gz").write_bytes(gzip.compress(lines.encode()))
     arguments = ("--seeds", "1", "--samples", "200", "--data", str(tmp_path))
     printed = run_script("reproduce_sgd_gmm.py", *arguments, "--only", "likelihood", "wide")
-    assert "likelihood: small" in printed
+    assert "likelihood: USPS" in printed
     rows = read_rows(tmp_path / "results" / "reproduce_sgd_gmm.csv")
     found = {(row["data"], row["method"]): row for row in rows}
     assert len(found) == 2 * 5 + 1
@@ -215,7 +195,6 @@ def test_clustering_benchmark(run_script, tmp_path):
     shown = [(row["data"], row["starts"]) for row in rows]
     assert shown == [(data, n) for data in ("Gaussians", "3000 x 16") for n in ("10", "1")]
     assert all(float(row["distortion"]) < 1.02 for row in rows)
-    assert (tmp_path / "results" / "benchmark_clustering.png").exists()
 
 
 @pytest.mark.slow
@@ -226,7 +205,6 @@ def test_classification_script(run_script, tmp_path):
     rows = read_rows(tmp_path / "results" / "reproduce_classification.csv")
     assert {row["method"] for row in rows} == {"ODA", "linear SVM", "NN", "random forest"}
     assert all(float(row["score"]) > 0.8 for row in rows)
-    assert (tmp_path / "results" / "reproduce_classification.png").exists()
 
 
 @pytest.mark.slow
@@ -291,8 +269,6 @@ def test_distil_script(run_script, tmp_path):
     assert 0 < int(row["numbers"]) <= 12
     assert int(row["bytes"]) > 0
     assert "rules distilled" in printed
-    figure = tmp_path / "results" / "benchmark_distil.png"
-    assert figure.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow

@@ -33,7 +33,6 @@ SOLVED = 950.0
 
 
 def measure(seed: int, steps: int, steps_in_c: int) -> Row:
-    """Place cells in Python, and learn in C."""
     agent = TwoTimescaleAgent(BARTO, seed=seed).learn(steps)
     with TemporaryDirectory() as place:
         folder = Path(place)
@@ -52,7 +51,6 @@ def measure(seed: int, steps: int, steps_in_c: int) -> Row:
 
 
 def solved(own: Rows) -> str:
-    """In how many of the runs the last policy solves the task."""
     return f"{int((own.column('mean') >= SOLVED).sum())} of {len(own)}"
 
 
@@ -65,7 +63,6 @@ def steps_until_rest(own: Rows) -> str:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return what all seeds have come to."""
     columns = [
         Column("cells", of(np.median, "cells", "g")),
         Column("bytes of state (most)", bytes_of),
@@ -80,8 +77,6 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """How much to run, and where."""
-
     steps: int = STEPS
     """Of the training that places the cells."""
     steps_in_c: int = STEPS_IN_C
@@ -90,7 +85,6 @@ class Options(SharedOptions):
 
 
 def main(options: Options) -> None:
-    """Learn in C with the cells of each seed."""
     settings = [
         {"seed": seed, "steps": options.steps, "steps_in_c": options.steps_in_c}
         for seed in EXPERIMENT.seeds(options)

@@ -27,7 +27,6 @@ from common.summaries import (
     Text,
     count,
     draw_quartiles,
-    interquartile_mean,
     mark_steps,
     of,
     open_axes,
@@ -62,7 +61,6 @@ TASKS = (
 
 
 def train(actions: str, task: str, seed: int, longest: int) -> list[Row]:
-    """Train once; a row for each checkpoint."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from oda_rl.agents import CodevectorAgent, FittedQAgent
 
@@ -85,7 +83,6 @@ def train(actions: str, task: str, seed: int, longest: int) -> list[Row]:
 
 
 def checkpoints(longest: int) -> list[int]:
-    """Numbers of steps after which an agent is evaluated."""
     return [steps for steps in CHECKPOINTS if steps < longest] + [longest]
 
 
@@ -95,7 +92,6 @@ def reached(level: float) -> Text:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return a table for each environment: both kinds of actions after each number of steps."""
     found = {}
     for task in TASKS:
         own = rows.where(task=task.env_id)
@@ -105,10 +101,8 @@ def tables(rows: Rows) -> dict[str, Table]:
             Column("steps", the("steps", ",")),
             *(Column(f"≥ {level:g}", reached(level)) for level in task.levels),
             Column("mean", of(np.mean, "mean", ".1f")),
-            Column("IQM (95 %)", interquartile_mean, printed_only=True),
             Column("median", of(np.median, "mean", ".1f")),
             Column("least", of(np.min, "mean", ".1f")),
-            Column("cells", of(np.median, "cells", ".0f"), printed_only=True),
             Column("numbers", of(np.median, "numbers", ",.0f")),
             Column("bytes", of(np.median, "bytes", ",.0f")),
             Column("seconds", of(np.median, "seconds", ".1f")),
@@ -125,7 +119,6 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 
 def draw(rows: Rows) -> Any:
-    """Draw medians and quartiles of the seeds over steps; crosses are what rl-zoo published."""
     tasks = [task for task in TASKS if rows.where(task=task.env_id)]
     panels = new_axes(4.6 * len(tasks) + 0.6, 3.8, len(tasks))
     for ax, task in zip(panels, tasks, strict=True):
@@ -147,8 +140,6 @@ def draw(rows: Rows) -> Any:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """What to run, and where."""
-
     only: tuple[str, ...] = ()
     """Ids of the environments to do; all by default."""
     longest: int = CHECKPOINTS[-1]
@@ -156,7 +147,6 @@ class Options(SharedOptions):
 
 
 def main(options: Options) -> None:
-    """Benchmark both kinds of actions."""
     settings = [
         {"actions": actions, "task": env_id, "seed": seed, "longest": options.longest}
         for env_id in chosen(options.only, [task.env_id for task in TASKS])

@@ -53,7 +53,6 @@ class Exploring(gym.Wrapper[Any, Any, Any, Any]):
         self.share, self.rng = share, np.random.default_rng(seed)
 
     def step(self, action: Any) -> Any:
-        """Step, now and then at random."""
         if self.rng.random() < self.share:
             action = int(self.rng.integers(2))
         return self.env.step(action)
@@ -74,7 +73,6 @@ def decide(folder: Path, observations: Float32Array) -> tuple[Any, float]:
 
 
 def measure(agent: str, seed: int, steps: int) -> list[Row]:
-    """Train once, and export with both kinds of tables."""
     learner = AGENTS[agent](BARTO, seed=seed).learn(steps)
     parts = [
         learner.visited_states(
@@ -136,7 +134,6 @@ def steps_of(key: str, own: Rows) -> str:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return medians over the seeds for each agent and kind of tables."""
     lines = [rows.where(agent=agent, tables=kind) for agent in AGENTS for kind in TABLES]
     columns = [
         Column("", lambda own: f"`{own[0]['agent']}`"),
@@ -154,8 +151,6 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """How much to run, and where."""
-
     seeds: int = 10
     """Of each agent."""
     steps: int = STEPS
@@ -164,7 +159,6 @@ class Options(SharedOptions):
 
 
 def main(options: Options) -> None:
-    """Measure all agents and both kinds of tables."""
     settings = [
         {"agent": agent, "seed": seed, "steps": steps_of_agent(agent, options.steps)}
         for seed in EXPERIMENT.seeds(options)

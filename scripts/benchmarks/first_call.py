@@ -21,7 +21,6 @@ from common.summaries import Column, Row, Rows, Table, Text
 from rich.progress import track
 
 EXPERIMENT = Experiment("benchmark_first_call")
-TARGET = 3.0  # seconds, cold
 _POINTS = "import numpy as np; X = np.random.default_rng(0).normal(size=(1000, 4)); "
 _AGENT = "from oda_rl.agents import {0}; {0}('{1}', seed=0).learn({2})"
 _COPIES = (
@@ -46,18 +45,11 @@ WORK = {
     "SGDGaussianMixture": _ESTIMATOR.format("SGDGaussianMixture", "16, ", ""),
     "INFEX": _ESTIMATOR.format("INFEX", "", ""),
 }  # fmt: skip
-DEFAULTS = (
-    *list(WORK)[:2],
-    "ModelAgent, CartPole-v1",
-    "ODAClusterer",
-    "SGDGaussianMixture",
-)
 PPO = "PPO of Stable-Baselines3, CartPole-v1"
 COMPETITOR = "from stable_baselines3 import PPO; PPO('MlpPolicy', 'CartPole-v1').learn(2048)"
 
 
 def seconds(code: str, cache: str) -> float:
-    """Processor seconds of a process, which reads bytecode as that of an installed package does."""
     one = {"NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     words = [sys.executable, "-W", "ignore", "-c", code]
     process = subprocess.Popen(words, env={**os.environ, **one})
@@ -69,7 +61,6 @@ def seconds(code: str, cache: str) -> float:
 
 
 def measure(work: str, repetition: int) -> Row:
-    """Run a piece of work twice, with a cache that is empty at first."""
     code = COMPETITOR if work == PPO else WORK[work]
     with TemporaryDirectory() as cache:
         cold = seconds(code, cache)
@@ -102,7 +93,6 @@ def share_of(competitor: Rows) -> Text:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return median and most of each piece of work."""
     columns = [
         Column("", name),
         Column("first call on a machine (most)", times("cold")),
@@ -114,8 +104,6 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure, and how often."""
-
     only: tuple[str, ...] = ()
     """Names of the work to do; all by default."""
     repetitions: int = 5
@@ -123,13 +111,8 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Measure first calls."""
     names = chosen(options.only, (*WORK, PPO))
     turns = [(work, turn) for turn in range(options.repetitions) for work in names]
     rows = [measure(*turn) for turn in track(turns, "processes", console=CONSOLE)]
     stored = EXPERIMENT.write(rows, ("work",))
     say(*tables(stored).values())
-    for work in DEFAULTS:
-        own = stored.where(work=work)
-        if own and (cold := np.median(own.column("cold"))) > TARGET:
-            say(f"{work}: {cold:.2f} s cold > {TARGET}")

@@ -26,7 +26,6 @@ AIMS = {"InvertedPendulum-v5": 1000.0, "InvertedDoublePendulum-v5": 9000.0, "Rea
 
 
 def train(task: str, seed: int, longest: int) -> list[Row]:
-    """Train once; a row for each checkpoint."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from oda_rl.agents import ModelAgent
 
@@ -39,8 +38,6 @@ def train(task: str, seed: int, longest: int) -> list[Row]:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return what is reached after each number of steps."""
-
     def aim(own: Rows) -> str:
         return f"{own[0]['task']} ≥ {AIMS[own[0]['task']]:g}"
 
@@ -65,8 +62,6 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """What to run, and where."""
-
     seeds: int = 5
     """Runs of each environment."""
     only: tuple[str, ...] = ()
@@ -76,7 +71,6 @@ class Options(SharedOptions):
 
 
 def main(options: Options) -> None:
-    """Benchmark on MuJoCo."""
     settings = [
         {"task": task, "seed": seed, "longest": options.longest}
         for task in chosen(options.only, AIMS)

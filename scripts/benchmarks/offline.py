@@ -69,7 +69,6 @@ def true_return(agent: Any, task: str, seed: int) -> float:
 
 
 def run(task: str, quality: str, seed: int) -> list[Row]:
-    """Fit; a row for the log and one for what is fitted to it."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from oda_rl.agents import FittedQAgent
 
@@ -94,8 +93,6 @@ def _row(method: str, returns: FloatArray) -> Row:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return one table: a line for each method, log and task."""
-
     def reached(own: Rows) -> str:
         return f"{(own.column('mean') >= TASKS[own[0]['task']]).mean():.2f}"
 
@@ -149,14 +146,11 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """What to run, and where."""
-
     only: tuple[str, ...] = ()
     """Ids of the environments to do; all by default."""
 
 
 def main(options: Options) -> None:
-    """Benchmark what is learned from logs."""
     tasks, seeds = chosen(options.only, TASKS), EXPERIMENT.seeds(options)
     settings = [
         {"task": task, "quality": quality, "seed": seed}

@@ -92,12 +92,10 @@ class Recording(gym.Wrapper[Any, Any, Any, Any]):
         self.seeds: list[int | None] = []
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Keep the seed."""
         self.seeds.append(seed)
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: int) -> Any:
-        """Keep the action."""
         self.actions.append(action)
         return self.env.step(action)
 
@@ -146,7 +144,6 @@ def command(algorithm: str, steps: int) -> Row:
 
 
 def tables(rows: Rows) -> dict[str, str]:
-    """Say what was measured."""
     fused_ns, loop_us = (
         np.array([rows.where(what=what).column(key) for key in ("alone", "together")])
         for what in ("fused", "loop")
@@ -171,8 +168,6 @@ def tables(rows: Rows) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Options:
-    """How much to run."""
-
     repetitions: int = 20
     """Fused trainings; of the others a quarter as many."""
     steps: int | None = None
@@ -180,7 +175,6 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Measure all three."""
     few = max(options.repetitions // 4, 1)
     TwoTimescaleAgent(BARTO, seed=0).learn(3_000)  # compiles, or loads
     bare_dynamics(cartpole_parameters(BartoCartPoleEnv()), np.zeros(1, dtype=np.int64), 10)

@@ -41,20 +41,17 @@ KINDS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
 
 
 def copies_of(count: int) -> Any:
-    """Gymnasium's vector implementation, or the environment itself."""
     if count == 1:
         return gym.make(ENV_ID)
     return gym.make_vec(ENV_ID, count, vectorization_mode="vector_entry_point")
 
 
 def train(agent: str, copies: int, seed: int, checkpoints: list[int]) -> list[Row]:
-    """Train once; a row for each checkpoint."""
     rows = looks(KINDS[agent](copies_of(copies), seed=seed), seed, checkpoints)
     return [{**row, "solved": int(row["mean"] >= SOLVED)} for row in rows]
 
 
 def looks(learner: Any, seed: int, checkpoints: list[int]) -> list[Row]:
-    """Train, and evaluate the delivered policy at each checkpoint."""
     rows: list[Row] = []
 
     def look(one: Any) -> None:
@@ -75,7 +72,6 @@ class SlowCartPole(CartPoleEnv):
         self._pause = pause
 
     def step(self, action: Any) -> Any:
-        """Wait, and step."""
         time.sleep(self._pause)
         return super().step(action)
 
@@ -117,7 +113,6 @@ def acted(rows: Rows) -> dict[str, Table]:
 
 
 def solved(steps: int) -> Text:
-    """Make a text of the share of solved seeds after so many steps, and their mean."""
     return among(
         lambda at: f"{np.mean(at.column('solved')):.2f} ({np.mean(at.column('mean')):.0f})",
         steps=steps,
@@ -125,7 +120,6 @@ def solved(steps: int) -> Text:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Return shares and means of each agent with each number of copies."""
     columns = [
         Column("agent", lambda own: f"`{own[0]['agent']}`", once=True),
         Column("copies", the("copies")),
@@ -139,8 +133,6 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    """How much to run, and where."""
-
     seeds: int = 100
     """Of each agent and number of copies."""
     checkpoints: tuple[int, ...] = CHECKPOINTS
@@ -152,7 +144,6 @@ class Options(SharedOptions):
 
 
 def main(options: Options) -> None:
-    """Train many seeds, in copies and by actors."""
     parts = chosen(options.only, PARTS)
     if "copies" in parts:
         settings = [

@@ -1,4 +1,4 @@
-"""Data that the scripts share: Gaussians that are drawn here, and four sets read from files.
+"""Data that the scripts share: Gaussians that are drawn here, and sets read from files.
 
 Every set comes as X, shape (n, d), float64, and y, shape (n,), int64. The files are those of the
 UCI machine learning repository and of "The Elements of Statistical Learning"; none comes with the
@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from common.experiment import chosen
 from common.summaries import Row
-from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._types import FloatArray, IntArray
 
 Sample = tuple[FloatArray, IntArray]
 
@@ -27,7 +26,6 @@ _ADULT_NUMBERS = (0, 2, 4, 10, 11, 12)  # age, weight, education, capital gain a
 
 
 def load(data: str, folder: str | None, n: int | None, rng: np.random.Generator) -> Sample:
-    """Return a data set by its name; ``n`` points where there are any number to draw."""
     if data == "Gaussians":
         assert n is not None
         return gaussians(n, rng)
@@ -101,57 +99,6 @@ def usps(path: Path) -> Sample:
     """Handwritten digits of 16 x 16 pixels from -1 to 1: ``zip.train.gz`` or ``zip.test.gz``."""
     table = np.array([line.split() for line in _lines(path)], dtype=np.float64)
     return table[:, 1:].copy(), table[:, 0].astype(np.int64)
-
-
-def images(folder: Path) -> dict[str, tuple[Sample, Sample]]:
-    """Training and test sets of images, scaled to [0, 1], of all that a folder holds.
-
-    USPS: ``usps.train.gz`` and ``usps.test.gz``. Sets in MNIST's format, gzipped or not:
-    ``NAME-train-images*``, ``NAME-train-labels*``, ``NAME-t10k-images*``, ``NAME-t10k-labels*``, or
-    without ``NAME-``. ``NAME.npz``: arrays x_train, y_train, x_test, y_test.
-    """
-    found: dict[str, tuple[Sample, Sample]] = {}
-    if (folder / "usps.train.gz").is_file():
-        both = [usps(folder / f"usps.{part}.gz") for part in ("train", "test")]
-        found["USPS"] = tuple(((x + 1.0) / 2.0, y) for x, y in both)  # type: ignore[assignment]
-    for path in sorted(folder.glob("*.npz")):
-        with np.load(path) as file:
-            parts = [(file[f"x_{part}"], file[f"y_{part}"]) for part in ("train", "test")]
-        found[path.stem] = tuple(_scaled(*part) for part in parts)  # type: ignore[assignment]
-    for path in sorted(folder.glob("*train-images*")):
-        name = path.name.split("train-images")[0]
-        parts = []
-        for part in ("train", "t10k"):
-            files = [
-                min(folder.glob(f"{name}{part}-{kind}*"), default=folder / f"{name}{part}-{kind}")
-                for kind in ("images", "labels")
-            ]
-            parts.append((_idx(files[0]), _idx(files[1])))
-        found[name.strip("-") or "idx"] = tuple(_scaled(*part) for part in parts)  # type: ignore[assignment]
-    if not found:
-        raise FileNotFoundError(
-            f"there is no file {folder / 'usps.train.gz'}, and no *.npz or *train-images* either"
-        )
-    return found
-
-
-def _scaled(x: Array, y: Array) -> Sample:
-    points = x.reshape(len(x), -1).astype(np.float64)
-    return points / (255.0 if x.dtype == np.uint8 else 1.0), y.ravel().astype(np.int64)
-
-
-def _idx(path: Path) -> npt.NDArray[np.uint8]:
-    """Read bytes in MNIST's format: two zeros, type, number of sides, the sides, the data."""
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"there is no file {path}*: the script takes its folder with --data"
-        )
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        content = gzip.decompress(content)
-    n_sides = content[3]
-    shape = np.frombuffer(content, dtype=">i4", count=n_sides, offset=4)
-    return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * n_sides).reshape(shape)
 
 
 def _lines(path: Path) -> list[str]:

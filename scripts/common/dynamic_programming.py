@@ -64,7 +64,6 @@ class Known:
         return np.column_stack(nodes), np.column_stack(weights)
 
     def nodes(self) -> FloatArray:
-        """Return the states of the grid."""
         first = np.linspace(self.low[0], self.high[0], NODES, endpoint=not self.turns)
         second = np.linspace(self.low[1], self.high[1], NODES)
         return np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)

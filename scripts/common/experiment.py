@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import tyro
 from rich.console import Console
 
-from common.summaries import Row, Rows
+from common.summaries import Row, Rows, Table
 from oda_rl.command.reporting import save_figure
 from oda_rl.runs.parallel import Execution, Run, failures, run_all, store_runs
 from oda_rl.runs.results import store_rows
@@ -25,10 +25,9 @@ RESULTS = Path("results")
 ALONE = Execution(workers=1)  # nothing runs beside what is timed
 CONSOLE = Console(highlight=False, width=max(Console().width, 150))
 
-# Where the seeds of each experiment begin. The first three draw data and choose nothing by it; of
+# Where the seeds of each experiment begin. The first two draw data and choose nothing by it; of
 # the others no two may share a seed, and nobody may use a reserved one.
 FIRST_SEEDS = {
-    "reproduce_clustering": 0,
     "reproduce_toys": 0,
     "reproduce_classification": 11,
     "reproduce_infex": 100,
@@ -85,7 +84,6 @@ class Experiment:
         return seeds
 
     def path(self, ending: str) -> Path:
-        """Return a file of results."""
         return RESULTS / f"{self.name}{ending}"
 
     def runs(
@@ -109,7 +107,6 @@ class Experiment:
         return rows
 
     def run(self, *arguments: Any) -> Rows:
-        """Make runs, as :meth:`runs` does, and write their rows."""
         return self.store(self.runs(*arguments))
 
     def write(self, rows: list[Row], key: Sequence[str]) -> Rows:
@@ -157,9 +154,10 @@ def _as_written(about: str) -> str:
 
 
 def say(*things: Any) -> None:
-    """Print tables and lines."""
+    """Print tables, with their titles, and lines."""
     for thing in things:
-        CONSOLE.print(thing, markup=False, soft_wrap=isinstance(thing, str))
+        text = f"{thing.title}\n\n{thing}\n" if isinstance(thing, Table) else thing
+        CONSOLE.print(text, markup=False, soft_wrap=True)
 
 
 def chosen(only: Sequence[str], names: Iterable[str]) -> list[str]:
@@ -172,7 +170,6 @@ def chosen(only: Sequence[str], names: Iterable[str]) -> list[str]:
 
 
 def seconds(action: Callable[[], Any]) -> float:
-    """Wall time of a call."""
     begun = time.perf_counter()
     action()
     return time.perf_counter() - begun

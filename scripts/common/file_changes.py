@@ -56,7 +56,6 @@ class SavedFile:
         self.places = list(_places(self.metadata()))
 
     def metadata(self) -> Any:
-        """Return the JSON, each time another."""
         return json.loads(self.members[METADATA])
 
     def with_member(self, name: str, content: bytes, method: int = zipfile.ZIP_STORED) -> bytes:

@@ -192,6 +192,5 @@ MAKERS: dict[str, Maker] = {
 
 
 def subject(name: str, folder: Path) -> Subject:
-    """Train and save one of a class."""
     file = folder / f"{name}.zip"
     return Subject(name, file, *MAKERS[name](file))

@@ -11,6 +11,7 @@ from common.hand_rules import Decide
 from common.summaries import Row
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.sb3.settings import settings_for
 
 EVALUATION_EPISODES = 100
 FITTED, ONLINE, MODEL = "FittedQAgent", "TwoTimescaleAgent", "ModelAgent"
@@ -46,6 +47,27 @@ def learn(
             "seconds": used,
             "bytes": sum(np.asarray(array).nbytes for array in agent.policy.parameters),
         }
+
+
+def baseline(algorithm: str, env_id: str, make: Make, seed: int) -> tuple[Any, Any]:
+    """Return a model of Stable-Baselines3 with rl-zoo's hyper-parameters, and its normalizer.
+
+    The latter is None where observations are not normalized.
+    """
+    import stable_baselines3 as sb3
+    import torch
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    torch.set_num_threads(1)
+    settings = settings_for(algorithm, env_id).parameters
+    n_envs, normalize = settings.pop("n_envs", 1), settings.pop("normalize", False)
+    envs: Any = make_vec_env(make, n_envs=n_envs, seed=seed)
+    normalizer = VecNormalize(envs, gamma=settings["gamma"]) if normalize else None
+    model = getattr(sb3, algorithm)(
+        "MlpPolicy", normalizer or envs, seed=seed, device="cpu", **settings
+    )
+    return model, normalizer
 
 
 def side_by_side(agent: Agent, make: Make, seed: int) -> FloatArray:

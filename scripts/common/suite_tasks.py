@@ -25,10 +25,6 @@ class Task:
     """Least mean return of the delivered policy."""
     checkpoints: tuple[int, ...]
     n_seeds: int
-    targets: dict[int, float] = field(default_factory=dict)
-    """Share of seeds solved that is aimed at, by steps."""
-    least_mean: tuple[int, float] | None = None
-    """A mean return that is aimed at, and after how many steps."""
     published: str = "-"
     """What rl-zoo reports: algorithm, return, steps."""
     baseline_steps: tuple[int, ...] = ()
@@ -39,66 +35,45 @@ class Task:
     model_steps: tuple[int, ...] = ()
     """After how many steps the model agent is evaluated."""
     model_seeds: int = 20
-    model_means: dict[int, float] = field(default_factory=dict)
-    """Mean returns that are aimed at with it, by steps."""
-    model_shares: dict[int, float] = field(default_factory=dict)
-    """Shares of seeds solved that are aimed at with it, by steps."""
     boxed: bool = False
     """Continuous actions are offered as they are."""
 
 
 BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"
+SHORT = (2_000, 5_000, 10_000, 20_000, 50_000)
+MIDDLE = (1_000, 5_000, 20_000)
 LONG = (20_000, 50_000, 100_000, 200_000)
 
 TASKS = (
-    Task("BartoCartPole", BARTO, 950.0, (2_000, 5_000, 10_000, 20_000, 50_000), 100,
-         targets={20_000: 0.90, 50_000: 0.95}, baseline_steps=(50_000,), digits=0,
+    Task("BartoCartPole", BARTO, 950.0, SHORT, 100, baseline_steps=(50_000,), digits=0,
+         model_steps=(250, 500, 1_000), model_seeds=100),
+    Task("CartPole-v1", CARTPOLE, 475.0, SHORT, 100, baseline_steps=(50_000,), digits=0,
          model_steps=(250, 500, 1_000), model_seeds=100,
-         model_shares={500: 0.99}),
-    Task("CartPole-v1", CARTPOLE, 475.0, (2_000, 5_000, 10_000, 20_000, 50_000), 100,
-         targets={10_000: 0.93, 20_000: 0.96},
-         published="DQN 500 (50k), PPO 500 (100k)", baseline_steps=(50_000,),
-         digits=0, model_steps=(250, 500, 1_000), model_seeds=100,
-         model_shares={500: 0.99}),
-    Task("MountainCar-v0", "MountainCar-v0", -110.0, LONG, 100,
-         targets={200_000: 0.95}, least_mean=(200_000, -103.0),
-         published="DQN -100.8 (120k), PPO -110.4 (1M)",
-         baseline_steps=(100_000,), model_steps=(1_000, 5_000, 20_000),
-         model_means={5_000: -105.0, 20_000: -100.0}),
-    Task("Pendulum-v1, 5 torques", "Pendulum-v1", -200.0, LONG, 100,
-         targets={200_000: 0.95}, least_mean=(200_000, -160.0),
-         published="PPO -172.2 (100k), continuous",
-         baseline_steps=(100_000,), model_steps=(1_000, 5_000, 20_000),
-         model_means={5_000: -160.0, 20_000: -145.0}),
-    Task("Acrobot-v1", "Acrobot-v1", -100.0, LONG, 40,
-         targets={200_000: 0.95},
-         published="DQN -76.6 (100k), PPO -73.5 (1M)", baseline_steps=(100_000,),
+         published="DQN 500 (50k), PPO 500 (100k)"),
+    Task("MountainCar-v0", "MountainCar-v0", -110.0, LONG, 100, baseline_steps=(100_000,),
+         model_steps=MIDDLE, published="DQN -100.8 (120k), PPO -110.4 (1M)"),
+    Task("Pendulum-v1, 5 torques", "Pendulum-v1", -200.0, LONG, 100, baseline_steps=(100_000,),
+         model_steps=MIDDLE, published="PPO -172.2 (100k), continuous"),
+    Task("Acrobot-v1", "Acrobot-v1", -100.0, LONG, 40, baseline_steps=(100_000,),
          model_steps=(2_000, 5_000, 20_000, 100_000),
-         model_means={20_000: -85.0, 100_000: -80.0}),
+         published="DQN -76.6 (100k), PPO -73.5 (1M)"),
     Task("LunarLander-v3", "LunarLander-v3", 200.0, (50_000, 100_000, 200_000, 300_000), 20,
-         least_mean=(300_000, 100.0), published="DQN 154 (100k), PPO 242 (1M), v2",
          baseline_steps=(100_000,), digits=0, model_steps=(300_000, 600_000),
-         model_shares={300_000: 0.8, 600_000: 0.95}),
+         published="DQN 154 (100k), PPO 242 (1M), v2"),
     Task("MountainCarContinuous-v0, 5 forces", "MountainCarContinuous-v0", 90.0, LONG, 20,
          published="SAC 94.7 (50k)"),
-    Task("CliffWalking-v1", "CliffWalking-v1", -13.0, LONG[:3], 20,
-         options={"max_episode_steps": 200}, digits=0, model_steps=(5_000,),
-         model_means={5_000: -13.0}),
-    Task("FrozenLake8x8-v1", "FrozenLake8x8-v1", 0.5, LONG, 20, digits=2,
-         model_steps=(50_000,), model_means={50_000: 0.8932}),
-    Task("Taxi-v4", "Taxi-v4", 7.5, (), 0, digits=2, model_steps=(20_000,),
-         model_means={20_000: 7.5}),
-    Task("Pendulum-v1", "Pendulum-v1", -200.0, (), 0, published="SAC -156.9 (20k)",
-         model_steps=(1_000, 5_000, 20_000), model_means={5_000: -160.0, 20_000: -145.0},
-         baseline_steps=(5_000, 20_000), boxed=True),
+    Task("CliffWalking-v1", "CliffWalking-v1", -13.0, LONG[:3], 20, digits=0,
+         options={"max_episode_steps": 200}, model_steps=(5_000,)),
+    Task("FrozenLake8x8-v1", "FrozenLake8x8-v1", 0.5, LONG, 20, digits=2, model_steps=(50_000,)),
+    Task("Taxi-v4", "Taxi-v4", 7.5, (), 0, digits=2, model_steps=(20_000,)),
+    Task("Pendulum-v1", "Pendulum-v1", -200.0, (), 0, baseline_steps=MIDDLE[1:],
+         model_steps=MIDDLE, published="SAC -156.9 (20k)", boxed=True),
     Task("MountainCarContinuous-v0", "MountainCarContinuous-v0", 90.0, (), 0,
-         published="SAC 94.7 (50k)", model_steps=(1_000, 5_000, 20_000),
-         model_means={5_000: 93.0}, baseline_steps=(5_000, 20_000), boxed=True),
+         baseline_steps=MIDDLE[1:], model_steps=MIDDLE, published="SAC 94.7 (50k)", boxed=True),
 )  # fmt: skip
 
 
 def make(task: Task) -> gym.Env[Any, Any]:
-    """Make a task's environment, with a grid for a torque, unless that is offered as it is."""
     env: gym.Env[Any, Any] = gym.make(task.env_id, **task.options)
     if isinstance(env.action_space, gym.spaces.Box) and not task.boxed:
         space = env.action_space

@@ -1,7 +1,7 @@
 """What rows of results say: choosing and summarizing them, tables, and the axes of figures.
 
-A table is described once, by its columns and the rows that each line stands for, and shown twice:
-by the terminal, and in Markdown on the page that quotes it.
+A table is described by its columns and the rows that each line stands for, and written in Markdown,
+for the terminal as for the page that quotes it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import rich.markup
-import rich.table
 
 from oda_rl._types import FloatArray
 from oda_rl.runs.results import markdown_table
-from oda_rl.runs.statistics import summarize
 
 Row = dict[str, Any]
 
@@ -71,13 +68,6 @@ def count(own: Rows) -> str:
     return str(len(own))
 
 
-def interquartile_mean(own: Rows) -> str:
-    """Interquartile mean of the mean returns, and its interval."""
-    found = summarize(own.column("mean"))
-    low, high = found.interval
-    return f"{found.interquartile_mean:.1f} ({low:.1f} to {high:.1f})"
-
-
 @dataclass(frozen=True)
 class Column:
     """What each line of a table says of the rows it stands for."""
@@ -86,50 +76,28 @@ class Column:
     text: Text
     once: bool = False
     """Not said again while the first column stays the same."""
-    printed_only: bool = False
-    """Has no room on a page."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table for the terminal, and as ``str`` for a page."""
+    """A table; ``str`` gives Markdown."""
 
     title: str
     columns: Sequence[Column]
     lines: Sequence[Rows]
     """What each line stands for."""
-    on_page: Callable[[Rows], bool] = bool
-    """Whether a line is on the page, too."""
     note: str = ""
 
     def __str__(self) -> str:
-        """Return it in Markdown."""
-        columns = [one for one in self.columns if not one.printed_only]
-        lines = self._texts(columns, [own for own in self.lines if self.on_page(own)])
-        table = markdown_table([one.head for one in columns], lines)
-        return f"{table}\n\n{self.note}" if self.note else table
-
-    def __rich__(self) -> rich.table.Table:
-        """Return it as the terminal shows it."""
-        shown = rich.table.Table(title=self.title, caption=self.note or None)
-        for i, one in enumerate(self.columns):
-            shown.add_column(_plain(one.head), justify="right" if i else "left")
-        for line in self._texts(self.columns, self.lines):
-            shown.add_row(*map(_plain, line))
-        return shown
-
-    def _texts(self, columns: Sequence[Column], lines: Sequence[Rows]) -> list[list[str]]:
-        texts = [[one.text(own) for one in columns] for own in lines]
-        return [
+        """Return it in Markdown, without the title."""
+        texts = [[one.text(own) for one in self.columns] for own in self.lines]
+        lines = [
             ["" if one.once and i and line[0] == texts[i - 1][0] else text
-             for one, text in zip(columns, line, strict=True)]
+             for one, text in zip(self.columns, line, strict=True)]
             for i, line in enumerate(texts)
         ]  # fmt: skip
-
-
-def _plain(text: str) -> str:
-    """Return what a page's text says, without Markdown's marks."""
-    return rich.markup.escape(text.replace("`", "").replace("\\*", "*"))
+        table = markdown_table([one.head for one in self.columns], lines)
+        return f"{table}\n\n{self.note}" if self.note else table
 
 
 def draw_quartiles(ax: Any, rows: Rows, **looks: Any) -> None:

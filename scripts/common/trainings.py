@@ -45,16 +45,13 @@ class Case:
         return replace(self, steps=self.long, every=self.long // 60)
 
     def env(self) -> gym.Env:
-        """Make its environment."""
         env = gym.make(self.env_id)
         return Plain(env) if self.plain else env
 
     def agent(self) -> Agent:
-        """Make its agent."""
         return self.kind(self.env(), seed=3, **dict(self.settings))
 
     def load(self, path: Path) -> Agent:
-        """Load its agent."""
         return self.kind.load(path, env=self.env())
 
     def go_on(self, path: Path) -> Agent:
