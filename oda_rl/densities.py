@@ -31,7 +31,7 @@ from oda_rl.files.schema import (
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
-from oda_rl.mixtures.units import deviations_of
+from oda_rl.mixtures.base import deviations_of
 from oda_rl.samples.missing import means_of
 from oda_rl.samples.weights import Weighted, weighted
 from oda_rl.trees.base import BaseODATree

@@ -30,7 +30,7 @@ from oda_rl.distributed.maximization import Climb
 from oda_rl.distributed.reading import Reader
 from oda_rl.distributed.sums import Sample
 from oda_rl.divergences import SquaredEuclidean
-from oda_rl.mixtures.units import deviations_of
+from oda_rl.mixtures.base import deviations_of
 
 KINDS = ["diag", "full", "tied_spherical"]
 READER = Reader(SquaredEuclidean(), None, missing=True)

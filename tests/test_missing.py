@@ -26,8 +26,8 @@ from oda_rl import (
 from oda_rl.annealing.codebook import Seen
 from oda_rl.annealing.missing import class_means, learn_known, refined
 from oda_rl.divergences import BregmanDivergence, Mahalanobis, SquaredEuclidean
-from oda_rl.mixtures import em, learning, state
-from oda_rl.mixtures.missing import Room
+from oda_rl.mixtures import kernels, learning, state
+from oda_rl.mixtures.kernels import Room
 from oda_rl.mixtures.state import Progress
 from oda_rl.quantization import missing, neighbourhood
 from oda_rl.samples.missing import means_of, partial_squares
@@ -167,9 +167,10 @@ def test_a_step_of_em_takes_in_what_is_expected(covariance_type, n_missing):
     weights = rng.dirichlet(np.ones(3))
     mixture.weights[:] = weights
     steps, ones = np.array([0.05]), np.ones(1)
-    em.follow_em(
-        point[None], np.arange(1), np.empty((1, 3)), steps, ones, 1e9, mixture, mixture, Room.of(4)
-    )
+    kernels.follow_em(
+        point[None], np.arange(1), 1, steps, ones, 1e9, mixture, mixture, np.empty((2, 3)),
+        Room.of(4),
+    )  # fmt: skip
     expected = oracles.holed_em_step(point, weights, means, covariances, 0.05, full)
     np.testing.assert_allclose(mixture.weights, expected[0], rtol=1e-9)
     np.testing.assert_allclose(mixture.means, expected[1], atol=1e-9)

@@ -113,7 +113,7 @@ class GMMPartition:
         forgetting = min(self.settings.mixture_forgetting, _RATE)
         self._rules = Rules(
             rate=_RATE,
-            least_rate=forgetting,
+            min_rate=forgetting,
             period=n,
             delta=0.05,
             last_width=0.01,

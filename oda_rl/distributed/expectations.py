@@ -20,7 +20,14 @@ from oda_rl._types import Array, FloatArray
 from oda_rl.distributed.blocks import Rows
 from oda_rl.distributed.reading import Reader, weights_of
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.missing import Room, complete, gap_of, is_missing
+from oda_rl.mixtures.kernels import (
+    NEGLIGIBLE_LOG,
+    Room,
+    complete,
+    gap_of,
+    is_missing,
+    write_logs,
+)
 from oda_rl.mixtures.state import Mixture
 from oda_rl.samples.missing import holes
 
@@ -103,12 +110,14 @@ class Expectation:
 
     def measure(self, rows: Rows, index: int, own: Mixture) -> Iterator[Measured]:
         """Measure responsibilities, a few rows at a time."""
-        blocks = learning.Blocks(own, _ROWS)
+        buffer = np.empty((_ROWS + 1, len(own.weights)))
         for chunk in self.reader.read(rows, index):
             for begin in range(0, len(chunk.points), _ROWS):
                 points = chunk.points[begin : begin + _ROWS]
                 room = None if holes(points) is None else Room.of(points.shape[1])
-                shares = blocks.logs(points, densities=True, beta=self.beta, room=room)
+                shares = buffer[: len(points)]
+                order = np.arange(len(points))
+                write_logs(points, order, own, self.beta, NEGLIGIBLE_LOG, buffer, room)
                 logs = _normalize(shares)
                 yield Measured(points, chunk.weights[begin : begin + _ROWS], shares, logs, room)
 
@@ -116,7 +125,7 @@ class Expectation:
 def owned(mixture: Mixture) -> Mixture:
     """Arrays as they are compiled for: what comes from elsewhere may be read-only."""
     copies: Any = [np.array(one) if isinstance(one, np.ndarray) else one for one in mixture]
-    return learning.realigned(Mixture(*copies))
+    return Mixture(*copies)
 
 
 def _normalize(logs: FloatArray) -> FloatArray:

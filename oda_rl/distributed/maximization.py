@@ -16,7 +16,7 @@ from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
 from oda_rl.distributed.expectations import Expectation, Statistics
 from oda_rl.distributed.reading import Reader
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.state import LEAST_PRECISION, RELEASED, Mixture, Progress
+from oda_rl.mixtures.state import MIN_PRECISION, RELEASED, Mixture, Progress
 
 _LEAST_MASS = 1e-12  # of all: a component of less stays where it is
 _LEAST_WEIGHT = 1e-30
@@ -106,7 +106,7 @@ def maximized(mixture: Mixture, sums: Statistics, max_precision: float) -> Mixtu
         values, vectors = np.linalg.eigh(spreads)
         axes = mixture.axes.copy()
         axes[:-1][alive] = vectors.transpose(0, 2, 1)[alive]
-    precisions = 1.0 / np.clip(values, 1.0 / max_precision, 1.0 / LEAST_PRECISION)
+    precisions = 1.0 / np.clip(values, 1.0 / max_precision, 1.0 / MIN_PRECISION)
     precisions = np.where(alive[:, None], precisions, mixture.precisions)
     half_log_dets = 0.5 * np.log(precisions).sum(axis=1)
     return moved._replace(precisions=precisions, axes=axes, half_log_dets=half_log_dets)

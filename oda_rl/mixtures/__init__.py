@@ -1,9 +1,7 @@
 """Gaussian mixtures that learn from a stream, by gradients (SGD-GMM) or by stochastic EM.
 
-``state`` is what a mixture consists of. ``updates``, ``em`` and ``gradients`` are the compiled
-steps of one sample or batch, ``distances`` and ``densities`` what they have in common,
-``units`` what lengths and the floor of variances are measured in, and ``learning`` runs them over
-a stream. ``sgd`` and ``stochastic_em`` are the estimators.
+``state`` is what a mixture consists of, ``kernels`` are the compiled steps, which ``learning`` runs
+over a stream; ``base`` is what the estimators share, ``sgd`` and ``stochastic_em`` are these.
 """
 
 from typing import TYPE_CHECKING

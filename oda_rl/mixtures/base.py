@@ -1,9 +1,14 @@
-"""What the estimators of Gaussian mixtures share."""
+"""What the estimators of Gaussian mixtures share, and the units in which mixtures learn.
+
+The paper clips D, with P = D², at D_max: no variance falls below 1/D_max². Pixels that hardly vary
+would otherwise get precisions without bound. Here that floor is a share of the mean variance of all
+features, in which scaling the data changes nothing, unless it is given.
+"""
 
 import math
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +30,21 @@ from oda_rl._validation import (
     observed,
 )
 from oda_rl.diagram import LARGEST_DATA
-from oda_rl.files.estimators import Filed, RandomState
+from oda_rl.files.estimators import Filed, RandomState, within
 from oda_rl.files.schema import Optional, Sizes, check_fitted, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Rules
-from oda_rl.mixtures.units import VarianceFloor, deviations_of, units_from
-from oda_rl.samples.missing import holes
+from oda_rl.samples.missing import holes, means_of
 from oda_rl.samples.weights import Weighted, canonical_order, weighted
 
 DTYPES = [np.float64, np.float32]
 _SHARE, _FULL_SHARE = 1e-3, 1e-5  # of the mean variance: the floor if none is given
 _FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of what is scored
 _LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
+_ROUNDED = 8.0  # times the precision of numbers: what differs by less is equal
+_WIDEST = 1e15  # root of the largest ratio of a variance to a floor: its inverse is a precision
+
+VarianceFloor = Annotated[float | npt.ArrayLike | None, within("(0, inf)"), "array-like", None]
 
 
 class StreamingMixture(Filed, DensityMixin, TakesMissing):
@@ -70,10 +78,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     def _always(self) -> list[str]:
         """Return the attributes that come with the first sample."""
         return [name for name in self.LEARNED if name[-1] != "_" or name == "n_iter_"]
-
-    def _reopen(self) -> None:
-        if hasattr(self, "_mixture"):
-            self._mixture = learning.realigned(self._mixture)
 
     @property
     def weights_(self) -> FloatArray:
@@ -394,3 +398,96 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
                 f"{(self.n_components, points.shape[1])}"
             )
         return self._scaled(np.asarray(checked))
+
+
+def deviations_of(points: Array, weights: FloatArray | None) -> FloatArray:
+    """Return the standard deviations of features, shape (d,): 0 of those that are constant.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n, d)
+        NaN where values are missing, of which some must be observed of each feature.
+    weights : ndarray, shape (n,), or None
+        Of sum above 0.
+
+    Examples
+    --------
+    >>> deviations_of(np.array([[0.0, 0.0, 0.1], [4.0, 2.0, 0.1]]), None)
+    array([2., 1., 0.])
+    """
+    low, high = (
+        extreme.reduce(points, axis=0).astype(np.float64) for extreme in (np.fmin, np.fmax)
+    )
+    widths = np.where(high > low, high - low, 1.0)
+    places = (points - low) / widths  # whose squares are numbers, and 0 where all are equal
+    gaps = places - means_of(places, weights)
+    deviations = widths * np.sqrt(means_of(gaps * gaps, weights))
+    sizes = np.maximum(np.abs(low), np.abs(high))
+    return beyond_rounding(deviations, sizes, float(np.finfo(points.dtype).eps))
+
+
+def beyond_rounding(deviations: FloatArray, sizes: FloatArray, precision: float) -> FloatArray:
+    """Return deviations, shape (d,), with 0 for those that rounding explains.
+
+    Parameters
+    ----------
+    deviations : ndarray, shape (d,)
+    sizes : ndarray, shape (d,)
+        Largest absolute values of the features.
+    precision : float
+        Of the numbers.
+    """
+    return np.where(deviations > _ROUNDED * precision * sizes, deviations, 0.0)
+
+
+def units_from(
+    deviations: FloatArray, size: float, floor: FloatArray | None, share: float, bound: float | None
+) -> tuple[FloatArray, float]:
+    """Choose units of length, shape (d,), and the largest precision in these: D_max².
+
+    A floor for each feature makes units proportional to the floors' roots; otherwise all features
+    have one unit.
+
+    Parameters
+    ----------
+    deviations : ndarray, shape (d,)
+        0 of constant features, which have no part in the mean.
+    size : float
+        Stands for the deviations if all features are constant; 0 stands for 1.
+    floor : ndarray of shape () or (d,), or None
+        None: the share of the mean variance.
+    share : float
+        In (0, 1].
+    bound : float or None
+        Largest precision, by which units follow from the floor; None: the mean variance is 1.
+
+    Examples
+    --------
+    >>> units_from(np.array([3.0, 1.0, 0.0]), 5.0, None, 0.01, None)
+    (array([2.23606798, 2.23606798, 2.23606798]), 100.0)
+    >>> units_from(np.array([3.0, 1.0, 0.0]), 5.0, np.array([0.09, 0.01, 1.0]), 0.01, None)
+    (array([ 3.,  1., 10.]), 100.0)
+    """
+    if floor is None:
+        scale = _mean_deviation(deviations) or size or 1.0
+        roots, precision = np.full(len(deviations), scale * math.sqrt(share)), 1.0 / share
+    else:
+        roots = np.broadcast_to(np.sqrt(floor), deviations.shape)
+        width = _mean_deviation(deviations / roots) or 1.0 / math.sqrt(share)
+        if width > _WIDEST:
+            raise ValueError(
+                f"variance_floor is {floor.tolist()}: it must be at least {_WIDEST**-2:g} times "
+                "the mean variance of the features; scale X, or raise the floor"
+            )
+        precision = max(width * width, _WIDEST**-2)
+    precision = precision if bound is None else bound
+    return roots * math.sqrt(precision), precision
+
+
+def _mean_deviation(deviations: FloatArray) -> float:
+    """Return the root of the mean variance of the features that vary; 0 if none does."""
+    varying = deviations[deviations > 0.0]
+    if len(varying) == 0:
+        return 0.0
+    largest = float(varying.max())
+    return largest * float(np.sqrt(np.mean((varying / largest) ** 2)))

@@ -26,9 +26,8 @@ from oda_rl.files.estimators import (
 )
 from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, flags, real, whole
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.base import StreamingMixture
+from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.state import RELEASED, Progress, Rules
-from oda_rl.mixtures.units import VarianceFloor
 from oda_rl.samples.missing import filled, holes, means_of
 
 _SCALE_SAMPLES = 100  # the first of a stream, which give the scale
@@ -334,7 +333,7 @@ class SGDGaussianMixture(StreamingMixture):
         bound = self._max_precision
         self._rules = Rules(
             rate=float(rate),
-            least_rate=float(least),
+            min_rate=float(least),
             period=int(period),
             delta=_STATIONARY,
             last_width=0.01,
@@ -344,11 +343,7 @@ class SGDGaussianMixture(StreamingMixture):
             memory=1.0 - least / rate,
         )
         self._mixture = learning.new_mixture(
-            means.astype(points.dtype),
-            self.covariance_type,
-            bound,
-            float(width),
-            float(rate),
+            means.astype(points.dtype), self.covariance_type, bound, float(width), float(rate)
         )
         if self.update == "sgd":
             Progress(self._mixture.progress).phase = RELEASED

@@ -11,8 +11,7 @@ from oda_rl.files.schema import Floats, Maybe, Member, Sizes, Span, flags, real,
 ANNEALING, QUANTIZING, RELEASED = 0.0, 1.0, 2.0
 NARROW = 0.25  # a narrower neighbourhood is none: e^(-1/(2σ²)) < 4e-4
 COOLING = 0.9
-LEAST_PULL = 1e-3  # of the winner's: a weaker pull is left out
-LEAST_PRECISION = 1e-30
+MIN_PRECISION = 1e-30
 CROWDING = 0.1  # relocate what saves less than this share of the largest error
 
 
@@ -74,10 +73,6 @@ class Mixture(NamedTuple):
     """g, shape (K, K): rows sum to 1."""
     progress: Raw
     """:class:`Progress`."""
-    counts: FloatArray
-    """Samples of a block that each has won, shape (K,); 0 between blocks."""
-    sums: Array
-    """And their sums, shape (K, d)."""
     errors: FloatArray
     """Squared distances of the period's samples from their winner, shape (K,)."""
     savings: FloatArray
@@ -88,7 +83,7 @@ class Mixture(NamedTuple):
         width = 1 if self.spherical else sizes["d"]
         require(self.precisions.shape[1] == width, f"{where}.precisions must have {width} columns")
         require(not (self.spherical and self.axes is not None), f"{where} is round: it has no axes")
-        arrays = self.means, self.precisions, self.sums, self.axes
+        arrays = self.means, self.precisions, self.axes
         alike = {array.dtype for array in arrays if array is not None}
         require(len(alike) == 1, f"{where} is of {len(alike)} precisions: it must be of one")
         require(len(self.progress) == Progress.size, f"{where}.progress has another size")
@@ -109,8 +104,6 @@ Mixture.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand i
     "half_log_dets": real("K"),
     "grid": real("K, K", "[0, inf)"),
     "progress": Member(np.uint8, "progress", "[0, 256)"),
-    "counts": real("K", "[0, inf)"),
-    "sums": Floats("K, d"),
     "errors": real("K", "[0, inf)"),
     "savings": real("K"),
 }
@@ -121,8 +114,8 @@ class Rules(NamedTuple):
 
     rate: float
     """ε at the beginning."""
-    least_rate: float
-    """And the least that it falls to."""
+    min_rate: float
+    """ε never falls below it."""
     period: int
     """Samples (1/alpha) from one check of the loss to the next."""
     delta: float
@@ -141,7 +134,7 @@ class Rules(NamedTuple):
 
 Rules.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
     "rate": real("", "(0, 1)"),
-    "least_rate": real("", "[0, 1)"),
+    "min_rate": real("", "[0, 1)"),
     "period": whole("", "[1, inf)"),
     "delta": real("", "[0, inf)"),
     "last_width": real("", "(0, inf)"),

@@ -23,11 +23,9 @@ from oda_rl.files.estimators import (
     within,
 )
 from oda_rl.files.schema import Optional, real, whole
-from oda_rl.mixtures import distances, em, learning
-from oda_rl.mixtures.base import StreamingMixture
-from oda_rl.mixtures.missing import Room
+from oda_rl.mixtures import kernels, learning
+from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.state import RELEASED, Mixture, Progress
-from oda_rl.mixtures.units import VarianceFloor
 from oda_rl.samples.missing import filled, holes, means_of
 from oda_rl.samples.weights import Weighted, weighted
 
@@ -123,10 +121,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         return model
 
     def _reopen(self) -> None:
-        super()._reopen()
-        if hasattr(self, "_statistics"):
-            self._statistics = learning.realigned(self._statistics)
-        elif hasattr(self, "_mixture"):
+        if hasattr(self, "_mixture") and not hasattr(self, "_statistics"):
             self._statistics = self._mixture
 
     @validated
@@ -197,16 +192,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
         means = self._first_means(data, rng).astype(data.points.dtype)
-        made = [
-            learning.new_mixture(
-                means,
-                self.covariance_type,
-                self._max_precision,
-                1.0,
-                0.0,
-            )
-            for _ in range(2)
-        ]
+        shape = self.covariance_type, self._max_precision
+        made = [learning.new_mixture(means, *shape, width=1.0, rate=0.0) for _ in range(2)]
         for mixture in made:
             Progress(mixture.progress).phase = RELEASED
         self._mixture, self._statistics = made
@@ -247,25 +234,13 @@ class StochasticEMGaussianMixture(StreamingMixture):
             self._take(points, order)
 
     def _take(self, points: Array, order: IntArray) -> None:
-        for part, room in learning.stretches(points, order, self.batch_size):
-            self._absorb(points, part, room)
-
-    def _absorb(self, points: Array, order: IntArray, room: Room | None) -> None:
-        size = self.batch_size
-        n_steps = math.ceil(len(order) / size)
-        t = self._seen / size + np.arange(n_steps)
-        steps = np.maximum(self.first_step * (t + 1.0) ** (self.step_decay - 0.5), self.last_step)
-        bound = self._max_precision
-        model, statistics = self._mixture, self._statistics
-        if size == 1:
-            logs = np.empty((1, len(model.weights)))
-            ones = np.ones(n_steps)
-            em.follow_em(points, order, logs, steps, ones, bound, model, statistics, room)
-        else:
-            blocks = learning.Blocks(model, size)
-            for s in range(n_steps):
-                block, rows = blocks.take(points, order[s * size : (s + 1) * size])
-                logs = blocks.logs(block, densities=True, room=room)
-                distances.responsibilities(logs, 1.0)
-                em.absorb(block, rows, logs, float(steps[s]), bound, statistics, room)
-        self._seen += len(order)
+        size, logs = self.batch_size, np.empty((self.batch_size + 1, self.n_components))
+        for part, room in learning.stretches(points, order, size):
+            t = self._seen / size + np.arange(math.ceil(len(part) / size))
+            steps = self.first_step * (t + 1.0) ** (self.step_decay - 0.5)
+            steps, betas = np.maximum(steps, self.last_step), np.ones(len(t))
+            kernels.follow_em(
+                points, part, size, steps, betas, self._max_precision, self._mixture,
+                self._statistics, logs, room,
+            )  # fmt: skip
+            self._seen += len(part)
