@@ -21,7 +21,7 @@ from oda_rl._state import State
 from oda_rl.agents import RulePolicy, TwoTimescaleAgent, load_agent
 from oda_rl.agents.policies.contract import Stored
 from oda_rl.agents.rules import editing
-from oda_rl.files.archive import Archive, load_archive, save_archive
+from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed
 from oda_rl.files.schema import Span, check, conforms, real, schema_of, whole
 
@@ -176,7 +176,6 @@ def npy(array):
         ([("metadata.json", "{}"), ("x.npy", npy(np.zeros(2**27, np.int8)))], "must be at most"),
         ([("metadata.json", "[1]")], "no dictionary"),
         ([("metadata.json", '{"a": 1, "a": 2}')], "twice"),
-        ([("metadata.json", '{"a": ' + 200 * "[" + 200 * "]" + "}")], "nested"),
         ([("metadata.json", 100_000 * "[")], "damaged"),
         ([("metadata.json", '{"a": [' + "[]," * 10**6 + "0]}")], "values"),
         ([("metadata.json", '{"a": "' + 2**24 * "x" + '"}')], "metadata.json has"),
@@ -218,7 +217,7 @@ def test_what_fills_memory_is_refused_before_it_does(tmp_path):
         tracemalloc.stop()
 
 
-def test_small_members_are_read_with_their_headers(tmp_path):
+def test_arrays_are_read_as_they_were_written(tmp_path):
     columns, text = np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.array(["a", "bc"])
     arrays = {"columns": columns, "none": np.zeros((0, 4)), "one": np.array(3), "text": text,
               "long": np.arange(10_000.0)}  # fmt: skip
@@ -270,7 +269,7 @@ def test_arrays_that_cannot_be_are_refused(online, arrays, said):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"format": 2}, "newer version of oda_rl, in format 2"),
+        ({"format": 2}, "in format 2: it must hold 'TwoTimescaleAgent' in format 1"),
         ({"format": True}, "format True"),
         ({"env_id": "*/ #include </etc/passwd> /*"}, "env_id is"),
         ({"interface": {**FACE, "observation_shape": [10**9]}}, "observ"),
@@ -415,12 +414,10 @@ def test_a_long_directory_is_refused_before_it_is_read(online, tmp_path, monkeyp
     content = online.read_bytes()
     end = len(content) - 22
     size = (10**6 + 1).to_bytes(4, "little")
-    longer = b"PK\6\6" + bytes(36) + (10**7).to_bytes(8, "little") + bytes(8)
-    locator = b"PK\6\7" + bytes(4) + end.to_bytes(8, "little") + bytes(4)
+    locator = b"PK\6\7" + bytes(16)
     for changed, said in (
         (content[: end + 12] + size + content[end + 16 :], "directory has 1,000,001 bytes"),
-        (content[:end] + longer + locator + content[end:], "directory has 10,000,000 bytes"),
-        (content[:end] + locator + content[end:], "stand one after another"),
+        (content[:end] + locator + content[end:], "zip of 64 bits"),
         (content + b"x", "does not end as a zip"),
         (b"", "damaged"),
     ):
@@ -435,7 +432,7 @@ def test_a_long_directory_is_refused_before_it_is_read(online, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_small_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
+def test_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
     members = SavedFile(online).members
     path = tmp_path / "other.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
@@ -443,15 +440,15 @@ def test_small_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
             archive.writestr(name, content)
     with zipfile.ZipFile(path) as archive:
         places = [own.header_offset for own in archive.infolist()]
-    own = Archive(path)
-    for name in own:
-        np.testing.assert_array_equal(own[name], np.load(io.BytesIO(members[f"{name}.npy"])))
+    arrays = load_archive(path)[1]
+    for name in arrays:
+        np.testing.assert_array_equal(arrays[name], np.load(io.BytesIO(members[f"{name}.npy"])))
     whole = path.read_bytes()
     for begin in places:
         for at in (begin, begin + 30, begin + 80):  # in its signature, its name, its content
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
             with pytest.raises(InvalidFileError):
-                Archive(path)
+                load_archive(path)
 
 
 def test_there_are_attacks():

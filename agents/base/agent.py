@@ -61,7 +61,7 @@ from oda_rl.agents.environments.validation import (
 from oda_rl.agents.policies.contract import Extent, Policy
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
-from oda_rl.files.schema import Member, check_fields, generator_state, header, number, require
+from oda_rl.files.schema import Member, check_fields, generator_state, number, require
 
 _METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
              "rngs", "sb3", "training", "training_seconds", "versions"}  # fmt: skip
@@ -1031,7 +1031,7 @@ class Agent(Player):
         interface = Interface.from_json(metadata["interface"])
         sizes = {"d": interface.n_features, "A": interface.n_actions, "p": interface.n_components}
         for name, member in cls._sized_by.items():  # before arrays are made by these sizes
-            fault = member.fits(*header(arrays, name), sizes)
+            fault = member.fits(arrays[name], sizes)
             require(fault is None, f"{name} {fault}")
         agent = cls.__new__(cls)
         agent._rebuild(metadata, *parts)

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,12 +27,10 @@ from oda_rl.agents.environments.origins import from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.files.archive import load_archive, refuse_links, save_archive, sweep, write_text
 from oda_rl.files.schema import (
-    Header,
     InvalidFileError,
     Member,
     check,
     generator_state,
-    header,
     number,
     reading,
     require,
@@ -148,7 +146,8 @@ def restored(
         require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
         paused = _paused(metadata, {name: arrays[name] for name in TRAINING if name in arrays})
         rng = metadata["env_rng"]
-        own: Mapping[str, Any] = Without(arrays, SHARED.keys() | TRAINING.keys() | _OF_SB3)
+        others = SHARED.keys() | TRAINING.keys() | _OF_SB3
+        own = {name: array for name, array in arrays.items() if name not in others}
         log = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
         agent = cls._from_file(metadata, own, *parts)
         agent.episodes = log
@@ -203,28 +202,6 @@ def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:
             f"{str(file)!r} holds {found!r} in format {form!r}: it must hold {kind!r} in format "
             f"{_FORMAT}, which this version of oda_rl reads"
         )
-
-
-class Without(Mapping[str, Any]):
-    """Arrays of a file but for some of them; none is read before it is asked for."""
-
-    def __init__(self, arrays: Mapping[str, Any], others: Set[str]) -> None:
-        self._arrays = arrays
-        self._names = [name for name in arrays if name not in others]
-
-    def header(self, name: str) -> Header:
-        return header(self._arrays, name)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any]]]:

@@ -13,7 +13,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import replay, schemes
 from oda_rl.agents.fitting import placed
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.files.schema import Member, check, flags, header, prefixed, real, require, whole
+from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole
 
 SCHEMA: dict[str, Member] = {
     "room": real("5, width", "[-inf, inf] or nan"),
@@ -56,7 +56,7 @@ def check_contents(
 
     ``width`` is that of the room of compiled code; ``policy`` what a policy of its kind has.
     """
-    n_records = sum(header(arrays, "record_n")[1])
+    n_records = arrays["record_n"].size
     require(n_records <= config.kept_policies, f"record_n has {n_records} records")
     n_actions = interface.n_actions
     curious = any(name.startswith("curious_") for name in arrays)
@@ -68,7 +68,7 @@ def check_contents(
     }  # fmt: skip
     of_policies: set[str] = set()
     for name in [f"policy{i}" for i in range(n_records + 1)] + ["curious"] * curious:
-        sizes["K"] = sum(header(arrays, f"{name}_codevectors")[1][:1])
+        sizes["K"] = sum(arrays[f"{name}_codevectors"].shape[:1])
         require(sizes["K"] >= 1, f"{name} has no cells")
         members = prefixed(f"{name}_", policy)
         check({k: arrays[k] for k in members if k in arrays}, members, sizes)

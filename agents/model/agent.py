@@ -12,7 +12,6 @@ from gymnasium.vector import VectorEnv
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.engine import Performed
-from oda_rl.agents.base.files import Without
 from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.certifying.certificates import Certificate, certify_learned
@@ -450,7 +449,9 @@ class ModelAgent(Simplifiable, Agent):
         cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
     ) -> Self:
         real = files.part(arrays, "real")
-        agent = super()._from_file(metadata, Without(arrays, set(files.prefixed("real", real))))
+        others = files.prefixed("real", real)
+        own = {name: array for name, array in arrays.items() if name not in others}
+        agent = super()._from_file(metadata, own)
         agent._real = ClimbForReal.from_file(metadata.get("real"), real, agent.interface)
         return agent
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from oda_rl.files.schema import conforms, header, require
+from oda_rl.files.schema import conforms, require
 
 AnyPath = str | Path | io.BufferedIOBase
 
@@ -34,7 +34,7 @@ def check_saved(
     require(len(bounds) in (0, len(_BOUNDS)), f"{bounds} is there without the other bound")
     if bounds:
         shape = tuple(metadata["interface"]["observation_shape"])
-        kinds = {header(arrays, name) for name in bounds}
+        kinds = {(arrays[name].dtype, arrays[name].shape) for name in bounds}
         right = len(kinds) == 1 and next(iter(kinds))[1] == shape
         require(right and next(iter(kinds))[0].kind in "fiu", f"{bounds} are not of shape {shape}")
         low, high = (arrays[name] for name in bounds)

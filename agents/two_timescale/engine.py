@@ -31,7 +31,7 @@ from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.agents.two_timescale.trials import Trial, Trials
 from oda_rl.diagram import assign, assign_batch
-from oda_rl.files.schema import Member, check, header, real, require, within
+from oda_rl.files.schema import Member, check, real, require, within
 
 _SETTLED_AFTER_EACH = 100  # steps of each of several environments without a better best return
 _NO_EPISODE = np.empty((0, 2))
@@ -411,7 +411,7 @@ class OnlineEngine(Engine):
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state_arrays` returned."""
         own = {name: arrays[name] for name in arrays if not name.startswith("partition_")}
-        count = header(arrays, "lanes")[1][0]
+        count = arrays["lanes"].shape[0]
         self._check(own, count)
         self.partition.restore(within(arrays, "partition_"))
         n = self.partition.n_cells
@@ -437,7 +437,7 @@ class OnlineEngine(Engine):
         sizes = {
             "lanes": count, "A": n_actions, "actions": n_actions, "d": self.interface.n_features,
             "width": self.room.shape[1], "uniforms": self.room.shape[1], "capacity": capacity,
-            "rows": _rows_for(count), "cells": header(arrays, "table")[1][1],
+            "rows": _rows_for(count), "cells": arrays["table"].shape[1],
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         for member, row in zip(ROOM.items(), arrays["room"], strict=True):

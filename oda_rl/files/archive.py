@@ -14,14 +14,29 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from oda_rl._types import Array
-from oda_rl.files.schema import Header, InvalidFileError, require
+from oda_rl.files.schema import InvalidFileError, require
+
+MAX_JSON = 1 << 24  # bytes
+
+_METADATA = "metadata.json"
+_RANDOM = 8  # letters that mkstemp adds to a name
+_SUFFIX = ".npy"
+_NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
+_METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
+_ENCRYPTED = 1  # bit of the flags of a member
+_LAST_RECORD = 22  # bytes at a zip's end
+_LOCATOR = 20  # bytes before it, in a zip of 64 bits
+_MAX_MEMBERS = 5_000
+_MAX_DIRECTORY = 1_000_000  # bytes that say what members there are
+_MAX_HEADER = 10_000  # bytes of an array's
+_MAX_VALUES = 500_000  # in JSON: each takes some hundred bytes of memory
+_ALWAYS, _EXPANSION = 1 << 24, 10  # bytes that a file may hold: so many, and so many times its own
 
 
 class LinkError(OSError):
@@ -59,32 +74,13 @@ def open_unlinked(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
-_METADATA = "metadata.json"
-_RANDOM = 8  # letters that mkstemp adds to a name
-_SUFFIX = ".npy"
-_NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
-_METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
-_ENCRYPTED = 1  # bit of the flags of a member
-_LAST_RECORD = 22  # bytes at a zip's end
-_MOST_MEMBERS = 5_000
-_MOST_DIRECTORY = 1_000_000  # bytes that say what members there are
-_MOST_HEADER = 10_000
-_BEFORE_HEADER = 10  # bytes: magic, version, and the length of the header
-_SMALL = 1 << 16  # bytes of a member that is read as soon as its header
-_PART = 1 << 20  # bytes that are read at once
-MOST_JSON = 1 << 24  # bytes
-_MOST_VALUES = 500_000  # in JSON: each takes some hundred bytes of memory
-_DEEPEST = 100
-_ALWAYS, _EXPANSION = 1 << 24, 10  # bytes that a file may hold: so many, and so many times its own
-
-
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file that takes the place of ``path`` once the block has succeeded.
 
     Whatever happens, ``path`` holds either all of the new content or what it held before, also
-    where the machine goes off: the content is on the disk before it is given the name. A symbolic
-    link is neither followed nor replaced, but refused (LinkError).
+    after a power cut: the content is on the disk before it is given the name. A symbolic link is
+    refused (LinkError).
     """
     target = Path(path)
     refuse_links(target)
@@ -95,12 +91,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
         os.replace(name, target)
     except BaseException:
         os.unlink(name)
         raise
-    _sync_folder(target.parent)
+    with suppress(OSError):  # the new name is to be on the disk, too, where folders can be opened
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def sweep(folder: Path, names: Iterable[str]) -> None:
@@ -108,22 +111,6 @@ def sweep(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         for path in folder.glob(f".{glob.escape(name)}.{'?' * _RANDOM}"):
             path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Let a new name be on the disk, too, where folders can be opened."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -136,12 +123,12 @@ def save_archive(
     path: str | os.PathLike[str],
     metadata: Mapping[str, Any],
     arrays: Mapping[str, Array],
-    load: Callable[[dict[str, Any], "Archive"], object] | None = None,
+    load: Callable[[dict[str, Any], dict[str, Array]], object] | None = None,
 ) -> None:
     """Write arrays and metadata (anything JSON can hold) to one zip file.
 
-    Arrays are compressed, unless that would make so little of them that a file might be taken for
-    one that is to fill the memory of whoever reads it.
+    Arrays are compressed, unless they would become so small that the file might be taken for one
+    made to fill the reader's memory.
 
     ``load`` reads what was written before the file takes its name: what it refuses is not saved.
 
@@ -161,16 +148,16 @@ def save_archive(
     """
     text = json.dumps(metadata, indent=1)
     with replacing(path) as file:
-        for how in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+        for method in _METHODS:
             file.seek(0)
             file.truncate()
-            with zipfile.ZipFile(file, "w", how) as archive:
+            with zipfile.ZipFile(file, "w", method) as archive:
                 archive.writestr(_METADATA, text)
                 for name, array in arrays.items():
                     with archive.open(f"{name}{_SUFFIX}", "w") as entry:
                         np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
-                whole = sum(info.file_size for info in archive.infolist())
-            if whole <= max_bytes(file.tell()):
+                size = sum(info.file_size for info in archive.infolist())
+            if size <= _max_size(file.tell()):
                 break
         if load is None:
             return
@@ -184,151 +171,89 @@ def save_archive(
             ) from error
 
 
-def max_bytes(file_size: int) -> int:
-    """How many bytes a file may hold when it is decompressed."""
-    return _ALWAYS + _EXPANSION * file_size
+def load_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Read metadata and arrays that :func:`save_archive` wrote.
 
-
-class Archive(Mapping[str, Array]):
-    """The arrays of a file; each is read when it is asked for first.
-
-    Before that its header is, which has to agree with the size of the member that it is in. Rows
-    lie one after the other, whatever the file says: others would be compiled for anew.
-
-    Parameters
-    ----------
-    path : path
-        The file. It is read once.
-
-    Attributes
-    ----------
-    metadata : dict
-        What was JSON in it.
+    Rows of arrays lie one after the other, whatever the file says: compiled code would be compiled
+    anew for others.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     InvalidFileError
-        If it is damaged, or another file.
+        If the file is damaged or something else.
     """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
-        self._read: dict[str, Array] = {}
-        self._headers: dict[str, Header] = {}
-        try:
-            self._zip = opened(path)
-            self._members = self._checked_members()
-            for name in self._members:
-                self._headers[name] = self._header(name)
-            self.metadata = parsed(self._zip.read(_METADATA), MOST_JSON)
-            require(isinstance(self.metadata, dict), f"{_METADATA} holds no dictionary")
-        except (Exception, RecursionError) as error:
-            raise InvalidFileError(
-                f"{os.fspath(path)!r} is damaged, or not a file that oda_rl has written: {error}"
-            ) from error
-
-    def _checked_members(self) -> dict[str, zipfile.ZipInfo]:
-        """Return the arrays' members by name, if names and sizes are sound."""
-        found: dict[str, zipfile.ZipInfo] = {}
-        infos = self._zip.infolist()
-        require(len(infos) <= _MOST_MEMBERS, f"it has {len(infos)} members")
-        for info in infos:
-            name = info.filename
-            require(name not in found, f"{name!r} is in it twice")
-            sound = name == _METADATA or _NAME.fullmatch(name)
-            require(sound, f"{name!r} is no name of a member")
-            require(info.compress_type in _METHODS, f"{name!r} is compressed in an unknown way")
-            require(not info.flag_bits & _ENCRYPTED, f"{name!r} is encrypted")
-            found[name] = info
-        require(_METADATA in found, f"{_METADATA} is missing")
-        size = found.pop(_METADATA).file_size
-        require(size <= MOST_JSON, f"{_METADATA} has {size:,} bytes")
-        assert self._zip.fp is not None
-        most = max_bytes(self._zip.fp.seek(0, io.SEEK_END))
-        whole = sum(info.file_size for info in infos)
-        require(whole <= most, f"it holds {whole:,} bytes: it must be at most {most:,}")
-        return {name.removesuffix(_SUFFIX): info for name, info in found.items()}
-
-    def _header(self, name: str) -> Header:
-        """Return dtype and shape, if they are those of as many bytes as the member has.
-
-        Its checksum is right then: nothing in a file is believed before.
-        """
-        info = self._members[name]
-        with self._zip.open(info) as entry:
-            text = entry.read(_BEFORE_HEADER)
-            begins = _BEFORE_HEADER + int.from_bytes(text[-2:], "little")
-            shape, fortran, dtype = _array_header(text + entry.read(begins - _BEFORE_HEADER))
-            require(not dtype.hasobject, f"{name} holds objects")
-            require(all(type(n) is int and n >= 0 for n in shape), f"{name} has shape {shape}")
-            size = begins + math.prod(shape) * dtype.itemsize
-            said = f"{name} has shape {shape} but {info.file_size:,} bytes"
-            require(size == info.file_size, said)
-            if info.file_size <= _SMALL:  # to open a member takes longer
-                content = np.frombuffer(bytearray(entry.read()), dtype)
-                array = content.reshape(shape, order="F" if fortran else "C")
-                self._read[name] = np.asarray(array, order="C")
-            while entry.read(_PART):  # to its end, where its checksum is looked at
-                pass
-        return dtype, shape
-
-    def header(self, name: str) -> Header:
-        """Dtype and shape of an array."""
-        return self._headers[name]
-
-    def __getitem__(self, name: str) -> Array:
-        """Return an array."""
-        if name not in self._read:
-            with self._zip.open(self._members[name]) as entry:
-                array = np.lib.format.read_array(
-                    entry, allow_pickle=False, max_header_size=_MOST_HEADER
-                )
-            self._read[name] = np.asarray(array, order="C")
-        return self._read[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, in the file's order."""
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        """Return how many arrays there are."""
-        return len(self._members)
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
+    try:
+        content = Path(path).read_bytes()
+        _check_directory(content)
+        archive = zipfile.ZipFile(io.BytesIO(content))
+        members = _checked_members(archive, len(content))
+        metadata = parsed(archive.read(members.pop(_METADATA)), MAX_JSON)
+        require(isinstance(metadata, dict), f"{_METADATA} holds no dictionary")
+        return metadata, {
+            name.removesuffix(_SUFFIX): _array(name, archive.read(info))
+            for name, info in members.items()
+        }
+    except (Exception, RecursionError) as error:
+        raise InvalidFileError(
+            f"{os.fspath(path)!r} is damaged, or not a file that oda_rl has written: {error}"
+        ) from error
 
 
-def opened(path: str | os.PathLike[str]) -> zipfile.ZipFile:
-    """Read a zip that somebody else wrote, if its directory, which is read at once, is short.
+def _max_size(file_size: int) -> int:
+    """Return how many bytes a file may hold when it is decompressed."""
+    return _ALWAYS + _EXPANSION * file_size
 
-    Raises
-    ------
-    InvalidFileError
-        If its last record, by which the directory is found, says that it is longer.
-    """
-    content = Path(path).read_bytes()
+
+def _check_directory(content: bytes) -> None:
+    """Check the last record of a zip: ``ZipFile`` reads a directory of any length at once."""
     record = content[-_LAST_RECORD:]
-    whole = len(record) == _LAST_RECORD and record[:4] == b"PK\5\6" and record[20:] == bytes(2)
-    require(whole, "it does not end as a zip does")
+    right = len(record) == _LAST_RECORD and record[:4] == b"PK\5\6" and record[20:] == bytes(2)
+    require(right, "it does not end as a zip does")
+    require(content[-_LAST_RECORD - _LOCATOR :][:4] != b"PK\6\7", "it is a zip of 64 bits")
     size = int.from_bytes(record[12:16], "little")
-    require(size <= _MOST_DIRECTORY, f"its directory has {size:,} bytes")
-    return zipfile.ZipFile(io.BytesIO(content))
+    require(size <= _MAX_DIRECTORY, f"its directory has {size:,} bytes")
 
 
-@lru_cache(maxsize=256)
-def _array_header(text: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and dtype that the beginning of an array's member says."""
-    header = io.BytesIO(text)
-    version = np.lib.format.read_magic(header)
-    require(version == (1, 0), f"an array has version {version}")
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = np.lib.format.read_array_header_1_0(
-        header, max_header_size=_MOST_HEADER
-    )
-    return found
+def _checked_members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipfile.ZipInfo]:
+    """Return the members by name, if names and sizes are sound."""
+    members: dict[str, zipfile.ZipInfo] = {}
+    infos = archive.infolist()
+    require(len(infos) <= _MAX_MEMBERS, f"it has {len(infos)} members")
+    for info in infos:
+        name = info.filename
+        require(name not in members, f"{name!r} is in it twice")
+        require(name == _METADATA or _NAME.fullmatch(name), f"{name!r} is no name of a member")
+        require(info.compress_type in _METHODS, f"{name!r} is compressed in an unknown way")
+        require(not info.flag_bits & _ENCRYPTED, f"{name!r} is encrypted")
+        members[name] = info
+    require(_METADATA in members, f"{_METADATA} is missing")
+    size = members[_METADATA].file_size
+    require(size <= MAX_JSON, f"{_METADATA} has {size:,} bytes")
+    size, most = sum(info.file_size for info in infos), _max_size(file_size)
+    require(size <= most, f"it holds {size:,} bytes: it must be at most {most:,}")
+    return members
 
 
-def parsed(text: bytes | str, most: int) -> Any:
-    """Read JSON that somebody else wrote: of bounded size and depth, with each key once.
+def _array(name: str, content: bytes) -> Array:
+    """Return the array that a member holds."""
+    entry = io.BytesIO(content)
+    version = np.lib.format.read_magic(entry)
+    require(version == (1, 0), f"{name} has version {version}")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(entry, max_header_size=_MAX_HEADER)
+    require(not dtype.hasobject, f"{name} holds objects")
+    require(all(type(n) is int and n >= 0 for n in shape), f"{name} has shape {shape}")
+    size = entry.tell() + math.prod(shape) * dtype.itemsize
+    require(size == len(content), f"{name} has shape {shape} but {len(content):,} bytes")
+    values = np.frombuffer(content, dtype, offset=entry.tell())
+    return np.array(values.reshape(shape, order="F" if fortran else "C"), order="C")
+
+
+def parsed(text: bytes | str, max_bytes: int) -> Any:
+    """Read JSON that somebody else wrote: of bounded size, with each key once.
 
     Raises
     ------
@@ -340,46 +265,14 @@ def parsed(text: bytes | str, most: int) -> Any:
     >>> parsed('{"a": [1, 2]}', 100)
     {'a': [1, 2]}
     """
-    require(len(text) <= most, f"JSON of {len(text):,} bytes: it must have at most {most:,}")
+    require(len(text) <= max_bytes, f"JSON of {len(text):,} bytes: at most {max_bytes:,}")
     content = text.encode() if isinstance(text, str) else text
     values = sum(map(content.count, (b",", b"[", b"{")))
-    require(values <= _MOST_VALUES, f"JSON of some {values:,} values: at most {_MOST_VALUES:,}")
+    require(values <= _MAX_VALUES, f"JSON of some {values:,} values: at most {_MAX_VALUES:,}")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         require(len(found) == len(pairs), "a key stands twice in JSON")
         return found
 
-    value = json.loads(text, object_pairs_hook=once)
-    require(_depth_of(value, _DEEPEST) <= _DEEPEST, f"JSON is nested deeper than {_DEEPEST}")
-    return value
-
-
-def _depth_of(value: Any, most: int) -> int:
-    """Return how deep lists and dictionaries are nested; more than ``most`` is not told apart."""
-    level, depth = [value], 0
-    while level and depth <= most:
-        depth += 1
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-    return depth
-
-
-def load_archive(
-    path: str | os.PathLike[str],
-) -> tuple[dict[str, Any], Archive]:
-    """Read what :func:`save_archive` wrote.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    InvalidFileError
-        If the file is damaged or something else.
-    """
-    archive = Archive(path)
-    return archive.metadata, archive
+    return json.loads(text, object_pairs_hook=once)

@@ -151,7 +151,7 @@ class Filed:
         return self
 
     def _reopen(self) -> None:
-        """Get ready to go on learning, having been read."""
+        """Prepare to go on learning, having been read."""
 
 
 def _requested(request: MetadataRequest) -> dict[str, dict[str, Any]]:

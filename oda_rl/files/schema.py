@@ -11,6 +11,11 @@ oda_rl.files.schema.InvalidFileError: owners[1] is 3: it must be a whole number 
 Shapes and ranges may name sizes, ``1+d`` and ``K-1`` among them. A name that is not known yet is
 bound by the first array that has it; those with capital letters are at least 1. Compiled code
 checks no index: it relies on this.
+
+An object that comes out of a file has a ``SCHEMA`` in its class, from attributes to what each is:
+a :class:`Member`, which is an array or a number; :class:`Floats`; :class:`Maybe`, :class:`Each`,
+:class:`Several` of these; a type, whose objects have a schema of their own; or :data:`ANYTHING`
+that a file can hold. If it has ``check_contents``, that says how the attributes belong together.
 """
 
 import math
@@ -19,19 +24,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+from types import CodeType, NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 Sizes = dict[str, int]
-Header = tuple[np.dtype[Any], tuple[int, ...]]
 
 MOST = 1e15  # of what is counted: sums of some of these are exact in double precision
+FINITE, COUNT = "(-inf, inf)", f"[0, {MOST:.0f})"
+MISSING = f"{FINITE} or nan"
+"""Numbers of samples of which features may be missing."""
+ANYTHING = object()
+"""What nothing that is compiled depends on."""
+
 _STORED = {float: np.float64, int: np.int64, bool: np.bool_, np.float32: np.float32,
            np.uint64: np.uint64, np.uint8: np.uint8}  # fmt: skip
-_WHOLE = "a whole number "
 
 
 class InvalidFileError(ValueError):
@@ -67,7 +76,7 @@ class Span:
     [False, True, False]
     """
 
-    def __init__(self, text: str = "(-inf, inf)") -> None:
+    def __init__(self, text: str = FINITE) -> None:
         self.text = text
         bare = text.removesuffix(" or nan")
         self.nan = bare != text
@@ -76,7 +85,7 @@ class Span:
 
     def wrong(self, values: npt.NDArray[Any], sizes: Mapping[str, int]) -> npt.NDArray[np.bool_]:
         """Which of some values do not belong to it."""
-        low, high = (_sum(end, sizes) for end in self.ends)
+        low, high = (_value(end, sizes) for end in self.ends)
         right = values >= low if self.closed[0] else values > low
         right &= values <= high if self.closed[1] else values < high
         if self.nan:
@@ -90,7 +99,6 @@ class Span:
 
 
 _span = cache(Span)
-FINITE, COUNT = "(-inf, inf)", f"[0, {MOST:.0f})"
 
 
 @dataclass(frozen=True)
@@ -103,26 +111,23 @@ class Member:
     span: str = FINITE
     optional: bool = False
     whole: bool = False
-    """Whether all numbers are whole, though they are stored as floats."""
+    """Whether all numbers are integers, though they are stored as floats."""
 
-    def fits(self, dtype: np.dtype[Any], shape: tuple[int, ...], sizes: Sizes) -> str | None:
-        """Say what is wrong about a dtype and a shape, if anything; binds names of sizes."""
-        if self.kind not in _STORED:
-            declared = self.kind.dtype  # type: ignore[attr-defined]
-            if dtype != declared:
-                return f"is of {dtype}: it must be of {declared}"
-        elif dtype != _STORED[self.kind] and not (
-            0 in shape and self.kind in (bool, int) and dtype == np.float64  # as NumPy has nothing
-        ):
-            return f"is of {dtype}: it must be of {np.dtype(_STORED[self.kind])}"
-        wanted = [part for part in self.shape.split(", ") if part]
-        right = len(wanted) == len(shape)
-        for part, size in zip(wanted, shape, strict=False):
+    def fits(self, array: npt.NDArray[Any], sizes: Sizes) -> str | None:
+        """Say what is wrong about dtype and shape, if anything; binds names of sizes."""
+        stored = _STORED.get(self.kind)
+        wanted = self.kind.dtype if stored is None else np.dtype(stored)  # type: ignore[attr-defined]
+        empty = array.size == 0 and self.kind in (bool, int) and array.dtype == np.float64
+        if array.dtype != wanted and not empty:  # NumPy has floats where there is nothing
+            return f"is of {array.dtype}: it must be of {wanted}"
+        parts = [part for part in self.shape.split(", ") if part]
+        right = len(parts) == array.ndim
+        for part, size in zip(parts, array.shape, strict=False):
             right = right and _bind(part, size, sizes)
         if right:
             return None
         names_of = {name: sizes[name] for name in _names(self.shape) if name in sizes}
-        return f"has shape {shape}: it must be ({self.shape}), {names_of}"
+        return f"has shape {array.shape}: it must be ({self.shape}), {names_of}"
 
     def check(self, name: str, array: npt.NDArray[Any], sizes: Mapping[str, int]) -> None:
         """Raise :class:`InvalidFileError` if a number is out of its range."""
@@ -140,20 +145,10 @@ class Member:
             at = np.unravel_index(int(wrong.argmax()), array.shape)
             place = f"[{', '.join(map(str, map(int, at)))}]" if at else ""
             floats = self.kind in (float, np.float32) and not self.whole
-            whole = "a number " if floats else _WHOLE
+            what = "a number" if floats else "a whole number"
             raise InvalidFileError(
-                f"{name}{place} is {array[at].item()!r}: it must be {whole}in {span.said(sizes)}"
+                f"{name}{place} is {array[at].item()!r}: it must be {what} in {span.said(sizes)}"
             )
-
-    @property
-    def text(self) -> str:
-        """Type and range in words, for documentation."""
-        if self.kind not in _STORED:
-            return f"{self.kind.__name__}"
-        if self.kind is bool:
-            return "bool"
-        dtype = np.dtype(_STORED[self.kind]).name
-        return f"{dtype}{', whole' if self.whole else ''}, {self.span}"
 
 
 Schema = Mapping[str, Member]
@@ -169,33 +164,14 @@ def whole(shape: str = "", span: str = COUNT, *, optional: bool = False) -> Memb
     return Member(int, shape, span, optional)
 
 
-def whole_floats(shape: str, span: str, *, optional: bool = False) -> Member:
-    """Whole numbers that are stored in double precision."""
-    return Member(float, shape, span, optional, whole=True)
+def whole_floats(shape: str, span: str) -> Member:
+    """Integers that are stored in double precision."""
+    return Member(float, shape, span, whole=True)
 
 
 def flags(shape: str = "", *, optional: bool = False) -> Member:
     """Booleans."""
     return Member(bool, shape, optional=optional)
-
-
-class Headed(Protocol):
-    """Arrays of which dtype and shape are known before they are read."""
-
-    def header(self, name: str) -> Header:
-        """Dtype and shape of a member."""
-
-
-def check_headers(arrays: Mapping[str, Any], schema: Schema, sizes: Sizes) -> None:
-    """Check names, types and shapes alone, and bind ``sizes``; nothing is read of a file."""
-    if unknown := sorted(arrays.keys() - schema.keys()):
-        raise InvalidFileError(f"{unknown[0]} is in it: it must hold no such member")
-    for name, member in schema.items():
-        if name not in arrays:
-            require(member.optional, f"{name} is missing")
-            continue
-        fault = member.fits(*header(arrays, name), sizes)
-        require(fault is None, f"{name} {fault}")
 
 
 def check(arrays: Mapping[str, npt.NDArray[Any]], schema: Schema, sizes: Sizes) -> None:
@@ -215,18 +191,15 @@ def check(arrays: Mapping[str, npt.NDArray[Any]], schema: Schema, sizes: Sizes) 
     InvalidFileError
         It names the member.
     """
-    check_headers(arrays, schema, sizes)
-    for name, member in schema.items():
+    if unknown := sorted(arrays.keys() - schema.keys()):
+        raise InvalidFileError(f"{unknown[0]} is in it: it must hold no such member")
+    for name, member in schema.items():  # all shapes before any number: ranges may name sizes
+        require(name in arrays or member.optional, f"{name} is missing")
         if name in arrays:
-            member.check(name, arrays[name], sizes)
-
-
-def header(arrays: Mapping[str, Any], name: str) -> Header:
-    """Return dtype and shape of an array, which need not have been read."""
-    if hasattr(arrays, "header"):
-        found: Header = arrays.header(name)
-        return found
-    return arrays[name].dtype, arrays[name].shape
+            fault = member.fits(arrays[name], sizes)
+            require(fault is None, f"{name} {fault}")
+    for name, array in arrays.items():
+        schema[name].check(name, array, sizes)
 
 
 def within(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -273,14 +246,14 @@ def conforms(value: Any, hint: Any) -> bool:
     if origin is Annotated:
         return conforms(value, inner[0])
     if origin in (Union, UnionType):
-        return any(conforms(value, one) for one in inner)
+        return any(conforms(value, choice) for choice in inner)
     if origin is Literal:
-        return any(type(value) is type(one) and value == one for one in inner)
+        return any(type(value) is type(choice) and value == choice for choice in inner)
     if origin in (tuple, list):
         if not isinstance(value, origin):
             return False
         if origin is list or inner[-1] is Ellipsis:
-            return all(conforms(one, inner[0]) for one in value)
+            return all(conforms(item, inner[0]) for item in value)
         return len(value) == len(inner) and all(map(conforms, value, inner))
     if hint in (None, NoneType):
         return value is None
@@ -291,16 +264,10 @@ def conforms(value: Any, hint: Any) -> bool:
 
 def check_fields(instance: Any) -> None:
     """Check that all fields of a dataclass are of the types that it declares."""
-    kind: Any = type(instance)
-    hints = _hints(kind)
+    hints = get_type_hints(type(instance), include_extras=True)
     for field in fields(instance):
         value = getattr(instance, field.name)
         require(conforms(value, hints[field.name]), f"{field.name} is {value!r}, of another type")
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
 
 
 def number(
@@ -312,52 +279,6 @@ def number(
     right = right and not allowed.wrong(np.array(float(value)), sizes).any()
     require(right, f"{what} is {value!r}: it must be a number in {allowed.said(sizes)}")
     return float(value)
-
-
-@cache
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"[A-Za-z_]+", text))
-
-
-def _bind(part: str, size: int, sizes: Sizes) -> bool:
-    """Let the only name that is not known yet be what it must be; say whether the size is right."""
-    unknown = [name for name in _names(part) if name not in sizes]
-    for name in unknown[:1]:
-        bound = size - int(_sum(part, {**sizes, name: 0}))
-        if bound < int(name.isupper()):
-            return False
-        sizes[name] = bound
-    return _sum(part, sizes) == size
-
-
-def _sum(text: str, sizes: Mapping[str, int]) -> float:
-    """Value of a sum such as "1+d", "2*d+1" or "K-1"."""
-    total = 0.0
-    for value, names in _terms(text):
-        for name in names:
-            value *= sizes[name]
-        total += value
-    return total
-
-
-@cache
-def _terms(text: str) -> tuple[tuple[float, tuple[str, ...]], ...]:
-    """Return of each term of a sum the number, and the names that it is multiplied by."""
-    if text in ("inf", "-inf"):
-        return ((float(text), ()),)
-    found = []
-    for term in re.findall(r"[+-]?[^+-]+", text):
-        factors = term.lstrip("+-").split("*")
-        numbers = [float(factor) for factor in factors if not _names(factor)]
-        value = math.prod(numbers, start=-1.0 if term.startswith("-") else 1.0)
-        found.append((value, tuple(factor for factor in factors if _names(factor))))
-    return tuple(found)
-
-
-MISSING = f"{FINITE} or nan"
-"""Numbers of samples of which features may be missing."""
-ANYTHING = object()
-"""What nothing that is compiled depends on."""
 
 
 @dataclass(frozen=True)
@@ -381,20 +302,9 @@ class Floats:
     shape: str
     span: str = FINITE
 
-    def of(self, value: Any) -> Member:
-        """Return what an array is of the precision that it has."""
-        single = getattr(value, "dtype", None) == np.float32
-        return Member(np.float32 if single else float, self.shape, self.span)
-
 
 class Several:
-    """A tuple of as many.
-
-    Parameters
-    ----------
-    *inner
-        What each entry is.
-    """
+    """A tuple of as many; ``inner`` says what each entry is."""
 
     def __init__(self, *inner: Any) -> None:
         self.inner = inner
@@ -459,19 +369,21 @@ def _check(value: Any, kind: Any, sizes: Sizes, where: str) -> None:
     if isinstance(kind, Maybe):
         if value is not None:
             _check(value, kind.inner, sizes, where)
+    elif isinstance(kind, Floats):
+        single = getattr(value, "dtype", None) == np.float32
+        _check_member(value, Member(np.float32 if single else float, kind.shape, kind.span),
+                      sizes, where)  # fmt: skip
     elif isinstance(kind, Member):
         _check_member(value, kind, sizes, where)
     elif isinstance(kind, Each):
         require(isinstance(value, list), f"{where} is no list")
-        for i, one in enumerate(value):
-            _check(one, kind.inner, dict(sizes), f"{where}[{i}]")
-    elif isinstance(kind, Floats):
-        _check_member(value, kind.of(value), sizes, where)
+        for i, item in enumerate(value):
+            _check(item, kind.inner, dict(sizes), f"{where}[{i}]")
     elif isinstance(kind, Several):
         right = type(value) is tuple and len(value) == len(kind.inner)
         require(right, f"{where} is no tuple of {len(kind.inner)}")
-        for one, inner in zip(value, kind.inner, strict=True):
-            _check(one, inner, sizes, where)
+        for item, inner in zip(value, kind.inner, strict=True):
+            _check(item, inner, sizes, where)
     else:
         require(isinstance(value, kind), f"{where} is of another type than {kind.__name__}")
         if hasattr(type(value), "SCHEMA"):
@@ -484,9 +396,10 @@ def _check_member(value: Any, kind: Member, sizes: Sizes, where: str) -> None:
         right = right and (type(value) is bool) == (kind.kind is bool)
         right = right and not (kind.kind is int and type(value) is float)
         if not right:  # there are thousands of these: only what is wrong is worth a text
-            raise InvalidFileError(f"{where} is {value!r:.80}: it must be {kind.text}")
+            text = f"{kind.kind.__name__} in {kind.span}, shape ({kind.shape})"
+            raise InvalidFileError(f"{where} is {value!r:.80}: it must be {text}")
         value = np.asarray(value, dtype=np.float64 if kind.kind is float else None)
-    fault = kind.fits(value.dtype, value.shape, sizes)
+    fault = kind.fits(value, sizes)
     require(fault is None, f"{where} {fault}")
     kind.check(where, value, sizes)
 
@@ -498,7 +411,7 @@ def check_labels(labels: Any, n: int, where: str) -> None:
 
 
 def check_fitted(learned: Iterable[bool], where: str) -> bool:
-    """Whether an estimator has been fitted; raises InvalidFileError if it has been by half.
+    """Whether an estimator has been fitted; raises InvalidFileError if only in part.
 
     ``learned`` says of each attribute that comes with fitting whether it is there.
     """
@@ -514,3 +427,30 @@ def check_classes(seen: Any, classes: Any, n: int) -> None:
     require(right and len(set(seen)) == n, f"_seen is {seen!r:.80}: it must be {n} labels")
     known = isinstance(classes, np.ndarray) and classes.tolist() == sorted(seen)
     require(known, "classes_ are not those that were seen")
+
+
+@cache
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[A-Za-z_]+", text))
+
+
+def _bind(part: str, size: int, sizes: Sizes) -> bool:
+    """Let the only name that is not known yet be what it must be; say whether the size is right."""
+    unknown = [name for name in _names(part) if name not in sizes]
+    for name in unknown[:1]:
+        bound = size - int(_value(part, {**sizes, name: 0}))
+        if bound < int(name.isupper()):
+            return False
+        sizes[name] = bound
+    return _value(part, sizes) == size
+
+
+def _value(text: str, sizes: Mapping[str, int]) -> float:
+    """Value of an expression in this package's schemas, such as "1+d", "2*d+1" or "inf"."""
+    value: float = eval(_compiled(text), {"__builtins__": {}, "inf": math.inf}, sizes)
+    return value
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    return compile(text, "<schema>", "eval")

@@ -25,7 +25,7 @@ from oda_rl.agents.policies.rules import number as short
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.envs.dynamics import known_dynamics
-from oda_rl.files.archive import MOST_JSON, parsed
+from oda_rl.files.archive import MAX_JSON, parsed
 from oda_rl.files.schema import InvalidFileError, number, reading, require
 from oda_rl.runs.statistics import mean_interval
 
@@ -107,7 +107,7 @@ class Report:
 
         Modules that the report names are imported only if ``trusting``. Raises InvalidFileError.
         """
-        policy = policy_of(parsed(self.policy, MOST_JSON))
+        policy = policy_of(parsed(self.policy, MAX_JSON))
         origin = None if self.env_spec is None else from_json(self.env_spec)
         interface = Interface.from_json(dict(self.interface))
         return ReportPlayer(policy, interface, self.env_id, origin, trusting)
@@ -362,7 +362,7 @@ def verify(path: Path, trusting: bool = False) -> Verdict:
         raise ValueError(f"run is {str(path)!r}, which is a folder: --verify takes a report")
     with reading(path):
         parts = _parts_of(path)
-        report = Report.from_json(parsed(parts["report"], MOST_JSON))
+        report = Report.from_json(parsed(parts["report"], MAX_JSON))
         player = report.player(trusting)
     claimed = parts.get("score", "nothing").strip()
     faults = []
