@@ -91,7 +91,6 @@ infex: $(VENV)/developing
 benchmark-oda: $(VENV)/developing
 	$(BIN)/python scripts/benchmark.py clustering $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_toys.py
-	$(BIN)/python scripts/reproduce_clustering.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_classification.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_sgd_gmm.py $(if $(DATA),--data $(DATA))
 
