@@ -31,13 +31,6 @@ class NumberedObservation(
 ):
     """A Discrete observation as a vector of one number, each value of which is a cell of its own.
 
-    Parameters
-    ----------
-    env : gymnasium.Env
-        With Discrete observations.
-
-    Examples
-    --------
     >>> env = NumberedObservation(gym.make("FrozenLake-v1"))
     >>> env.reset(seed=0)[0], env.n_values
     (array([0.]), 16)
@@ -65,10 +58,9 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
     env : gymnasium.Env
         Observations: Box; Discrete, each value of which becomes a cell of its own; Dict, Tuple,
         MultiDiscrete and MultiBinary, which are flattened, Dicts by sorted keys. Actions: Discrete;
-        MultiDiscrete and MultiBinary, of which all combinations are offered; Box, of which a grid
-        is.
+        MultiDiscrete and MultiBinary, of which all combinations are offered; a grid of Box.
     action_bins : int
-        Values of each component of a continuous action, from its least to its greatest.
+        Values of each component of a continuous action, from its lower to its upper bound.
 
     Raises
     ------
@@ -86,8 +78,7 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
     env = observed(env)
     if isinstance(env.action_space, spaces.Discrete):
         return env
-    choices = action_choices(env.action_space, action_bins)
-    return ActionChoices(env, choices)
+    return ActionChoices(env, action_choices(env.action_space, action_bins))
 
 
 def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
@@ -110,18 +101,6 @@ class AdaptedVector(_VectorWrapper):
     """What :func:`adapted` does, for a vector environment.
 
     Gymnasium's own vector wrappers of observations refuse resets at the same step.
-
-    Parameters
-    ----------
-    env : gymnasium.vector.VectorEnv
-        Of environments with the spaces that :func:`adapted` takes.
-    action_bins : int
-        Values of each component of a continuous action.
-
-    Attributes
-    ----------
-    choices : ndarray or None
-        Actions by their numbers, if those of the environments are not Discrete.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], action_bins: int) -> None:
@@ -132,7 +111,7 @@ class AdaptedVector(_VectorWrapper):
         self.n_values = int(seen.n) if isinstance(seen, spaces.Discrete) else 0
         self.single_observation_space = self._one.observation_space
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
-        self.choices: npt.NDArray[Any] | None = None
+        self.choices: npt.NDArray[Any] | None = None  # actions by their numbers, if they have none
         if not isinstance(taken, spaces.Discrete):
             self.choices = action_choices(taken, action_bins)
             self.single_action_space = spaces.Discrete(len(self.choices))
@@ -154,18 +133,18 @@ class AdaptedVector(_VectorWrapper):
         """Take actions by their numbers; return observations as vectors."""
         taken = actions if self.choices is None else self.choices[actions]
         observations, *outcome, infos = self.env.step(taken)
-        if "final_obs" in infos and isinstance(self._one, gym.ObservationWrapper):
-            finals = [
-                None if one is None else self._one.observation(one) for one in infos["final_obs"]
-            ]
+        if "final_obs" in infos and not self.sees_vectors:
+            finals = [None if one is None else self._vector(one) for one in infos["final_obs"]]
             infos = {**infos, "final_obs": finals}
         return self._vectors(observations), *outcome, infos
 
     def _vectors(self, observations: Any) -> Any:
-        if not isinstance(self._one, gym.ObservationWrapper):
+        if self.sees_vectors:
             return observations
-        each = iterate(self._batched, observations)
-        return np.array([self._one.observation(observation) for observation in each])
+        return np.array([self._vector(one) for one in iterate(self._batched, observations)])
+
+    def _vector(self, observation: Any) -> Any:
+        return self._one.observation(observation)  # type: ignore[attr-defined]
 
 
 def adapted_vector(env: VectorEnv[Any, Any, Any], action_bins: int) -> VectorEnv[Any, Any, Any]:

@@ -15,8 +15,8 @@ from oda_rl.agents.environments.spaces import AnyEnv
 
 # Modules whose wrappers leave rewards as they are, but for those named below.
 _HARMLESS = ("gymnasium.", "oda_rl.", "stable_baselines3.common.monitor")
-_OTHER_REWARDS = (gym.RewardWrapper, NormalizeReward, AtariPreprocessing)
-_OTHER_VECTOR_REWARDS = (VectorRewardWrapper, VectorNormalizeReward)
+_OTHER_REWARDS = (gym.RewardWrapper, NormalizeReward, AtariPreprocessing,
+                  VectorRewardWrapper, VectorNormalizeReward)  # fmt: skip
 
 
 def make_env(env_id: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym.Env[Any, Any]:
@@ -67,17 +67,12 @@ def reward_threshold(env: AnyEnv) -> float | None:
 
 
 def _rewards_differ(env: AnyEnv) -> bool:
-    if isinstance(env, VectorWrapper):
-        return _changes(env, VectorWrapper, _OTHER_VECTOR_REWARDS) or _rewards_differ(env.env)
-    if isinstance(env, gym.Wrapper):
-        return _changes(env, gym.Wrapper, _OTHER_REWARDS) or _rewards_differ(env.env)
-    return any(map(_rewards_differ, getattr(env, "envs", ())))
-
-
-def _changes(env: AnyEnv, base: type[Any], others: tuple[type[Any], ...]) -> bool:
     """Whether a wrapper changes rewards, or may: it has a step of its own, and is not known."""
+    if not isinstance(env, gym.Wrapper | VectorWrapper):
+        return any(map(_rewards_differ, getattr(env, "envs", ())))
+    base = VectorWrapper if isinstance(env, VectorWrapper) else gym.Wrapper
     known = type(env).step is base.step or type(env).__module__.startswith(_HARMLESS)
-    return isinstance(env, others) or not known
+    return isinstance(env, _OTHER_REWARDS) or not known or _rewards_differ(env.env)
 
 
 def spec_of(env: AnyEnv) -> EnvSpec | None:
@@ -110,11 +105,7 @@ def time_limit(env: AnyEnv) -> int | None:
 
 
 def registered(env_id: str) -> EnvSpec | None:
-    """Return what Gymnasium has registered under an id, if anything.
-
-    >>> registered("CartPole-v1").max_episode_steps
-    500
-    """
+    """Return what Gymnasium has registered under an id, if anything."""
     return gym.registry.get(env_id)
 
 

@@ -74,15 +74,8 @@ def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return an equal space in which the keys of each Dict are sorted.
 
     Equal Dict spaces may have their keys in different orders, and Gymnasium flattens them
-    differently. Vectors always follow this order.
+    differently. Vectors always follow this order. Raises TypeError if a key is not a string.
 
-    Raises
-    ------
-    TypeError
-        If a key is not a string.
-
-    Examples
-    --------
     >>> space = spaces.Dict(speed=spaces.Discrete(2), place=spaces.Discrete(3))
     >>> list(space), list(canonical(space)), space == canonical(space)
     (['speed', 'place'], ['place', 'speed'], True)
@@ -153,8 +146,6 @@ class ActionBox:
     def of(cls, space: spaces.Space[Any]) -> "ActionBox":
         """Read an action space; raise ValueError if it is no bounded, non-empty Box of floats.
 
-        Examples
-        --------
         >>> box = ActionBox.of(spaces.Box(-2.0, 2.0, (1,)))
         >>> box.actions(np.array([[0.5], [1.2]])).tolist(), box.units(np.array([1.0]))
         ([[1.0], [2.0]], array([0.5]))
@@ -202,8 +193,6 @@ class ActionBox:
 class Native:
     """Spaces that are not what an agent works with; Dict observations in canonical order.
 
-    Examples
-    --------
     >>> native = Native(spaces.Discrete(3), spaces.Box(-2.0, 2.0, (1,)), bins=5)
     >>> native.points(2)
     (array([[2.]]), True)
@@ -573,17 +562,14 @@ class Interface:
         """Take over what :meth:`to_json` returned, or raise InvalidFileError."""
         shape, box = tuple(fields["observation_shape"]), fields.get("box")
         if box is not None:
-            lists = {name: tuple(box[name]) for name in ("low", "high", "shape")}
-            box = ActionBox(**{**box, **lists})
+            box = ActionBox(**{**box, **{key: tuple(box[key]) for key in ("low", "high", "shape")}})
             check_fields(box)
-            low, high = np.array(box.low, dtype=np.float64), np.array(box.high, dtype=np.float64)
-            sizes = {len(low), len(high), math.prod(box.shape)}
-            bounded = len(sizes) == 1 and len(low) > 0 and min(box.shape, default=1) > 0
-            bounded = bounded and bool((np.isfinite(low) & np.isfinite(high) & (low <= high)).all())
+            p, bounds = math.prod(box.shape), (box.low, box.high)
+            bounded = p > 0 and len(box.low) == len(box.high) == p and np.isfinite(bounds).all()
+            bounded = bounded and bool(np.less_equal(*bounds).all())
             require(bounded and box.dtype in _DTYPES, f"box is {box}: it is no bounded box")
-        native = fields.get("native")
-        if native is not None:
-            native = Native.from_json(native)
+        told = fields.get("native")
+        native = None if told is None else Native.from_json(told)
         own = cls(**{**fields, "observation_shape": shape, "box": box, "native": native})
         check_fields(own)
         require(min(shape, default=1) >= 1, f"observation_shape is {shape}")
