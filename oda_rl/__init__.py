@@ -29,8 +29,8 @@ if _TYPE_CHECKING:
     from oda_rl.mixtures.sgd import SGDGaussianMixture
     from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
     from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
-    from oda_rl.quantization.estimators import LVQ, StochasticVQ
     from oda_rl.quantization.som import SOM
+    from oda_rl.quantization.vq import LVQ, StochasticVQ
     from oda_rl.trees.classifier import ODATreeClassifier
     from oda_rl.trees.clusterer import ODATreeClusterer
     from oda_rl.trees.regressor import ODATreeRegressor
@@ -65,7 +65,7 @@ _LAZY = {
     "INFEX": "oda_rl.exemplars.infex",
     "InvalidFileError": "oda_rl.files.schema",
     "KernelVectorQuantization": "oda_rl.exemplars.candidates",
-    "LVQ": "oda_rl.quantization.estimators",
+    "LVQ": "oda_rl.quantization.vq",
     "ODAClassifier": "oda_rl.annealing.classifier",
     "ODAClusterer": "oda_rl.annealing.clusterer",
     "ODARegressor": "oda_rl.annealing.regressor",
@@ -75,7 +75,7 @@ _LAZY = {
     "SGDGaussianMixture": "oda_rl.mixtures.sgd",
     "SOM": "oda_rl.quantization.som",
     "StochasticEMGaussianMixture": "oda_rl.mixtures.stochastic_em",
-    "StochasticVQ": "oda_rl.quantization.estimators",
+    "StochasticVQ": "oda_rl.quantization.vq",
 }
 
 __all__ = [

@@ -15,8 +15,7 @@ from sklearn.utils.validation import (
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.diagram import LARGEST_DATA
-from oda_rl.samples.missing import holes
-from oda_rl.samples.weights import repeated
+from oda_rl.samples import holes, repeated
 
 _CHUNK = 4096
 HEAVIEST = 1e15  # weight of a sample
@@ -31,6 +30,8 @@ def chunks(n: int) -> list[slice]:
 
 class TakesMissing(BaseEstimator):
     """An estimator that learns from samples with missing values, which are NaN."""
+
+    _missing_needs = ""  # parameters with which it does
 
     def _takes_missing(self) -> bool:
         """Whether it does with the parameters that it has."""
@@ -69,6 +70,23 @@ def finite(estimator: BaseEstimator) -> bool | str:
     """Return what scikit-learn calls ``ensure_all_finite``."""
     missing = isinstance(estimator, TakesMissing) and estimator._takes_missing()
     return "allow-nan" if missing else True
+
+
+def _validated(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
+    """Return what scikit-learn's ``validate_data`` does, or raise its exceptions."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is refused here
+            return validate_data(
+                estimator, X, order="C", ensure_all_finite=finite(estimator), **options
+            )
+    except ValueError as error:
+        needs = getattr(estimator, "_missing_needs", "")
+        if needs and str(error).startswith("Input X contains NaN"):
+            raise ValueError(
+                f"Input X contains NaN: {type(estimator).__name__} takes missing values only with "
+                f"{needs}; set that, or fill them in"
+            ) from error
+        raise
 
 
 def observed(points: Array) -> Array:
@@ -114,11 +132,7 @@ def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArr
 
     It stays float32, and where values are missing it is NaN, if the estimator takes that.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is refused here
-        points = validate_data(
-            estimator, X, reset=reset, dtype=precisions(estimator), order="C",
-            ensure_all_finite=finite(estimator),
-        )  # fmt: skip
+    points = _validated(estimator, X, reset=reset, dtype=precisions(estimator))
     return observed(bounded(np.asarray(points), "X"))
 
 
@@ -145,11 +159,7 @@ def checked_labels(
     reset: bool,
 ) -> tuple[FloatArray, Array]:
     """Return X likewise, and y as the labels of classes, shape (n,)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        points, labels = validate_data(
-            estimator, X, y, reset=reset, dtype=precisions(estimator), order="C",
-            ensure_all_finite=finite(estimator),
-        )  # fmt: skip
+    points, labels = _validated(estimator, X, y=y, reset=reset, dtype=precisions(estimator))
     check_classification_targets(labels)
     return observed(bounded(np.asarray(points), "X")), np.asarray(column_or_1d(labels, warn=True))
 
@@ -158,11 +168,7 @@ def checked_targets(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Return X likewise, and y as numbers, shape (n,)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        points, targets = validate_data(
-            estimator, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True,
-            ensure_all_finite=finite(estimator),
-        )  # fmt: skip
+    points, targets = _validated(estimator, X, y=y, reset=reset, dtype=np.float64, y_numeric=True)
     values = bounded(np.asarray(targets, dtype=np.float64), "y")
     return observed(bounded(np.asarray(points), "X")), values
 

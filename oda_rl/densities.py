@@ -13,7 +13,7 @@ from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_points, checked_weights, fitted_points
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.clusterer import ODAClusterer
-from oda_rl.annealing.selection import folds
+from oda_rl.annealing.fine_tuning import folds
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.infex import INFEX
@@ -28,12 +28,10 @@ from oda_rl.files.schema import (
     real,
     require,
 )
-from oda_rl.mixtures.base import StreamingMixture
+from oda_rl.mixtures.base import StreamingMixture, deviations_of
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
-from oda_rl.mixtures.base import deviations_of
-from oda_rl.samples.missing import means_of
-from oda_rl.samples.weights import Weighted, weighted
+from oda_rl.samples import Weighted, means_of, weighted
 from oda_rl.trees.base import BaseODATree
 from oda_rl.trees.clusterer import ODATreeClusterer
 

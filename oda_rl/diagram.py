@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, integer, spliced
+from oda_rl._compile import compiled, inlined, integer, reordered, spliced
 from oda_rl._types import FloatArray, IntArray
 
 LARGEST = 1e150  # of a point's components, whose squares are summed
@@ -153,33 +153,22 @@ def move(codevectors: Codevectors, k: int, point: FloatArray, step: float) -> No
     diagram[k, 0] = -0.5 * offset
 
 
-@inlined
-def squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: int) -> float:
-    """|x_i − μ_k|², in four sums, which the processor adds to side by side."""
-    d = points.shape[1]
-    whole = d - d % 4
-    a, b, c, e = 0.0, 0.0, 0.0, 0.0
-    for j in range(0, whole, 4):
-        y0, y1 = points[i, j] - codevectors[k, j], points[i, j + 1] - codevectors[k, j + 1]
-        y2, y3 = points[i, j + 2] - codevectors[k, j + 2], points[i, j + 3] - codevectors[k, j + 3]
-        a += y0 * y0
-        b += y1 * y1
-        c += y2 * y2
-        e += y3 * y3
-    for j in range(whole, d):
-        y0 = points[i, j] - codevectors[k, j]
-        a += y0 * y0
-    return (a + b) + (c + e)
+@reordered
+def squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: int, d: int) -> float:
+    """|x_i − μ_k|² of the first d features, as far as they are observed (not NaN)."""
+    total = 0.0
+    for j in range(d):
+        gap = points[i, j] - codevectors[k, j]
+        total += gap * gap if gap == gap else 0.0
+    return total
 
 
 @inlined
 def nearest_codevector(points: FloatArray, i: int, codevectors: FloatArray) -> tuple[int, float]:
     """Nearest codevector of point i, the first of equals, and its squared distance."""
-    winner = 0
-    smallest = np.inf
+    winner, smallest = 0, np.inf
     for k in range(codevectors.shape[0]):
-        distance = squared_distance(points, i, codevectors, k)
+        distance = squared_distance(points, i, codevectors, k, points.shape[1])
         if distance < smallest:
-            smallest = distance
-            winner = k
+            winner, smallest = k, distance
     return winner, smallest

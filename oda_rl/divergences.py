@@ -20,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import spliced
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import FloatArray
 from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.schema import Member, Sizes, real, require
-from oda_rl.samples import turned
-from oda_rl.samples.missing import cell_means, filled, holes, observed_shares, partial_squares
+from oda_rl.samples import filled, holes, observed_shares, partial_squares
 
-# What the compiled kernels of oda_rl.annealing.codebook tell divergences apart by.
+# What the compiled kernels of oda_rl.annealing.kernels tell divergences apart by.
 QUADRATIC, LOGARITHMIC, RECIPROCAL, CALLED = range(4)
 
 TINY = 1e-300  # a mean of zeros is a codevector, too: log and 1/x of it stay finite
@@ -88,23 +87,6 @@ class Divergence(ABC):
     def restore(self, codevectors: FloatArray) -> FloatArray:
         """Undo :meth:`embed`."""
         return codevectors
-
-    def completed(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
-        """Return points, shape (n, d + q), with what codevectors expect where theirs are missing.
-
-        ``codevectors`` have any shape that fits; both are in the codebook's coordinates.
-        """
-        return filled(points, codevectors)
-
-    def cell_means(
-        self, points: FloatArray, weights: FloatArray, cells: IntArray, otherwise: FloatArray
-    ) -> FloatArray:
-        """Weighted means of what is observed in each cell, shape (K, d); ``otherwise`` if nothing.
-
-        The codevectors from which the sum of the divergences in what is observed is least. Points,
-        shape (n, d), are in the codebook's coordinates, ``cells``, shape (n,), from 0 to K - 1.
-        """
-        return cell_means(points, weights, cells, otherwise)
 
     def spread(self, codevectors: FloatArray) -> FloatArray:
         """How far, relative to one another, one may step along each coordinate, shape (n, d)."""
@@ -210,12 +192,7 @@ class SquaredEuclidean(Divergence):
 
 
 class Mahalanobis(SquaredEuclidean):
-    """(x − μ)ᵀ M (x − μ).
-
-    Where values of x are missing (NaN) and o are observed, it is (x_o − μ_o)ᵀ (S_oo)⁻¹ (x_o − μ_o)
-    with S = M⁻¹, its least over all that the others might be, times d over how many o are: what
-    the whole distance is expected to be. It is least where others are as the codevector expects
-    them, μ_m + S_mo (S_oo)⁻¹ (x_o − μ_o) (:mod:`oda_rl.samples.turned`).
+    """(x − μ)ᵀ M (x − μ), for points without missing values.
 
     Parameters
     ----------
@@ -272,40 +249,8 @@ class Mahalanobis(SquaredEuclidean):
             )
 
     def embed(self, points: FloatArray) -> FloatArray:
-        """Lᵀ x with M = L Lᵀ: distances are Euclidean there.
-
-        Points with missing values have other coordinates, as many as are observed, and NaN for the
-        others: those of :mod:`oda_rl.samples.turned`.
-        """
-        return points @ self._root if holes(points) is None else turned.embedded(points, self._root)
-
-    def between(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
-        """As for every divergence; of points with missing values what is expected of the whole."""
-        if holes(points) is None:
-            return super().between(points, codevectors)
-        return turned.squares_between(points, codevectors, self._root)
-
-    def rowwise(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
-        """Likewise of each point from the codevector in the same row, shape (n,)."""
-        if holes(points) is None:
-            return super().rowwise(points, codevectors)
-        return turned.squares_rowwise(points, codevectors, self._root)
-
-    def completed(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
-        """As for every divergence: what normal samples of covariance M⁻¹ would be expected to."""
-        if holes(points) is None:
-            return points
-        return turned.completed(points, codevectors, self._root)
-
-    def cell_means(
-        self, points: FloatArray, weights: FloatArray, cells: IntArray, otherwise: FloatArray
-    ) -> FloatArray:
-        """As for every divergence."""
-        return turned.cell_means(points, weights, cells, otherwise, self._root)
-
-    def seen_in(self, points: FloatArray) -> turned.Turned:
-        """Return embedded points as compiled code takes them where values are missing."""
-        return turned.turned(points, self._root)
+        """Lᵀ x with M = L Lᵀ: distances are Euclidean there."""
+        return points @ self._root
 
     def restore(self, codevectors: FloatArray) -> FloatArray:
         """Undo :meth:`embed`."""
@@ -462,15 +407,6 @@ def is_euclidean(divergence: "str | Divergence") -> bool:
     (True, False)
     """
     return divergence == "squared_euclidean" or type(divergence) is SquaredEuclidean
-
-
-def takes_missing(divergence: "str | Divergence") -> bool:
-    """Whether distances are known of what is observed of a point.
-
-    >>> takes_missing(Mahalanobis([[1.0]])), takes_missing("i_divergence")
-    (True, False)
-    """
-    return is_euclidean(divergence) or type(divergence) is Mahalanobis
 
 
 def resolve(divergence: "str | Divergence") -> Divergence:

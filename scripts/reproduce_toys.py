@@ -28,7 +28,7 @@ from sklearn.datasets import make_circles, make_moons
 from oda_rl import ODAClassifier
 from oda_rl._types import FloatArray
 from oda_rl.plotting.estimators import animate_annealing, plot_decision_regions
-from oda_rl.quantization.estimators import LVQ
+from oda_rl.quantization.vq import LVQ
 from oda_rl.runs.parallel import Run
 
 EXPERIMENT = Experiment("reproduce_toys", ("n_samples", "n_held_out", "n_codevectors"))

@@ -30,7 +30,7 @@ from oda_rl.agents.fitting.placement import (
     width_of,
 )
 from oda_rl.agents.fitting.regression import Belief, moments_of
-from oda_rl.annealing import placing
+from oda_rl.annealing import cells as annealing
 
 NO_ROWS = np.empty(0, dtype=np.int64)
 
@@ -208,15 +208,15 @@ def test_what_a_state_explains_is_not_taken_for_an_action():
 def test_the_finer_cells_are_those_of_one_level_further():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(3000, 2))
-    coarse = placing.anneal(points, 12, rng)
+    coarse = annealing.anneal(points, 12, rng)
     widths = [width_of(points, coarse)]
     for _ in range(2):
-        further = placing.anneal_further(coarse, points, widths[-1], rng)
+        further = annealing.anneal_further(coarse, points, widths[-1], rng)
         assert len(coarse) < len(further) <= 2 * len(coarse)
         widths.append(width_of(points, further))
         coarse = further
     assert widths[0] > 1.4 * widths[1] > 1.96 * widths[2]
-    alone = placing.anneal_further(np.ones((1, 2)), np.ones((50, 2)), 1e-12, rng)
+    alone = annealing.anneal_further(np.ones((1, 2)), np.ones((50, 2)), 1e-12, rng)
     np.testing.assert_allclose(alone, 1.0, atol=1e-5)
 
 
@@ -230,7 +230,7 @@ def test_the_baseline_has_more_levels_in_many_dimensions_if_there_are_rows_enoug
     steps = np.tile([0.0, 0.0, GOES_ON], (n, 1))
     seen = Experience(observations, steps, 2)
     units = metric.Units(np.ones(d))
-    points = placing.anneal(observations[:3000], 16, rng)
+    points = annealing.anneal(observations[:3000], 16, rng)
     at = Cells(np.zeros(d), units, np.eye(d), points, width_of(observations[:1000], points))
     fine = finer(seen, at, rng)
     n_cells = len(fine.codevectors)

@@ -6,7 +6,7 @@ import oracles
 import pytest
 
 from oda_rl.annealing import cells as annealing
-from oda_rl.annealing.placing import Columns, settle
+from oda_rl.annealing.cells import settle
 from oda_rl.diagram import Codevectors
 from oda_rl.divergences import quadratic_diagram
 
@@ -78,15 +78,14 @@ def test_settling_forgets_the_first_half(m):
     book, points = Codebook(rng.normal(size=(4, 2))), rng.normal(size=(50, 2))
     masses, codevectors = book.masses.copy(), book.codevectors.copy()
     order = rng.integers(50, size=m)
-    columns = Columns.of(book.cells[:4])
-    settle(columns, points, order, 0.7)
+    settle(book.arrays, 4, points, order, 0.7)
     for t, i in enumerate(order):
         step_size = 1 / (t + 2) if t + 2 < m / 2 else 2 / m
         masses, codevectors = oracles.oda_observe(
             masses, codevectors, book.metric, points[i], 0.7, step_size
         )
-    np.testing.assert_allclose(columns.masses, masses, rtol=1e-9)
-    np.testing.assert_allclose(columns.means.T, codevectors, rtol=1e-8)
+    np.testing.assert_allclose(book.masses, masses, rtol=1e-9)
+    np.testing.assert_allclose(book.codevectors, codevectors, rtol=1e-8)
 
 
 def test_far_samples_do_not_overflow():
@@ -190,16 +189,14 @@ def test_split_halves_mass_and_keeps_the_mean():
 
 
 @pytest.mark.parametrize(("n", "d", "m"), [(1, 1, 3), (7, 2, 40), (50, 5, 400)])
-def test_settling_side_by_side_is_observing_one_by_one(n, d, m):
+def test_settling_is_observing_one_by_one(n, d, m):
     rng = np.random.default_rng(n)
     points, order = rng.normal(size=(60, d)), rng.integers(60, size=m)
-    cells = np.column_stack([rng.dirichlet(np.ones(n)), rng.normal(size=(n, d))])
-    columns = Columns.of(cells)
-    settle(columns, points, order, 0.1)
-    diagram = quadratic_diagram(np.eye(d), cells[:, 1:])
-    arrays = Codevectors(diagram, cells, np.eye(d), np.zeros(n), np.zeros(d))
+    masses = rng.dirichlet(np.ones(n))
+    first = Codebook(rng.normal(size=(n, d)), masses=masses)
+    second = Codebook(first.codevectors, masses=first.masses)
+    settle(first.arrays, n, points, order, 0.1)
     for t, row in enumerate(order):
-        annealing.observe(arrays, n, points[row], 0.1, max(1.0 / (t + 2.0), 2.0 / m))
-    np.testing.assert_array_equal(columns.masses, cells[:, 0])
-    np.testing.assert_array_equal(columns.means.T, cells[:, 1:])
-    np.testing.assert_array_equal(columns.diagram.T, diagram)
+        second.observe(points[row], 0.1, max(1.0 / (t + 2.0), 2.0 / m))
+    np.testing.assert_array_equal(first.cells, second.cells)
+    np.testing.assert_array_equal(first.diagram, second.diagram)

@@ -21,7 +21,7 @@ from oda_rl import (
 )
 from oda_rl.densities import _least_usual, default_density
 from oda_rl.files.archive import load_archive, save_archive
-from oda_rl.samples.weights import weighted
+from oda_rl.samples import weighted
 
 MOONS, LABELS = make_moons(400, noise=0.15, random_state=0)
 DENSITIES = [

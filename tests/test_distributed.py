@@ -23,8 +23,6 @@ from oda_rl import (
     ODAClassifier,
     ODAClusterer,
 )
-from oda_rl.annealing.codebook import GROUPED, segments
-from oda_rl.annealing.laying_out import laid_out
 from oda_rl.distributed.annealing import Course, nearest
 from oda_rl.distributed.blocks import DaskBlocks, OneBlock, Rows
 from oda_rl.distributed.reading import Reader
@@ -74,7 +72,7 @@ def test_sums_are_those_of_an_obvious_loop(divergence, temperature):
     weights = rng.integers(3, size=300) / 2.0
     codevectors = divergence.embed(rng.gamma(2.0, size=(7, 2)) + 0.1)
     owners, masses = np.array([0, 0, 1, 1, 1, 1, 2]), rng.random(7)
-    shown = laid_out(divergence, 2, codevectors, masses, owners, 3)
+    shown = codevectors, masses, owners
     reader = Reader(divergence, np.array(["a", "b", "c"]))
     blocks = DaskBlocks(*lazy(points, labels, weights, n_blocks=7))
     sums = blocks.total(Attraction(reader, Codevectors(*shown, temperature)))
@@ -90,24 +88,6 @@ def test_sums_are_those_of_an_obvious_loop(divergence, temperature):
         sums.counts, [((labels == c) & (weights > 0)).sum() for c in "abc"]
     )
     np.testing.assert_allclose(sums.weights, [weights[labels == c].sum() for c in "abc"])
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_codevectors_far_away_are_passed_over(temperature):
-    points, codevectors = mixture(400, 0), mixture(GROUPED + 20, 1)
-    groups = segments(codevectors)
-    order = np.argsort(groups, kind="stable")
-    codevectors, groups = codevectors[order], groups[order]
-    assert groups[-1] > 5
-    masses = np.full(len(codevectors), 1.0 / len(codevectors))
-    blocks, found = OneBlock(Rows(points, None, None)), []
-    for own in (groups, np.zeros_like(groups)):
-        shown = laid_out(SquaredEuclidean(), 3, codevectors, masses, own, 1)
-        question = Attraction(Reader(SquaredEuclidean(), None), Codevectors(*shown, temperature))
-        found.append(blocks.total(question))
-    np.testing.assert_allclose(found[0].masses, found[1].masses, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[0].moves, found[1].moves, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found[0].distortions, found[1].distortions, rtol=1e-12)
 
 
 def test_moments_are_those_of_all_rows():

@@ -6,11 +6,18 @@ import pytest
 
 from oda_rl import ODAClusterer
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.density import log_cell_volumes
-from oda_rl.annealing.fine_tuning import best_temperature, class_log_densities
+from oda_rl.annealing.base import log_cell_volumes
+from oda_rl.annealing.fine_tuning import (
+    Candidate,
+    best_temperature,
+    candidates,
+    class_log_densities,
+    doubts,
+    folds,
+    select,
+)
 from oda_rl.annealing.levels import Schedule
-from oda_rl.annealing.local_models import fit_local_models
-from oda_rl.annealing.selection import Candidate, candidates, doubts, folds, select
+from oda_rl.annealing.regressor import fit_local_models
 from oda_rl.divergences import Divergence, IDivergence, ItakuraSaito, Mahalanobis, SquaredEuclidean
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed

@@ -10,7 +10,6 @@ from oda_rl.agents.fitting import one_piece, placement
 from oda_rl.agents.fitting.blending import new_points
 from oda_rl.agents.fitting.regression import Belief, Regression, moments_of
 from oda_rl.annealing import cells as annealing
-from oda_rl.annealing import placing
 
 DISCOUNT = 0.8
 LEFT, RIGHT = 0, 1
@@ -256,7 +255,7 @@ def test_annealing_finds_separate_clusters():
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
     points = rng.normal(size=(2000, 2)) * 0.2 + centres[rng.integers(4, size=2000)]
-    codevectors = placing.anneal(points, 4, rng)
+    codevectors = annealing.anneal(points, 4, rng)
     assert len(codevectors) == 4
     for centre in centres:  # it ends with four cells at hand, and they are still soft
         assert np.linalg.norm(codevectors - centre, axis=1).min() < 1.0
@@ -272,7 +271,7 @@ def test_split_cells_stand_apart_in_units_of_what_is_left_of_the_variance(monkey
 
     monkeypatch.setattr(annealing, "split", record)
     points = 3.0 * np.random.default_rng(0).normal(size=(1000, d))
-    placing.anneal(points, 4, np.random.default_rng(1))
+    annealing.anneal(points, 4, np.random.default_rng(1))
     variance = points.var(axis=0).sum()
     temperatures = 2.0 * variance * 0.4 ** np.arange(4)
     for (one, other), temperature in zip(halves[:4], temperatures, strict=True):

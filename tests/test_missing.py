@@ -23,15 +23,15 @@ from oda_rl import (
     StochasticEMGaussianMixture,
     StochasticVQ,
 )
-from oda_rl.annealing.codebook import Seen
-from oda_rl.annealing.missing import class_means, learn_known, refined
+from oda_rl.annealing.annealer import class_means
+from oda_rl.annealing.kernels import learn
+from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import BregmanDivergence, Mahalanobis, SquaredEuclidean
 from oda_rl.mixtures import kernels, learning, state
 from oda_rl.mixtures.kernels import Room
 from oda_rl.mixtures.state import Progress
-from oda_rl.quantization import missing, neighbourhood
-from oda_rl.samples.missing import means_of, partial_squares
-from oda_rl.samples.weights import weighted
+from oda_rl.quantization.kernels import Grid, learn_map, lloyd
+from oda_rl.samples import means_of, partial_squares, weighted
 
 COVARIANCES = ["diag", "full", "tied_spherical"]
 MIXTURES = [SGDGaussianMixture, StochasticEMGaussianMixture]
@@ -91,10 +91,10 @@ def test_means_leave_out_what_is_missing():
         seen = ~np.isnan(column)
         assert found[j] == pytest.approx(np.average(column[seen], weights=weights[seen]))
     classes = np.arange(50) % 3
-    means = class_means(SquaredEuclidean(), 5, points, classes, weights)
+    means = class_means(points, classes, weights)
     np.testing.assert_allclose(means[1], means_of(points[1::3], weights[1::3]))
     points[::3, 2] = np.nan  # of a class nothing is known of a feature: what all have
-    assert class_means(SquaredEuclidean(), 5, points, classes, weights)[0, 2] == pytest.approx(
+    assert class_means(points, classes, weights)[0, 2] == pytest.approx(
         means_of(points, weights)[2]
     )
 
@@ -319,23 +319,21 @@ def test_annealing_is_by_what_is_observed_and_keeps_its_mean():
     rng = np.random.default_rng(23)
     points = with_holes(rng.normal(size=(400, 4)), 0.35, 24)
     start, n = rng.normal(size=(5, 4)), 5
-    columns, masses, scales = np.ascontiguousarray(start.T), np.full(n, 1.0 / n), np.ones(1)
-    raw = np.zeros(Seen.size, np.uint8)
-    learn_known(
-        4, points, np.zeros(400, np.int64), np.ones(400), columns, masses,
-        np.tile(masses, (4, 1)), np.array([0, n], np.uint64), np.array([0, 1], np.uint64),
-        0.7, 0.0, scales, np.zeros(1), raw, np.empty(n),
+    codevectors, masses, seen = start.copy(), np.full(n, 1.0 / n), np.zeros(2)
+    learn(
+        SquaredEuclidean(), 4, points, np.zeros(400, np.int64), np.ones(400), codevectors, masses,
+        np.repeat(masses[:, None], 4, axis=1), np.array([0, n]), 0.7, 0.0, np.zeros(1), seen,
     )  # fmt: skip
     expected = oracles.partial_anneal(points, start, 0.7)
-    np.testing.assert_allclose(masses * scales[0], expected[0], rtol=1e-4)
-    np.testing.assert_allclose(columns.T, expected[1], atol=1e-4)
-    assert Seen(raw).distortion / Seen(raw).weight == pytest.approx(expected[2], rel=1e-4)
+    np.testing.assert_allclose(masses, expected[0], rtol=1e-4)
+    np.testing.assert_allclose(codevectors, expected[1], atol=1e-4)
+    assert seen[0] / seen[1] == pytest.approx(expected[2], rel=1e-4)
 
 
 def test_lloyds_iteration_lowers_what_it_should():
     points = with_holes(blobs(300, 27)[0], 0.3, 28)
     start = imputed(points)[:6]
-    found = missing.lloyd(points, np.ones(300), start)
+    found = lloyd(points, np.ones(300), start)
 
     def error(codevectors):
         gaps = points[:, None] - codevectors
@@ -350,25 +348,27 @@ def test_lloyds_iteration_lowers_what_it_should():
 def test_refinement_goes_on_from_where_lloyds_iteration_ends():
     points, weights = with_holes(blobs(300, 63)[0], 0.3, 64), np.ones(300)
     start = imputed(points)[:6]
-    plain = missing.lloyd(points, weights, start)
-    again = refined(points, weights, start, np.random.default_rng(0), SquaredEuclidean())
+    plain = lloyd(points, weights, start)
+    again = refine(points, weights, start, np.random.default_rng(0))
     before, after = (
         np.nansum((points[:, None] - one) ** 2, axis=2).min(axis=1).sum() for one in (plain, again)
     )
     assert after < 0.9 * before
-    np.testing.assert_allclose(missing.lloyd(points, weights, again), again)
+    np.testing.assert_allclose(lloyd(points, weights, again), again)
 
 
 def test_a_map_is_pulled_in_what_is_observed():
     rng = np.random.default_rng(29)
     points, start = with_holes(rng.normal(size=(60, 3)), 0.4, 30), rng.normal(size=(6, 3))
     rates, widths = np.linspace(0.5, 0.1, 60), np.linspace(2.0, 0.5, 60)
-    cells = np.column_stack([np.zeros(6), start])
-    grid = neighbourhood.Grid(2, 3, False)
-    missing.learn(cells, points, np.arange(60), grid, rates, widths, np.empty(6))
+    codevectors, hits = start.copy(), np.zeros(6, np.int64)
+    shares, grid = (~np.isnan(points)).mean(axis=1), Grid(2, 3, False)
+    learn_map(
+        codevectors, hits, points, shares, np.arange(60), grid, rates, widths, np.empty(6)
+    )  # fmt: skip
     expected, winners = oracles.partial_som(points, start, (2, 3), rates, widths)
-    np.testing.assert_allclose(cells[:, 1:], expected, atol=1e-6)
-    np.testing.assert_array_equal(cells[:, 0], np.bincount(winners, minlength=6))
+    np.testing.assert_allclose(codevectors, expected, atol=1e-6)
+    np.testing.assert_array_equal(hits, np.bincount(winners, minlength=6))
 
 
 # Annealing and maps: what is learned.
@@ -424,13 +424,12 @@ def test_regression_takes_a_cells_mean_for_what_is_missing():
     assert model.score(fresh, truth) > filled.score(fresh, truth)
 
 
-@pytest.mark.parametrize("divergence", ["squared_euclidean", METRIC], ids=["squared", "metric"])
 @pytest.mark.parametrize("kind", [ODAClusterer, ODAClassifier, ODARegressor])
-def test_annealing_a_stream_with_holes_is_the_same_in_blocks(kind, divergence, tmp_path):
+def test_annealing_a_stream_with_holes_is_the_same_in_blocks(kind, tmp_path):
     points, labels = blobs(700, 44)
     points[50:] = with_holes(points[50:], 0.3, 45)
     labels[:300] = np.minimum(labels[:300], 4)  # a class appears later
-    parts = kind(8, divergence=divergence, random_state=0)
+    parts = kind(8, random_state=0)
     once = clone(parts).partial_fit(points, labels)
     for begin in range(0, 700, 70):
         parts.partial_fit(points[begin : begin + 70], labels[begin : begin + 70])
@@ -455,8 +454,7 @@ def test_temperatures_of_associations_are_those_of_what_is_observed():
 
 def named(model):
     """What a case is called: the text of an object would have its address."""
-    metric = isinstance(getattr(model, "divergence", None), Mahalanobis)
-    return type(model).__name__ + (", metric" if metric else "")
+    return type(model).__name__
 
 
 LEARNERS = [
@@ -469,9 +467,6 @@ LEARNERS = [
     ODAClusterer(3),
     ODAClassifier(4),
     ODARegressor(4),
-    ODAClusterer(3, divergence=METRIC),
-    ODAClassifier(4, divergence=METRIC),
-    ODARegressor(4, divergence=METRIC),
     ODATreeClusterer(3, min_samples_split=10),
     ODATreeClassifier(3),
     ODATreeRegressor(3, min_samples_split=10),
@@ -513,14 +508,14 @@ def test_what_says_nothing_is_refused_by_name(model):
     empty = points.copy()
     empty[[7, 9]] = np.nan
     model = clone(model).set_params(random_state=0)
-    for learn in (model.fit, model.partial_fit):
+    for fit in (model.fit, model.partial_fit):
         with pytest.raises(ValueError, match="X has no value in rows 7, 9"):
-            learn(empty, labels)
+            fit(empty, labels)
     column = points.copy()
     column[:, 3] = np.nan
-    for learn in (clone(model).fit, clone(model).partial_fit):
+    for fit in (clone(model).fit, clone(model).partial_fit):
         with pytest.raises(ValueError, match="X has no value of feature 3"):
-            learn(column, labels)
+            fit(column, labels)
     with pytest.raises(ValueError, match="infinity"):
         model.fit(np.where(np.arange(5) == 2, np.inf, points), labels)
     with pytest.raises(ValueError, match=r"X holds 1e\+200"):
@@ -559,6 +554,25 @@ def test_others_refuse_holes(model):
     assert not get_tags(model).input_tags.allow_nan
     with pytest.raises(ValueError, match="NaN"):
         model.fit(with_holes(points, 0.2, 57))
+
+
+def test_a_metric_that_mixes_features_takes_no_holes():
+    points, labels = blobs(60, 56)
+    holed = with_holes(points, 0.2, 57)
+    for model in (
+        ODAClusterer(2, divergence=METRIC),
+        ODARegressor(2, divergence=METRIC),
+        ODAClassifier(4, divergence=METRIC),
+        ODAClassifier(4, fine_tuning="mrslvq"),
+    ):
+        name = type(model).__name__
+        message = f"contains NaN: {name} takes missing values only with divergence='squared_eucl"
+        assert not get_tags(model).input_tags.allow_nan
+        for fit in (model.fit, model.partial_fit):
+            with pytest.raises(ValueError, match=message):
+                fit(holed, labels % 2)
+        with pytest.raises(ValueError, match=message):
+            model.fit(points, labels % 2).predict(holed)
 
 
 def test_targets_and_histograms_have_no_holes():

@@ -19,13 +19,13 @@ from oda_rl.agents.base import engine as engines
 from oda_rl.agents.base import episodes
 from oda_rl.agents.base.compiled_loop import environment_arrays, play_from, train_loop
 from oda_rl.agents.base.history import EpisodeLog, Level
-from oda_rl.annealing import local_models
+from oda_rl.annealing import regressor
 from oda_rl.divergences import Mahalanobis
 from oda_rl.envs import Dynamics
 from oda_rl.envs.dynamics import Resets, compiled_dynamics
-from oda_rl.quantization import estimators as quantizers
 from oda_rl.quantization import som
-from oda_rl.samples.weights import weighted
+from oda_rl.quantization import vq as quantizers
+from oda_rl.samples import weighted
 
 AGENTS = {
     "online": TwoTimescaleAgent,
@@ -272,7 +272,7 @@ def test_slopes_of_many_features_are_those_of_few(n, d):
     weights[:3] = 0.0
     rests = steps[:, 0] * cells + rng.normal(size=n)
     one, other = (fit(steps, rests, weights, cells, 6)
-                  for fit in (local_models._slopes, local_models._slopes_in_subspace))  # fmt: skip
+                  for fit in (regressor._slopes, regressor._slopes_in_subspace))  # fmt: skip
     np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-10)
 
 
@@ -400,7 +400,7 @@ def test_the_history_is_bounded(monkeypatch):
 
 
 def test_a_stream_of_single_samples_does_not_lengthen_histories(monkeypatch):
-    monkeypatch.setattr(quantizers, "_MOST_PASSES", 10)
+    monkeypatch.setattr(quantizers, "_MAX_PASSES", 10)
     points = np.random.default_rng(0).normal(size=(100, 2))
     model = StochasticVQ(2, random_state=0).partial_fit(points[:4])
     for point in points[4:]:

@@ -11,11 +11,11 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs, make_moons
 
 from oda_rl.quantization import batch_annealing
-from oda_rl.quantization import estimators as quantization
 from oda_rl.quantization import kernels as competition
+from oda_rl.quantization import vq as quantization
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
-from oda_rl.quantization.estimators import LVQ, StochasticVQ
-from oda_rl.samples.weights import Weighted
+from oda_rl.quantization.vq import LVQ, StochasticVQ
+from oda_rl.samples import Weighted
 
 CLUSTERERS = [
     StochasticVQ(n_clusters=3, random_state=0),

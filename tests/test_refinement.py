@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oda_rl.annealing import refinement
-from oda_rl.annealing.merging import ward_merge
+from oda_rl.annealing.cells import ward_merge
 from oda_rl.annealing.refinement import lloyd, refine
 
 

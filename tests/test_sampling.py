@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from oda_rl.annealing.sampling import Distribution
-from oda_rl.samples.weights import canonical_order
+from oda_rl.annealing.levels import Distribution
+from oda_rl.samples import canonical_order
 
 
 def drawn(points, classes, weights, n=200):

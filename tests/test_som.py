@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits, make_blobs, make_circles
 
 from oda_rl import SOM
 from oda_rl.diagram import Codevectors
-from oda_rl.quantization.neighbourhood import Grid, observe, write_pulls
+from oda_rl.quantization.kernels import Grid, observe_map, write_pulls
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (1, 7)])
@@ -55,7 +55,7 @@ def test_the_agents_kernel_pulls_in_any_metric():
     for _ in range(50):
         point = rng.normal(size=3)
         codevectors = oracles.som_observe(codevectors, metric, (3, 4), True, point, 0.4, 1.1)
-        observe(arrays, Grid(3, 4, True), point, 0.4, 1.1)
+        observe_map(arrays, Grid(3, 4, True), point, 0.4, 1.1)
         np.testing.assert_allclose(cells[:, 1:], codevectors, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(diagram, oracles.diagram(metric, codevectors), rtol=1e-8, atol=1e-8)
     assert cells[:, 0].sum() == 50

@@ -22,9 +22,9 @@ from oda_rl import (
     StochasticEMGaussianMixture,
     StochasticVQ,
 )
-from oda_rl.annealing.local_models import fit_local_models
+from oda_rl.annealing.regressor import fit_local_models
 from oda_rl.exemplars.weights import best_proportions
-from oda_rl.samples.weights import repeated, weighted
+from oda_rl.samples import repeated, weighted
 
 POINTS, LABELS = make_blobs(150, centers=4, cluster_std=1.5, random_state=5)
 LABELS = LABELS % 2

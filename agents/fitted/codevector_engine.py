@@ -20,7 +20,7 @@ from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CodevectorPolicy, blend
-from oda_rl.annealing.placing import anneal
+from oda_rl.annealing.cells import anneal
 from oda_rl.files.schema import Member, check, real
 
 _SAMPLE = 3000  # actions that codevectors are annealed on

@@ -17,7 +17,7 @@ from oda_rl.agents.fitting.action_codevectors import Labels, Near, TakenActions,
 from oda_rl.agents.fitting.blending import Points, new_points
 from oda_rl.agents.fitting.nearest import Search, assign_three
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.annealing.placing import anneal, anneal_further
+from oda_rl.annealing.cells import anneal, anneal_further
 
 _SAMPLE = 3000  # states that the partition is annealed on
 _FEW_DIMENSIONS = 4

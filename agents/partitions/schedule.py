@@ -10,7 +10,7 @@ from oda_rl._types import FloatArray
 from oda_rl.annealing import cells as annealing
 from oda_rl.diagram import Codevectors
 from oda_rl.files.schema import COUNT, Member, Span
-from oda_rl.quantization import neighbourhood
+from oda_rl.quantization.kernels import Grid, observe_map
 
 RESTING, INTERPRETED, ANNEALING, MAPPING = range(4)  # kinds of learner
 
@@ -94,8 +94,8 @@ def observe(
     codevectors = Codevectors(diagram, learner.cells, learner.metric, weights, gradient)
     if schedule.kind == MAPPING:
         on = map_of(learner.schedule, 0)
-        grid = neighbourhood.Grid(on.rows, on.columns, on.periodic > 0)
-        neighbourhood.observe(codevectors, grid, point, on.rate, on.width)
+        grid = Grid(on.rows, on.columns, on.periodic > 0)
+        observe_map(codevectors, grid, point, on.rate, on.width)
         on.rate *= on.rate_decay
         on.width *= on.width_decay
     else:

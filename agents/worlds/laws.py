@@ -20,7 +20,7 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import Single
-from oda_rl.annealing.placing import anneal
+from oda_rl.annealing.cells import anneal
 
 _POOLED = 0.02  # weight of the prior: all actions' moments
 _RIDGE = 1e-8

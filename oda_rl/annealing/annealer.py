@@ -1,9 +1,9 @@
 """Online deterministic annealing of whole codebooks: at a temperature, and between two.
 
 The codebook of every class starts with one codevector. At each temperature it settles on samples
-(``codebook.learn``); then codevectors that have run together merge, idle ones are
-dropped, the level goes into the history, the temperature falls, and every codevector splits into a
-pair, which stays apart only if the temperature is below its cell's critical one.
+(:func:`oda_rl.annealing.kernels.learn`); then codevectors that have run together merge, idle ones
+are dropped, the level goes into the history, the temperature falls, and every codevector splits
+into a pair, which stays apart only if the temperature is below its cell's critical one.
 
 A full codebook still splits at every level, and the cheapest merges bring it back to its size. Two
 codevectors that share a cluster merge, and two clusters that share a codevector come apart: this
@@ -17,24 +17,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oda_rl._state import Raw
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.annealing import cells as annealing
-from oda_rl.annealing.codebook import Balls, Layout, Seen, Stage, check_layout, segments
-from oda_rl.annealing.laying_out import laid_out
-from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule, check_labels
-from oda_rl.annealing.merging import cheapest_merges, heavy
-from oda_rl.annealing.missing import class_means
-from oda_rl.annealing.sampling import Distribution
-from oda_rl.annealing.showing import Shown, show
-from oda_rl.annealing.turned import check_known, known_of
-from oda_rl.divergences import QUADRATIC, TINY, Divergence
+from oda_rl.annealing.cells import cheapest_merges, heavy, merge
+from oda_rl.annealing.kernels import learn
+from oda_rl.annealing.levels import (
+    LEVEL_SAMPLES,
+    Codebook,
+    Distribution,
+    Level,
+    Schedule,
+    check_labels,
+)
+from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import (
     MISSING,
     Each,
     Maybe,
-    Member,
-    Optional,
     Several,
     Sizes,
     flags,
@@ -42,6 +40,7 @@ from oda_rl.files.schema import (
     require,
     whole,
 )
+from oda_rl.samples import cell_means, filled, first_with_holes, holes
 
 PROBE = 500  # samples that the accuracy of a level is measured on
 _SHIFT = 0.1  # of a split, in square roots of the temperature
@@ -108,19 +107,14 @@ class Annealer:
         "_full_at": real("", "[0, inf]"),
         "_frozen_at": real("", "[0, inf]"),
         "_level_samples": whole(),
-        "_layout": Layout,
-        "_balls": Balls,
-        "_segments": whole("K", "[0, K)"),
-        "_scales": real("classes", "(0, inf)"),
         "_clocks": real("classes", "[0, inf)"),
-        "_seen": Member(np.uint8, str(Seen.size), "[0, 255]"),
+        "_seen": real("2", "[0, inf)"),
         "_parents": real("K, parents", "[0, inf)"),
         "_opened": Several(real("K, opened"), real("K", "[0, inf)")),
         "_viewed": Maybe(flags("V, K")),
-        "_known": Optional(real("known, K")),
+        "_known": Maybe(real("K, D", "[0, inf)")),
     }
     """What a file may say; d, features of the estimator, is known then."""
-    _known: FloatArray | None = None  # of features, at a level where values are missing
 
     def __init__(
         self,
@@ -138,12 +132,9 @@ class Annealer:
         self._full_at = np.inf  # the temperature at which the codebook was full
         self._frozen_at = np.inf  # the temperature at which the full codebook no longer split
         self._level_samples = 0
-        self._layout: Layout
-        self._balls: Balls
-        self._segments: IntArray
-        self._scales: FloatArray
-        self._clocks: FloatArray
-        self._seen: Raw
+        self._clocks: FloatArray  # weight of each class's samples at the level
+        self._seen: FloatArray  # sum of their divergences, and of their weights
+        self._known: FloatArray | None  # masses of components, where values are missing
         self._parents: FloatArray
         self._opened: tuple[FloatArray, FloatArray]
         self._viewed: BoolArray | None = None
@@ -163,7 +154,7 @@ class Annealer:
         a multiple of the number of classes, is dealt out to the classes in equal parts.
         """
         d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
-        means = class_means(self.divergence, d, points, classes, weights)
+        means = class_means(points, classes, weights)
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
         spreads = np.bincount(classes, weights * spread) / totals
         own = totals if class_weights is None else class_weights.copy()
@@ -175,7 +166,7 @@ class Annealer:
     ) -> None:  # fmt: skip
         """Start with classes' means, shape (C, d + q), from which they have these ``spreads``."""
         n_classes, d = len(means), self.n_features
-        self.class_weights, self._scales = class_weights, np.ones(n_classes)
+        self.class_weights = class_weights
         self.scale = float(spreads @ class_weights / class_weights.sum())
         self.temperature = 2.0 * float(spreads.max())
         self.n_samples_seen = n_samples
@@ -199,22 +190,16 @@ class Annealer:
         If annealing has ended it goes on from a few levels before, so that the class may split;
         not if there are as many codevectors as there may be.
         """
-        self.gather()
         mean = self.weights() @ self.codevectors
-        guessed = self.divergence.completed(point[None], mean)[0]
-        self.codevectors = np.concatenate([self.codevectors, guessed[None]])
+        self.codevectors = np.concatenate([self.codevectors, filled(point, mean)[None]])
         if self._known is not None:  # what is only guessed weighs nothing
-            self._known = np.column_stack([self._known, known_of(self.divergence, point)])
+            self._known = np.concatenate([self._known, ~np.isnan(point[None]) * 1.0])
         self.masses = np.append(self.masses, 1.0)
         self.labels = np.append(self.labels, len(self.class_weights))
         self.class_weights = np.append(self.class_weights, 0.0)
-        self._scales = np.append(self._scales, 1.0)
         self._parents = np.concatenate([self._parents, np.zeros((1, self._parents.shape[1]))])
-        clocks = np.append(self._clocks, 0.0)
-        self._arrange()
-        self._scatter()
-        self._opened, self._viewed = (self.codevectors, self.weights()), None
-        self._clocks = clocks
+        self._opened, self._viewed = (self.codevectors.copy(), self.weights()), None
+        self._clocks = np.append(self._clocks, 0.0)
         if not self.active and not np.isfinite(self._full_at) and self.temperature > 0.0:
             self.active = True
             self.temperature *= self.schedule.cooling**-_LEVELS_FOR_A_CLASS
@@ -256,16 +241,9 @@ class Annealer:
                 self._learn(data.points[rows], data.classes[rows], np.ones(len(rows)))
             self._end_level(n)
 
-    def move(self, codevectors: FloatArray, masses: FloatArray) -> tuple[Layout, Balls]:
-        """Move at the same temperature, to what sums say; returns it as kernels take it."""
-        self.codevectors, self.masses = codevectors, masses
-        self._scatter()
-        return self._layout, self._balls
-
     def end_level(self, distortion: float) -> None:
         """End a level whose sums said what its samples' mean divergence is."""
-        seen = Seen(self._seen)
-        seen.distortion, seen.weight = distortion, 1.0
+        self._seen[:] = distortion, 1.0
         self._end_level()
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
@@ -275,13 +253,6 @@ class Annealer:
         require(sizes["D"] >= d and sizes["opened"] >= d, f"{where} has too few features")
         check_labels(self.labels, where)
         require(self.labels[-1] == n_classes - 1, f"{where}.labels has not {n_classes} classes")
-        Seen.check_records(f"{where}._seen", Seen(self._seen).record, {})
-        affine = self.divergence.kernel != QUADRATIC
-        check_layout(self._layout, self.labels, affine)
-        require(
-            not affine or len(self._layout.gradients) == d, "layout.gradients are not of d rows"
-        )
-        check_known(self.divergence, sizes["D"], self._known, where)
         before = None
         for i, level in enumerate(self.history):
             came = None if level.lineage is None else level.lineage.shape[1]
@@ -293,26 +264,15 @@ class Annealer:
         hot = not self.active or (self.temperature > 0.0 and self.room > 0)
         require(hot, f"{where} is active, at a level that is over")
 
-    def reopen(self) -> None:
-        """Let the kernel's arrays be one with the rest again after they were read from a file."""
-        if "_working" in vars(self):  # of a file from before these had names
-            columns, gradients, offsets, _, starts = vars(self).pop("_working")
-            owners, centres, radii = vars(self).pop("_balls")
-            self._balls = Balls(centres, radii, np.empty(len(radii)))
-            self._layout = Layout(columns, gradients, offsets, self.masses, starts, owners)
-            self._seen = vars(self).pop("_stats").view(np.uint8)
-        self._layout = self._layout._replace(masses=self.masses)
-
     def replace(self, codevectors: FloatArray, masses: FloatArray) -> None:
         """Go on with other codevectors of the same classes."""
         self.codevectors, self.masses = codevectors, masses
-        self._scales = np.ones(len(self.class_weights))
         self._open()
 
     def settle(self, distortion: float) -> None:
         """Go on as after all samples, of which the mean divergence was that: by steps as short."""
-        self._clocks, seen = self.class_weights.copy(), Seen(self._seen)
-        seen.distortion, seen.weight = distortion * self._clocks.sum(), self._clocks.sum()
+        self._clocks = self.class_weights.copy()
+        self._seen[:] = distortion * self._clocks.sum(), self._clocks.sum()
 
     def return_to(self, i: int) -> None:
         """Go back to where the codebook stood when level ``i`` of its history ended.
@@ -325,7 +285,6 @@ class Annealer:
         self.codevectors = np.concatenate([own, level.averages], axis=1)
         self.labels = level.labels.copy()
         self.class_weights = np.bincount(level.labels, level.weights) * self.class_weights.sum()
-        self._scales = np.ones(len(self.class_weights))
         self.masses = level.weights / np.bincount(level.labels, level.weights)[level.labels]
         self.temperature, self.n_samples_seen = level.temperature, level.n_samples_seen
         self._parents = np.eye(len(self.labels))
@@ -339,16 +298,15 @@ class Annealer:
     def weights(self) -> FloatArray:
         """Share of the data that each codevector stands for, shape (K,)."""
         priors = self.class_weights / self.class_weights.sum()
-        return np.asarray(self.masses * (priors * self._scales)[self.labels])
+        return np.asarray(self.masses * priors[self.labels])
 
     def view(self, limit: int | None) -> Codebook:
         """Return the codebook as it is, merged down to at most ``limit`` codevectors.
 
         In the middle of a level there may be more: pairs that have yet to show whether they stay.
         """
-        self.gather()
         if limit is None or len(self.labels) <= limit:
-            return Codebook(self.codevectors, self.weights(), self.labels)
+            return Codebook(self.codevectors.copy(), self.weights(), self.labels)
         if self._viewed is None:  # which ones merge was decided when the level began
             flat = self.divergence.flat(self._opened[0][:, : self.n_features])
             self._viewed = cheapest_merges(flat, self._opened[1], self.labels, limit) > 0.0
@@ -360,8 +318,8 @@ class Annealer:
 
     def distortion(self) -> float:
         """Mean divergence of the current level's samples, or of the last level if it has none."""
-        seen = Seen(self._seen)
-        return seen.distortion / seen.weight if seen.weight else self.history[-1].distortion
+        total, weight = self._seen
+        return float(total / weight) if weight else self.history[-1].distortion
 
     def reduce_to(self, n_codevectors: int) -> None:
         """Merge, the cheapest pair of one class first, until so many are left."""
@@ -370,13 +328,18 @@ class Annealer:
             self._open()
 
     def _learn(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
-        points = np.asarray(points, dtype=np.float64)  # which may be drawn from single precision
-        shown = Shown(self.divergence, self.n_features, points, classes, weights)
-        heat = self.temperature, self.schedule.forgetting
-        stage = Stage(*heat, self._scales, self._clocks, self._seen)
-        known = show(shown, self._layout, self._balls, stage, self._known)
-        if known is not None:
-            self._known = known
+        points = np.ascontiguousarray(points, dtype=np.float64)  # drawn from single precision?
+        first = 0 if self._known is not None else first_with_holes(points)
+        starts = np.searchsorted(self.labels, np.arange(len(self.class_weights) + 1))
+        for rows in (slice(first), slice(first, None)):
+            if len(points[rows]) > 0:
+                learn(
+                    self.divergence, self.n_features, points[rows], classes[rows], weights[rows],
+                    self.codevectors, self.masses, self._known, starts, self.temperature,
+                    self.schedule.forgetting, self._clocks, self._seen,
+                )  # fmt: skip
+            if self._known is None and first < len(points):
+                self._known = np.repeat(self.masses[:, None], points.shape[1], axis=1)
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
 
@@ -401,9 +364,6 @@ class Annealer:
 
     def _end_level(self, n_points: float = np.inf) -> None:
         distortion = self.distortion()
-        self.gather()
-        self.masses = self.masses * self._scales[self.labels]
-        self._scales = np.ones(len(self.class_weights))
         frozen, full = np.isfinite(self._frozen_at), np.isfinite(self._full_at)
         limit = self.schedule.max_codevectors
         if not frozen:
@@ -440,7 +400,7 @@ class Annealer:
         near = np.minimum(close, close.T) < _MERGE * self.temperature
         near &= self.labels[:, None] == self.labels
         cells = np.column_stack([self.masses, self.codevectors])
-        self._follow(annealing.merge(cells, len(cells), alive, near), cells)
+        self._follow(merge(cells, len(cells), alive, near), cells)
 
     def _merge_down(self, n_codevectors: int) -> float:
         """Merge; return by how much that raises the distortion."""
@@ -476,36 +436,12 @@ class Annealer:
 
     def _open(self) -> None:
         """Begin a temperature level."""
-        self._arrange()
-        self._scatter()
-        self._opened, self._viewed = (self.codevectors, self.weights()), None
+        self.codevectors = np.array(self.codevectors, dtype=np.float64, order="C")
+        self.masses = np.array(self.masses)
+        self._opened, self._viewed = (self.codevectors.copy(), self.weights()), None
         self._clocks = np.zeros(len(self.class_weights))
-        self._seen = np.zeros(Seen.size, np.uint8)
-        vars(self).pop("_known", None)
+        self._seen, self._known = np.zeros(2), None
         self._level_samples = 0
-
-    def _arrange(self) -> None:
-        """Put neighbours side by side, so that the kernel can pass over those far away."""
-        own = self.codevectors[:, : self.n_features]
-        self._segments = self.labels
-        if self.divergence.kernel == QUADRATIC and len(self.class_weights) == 1:
-            self._segments = segments(own)
-        if (self._segments[1:] < self._segments[:-1]).any():
-            order = np.argsort(self._segments, kind="stable")
-            self._segments = self._segments[order]
-            self.codevectors, self.masses = self.codevectors[order], self.masses[order]
-            self._parents = self._parents[order]
-
-    def _scatter(self) -> None:
-        """Lay the codebook out for the kernel."""
-        self._layout, self._balls = laid_out(
-            self.divergence, self.n_features, self.codevectors, self.masses, self._segments,
-            len(self.class_weights),
-        )  # fmt: skip
-
-    def gather(self) -> None:
-        """Bring ``codevectors`` up to date with what the kernel has learned."""
-        self.codevectors = np.ascontiguousarray(self._layout.columns[:, : len(self.labels)].T)
 
     def _record(self, distortion: float, accuracy: float | None) -> None:
         self.history.append(
@@ -521,3 +457,17 @@ class Annealer:
                 accuracy=accuracy,
             )
         )
+
+
+def class_means(points: FloatArray, classes: IntArray, weights: FloatArray) -> FloatArray:
+    """Weighted mean of each class, shape (C, D), of what is observed.
+
+    Of a feature that is never observed in a class it is that of all; if it is in none, 0.
+    """
+    totals = np.bincount(classes, weights)
+    if holes(points) is None:
+        sums = [np.bincount(classes, weights * column) for column in points.T]
+        return np.asarray(np.column_stack(sums) / totals[:, None])
+    nothing = np.zeros((1, points.shape[1]))
+    common = cell_means(points, weights, np.zeros_like(classes), nothing)
+    return cell_means(points, weights, classes, np.repeat(common, len(totals), axis=0))

@@ -24,11 +24,8 @@ from oda_rl._validation import (
     fitted_points,
 )
 from oda_rl.annealing.annealer import PROBE, Annealer
-from oda_rl.annealing.codebook import Balls, Layout
-from oda_rl.annealing.density import log_density
 from oda_rl.annealing.fine_tuning import measure_by
-from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Level, Schedule
-from oda_rl.annealing.sampling import Distribution
+from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Distribution, Level, Schedule
 from oda_rl.divergences import NAMED, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, within
 from oda_rl.files.schema import (
@@ -45,17 +42,17 @@ from oda_rl.files.schema import (
     require,
     whole,
 )
-from oda_rl.samples.weights import counted
+from oda_rl.samples import counted, holes
 
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
+MAX_BOX_DIMENSION = 12  # beyond it no affordable number of points fills a box
+_LOG2_POINTS = 16
 
 _STORED: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         Annealer,
-        Balls,
         Codebook,
-        Layout,
         Level,
         Schedule,
         divergences.Mahalanobis,
@@ -93,6 +90,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     random_state: Seed = None
 
     _stored = _STORED
+    _missing_needs = "divergence='squared_euclidean'"
     _single = False  # whether samples came in single precision
     _annealer: Annealer = field(init=False)
     _codebook: Codebook = field(init=False)
@@ -136,9 +134,8 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         Parameters
         ----------
         X : array-like, shape (n, d)
-            In the domain of the divergence. With the squared Euclidean and the Mahalanobis one
-            values may be missing (NaN): distances are those in what is observed, times d over how
-            many features that is.
+            In the domain of the divergence. With the squared Euclidean one values may be missing
+            (NaN): distances are those in what is observed, times d over how many features that is.
 
         Returns
         -------
@@ -218,7 +215,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _takes_missing(self) -> bool:
         """Whether distances are sums over features, of which some may be left out."""
-        return divergences.takes_missing(self.divergence)
+        return divergences.is_euclidean(self.divergence)
 
     def _takes_single(self) -> bool:
         return divergences.is_euclidean(self.divergence)
@@ -291,10 +288,6 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         bounded(init, "init")
         divergence.check(init)
         return divergence.embed(init)
-
-    def _reopen(self) -> None:
-        if hasattr(self, "_annealer"):
-            self._annealer.reopen()
 
     # The codebook.
 
@@ -383,7 +376,6 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
             init=self._checked_init(current.divergence, n_classes),
         )
         current.anneal(data)
-        current.gather()
         self._annealer, self._waiting = current, None
         self._low = self._high = points[0, : self.n_features_in_]
         self._see(points)
@@ -428,7 +420,6 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         if len(points) > 0:
             embedded = self._embed_all(self._annealer.divergence, points)
             self._annealer.observe(embedded, classes, weights)
-        self._annealer.gather()
 
     def _begin_stream(self, labelled: bool) -> None:
         """Start anew from the first samples."""
@@ -442,3 +433,83 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         init = self._checked_init(current.divergence, n_classes)
         current.begin(embedded, classes, weights, init=init)
         self._annealer = current
+
+
+def log_cell_volumes(
+    assign: Callable[[FloatArray], IntArray], n_cells: int, low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """Logarithms of the volumes that cells have inside a box, shape (n_cells,).
+
+    The box is filled evenly with 2^16 quasi-random points (Sobol's), of which each cell takes its
+    share; a cell that gets none is given half a point's share. Sides of length 0 do not count.
+
+    Parameters
+    ----------
+    assign : callable
+        Takes points, shape (n, d), and returns their cells, shape (n,).
+    n_cells : int
+        Number of cells.
+    low, high : ndarray, shape (d,)
+        Corners of the box.
+
+    Raises
+    ------
+    ValueError
+        If the box has more than 12 dimensions.
+
+    Examples
+    --------
+    >>> halves = log_cell_volumes(
+    ...     lambda x: (x[:, 0] > 1.0).astype(int), 2, np.zeros(2), np.array([4.0, 1.0])
+    ... )
+    >>> np.exp(halves).round(3)
+    array([1., 3.])
+    """
+    from scipy.stats import qmc
+
+    sides = high - low
+    wide = sides > 0.0
+    if wide.sum() > MAX_BOX_DIMENSION:
+        raise ValueError(
+            f"a histogram's cells have no volume that can be measured in {int(wide.sum())} "
+            f"dimensions: at most {MAX_BOX_DIMENSION} features may vary"
+        )
+    if not wide.any():
+        return np.zeros(n_cells)
+    points = np.tile(low, (2**_LOG2_POINTS, 1))
+    unit = qmc.Sobol(int(wide.sum()), scramble=False).random_base2(_LOG2_POINTS)
+    points[:, wide] += (unit + 0.5 / len(unit)) * sides[wide]
+    hits = np.bincount(assign(points), minlength=n_cells)
+    shares = np.maximum(hits, 0.5) / len(points)
+    return np.asarray(np.log(shares) + np.log(sides[wide]).sum())
+
+
+def log_density(
+    points: FloatArray,
+    assign: Callable[[FloatArray], IntArray],
+    weights: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+) -> FloatArray:
+    """Log-density of the histogram at points, shape (n, d); -inf outside the box.
+
+    ``weights``, shape (n_cells,), are the masses of the cells. See [ODA-RL], section on density
+    estimation: consistent as temperature goes to 0 and samples to infinity.
+
+    Raises
+    ------
+    ValueError
+        If values are missing, or the box has more than 12 dimensions.
+
+    References
+    ----------
+    [ODA-RL] C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with
+    stochastic approximation".
+    """
+    if holes(points) is not None:
+        raise ValueError("X has missing values: a histogram has no density of what is observed")
+    volumes = log_cell_volumes(assign, len(weights), low, high)
+    with np.errstate(divide="ignore"):
+        values = np.log(weights) - volumes
+    inside = ((points >= low) & (points <= high)).all(axis=1)
+    return np.where(inside, values[assign(points)], -np.inf)

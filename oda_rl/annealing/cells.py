@@ -1,4 +1,4 @@
-"""The online deterministic annealing engine: functions over arrays, no classes.
+"""Cells of online deterministic annealing: how they learn, split and merge, and loops of these.
 
 The state of a codebook are :class:`oda_rl.diagram.Codevectors`, whose masses sum to 1, and how many
 of their rows count, ``n_cells``.
@@ -8,10 +8,10 @@ Then :func:`prune_and_merge` removes what the temperature does not support, the 
 :func:`split` doubles the codebook: a pair stays apart only if T has fallen below the critical
 temperature of its cell, 2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
 
-Three loops are made of these functions: those of an agent's partition, which the environment's
-steps drive; of a fit, which settles on samples of its own (:mod:`oda_rl.annealing.placing`); and
-of :mod:`oda_rl.annealing.annealer`, with classes, blocks and a history. What a level takes, and
-what is scaled by what, differs, so the loops are three.
+Three loops are made of this: those of an agent's partition, which the environment's steps drive; of
+a fit, which settles on samples of its own (:func:`anneal`); and of
+:mod:`oda_rl.annealing.annealer`, with classes, blocks and a history. What a level takes, and what
+is scaled by what, differs, so the loops are three.
 
 References
 ----------
@@ -19,18 +19,32 @@ C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification 
 IEEE Transactions on Neural Networks and Learning Systems, 2023, algorithm 1.
 K. Rose, "Deterministic annealing for clustering, compression, classification, regression, and
 related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
+J. H. Ward, "Hierarchical grouping to optimize an objective function", Journal of the American
+Statistical Association 58, 1963.
 """
 
 import math
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from oda_rl._compile import compiled, integer, spliced
+from oda_rl import metric as metrics
+from oda_rl._compile import compiled, integer, larger, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.diagram import Codevectors, move, scores
-from oda_rl.divergences import quadratic_gradient
+from oda_rl.divergences import TINY, quadratic_diagram, quadratic_gradient
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
+
+# Of a fit.
+_COOLING = 0.4
+_MIN_TEMPERATURE = 1e-5
+_SAMPLES_PER_CELL, _SAMPLES_PER_LEVEL = 20, 400
+_SHIFT = 0.05  # of the standard deviation
+_SHIFT_FURTHER = 0.2  # of that in a cell
+_MIN_MASS = 1e-4
+_MERGE_BELOW = 1e-3  # of the temperature
+_FAR = 45.0  # temperatures, beyond which a point attracts nothing
 
 
 @spliced
@@ -176,3 +190,229 @@ def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
     cells[n_cells : 2 * n_cells] = cells[:n_cells]
     cells[:n_cells, 1:] += shifts
     cells[n_cells : 2 * n_cells, 1:] -= shifts
+
+
+@compiled
+def _merge_cheapest(
+    masses: FloatArray,
+    n_merges: int,
+    costs: FloatArray,
+    least: FloatArray,
+    partners: IntArray,
+    owners: IntArray,
+) -> None:
+    """Merge the cheapest pair ``n_merges`` times; changes ``masses`` and all arrays after it.
+
+    ``costs``, shape (m, m): rise of the error if two merge; inf across groups. The cost of merging
+    with a merged pair follows from the costs before it (Lance and Williams, "A general theory of
+    classificatory sorting strategies", Computer Journal 9, 1967) and is not less than the smaller
+    one. So ``least`` stays a lower bound of each row, and is made exact where it is the smallest.
+    ``owners[i]``: the cell that i is part of.
+    """
+    m = masses.shape[0]
+    left = n_merges
+    while left > 0:
+        i = integer(0)
+        for k in range(1, m):
+            if least[k] < least[i]:
+                i = k
+        j, cost = partners[i], least[i]
+        if cost == np.inf:
+            return
+        if costs[i, j] == cost:
+            left -= 1
+            costs[i, j] = costs[j, i] = np.inf
+            one, other = masses[i], masses[j]
+            for k in range(m):
+                if costs[i, k] < np.inf:
+                    own = masses[k]
+                    rise = (one + own) * costs[i, k] + ((other + own) * costs[j, k] - own * cost)
+                    rise = rise / (one + other + own) if rise > 0.0 else 0.0
+                    costs[i, k] = costs[k, i] = rise
+                    least[k] = rise if rise < least[k] else least[k]
+                costs[j, k] = costs[k, j] = np.inf
+                owners[k] = i if owners[k] == j else owners[k]
+            masses[i] = one + other
+            least[j] = np.inf
+        nearest = partners[i]
+        for k in range(m):
+            if costs[i, k] < costs[i, nearest]:
+                nearest = k
+        partners[i], least[i] = nearest, costs[i, nearest]
+
+
+def ward_merge(
+    codevectors: FloatArray, masses: FloatArray, groups: IntArray, n_clusters: int
+) -> FloatArray:
+    """Merge codevectors of the same group, the cheapest pair first, until ``n_clusters`` are left.
+
+    Merging i and j raises the squared error by m_i m_j / (m_i + m_j) |μ_i − μ_j|² (Ward 1963).
+
+    Parameters
+    ----------
+    codevectors : ndarray, shape (m, d)
+        Finite.
+    masses : ndarray, shape (m,)
+        Of their cells, in (0, inf).
+    groups : ndarray of int64, shape (m,)
+        Only codevectors of the same group merge.
+    n_clusters : int
+        At least 1. More remain if there are more groups.
+
+    Returns
+    -------
+    lineage : ndarray, shape (max(n_clusters, number of groups), m), or (m, m) if m is less
+        Row k holds the masses of the cells that make up the new cell k, and 0 elsewhere: the new
+        codevectors are ``lineage @ codevectors / lineage.sum(axis=1, keepdims=True)``. New cells
+        are in the order of their first old one.
+
+    Examples
+    --------
+    >>> codevectors = np.array([[0.0], [5.0], [1.0]])
+    >>> ward_merge(codevectors, np.array([2.0, 1.0, 3.0]), np.zeros(3, np.int64), 2)
+    array([[2., 0., 3.],
+           [0., 1., 0.]])
+    """
+    m = len(masses)
+    costs = cdist(codevectors, codevectors, "sqeuclidean")
+    costs *= 1.0 / (1.0 / masses[:, None] + 1.0 / masses)
+    costs[groups[:, None] != groups] = np.inf
+    np.fill_diagonal(costs, np.inf)
+    least, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
+    _merge_cheapest(masses.copy(), m - n_clusters, costs, least, partners, owners)
+    return np.where(owners == np.unique(owners)[:, None], masses, 0.0)
+
+
+def cheapest_merges(
+    codevectors: FloatArray, weights: FloatArray, labels: IntArray, n_codevectors: int
+) -> FloatArray:
+    """Lineage of the merges within classes that leave so many, or one for each class.
+
+    Parameters
+    ----------
+    codevectors : ndarray, shape (K, d)
+        In coordinates in which squared distances are about the divergences.
+    weights : ndarray, shape (K,)
+        At least 0.
+    labels : ndarray, shape (K,)
+        Class of each, rising from 0.
+    n_codevectors : int
+
+    Examples
+    --------
+    >>> cheapest_merges(np.array([[0.0], [1.0], [1.5]]), np.ones(3), np.array([0, 0, 1]), 1)
+    array([[1., 1., 0.],
+           [0., 0., 1.]])
+    """
+    left = max(n_codevectors, int(labels[-1]) + 1)
+    return ward_merge(codevectors, np.maximum(weights, TINY), labels, left)
+
+
+def heavy(masses: FloatArray, labels: IntArray, least: float) -> BoolArray:
+    """Which codevectors have at least this mass, shape (K,), or the most of their class.
+
+    Examples
+    --------
+    >>> heavy(np.array([0.9, 0.1, 0.3, 0.2]), np.array([0, 0, 1, 1]), 0.5)
+    array([ True, False,  True, False])
+    """
+    found = masses >= least
+    for c in range(int(labels[-1]) + 1):
+        members = np.flatnonzero(labels == c)
+        found[members[masses[members].argmax()]] = True
+    return found
+
+
+@compiled
+def settle(
+    codevectors: Codevectors, n_cells: int, points: FloatArray, order: IntArray, temperature: float
+) -> None:
+    """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
+
+    The same as :func:`observe` for one after the other under the squared Euclidean distance, but
+    that codevectors whose weight is below e^-45 of the nearest one's, which rounding would lose,
+    stay where they are. Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is
+    forgotten.
+    """
+    cells, weights, gradient = codevectors.cells, codevectors.weights, codevectors.gradient
+    m, d = order.shape[0], points.shape[1]
+    for t in range(m):
+        step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
+        point = points[order[t]]
+        for j in range(d):
+            gradient[j] = -2.0 * point[j]
+        smallest = scores(codevectors.diagram, n_cells, point, weights)
+        farthest, total = smallest + _FAR * temperature, 0.0
+        for k in range(n_cells):
+            near = weights[k] <= farthest
+            weight = cells[k, 0] * math.exp((smallest - weights[k]) / temperature) if near else 0.0
+            weights[k] = weight
+            total += weight
+        for k in range(n_cells):
+            share = step_size * (weights[k] / total)
+            mass = larger(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
+            cells[k, 0] = mass
+            if share > 0.0:
+                move(codevectors, k, point, share / mass)
+
+
+def anneal(points: FloatArray, max_cells: int, rng: np.random.Generator) -> FloatArray:
+    """Place at most so many codevectors among points, shape (n, d), from one on.
+
+    The temperature falls until there are as many, or it is negligible beside the variance; of too
+    many the lightest are dropped.
+    """
+    d = points.shape[1]
+    mean, covariance = metrics.covariance(points)
+    variance = float(covariance.trace())
+    temperature, coldest = 2.0 * variance, 2.0 * variance * _MIN_TEMPERATURE
+    cells = np.zeros((2 * max_cells, 1 + d))
+    cells[0, 0], cells[0, 1:] = 1.0, mean
+    n_cells = 1
+    while n_cells < max_cells and temperature > coldest:
+        shift = _SHIFT * math.sqrt(min(variance, 0.5 * temperature) / d)
+        n_cells = _level(cells, n_cells, points, shift, temperature, rng)
+        temperature *= _COOLING
+    heaviest = np.argsort(-cells[:n_cells, 0], kind="stable")[:max_cells]
+    return cells[np.sort(heaviest), 1:]
+
+
+def anneal_further(
+    codevectors: FloatArray, points: FloatArray, width: float, rng: np.random.Generator
+) -> FloatArray:
+    """Let codevectors, shape (K, d), split once more; those that stay apart, at most (2 K, d).
+
+    ``width`` is the mean squared distance of points, shape (n, d), from the nearest of them.
+    """
+    n_cells, d = codevectors.shape
+    cells = np.zeros((2 * n_cells, 1 + d))
+    cells[:n_cells, 0], cells[:n_cells, 1:] = 1.0 / n_cells, codevectors
+    spread = math.sqrt(width / d)
+    temperature = _COOLING * 2.0 * spread**2
+    n_cells = _level(cells, n_cells, points, _SHIFT_FURTHER * spread, temperature, rng)
+    return cells[:n_cells, 1:].copy()
+
+
+def _level(
+    cells: FloatArray,
+    n_cells: int,
+    points: FloatArray,
+    shift: float,
+    temperature: float,
+    rng: np.random.Generator,
+) -> int:
+    """Split all cells, settle at a temperature, and return how many cells are left.
+
+    ``cells``, masses and codevectors, have room for twice as many.
+    """
+    n, d = points.shape
+    split(cells, n_cells, rng.normal(scale=shift, size=(n_cells, d)))
+    n_cells *= 2
+    codevectors = Codevectors(
+        quadratic_diagram(np.eye(d), cells[:n_cells, 1:]), cells, np.eye(d), np.empty(n_cells),
+        np.empty(d),
+    )  # fmt: skip
+    order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
+    settle(codevectors, n_cells, points, order, temperature)
+    below = _MERGE_BELOW * temperature
+    return len(thin_out(cells, None, n_cells, _MIN_MASS, below)[1])

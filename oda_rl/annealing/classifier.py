@@ -22,19 +22,21 @@ from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.fine_tuning import (
     ALGORITHMS,
     MATRIX,
+    Candidate,
     best_temperature,
+    candidates,
     class_log_densities,
+    doubts,
     fine_tune,
     measure_by,
+    select,
 )
-from oda_rl.annealing.sampling import Distribution
-from oda_rl.annealing.selection import Candidate, candidates, doubts, select
+from oda_rl.annealing.levels import Distribution
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
 from oda_rl.files.estimators import COUNT, POSITIVE, estimator, validated, within
 from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
 from oda_rl.quantization.metric_learning import learn_metric
-from oda_rl.samples.missing import holes, observed_shares
-from oda_rl.samples.weights import counted
+from oda_rl.samples import counted, holes, observed_shares
 
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
@@ -131,6 +133,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     penalty: Annotated[float, within("[0, inf)")] = 0.01
     target_error: Annotated[float, within("[0, 1]")] = 0.0
 
+    _missing_needs = "divergence='squared_euclidean' and without fine_tuning='mrslvq'"
     LEARNED: ClassVar[dict[str, Any]] = {
         **BaseODA.LEARNED,
         "classes_": Optional(ANYTHING),
@@ -156,7 +159,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         ----------
         X : array-like, shape (n, d)
             Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean and the Mahalanobis divergence take.
+            squared Euclidean one takes.
         y : array-like, shape (n,)
             Numbers or strings.
         sample_weight : array-like, shape (n,), optional
@@ -204,7 +207,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         ----------
         X : array-like, shape (n, d)
             Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean and the Mahalanobis divergence take.
+            squared Euclidean one takes.
         y : array-like, shape (n,)
             Numbers or strings.
         classes : ignored
@@ -377,10 +380,10 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             if chosen.fine_tuning == MATRIX:
                 self._learn_metric(data, chosen.penalty)
                 break
+            algorithm = str(chosen.fine_tuning)
             moved = fine_tune(
-                str(chosen.fine_tuning), self._own(), weights, labels, temperature, chosen.rate,
-                data, current.divergence,
-            )  # fmt: skip
+                algorithm, self._own(), weights, labels, temperature, chosen.rate, data
+            )
             current.replace(moved, current.masses)
         current.settle(0.5 * points.shape[1] * self.prediction_temperature_)
 

@@ -23,7 +23,7 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, chunks
 from oda_rl.annealing.base import FAST, FASTEST, SAMPLES, SLOW, BaseODA, Pace
 from oda_rl.annealing.levels import FEW_POINTS
-from oda_rl.annealing.missing import refined
+from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, resolve
 from oda_rl.files.estimators import (
     COUNT,
@@ -34,7 +34,7 @@ from oda_rl.files.estimators import (
     validated,
     within,
 )
-from oda_rl.samples.missing import observed_shares
+from oda_rl.samples import observed_shares
 
 
 @estimator
@@ -133,7 +133,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         ----------
         X : array-like, shape (n, d)
             Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean and the Mahalanobis divergence take.
+            squared Euclidean one takes.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0; a weight of 2 is the same as a row that stands there twice.
@@ -152,15 +152,13 @@ class ODAClusterer(ClusterMixin, BaseODA):
         current = self._annealer
         if refines:
             rng = np.random.default_rng(len(data.points))
-            codevectors = refined(
-                data.points, data.weights, current.codevectors, rng, current.divergence
-            )
+            codevectors = refine(data.points, data.weights, current.codevectors, rng)
             current.replace(codevectors, np.full(len(codevectors), 1.0 / len(codevectors)))
         embedded = current.divergence.embed(points)
         self.labels_ = self._nearest(embedded, current.codevectors)
         if refines:
             masses = np.bincount(self.labels_, weights, len(current.codevectors))
-            current.move(current.codevectors, masses / masses.sum())
+            current.masses = masses / masses.sum()
         self._publish()
         self.inertia_ = float(self._distances(embedded, self.labels_) @ weights)
         current.settle(self.inertia_ / float(weights.sum()))
@@ -178,7 +176,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         ----------
         X : array-like, shape (n, d)
             Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean and the Mahalanobis divergence take.
+            squared Euclidean one takes.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.

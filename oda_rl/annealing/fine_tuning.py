@@ -1,22 +1,28 @@
-"""What follows annealing in a classifier: moves, metrics, the temperature of prediction."""
+"""What follows annealing in a classifier: moves, metrics, temperatures, and the choice of these."""
 
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.sampling import Distribution
-from oda_rl.divergences import Divergence, Mahalanobis
-from oda_rl.quantization import kernels, missing
-from oda_rl.samples.missing import holes
+from oda_rl.annealing.levels import Distribution
+from oda_rl.divergences import Divergence
+from oda_rl.quantization.kernels import glvq, lvq1, rslvq
 
 MATRIX = "mrslvq"  # which learns the metric, too
 ALGORITHMS = ("rslvq", "glvq", "lvq1")
 
 _PASSES = 5
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-_LEAST_PROBABILITY = 1e-6  # one sample among strangers does not decide
+_MIN_PROBABILITY = 1e-6  # one sample among strangers does not decide
+
+N_FOLDS = 5
+_PER_CLASS = (1, 2, 4, 8, 16, 32)
+_RATES = (0.01, 0.05, 0.2)
+_PENALTIES = (0.001, 0.01, 0.1)
+_HONEST = 0.99  # no single sample costs more than log 100
 
 
 def class_log_densities(
@@ -67,7 +73,7 @@ def best_temperature(
     for factor in _FACTORS:
         logs = class_log_densities(divergences, weights, labels, scale * factor)
         own = np.exp(logs[np.arange(len(logs)), classes] - np.logaddexp.reduce(logs, axis=1))
-        losses.append(-np.log(own + _LEAST_PROBABILITY).mean())
+        losses.append(-np.log(own + _MIN_PROBABILITY).mean())
     return scale * _FACTORS[int(np.argmin(losses))]
 
 
@@ -79,7 +85,6 @@ def fine_tune(
     temperature: float,
     rate: float,
     data: Distribution,
-    divergence: Divergence,
 ) -> FloatArray:
     """Move codevectors, shape (K, d), to tell classes apart, in five passes over the data.
 
@@ -88,19 +93,11 @@ def fine_tune(
     """
     moved = codevectors.copy()
     order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
-    points: Any = data.points
-    competition: Any = kernels
-    if holes(points) is not None:
-        competition = missing.KNOWN
-        if isinstance(divergence, Mahalanobis):
-            competition, points = missing.TURNED, divergence.seen_in(points)
-    sample = points, data.classes, order, rate
+    sample = data.points, data.classes, order, rate
     if algorithm == "rslvq":
-        competition.rslvq(moved, weights, labels, temperature, *sample)
-    elif algorithm == "glvq":
-        competition.glvq(moved, labels, *sample)
+        rslvq(moved, weights, labels, temperature, *sample)
     else:
-        competition.lvq1(moved, labels, *sample)
+        (glvq if algorithm == "glvq" else lvq1)(moved, labels, *sample)
     return moved
 
 
@@ -118,3 +115,81 @@ def measure_by(annealer: Annealer, divergence: Divergence) -> None:
         annealer.probe = moved(annealer.probe[0]), annealer.probe[1]
     annealer.divergence = divergence
     annealer.replace(moved(annealer.codevectors), annealer.masses)
+
+
+class Candidate(NamedTuple):
+    """What is chosen."""
+
+    n_clusters: int
+    fine_tuning: str | None
+    rate: float
+    penalty: float
+
+
+def candidates(
+    n_classes: int, n_samples: int, algorithms: Sequence[str | None], rate: float, penalty: float
+) -> list[Candidate]:
+    """Candidates, the simplest first: up to 32 codevectors a class, and one for 5 samples.
+
+    Of each algorithm of fine-tuning three rates are tried, or penalties, and of what it does not
+    have the one given.
+    """
+    sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in _PER_CLASS})
+    ways: list[tuple[str | None, float, float]] = []
+    for one in algorithms:
+        if one == MATRIX:
+            ways += [(one, rate, each) for each in _PENALTIES]
+        else:
+            ways += [(one, each, penalty) for each in (_RATES if one else (rate,))]
+    return [Candidate(n, *way) for n in sizes for way in ways]
+
+
+def doubts(scores: FloatArray, classes: IntArray) -> FloatArray:
+    """Error plus log loss of each prediction, shape (n,).
+
+    The error alone is a small number of samples, and chooses by chance. ``scores``, shape (n, C),
+    are log-probabilities up to a constant.
+    """
+    logs = scores - np.logaddexp.reduce(scores, axis=1)[:, None]
+    own = np.exp(logs[np.arange(len(logs)), classes])
+    return np.asarray((scores.argmax(axis=1) != classes) - np.log(_HONEST * own + 1.0 - _HONEST))
+
+
+def folds(classes: IntArray, rng: np.random.Generator) -> Iterator[tuple[IntArray, IntArray]]:
+    """Training and test rows of each fold; every class is spread evenly over the folds.
+
+    Classes with a single member stay in every training set.
+    """
+    fold = np.empty(len(classes), dtype=np.int64)
+    for c in range(int(classes.max()) + 1):
+        members = rng.permutation(np.flatnonzero(classes == c))
+        fold[members] = np.arange(len(members)) % N_FOLDS if len(members) > 1 else -1
+    for k in range(N_FOLDS):
+        if (fold == k).any():
+            yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+
+
+def select(
+    options: Sequence[Candidate],
+    losses: Callable[[IntArray, IntArray], FloatArray],
+    classes: IntArray,
+    rng: np.random.Generator,
+) -> Candidate:
+    """Return the candidate with the least mean loss over the folds; the simplest of equals.
+
+    Parameters
+    ----------
+    options : sequence of Candidate
+        To choose from.
+    losses : callable
+        Takes the rows to learn from and those to measure on; returns the sum of the losses of each
+        option on the latter.
+    classes : ndarray, shape (n,)
+        Class of each row, from 0 on.
+    rng : numpy.random.Generator
+        Deals the rows out to folds.
+    """
+    totals = np.zeros(len(options))
+    for train, test in folds(classes, rng):
+        totals += losses(train, test)
+    return options[int(np.argmin(totals))]

@@ -1,4 +1,4 @@
-"""Temperature levels: when the annealing cools and ends, and what each level leaves behind."""
+"""Temperature levels: when annealing cools and ends, what it draws, what a level leaves behind."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -7,12 +7,13 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.files.schema import Maybe, Member, flags, real, require, whole
+from oda_rl.samples import weighted
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
 _FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
 FEW_POINTS = 20  # a codevector: where it is refined, a codebook of fewer grows in proportion less
-_LEAST = 1e-14  # of the data's scale: nothing is left to be told apart
+_NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,12 @@ class Schedule:
         ``scale`` is the mean divergence of the data from their class means; ``frozen_at`` the
         temperature at which a full codebook no longer split, inf while it does.
         """
-        least = max(self.min_temperature, _LEAST) * scale
+        least = max(self.min_temperature, _NEGLIGIBLE) * scale
         if np.isfinite(frozen_at):
             least = max(least, _FROZEN_RANGE * frozen_at)
         return (
             temperature <= least
-            or distortion <= max(self.target_distortion, _LEAST * scale)
+            or distortion <= max(self.target_distortion, _NEGLIGIBLE * scale)
             or n_samples_seen >= self.max_samples
             or (self.ends_full and np.isfinite(frozen_at))
             or (accuracy is not None and 1.0 - accuracy <= self.target_error)
@@ -163,3 +164,105 @@ Codebook.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand 
     "weights": real("M", "[0, inf)"),
     "labels": whole("M", "[0, classes)"),
 }
+
+
+class Distribution:
+    """Distinct weighted points of each class, to be drawn from without end.
+
+    Only the distribution matters, not the table: a row that stands there twice and a row of weight
+    2 are the same, and so are two orders of one table. Rows are drawn by strata of the cumulative
+    weight.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n, d)
+        Finite.
+    classes : ndarray, shape (n,)
+        From 0 to C - 1; none is missing.
+    weights : ndarray, shape (n,)
+        At least 0; rows of weight 0 are left out.
+    rng : numpy.random.Generator
+        Draws.
+    n_features : int, optional
+        How many columns are features; all by default.
+
+    Attributes
+    ----------
+    points, classes, weights : ndarray
+        The distinct rows, class after class, with the sums of their weights.
+
+    Examples
+    --------
+    >>> points = np.array([[1.0], [2.0], [1.0]])
+    >>> data = Distribution(points, np.zeros(3, int), np.ones(3), np.random.default_rng(0))
+    >>> data.points.ravel(), data.weights
+    (array([1., 2.]), array([2., 1.]))
+    """
+
+    def __init__(
+        self,
+        points: FloatArray,
+        classes: IntArray,
+        weights: FloatArray,
+        rng: np.random.Generator,
+        n_features: int | None = None,
+    ) -> None:
+        self.points, self.classes, self.weights = weighted(points, weights, classes, n_features)
+        n_classes = int(self.classes.max()) + 1
+        self._bounds = np.searchsorted(self.classes, np.arange(n_classes + 1))
+        self._shown = [np.zeros(0, dtype=np.int64) for _ in range(n_classes)]
+        self._rng = rng
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self._shown)
+
+    @property
+    def class_weights(self) -> FloatArray:
+        """Sum of the weights of each class, shape (C,)."""
+        return np.add.reduceat(self.weights, self._bounds[:-1])
+
+    def draw(self, c: int, n: int) -> IntArray:
+        """Rows of ``points`` of class ``c``, shape (n,), each drawn by its weight.
+
+        The strata of a pass, as many as there are distinct rows, are drawn without replacement: a
+        pass over rows of equal weight shows each of them once.
+        """
+        rows = [self._shown[c]]
+        while sum(map(len, rows)) < n:
+            rows.append(self._pass(c))
+        drawn = np.concatenate(rows)
+        self._shown[c] = drawn[n:]
+        return drawn[:n]
+
+    def max_draw(self, largest: int, budget: int | None) -> list[int]:
+        """How many rows of each class to draw: all, but at most so many, and in all a budget."""
+        sizes = np.minimum(np.diff(self._bounds), largest)
+        if budget is not None:
+            sizes = np.minimum(sizes, max(budget // self.n_classes, 1))
+        return [int(size) for size in sizes]
+
+    def spread(self, n: int) -> IntArray:
+        """Return n rows of all classes, evenly in proportion to their weights."""
+        return self._at((np.arange(n) + 0.5) / n)
+
+    def shuffled(self) -> IntArray:
+        """As many rows of all classes as are distinct, by their weights, in random order."""
+        n = len(self.points)
+        return self._at((self._rng.permutation(n) + 0.5) / n)
+
+    def _at(self, quantiles: FloatArray) -> IntArray:
+        shares = np.cumsum(self.weights) / self.weights.sum()
+        return np.minimum(np.searchsorted(shares, quantiles), len(shares) - 1)
+
+    def _pass(self, c: int) -> IntArray:
+        first, last = self._bounds[c : c + 2]
+        strata = self._rng.permutation(last - first)
+        weights = self.weights[first:last]
+        if (weights == weights[0]).all():
+            return np.asarray(strata + first)
+        shares = np.cumsum(weights) / weights.sum()
+        at = (strata + self._rng.random(len(strata))) / len(strata)
+        rows = np.searchsorted(shares, at, side="right")
+        return np.asarray(first + np.minimum(rows, len(strata) - 1))

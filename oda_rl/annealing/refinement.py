@@ -14,6 +14,11 @@
 A lower bound on the distance of every point from every codevector, lowered by as much as the
 codevector has moved since, spares most distances (Elkan, "Using the triangle inequality to
 accelerate k-means", ICML 2003). Cells that have not changed are not looked at again.
+
+Where values are missing (NaN), it is Lloyd's iteration by the distances in what is observed, and
+from where it ends the above with samples in which what is missing is that of their codevector, as
+long as that helps: what is lower by these is lower in what is observed (Chi, Chi and Baraniuk,
+"k-POD: a method for k-means clustering of missing data", The American Statistician 70, 2016).
 """
 
 import math
@@ -22,19 +27,20 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._compile import compiled, inlined, integer, spliced
-from oda_rl._types import Array, ByteArray, Float32Array, FloatArray, IntArray
-from oda_rl.annealing.codebook import measure, smallest_of
+from oda_rl._types import Array, ByteArray, FloatArray, IntArray
 from oda_rl.diagram import squared_distance
+from oda_rl.divergences import SquaredEuclidean
+from oda_rl.quantization import kernels
+from oda_rl.samples import filled, holes, observed_shares
 
 _BREATH = 20  # one codevector in so many is added and taken away at a time
 _BREATHS = 10, 60  # points a codevector from which on there is one breath, and there are two
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes: never met, but rounding is not to be trusted with a loop
-_SAMPLE = 4_000_000  # bounds (points times codevectors) that are kept; 16 MB
-_CHUNK = 1024  # points that stay in the processor's cache
+_SAMPLE = 4_000_000  # bounds (points times codevectors) that are kept; 32 MB
 FINISH = 20, 1e-4  # of Lloyd's iteration over all points, after refining on a sample
+_ROUNDS, _BETTER = 10, 1.0 - 1e-9  # of refinement where values are missing
 
-_LOWER = 1.0 - 2e-7  # a bound in single precision stays a lower bound
 _GAIN = 1.0 - 1e-12  # an exchange has to be an improvement in spite of rounding
 _REST = 1e-9  # what is left of a cell's mass after its last point has been taken out
 
@@ -46,48 +52,49 @@ class _Cells(NamedTuple):
     weights: FloatArray  # (n,), positive
     labels: IntArray  # (n,), cell of each point
     errors: FloatArray  # (n,), squared distance from its codevector, unless its cell is restless
-    bounds: Float32Array  # (n, m), minus drift: at most the distance
+    bounds: FloatArray  # (n, m), minus drift: at most the distance; (0, m) if not kept
     codevectors: FloatArray  # (m, d)
     masses: FloatArray  # (m,)
     drift: FloatArray  # (m,), way that each codevector has gone
     restless: ByteArray  # (m,), 2: changed in the latest pass, 1: in the one before
+    looked_at: IntArray  # (m,), scratch: the restless cells
+
+
+@inlined
+def _square(cells: _Cells, i: int, k: int) -> float:
+    return squared_distance(cells.points, i, cells.codevectors, k, cells.points.shape[1])
 
 
 @compiled
-def _label(
-    points: FloatArray,
-    columns: FloatArray,
-    labels: IntArray,
-    errors: FloatArray,
-    bounds: Float32Array,
-    squared: FloatArray,
-) -> None:
-    """Label all points with the nearest of K codevectors; set errors, and bounds if there is room.
-
-    ``columns``, shape (d, K): the codevectors. ``squared``, shape (K,), is scratch.
-    """
-    d, n_cells = columns.shape
-    for i in range(points.shape[0]):
-        least = measure(points, i, d, columns, np.uint64(0), np.uint64(n_cells), squared)
-        errors[i] = least
-        nearest = 0
-        while squared[nearest] > least:
-            nearest += 1
-        labels[i] = nearest
-        if bounds.shape[0] > 0:
-            for k in range(n_cells):
-                bounds[i, k] = np.float32(math.sqrt(squared[k]) * _LOWER)
-
-
 def _assign(cells: _Cells, n_cells: int) -> float:
     """Label all points with the nearest of the first ``n_cells``; set errors, and bounds if kept.
 
     Returns the weighted sum of the squared distances.
     """
-    columns = np.ascontiguousarray(cells.codevectors[:n_cells].T)
-    scratch = np.empty(n_cells)
-    _label(cells.points, columns, cells.labels, cells.errors, cells.bounds, scratch)
-    return float(cells.weights @ cells.errors)
+    total = 0.0
+    for i in range(cells.points.shape[0]):
+        nearest, least = integer(0), np.inf
+        for k in range(n_cells):
+            squared = _square(cells, i, k)
+            if cells.bounds.shape[0] > 0:
+                cells.bounds[i, k] = squared
+            if squared < least:
+                nearest, least = k, squared
+        cells.labels[i], cells.errors[i] = nearest, least
+        total += cells.weights[i] * least
+        for k in range(min(n_cells, cells.bounds.shape[0] * n_cells)):
+            cells.bounds[i, k] = math.sqrt(cells.bounds[i, k])
+    return total
+
+
+@compiled
+def _add_gaps(cells: _Cells, gaps: FloatArray) -> None:
+    """Add up masses, and weighted gaps from the codevectors: accurate far from the origin, too."""
+    for i in range(cells.points.shape[0]):
+        k, weight = cells.labels[i], cells.weights[i]
+        cells.masses[k] += weight
+        for j in range(gaps.shape[1]):
+            gaps[k, j] += weight * (cells.points[i, j] - cells.codevectors[k, j])
 
 
 def _centre(cells: _Cells) -> None:
@@ -95,15 +102,9 @@ def _centre(cells: _Cells) -> None:
 
     A codevector without points stays where it is.
     """
-    steps = np.zeros_like(cells.codevectors)  # differences: accurate far from the origin, too
-    d = steps.shape[1]
-    for begin in range(0, len(cells.points), _CHUNK):
-        rows = slice(begin, begin + _CHUNK)
-        labels = cells.labels[rows]
-        gaps = cells.weights[rows, None] * (cells.points[rows] - cells.codevectors[labels])
-        places = labels[:, None] * d + np.arange(d)
-        np.add.at(steps.reshape(-1), places.reshape(-1), gaps.reshape(-1))  # in their order
-    cells.masses[:] = np.bincount(cells.labels, cells.weights, len(steps))
+    steps = np.zeros_like(cells.codevectors)
+    cells.masses[:] = 0.0
+    _add_gaps(cells, steps)
     used = cells.masses > 0.0
     steps[used] /= cells.masses[used, None]
     cells.codevectors[:] += steps
@@ -114,140 +115,107 @@ def _centre(cells: _Cells) -> None:
 @spliced
 def _move(cells: _Cells, i: int, goal: int) -> None:
     """Take point i out of its cell, unless that has no mass, and put it into another."""
-    weight = -cells.weights[i]
-    for k in (cells.labels[i], goal):
-        if cells.masses[k] > 0.0:
-            cells.masses[k] += weight
-            share = weight / cells.masses[k]
-            way = 0.0
-            for j in range(cells.points.shape[1]):
-                step = share * (cells.points[i, j] - cells.codevectors[k, j])
-                cells.codevectors[k, j] += step
-                way += step * step
-            cells.drift[k] += math.sqrt(way)
-            cells.restless[k] = 2
-        weight = cells.weights[i]
+    home, weight = cells.labels[i], cells.weights[i]
+    for k, change in ((home, -weight), (goal, weight)):
+        if k == home and cells.masses[k] == 0.0:
+            continue
+        cells.masses[k] += change
+        share, way = change / cells.masses[k], 0.0
+        for j in range(cells.points.shape[1]):
+            step = share * (cells.points[i, j] - cells.codevectors[k, j])
+            cells.codevectors[k, j] += step
+            way += step * step
+        cells.drift[k] += math.sqrt(way)
+        cells.restless[k] = 2
     cells.labels[i] = goal
 
 
 @inlined
-def _arrival(cells: _Cells, i: int, k: int, most: float) -> float:
-    """Rise of the error, over w, if point i joined cell k; inf if it is known to be ``most``."""
+def _arrival(cells: _Cells, i: int, k: int, least: float) -> float:
+    """Rise of the error, over w, if point i joined cell k; inf if it is at least ``least``."""
     mass = cells.masses[k]
     joint = mass + cells.weights[i]
-    bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
-    bound = bound if bound > 0.0 else 0.0
-    if bound * bound * mass >= most * joint:
+    bound = max(cells.bounds[i, k] - cells.drift[k], 0.0)
+    if bound * bound * mass >= least * joint:
         return np.inf
-    squared = squared_distance(cells.points, i, cells.codevectors, k)
-    cells.bounds[i, k] = np.float32((math.sqrt(squared) + cells.drift[k]) * _LOWER)
+    squared = _square(cells, i, k)
+    cells.bounds[i, k] = math.sqrt(squared) + cells.drift[k]
     rise: float = mass / joint * squared
     return rise
 
 
-@spliced
-def _near(
-    cells: _Cells, i: int, least: float, n_never: int, slack: FloatArray, found: IntArray
-) -> int:
-    """Write to ``found`` the cells that point i may join for a rise below ``least``.
-
-    Returns how many they are, none if it is only its own. ``n_never`` cells have no mass.
-    """
-    n_near = n_found = integer(0)
+@inlined
+def _n_near(cells: _Cells, i: int, least: float) -> int:
+    """How many cells bounds do not rule out for a rise below ``least``: a loop without branches."""
+    n_near = integer(0)
     for k in range(cells.masses.shape[0]):
-        bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
-        bound = bound if bound > 0.0 else 0.0
-        slack[k] = (bound * bound - least) * cells.masses[k] - least * cells.weights[i]
-        n_near += slack[k] < 0.0
-    if n_near > n_never + (cells.masses[cells.labels[i]] > 0.0):
-        for k in range(cells.masses.shape[0]):
-            found[n_found] = k
-            n_found += slack[k] < 0.0
-    return n_found
+        bound = max(cells.bounds[i, k] - cells.drift[k], 0.0)
+        joint = cells.masses[k] + cells.weights[i]
+        n_near += bound * bound * cells.masses[k] < least * joint
+    return n_near
 
 
 @compiled
-def _sweep(
-    cells: _Cells,
-    members: IntArray,
-    passes: int,
-    leaving: bool,
-    rises: FloatArray,
-    slack: FloatArray,
-    found: IntArray,
-) -> float:
-    """Go ``passes`` times over the points ``members``; return their weighted squared distances.
-
-    Each moves to the cell where that lowers the error most, if any does, and the passes end when
-    nothing moves. With ``leaving``, instead, ``rises`` gets the rise of the error over w if a point
-    joined the best of the other cells, and those whose cell has lost its mass move there.
-
-    ``slack``, shape (m,), and ``found``, shape (2 m,), are scratch: the loops that look for cells
-    near a point have no branches. ``found[m:]`` are the restless cells.
-    """
-    m = cells.masses.shape[0]
-    for _ in range(passes):
-        n_restless = n_never = integer(0)
-        for k in range(m):
-            n_never += cells.masses[k] == 0.0
-            if not leaving:
-                cells.restless[k] >>= 1
-            found[m + n_restless] = k
-            n_restless += cells.restless[k] > 0
-        if n_restless == 0 and not leaving:
-            break
-        for t in range(members.shape[0]):
-            i = members[t]
-            home, goal, weight = cells.labels[i], cells.labels[i], cells.weights[i]
-            look = leaving or cells.restless[home] > 0
-            if leaving:
-                for k in range(m):
-                    bound = np.float64(cells.bounds[i, k]) - cells.drift[k]
-                    slack[k] = bound if cells.masses[k] > 0.0 else np.inf
-                slack[home] = np.inf
-                closest = smallest_of(slack, np.uint64(0), np.uint64(m))
-                goal = integer(0)
-                while slack[goal] > closest:
-                    goal += 1
-                least = _arrival(cells, i, goal, np.inf)
-            else:
-                if look:
-                    cells.errors[i] = squared_distance(cells.points, i, cells.codevectors, home)
-                rest = cells.masses[home] - weight
-                if rest <= _REST * cells.masses[home]:
-                    continue
-                least = cells.masses[home] / rest * cells.errors[i] * _GAIN
-            first, last = m, m + n_restless
-            if look:
-                first, last = 0, _near(cells, i, least, n_never, slack, found)
-            for u in range(first, last):
-                k = found[u]
-                if k != home and cells.masses[k] > 0.0:
-                    rise = _arrival(cells, i, k, least)
-                    if rise < least:
-                        least, goal = rise, k
-            if leaving:
-                rises[i] = least
-            if goal != home and not (leaving and cells.masses[home] > 0.0):
-                _move(cells, i, goal)
-    total = 0.0
-    for t in range(members.shape[0]):
-        i = members[t]
-        k = cells.labels[i]
-        if cells.restless[k] > 0:
-            cells.errors[i] = squared_distance(cells.points, i, cells.codevectors, k)
-        total += cells.weights[i] * cells.errors[i]
-    return total
-
-
 def _exchange(cells: _Cells, passes: int) -> float:
     """Move single points as long as that lowers the error, at most ``passes`` times over all.
 
     Brings all errors up to date and returns their weighted sum.
     """
-    n, m = len(cells.points), len(cells.masses)
-    scratch = np.empty(m), np.empty(2 * m, np.int64)
-    return _sweep(cells, np.arange(n), passes, False, np.empty(0), *scratch)
+    m = cells.masses.shape[0]
+    for _ in range(passes):
+        n_restless = n_empty = integer(0)
+        for k in range(m):
+            n_empty += cells.masses[k] == 0.0
+            cells.restless[k] >>= 1
+            if cells.restless[k] > 0:
+                cells.looked_at[n_restless] = k
+                n_restless += 1
+        if n_restless == 0:
+            break
+        for i in range(cells.points.shape[0]):
+            home, weight = cells.labels[i], cells.weights[i]
+            changed = cells.restless[home] > 0
+            if changed:
+                cells.errors[i] = _square(cells, i, home)
+            rest = cells.masses[home] - weight
+            if rest <= _REST * cells.masses[home]:
+                continue
+            goal, least = home, cells.masses[home] / rest * cells.errors[i] * _GAIN
+            if changed and _n_near(cells, i, least) <= 1 + n_empty:  # its own
+                continue
+            for t in range(m if changed else n_restless):
+                k = t if changed else cells.looked_at[t]
+                if k != home and cells.masses[k] > 0.0:
+                    rise = _arrival(cells, i, k, least)
+                    if rise < least:
+                        least, goal = rise, k
+            if goal != home:
+                _move(cells, i, goal)
+    total = 0.0
+    for i in range(cells.points.shape[0]):
+        if cells.restless[cells.labels[i]] > 0:
+            cells.errors[i] = _square(cells, i, cells.labels[i])
+        total += cells.weights[i] * cells.errors[i]
+    return total
+
+
+@compiled
+def _leave(cells: _Cells, members: IntArray, rises: FloatArray) -> None:
+    """Write the rise of the error, over w, if a point joined the best of the other cells.
+
+    Points whose cell has lost its mass move there.
+    """
+    for t in range(members.shape[0]):
+        i = members[t]
+        home, goal, least = cells.labels[i], integer(0), np.inf
+        for k in range(cells.masses.shape[0]):
+            if k != home and cells.masses[k] > 0.0:
+                rise = _arrival(cells, i, k, least)
+                if rise < least:
+                    least, goal = rise, k
+        rises[i] = least
+        if cells.masses[home] == 0.0:
+            _move(cells, i, goal)
 
 
 def _inhale(cells: _Cells, uniforms: FloatArray) -> int:
@@ -262,18 +230,10 @@ def _inhale(cells: _Cells, uniforms: FloatArray) -> int:
         seed = int(sums.searchsorted(uniform * sums[-1], side="right"))
         if seed == len(sums):  # no errors
             return added
-        home, weight = cells.labels[seed], cells.weights[seed]
-        if cells.masses[home] - weight <= _REST * cells.masses[home]:
+        mass = cells.masses[cells.labels[seed]]
+        if mass - cells.weights[seed] <= _REST * mass:
             return added
-        new = int(np.flatnonzero(cells.masses == 0.0)[-1])
-        cells.codevectors[new] = cells.points[seed]
-        cells.bounds[:, new] = 0.0
-        cells.masses[home] -= weight
-        steps = -weight / cells.masses[home] * (cells.points[seed] - cells.codevectors[home])
-        cells.codevectors[home] += steps
-        cells.drift[home] += math.sqrt(np.cumsum(steps * steps)[-1])
-        cells.labels[seed], cells.masses[new] = new, weight
-        cells.restless[home] = cells.restless[new] = 2
+        _move(cells, seed, int(np.flatnonzero(cells.masses == 0.0)[-1]))
     return len(uniforms)
 
 
@@ -283,8 +243,8 @@ def _exhale(cells: _Cells, count: int) -> None:
     All errors must be up to date.
     """
     n, m = len(cells.points), len(cells.masses)
-    rises, scratch = np.empty(n), (np.empty(m), np.empty(2 * m, np.int64))
-    _sweep(cells, np.arange(n), 1, True, rises, *scratch)
+    rises = np.empty(n)
+    _leave(cells, np.arange(n), rises)
     costs = np.bincount(cells.labels, cells.weights * (rises - cells.errors), m)
     costs[cells.masses == 0.0] = np.inf
     spared = np.zeros(m)
@@ -296,12 +256,14 @@ def _exhale(cells: _Cells, count: int) -> None:
         cells.masses[worst] = 0.0
         cells.restless[worst] = 0
         members = np.flatnonzero(cells.labels == worst)
-        _sweep(cells, members, 1, True, rises, *scratch)
+        _leave(cells, members, rises)
         spared[cells.labels[members]] = np.inf
 
 
-def _open(points: FloatArray, weights: FloatArray, codevectors: FloatArray, spare: int) -> _Cells:
-    """Cells with room for ``spare`` more codevectors, and with none for bounds."""
+def _open(
+    points: FloatArray, weights: FloatArray, codevectors: FloatArray, spare: int, bounded: bool
+) -> _Cells:
+    """Cells with room for ``spare`` more codevectors, and for bounds where they are kept."""
     m = len(codevectors) + spare
     n, d = points.shape
     return _Cells(
@@ -309,11 +271,12 @@ def _open(points: FloatArray, weights: FloatArray, codevectors: FloatArray, spar
         weights=np.ascontiguousarray(weights, dtype=np.float64),
         labels=np.zeros(n, np.int64),
         errors=np.zeros(n),
-        bounds=np.zeros((0, m), np.float32),
+        bounds=np.zeros((n if bounded else 0, m)),
         codevectors=np.concatenate([codevectors, np.zeros((spare, d))]),
         masses=np.zeros(m),
         drift=np.zeros(m),
         restless=np.zeros(m, np.uint8),
+        looked_at=np.zeros(m, np.int64),
     )
 
 
@@ -357,8 +320,7 @@ def _refine_all(
     """:func:`refine` where there are more points than codevectors, and room for all bounds."""
     n_cells = len(codevectors)
     breath = math.ceil(n_cells / _BREATH)
-    cells = _open(points, weights, codevectors, breath)
-    cells = cells._replace(bounds=np.zeros((len(points), n_cells + breath), np.float32))
+    cells = _open(points, weights, codevectors, breath, True)
     before = _assign(cells, n_cells)
     _centre(cells)
     _inhale(cells, rng.random(n_cells - np.count_nonzero(cells.masses)))
@@ -385,7 +347,7 @@ def refine(
     Parameters
     ----------
     points : ndarray, shape (n, d)
-        Finite and distinct: a point that occurs w times is one point of weight w.
+        Distinct: a point that occurs w times is one point of weight w. NaN: a value is missing.
     weights : ndarray, shape (n,)
         In [0, inf). Only their ratios matter.
     codevectors : ndarray, shape (K, d)
@@ -416,25 +378,12 @@ def refine(
     used = weights > 0.0
     if not used.all():
         points, weights = points[used], weights[used]
+    if holes(points) is not None:
+        return _refine_observed(points, weights, codevectors, rng)
     n, n_cells = len(points), len(codevectors)
     if n <= n_cells:
         alone = np.resize(points, codevectors.shape) if n else codevectors
         return alone.astype(np.float64)
-    # Bounds in single precision must not overflow. A power of 2 changes no bit but the exponent.
-    power = int(np.frexp(np.abs(points).max())[1])
-    points, codevectors = np.ldexp(points, -power), np.ldexp(codevectors, -power)
-    return np.asarray(np.ldexp(_refine(points, weights, codevectors, rng, effort), power))
-
-
-def _refine(
-    points: FloatArray,
-    weights: FloatArray,
-    codevectors: FloatArray,
-    rng: np.random.Generator,
-    effort: int | None,
-) -> FloatArray:
-    """Refine on all points, or on a sample and then on all."""
-    n, n_cells = len(points), len(codevectors)
     if effort is None:
         effort = sum(n >= least * n_cells for least in _BREATHS)
     size = max(_SAMPLE // n_cells, 10 * n_cells)
@@ -448,9 +397,26 @@ def _refine(
     return codevectors.copy()
 
 
+def _refine_observed(
+    points: FloatArray, weights: FloatArray, codevectors: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """:func:`refine` where values are missing."""
+    best, error = codevectors, np.inf
+    for _ in range(_ROUNDS):
+        moved = kernels.lloyd(points, weights, codevectors)
+        squares = SquaredEuclidean().between(points, moved)
+        squares *= observed_shares(points)
+        after = float(weights @ squares.min(axis=1))
+        if after >= error * _BETTER:
+            break
+        best, error = moved, after
+        codevectors = refine(filled(points, moved[squares.argmin(axis=1)]), weights, moved, rng)
+    return best
+
+
 def _error(points: FloatArray, weights: FloatArray, codevectors: FloatArray) -> float:
     """Weighted sum of the squared distances from the nearest codevectors."""
-    return _assign(_open(points, weights, codevectors, 0), len(codevectors))
+    return float(_assign(_open(points, weights, codevectors, 0, False), len(codevectors)))
 
 
 def lloyd(
@@ -485,7 +451,7 @@ def lloyd(
     array([[ 0.5],
            [10.5]])
     """
-    cells = _open(points, weights, codevectors, 0)
+    cells = _open(points, weights, codevectors, 0, False)
     error = math.inf
     for _ in range(max_iter):
         after = _assign(cells, len(codevectors))

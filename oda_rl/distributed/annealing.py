@@ -6,13 +6,12 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.laying_out import laid_out
 from oda_rl.annealing.levels import LEVEL_SAMPLES
 from oda_rl.annealing.refinement import FINISH, refine
 from oda_rl.distributed.blocks import Blocks
 from oda_rl.distributed.reading import Draw, Reader
 from oda_rl.distributed.sums import Attraction, Codevectors, Moments, Sample, Sampling, Sums
-from oda_rl.samples.weights import weighted
+from oda_rl.samples import weighted
 
 _ROUNDS = 6  # at a temperature, at most
 _SETTLED = 1e-3  # temperatures: codevectors that move less have settled
@@ -43,8 +42,8 @@ class Course:
 
     def ask(self, current: Annealer, temperature: float, draw: Draw | None = None) -> Sums:
         """Add up over all blocks."""
-        shown = current.move(current.codevectors, np.maximum(current.masses, _LEAST_MASS))
-        codevectors = Codevectors(*shown, temperature)
+        current.masses = np.maximum(current.masses, _LEAST_MASS)
+        codevectors = Codevectors(current.codevectors, current.masses, current.labels, temperature)
         return self.blocks.total(Attraction(self.reader, codevectors, draw))
 
     def anneal(self, current: Annealer) -> None:
@@ -105,7 +104,7 @@ class Course:
         if after.distortions.sum() >= before.distortions.sum():
             current.replace(start, masses)
             after = self.ask(current, 0.0)
-        current.move(current.codevectors, after.masses / after.masses.sum())
+        current.masses = after.masses / after.masses.sum()
         return after
 
     def _lloyd(self, current: Annealer, max_iter: int) -> Sums:
@@ -123,11 +122,8 @@ class Course:
 
 def nearest(reader: Reader, codevectors: FloatArray, labels: IntArray) -> Attraction:
     """Ask for the sums of the nearest codevectors; they are of the classes ``labels``, rising."""
-    n, d = codevectors.shape
-    shown = laid_out(
-        reader.divergence, d, codevectors, np.full(n, 1.0 / n), labels, reader.n_classes
-    )
-    return Attraction(reader, Codevectors(*shown, 0.0))
+    masses = np.full(len(codevectors), 1.0 / len(codevectors))
+    return Attraction(reader, Codevectors(codevectors, masses, labels, 0.0))
 
 
 def follow(current: Annealer, sums: Sums) -> None:
@@ -135,4 +131,5 @@ def follow(current: Annealer, sums: Sums) -> None:
     masses = sums.masses[:, None]
     steps = np.divide(sums.moves, masses, out=np.zeros_like(sums.moves), where=masses > 0.0)
     totals = np.bincount(current.labels, sums.masses)
-    current.move(current.codevectors + steps, sums.masses / totals[current.labels])
+    current.codevectors = current.codevectors + steps
+    current.masses = sums.masses / totals[current.labels]

@@ -52,6 +52,8 @@ class Distributed(Lazy, BaseODA):
         """
         return super().score_samples(X)
 
+    _missing_needs = ""
+
     def _takes_missing(self) -> bool:
         return False
 

@@ -18,14 +18,14 @@ from oda_rl._types import Array, FloatArray
 from oda_rl._validation import checked_labels, checked_weights
 from oda_rl.annealing.annealer import PROBE
 from oda_rl.annealing.classifier import ODAClassifier
-from oda_rl.annealing.sampling import Distribution
+from oda_rl.annealing.levels import Distribution
 from oda_rl.distributed.base import Distributed
 from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
 from oda_rl.distributed.collections import blocks_of, is_lazy
 from oda_rl.distributed.lazy import by_blocks
 from oda_rl.distributed.sums import Agreement, labels_of
 from oda_rl.files.estimators import COUNT, estimator, validated
-from oda_rl.samples.weights import weighted
+from oda_rl.samples import weighted
 
 
 @estimator

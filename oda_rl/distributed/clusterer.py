@@ -21,7 +21,7 @@ from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
 from oda_rl.distributed.collections import blocks_of, is_lazy
 from oda_rl.distributed.lazy import by_blocks
 from oda_rl.files.estimators import COUNT, estimator, validated
-from oda_rl.samples.weights import weighted
+from oda_rl.samples import weighted
 
 
 @estimator

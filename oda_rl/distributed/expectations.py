@@ -29,7 +29,7 @@ from oda_rl.mixtures.kernels import (
     write_logs,
 )
 from oda_rl.mixtures.state import Mixture
-from oda_rl.samples.missing import holes
+from oda_rl.samples import holes
 
 _LEAST_SHARE = 1e-9  # a smaller responsibility is left out
 _ROWS = 1024  # that are measured at once

@@ -10,7 +10,7 @@ from oda_rl.distributed.blocks import Blocks, Rows
 from oda_rl.distributed.reading import Reader
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.mixtures.base import beyond_rounding
-from oda_rl.samples.missing import filled
+from oda_rl.samples import filled
 
 
 class InUnits(SquaredEuclidean):

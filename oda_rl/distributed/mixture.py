@@ -33,7 +33,7 @@ from oda_rl.divergences import SquaredEuclidean
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, validated
 from oda_rl.files.schema import Optional, flags, real
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
-from oda_rl.samples.weights import weighted
+from oda_rl.samples import weighted
 
 _READER = Reader(SquaredEuclidean(), None, missing=True)  # of what is in units
 

@@ -12,8 +12,7 @@ from oda_rl.distributed.blocks import Blocks
 from oda_rl.distributed.extents import Features, InUnits
 from oda_rl.distributed.reading import Reader
 from oda_rl.distributed.sums import Moments, Sample
-from oda_rl.samples.missing import filled
-from oda_rl.samples.weights import weighted
+from oda_rl.samples import filled, weighted
 
 _ROWS = 1000  # that a round of annealing reads for each codevector
 

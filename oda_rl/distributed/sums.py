@@ -14,17 +14,8 @@ from typing import Any, Self
 import numpy as np
 
 from oda_rl._compile import compiled, integer
-from oda_rl._types import Array, FloatArray, IndexArray, IntArray
-from oda_rl.annealing.codebook import (
-    FARTHEST,
-    LEAST_SHARE,
-    Balls,
-    Block,
-    Layout,
-    Scratch,
-    visit,
-    weigh,
-)
+from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl.annealing.kernels import FARTHEST, MIN_SHARE, measure, weigh
 from oda_rl.distributed.blocks import Rows
 from oda_rl.distributed.reading import Chunk, Draw, Reader, weights_of
 from oda_rl.divergences import CALLED, QUADRATIC
@@ -131,8 +122,12 @@ class Sums:
 class Codevectors:
     """A codebook, as every block is shown it."""
 
-    layout: Layout
-    balls: Balls
+    values: FloatArray
+    """Shape (K, d)."""
+    masses: FloatArray
+    """Shape (K,), positive."""
+    labels: IntArray
+    """Class of each, rising, shape (K,)."""
     temperature: float
     """T; at 0 the nearest codevector alone attracts."""
 
@@ -151,134 +146,100 @@ class Attraction:
 
     def __call__(self, rows: Rows, index: int) -> Sums:
         """Answer."""
-        layout = self.codevectors.layout
-        n, d = len(layout.masses), len(layout.columns)
+        n, d = self.codevectors.values.shape
         n_classes = self.reader.n_classes
         sums = Sums(
             np.zeros(n), np.zeros((n, d)), np.zeros(n_classes, np.int64), np.zeros(n_classes),
             np.zeros(n_classes),
         )  # fmt: skip
-        called = self.reader.divergence.kernel == CALLED
-        add = self._add_called if called else self._adder(n, d)
+        starts = np.searchsorted(self.codevectors.labels, np.arange(n_classes + 1))
+        divergence = self.reader.divergence
+        diagram, add = None, _add_up
+        if divergence.kernel != QUADRATIC:
+            diagram = divergence.diagram(self.codevectors.values)
+            add = _add_called if divergence.kernel == CALLED else _add_up
+        # Arrays as they are compiled for: what comes from elsewhere may be read-only.
+        codevectors, masses = np.array(self.codevectors.values), np.array(self.codevectors.masses)
         for chunk in self.reader.read(rows, index, self.draw):
             sums.counts[:] += np.bincount(chunk.classes, minlength=n_classes)
             sums.weights[:] += np.bincount(chunk.classes, chunk.weights, n_classes)
-            add(chunk, sums)
+            potentials = np.zeros(len(chunk.points))
+            if diagram is not None:
+                potentials = divergence.potential(chunk.points)
+            add(
+                *chunk, potentials, codevectors, diagram, masses, starts,
+                self.codevectors.temperature, np.empty(n), sums.masses, sums.moves,
+                sums.distortions,
+            )  # fmt: skip
         return sums
 
-    def _adder(self, n: int, d: int) -> Any:
-        """Prepare for compiled sums."""
-        divergence, (layout, balls) = self.reader.divergence, self._own()
-        kernel = None if divergence.kernel == QUADRATIC else divergence.kernel
-        codevectors = np.ascontiguousarray(layout.columns[:, :n].T)
-        n_segments = len(layout.starts) - 1
-        several = n_segments >= len(layout.owners)
-        scratch = np.empty(n), np.empty(n_segments, dtype=np.uint64)
 
-        def add(chunk: Chunk, sums: Sums) -> None:
-            affine = kernel is not None
-            potentials = divergence.potential(chunk.points) if affine else np.zeros(len(chunk[0]))
-            arguments: tuple[Any, ...] = (
-                d, *chunk, potentials, *layout, self.codevectors.temperature, codevectors,
-                *scratch, sums.masses, sums.moves, sums.distortions, kernel,
-                balls if several else None,
-            )  # fmt: skip
-            add_up(*arguments)
-
-        return add
-
-    def _own(self) -> tuple[Layout, Balls]:
-        """Arrays as they are compiled for: what comes from elsewhere may be read-only."""
-        layout: Any = [np.array(array) for array in self.codevectors.layout]
-        balls: Any = [np.array(array) for array in self.codevectors.balls]
-        return Layout(*layout), Balls(*balls)
-
-    def _add_called(self, chunk: Chunk, sums: Sums) -> None:
-        """Do what :func:`add_up` does, for a divergence that Python computes."""
-        layout, temperature = self.codevectors.layout, self.codevectors.temperature
-        for c in np.unique(chunk.classes):
-            of_class = chunk.classes == c
-            points, weights = chunk.points[of_class], chunk.weights[of_class]
-            own = slice(int(layout.starts[c]), int(layout.starts[c + 1]))
-            scores = layout.offsets[own] + points @ layout.gradients[:, own]
-            gaps = scores - scores.min(axis=1, keepdims=True)
-            if temperature > 0.0:
-                shares = layout.masses[own] * np.exp(-gaps / temperature)
-                shares[gaps > FARTHEST * temperature] = 0.0
-            else:
-                shares = np.eye(gaps.shape[1])[gaps.argmin(axis=1)]
-            totals = shares.sum(axis=1, keepdims=True)
-            shares[shares <= LEAST_SHARE * totals] = 0.0
-            gains = shares * (weights[:, None] / totals)
-            masses = gains.sum(axis=0)
-            sums.masses[own] += masses
-            codevectors = layout.columns[:, own].T
-            sums.moves[own] += gains.T @ points - masses[:, None] * codevectors
-            least = self.reader.divergence.potential(points) + scores.min(axis=1)
-            sums.distortions[c] += float(weights @ np.maximum(least, 0.0))
+def _add_called(
+    points: FloatArray, classes: IntArray, weights: FloatArray, potentials: FloatArray,
+    codevectors: FloatArray, diagram: FloatArray, masses: FloatArray, starts: IntArray,
+    temperature: float, shares: FloatArray, totals: FloatArray, moves: FloatArray,
+    distortions: FloatArray,
+) -> None:  # fmt: skip
+    """Do what :func:`_add_up` does, for a divergence that Python computes."""
+    for c in np.unique(classes):
+        rows, own = classes == c, slice(starts[c], starts[c + 1])
+        scores = diagram[own, 0] + points[rows] @ diagram[own, 1:].T
+        gaps = scores - scores.min(axis=1, keepdims=True)
+        if temperature > 0.0:
+            shares = masses[own] * np.exp(-gaps / temperature)
+            shares[gaps > FARTHEST * temperature] = 0.0
+        else:
+            shares = np.eye(gaps.shape[1])[gaps.argmin(axis=1)]
+        total = shares.sum(axis=1, keepdims=True)
+        shares[shares <= MIN_SHARE * total] = 0.0
+        gains = shares * (weights[rows, None] / total)
+        totals[own] += gains.sum(axis=0)
+        moves[own] += gains.T @ points[rows] - gains.sum(axis=0)[:, None] * codevectors[own]
+        least = potentials[rows] + scores.min(axis=1)
+        distortions[c] += float(weights[rows] @ np.maximum(least, 0.0))
 
 
 @compiled
-def add_up(
-    n_features: int,
+def _add_up(
     points: FloatArray,
     classes: IntArray,
     weights: FloatArray,
     potentials: FloatArray,
-    columns: FloatArray,
-    gradients: FloatArray,
-    offsets: FloatArray,
-    masses: FloatArray,
-    starts: IndexArray,
-    owners: IndexArray,
-    temperature: float,
     codevectors: FloatArray,
+    diagram: FloatArray | None,
+    masses: FloatArray,
+    starts: IntArray,
+    temperature: float,
     shares: FloatArray,
-    visited: IndexArray,
     totals: FloatArray,
     moves: FloatArray,
     distortions: FloatArray,
-    kernel: int | None,
-    balls: Balls | None,
 ) -> None:
     """Add what samples give each codevector to ``totals``, ``moves`` and ``distortions``.
 
-    The arguments are those of a :class:`oda_rl.annealing.codebook.Block` and of a
-    :class:`oda_rl.annealing.codebook.Layout`, whose masses are positive; ``codevectors``, shape
-    (K, d), are its columns. ``shares`` and ``visited`` are scratch. ``kernel`` is None for the
-    quadratic divergence, ``balls`` if no class has several segments.
+    ``diagram`` is None for the quadratic divergence; ``shares``, shape (K,), is scratch. The other
+    arguments are those of :func:`oda_rl.annealing.kernels.learn`.
     """
-    samples = Block(n_features, points, classes, weights, potentials)
-    layout = Layout(columns, gradients, offsets, masses, starts, owners)
-    scratch = Scratch(shares, visited)
-    reach = FARTHEST * temperature
+    d = points.shape[1]
     for i in range(points.shape[0]):
-        weight = weights[i]
-        smallest, n_visited = visit(samples, i, layout, kernel, balls, reach, scratch)
-        divergence = smallest + potentials[i]
-        if divergence > 0.0:
-            distortions[classes[i]] += weight * divergence
+        weight, first, last = weights[i], starts[classes[i]], starts[classes[i] + 1]
+        smallest = measure(points, i, d, codevectors, diagram, first, last, shares)
+        distortions[classes[i]] += weight * max(smallest + potentials[i], 0.0)
         if temperature > 0.0:
-            total = weigh(layout, scratch, n_visited, smallest, temperature)
-            least = LEAST_SHARE * total
+            total = weigh(masses, first, last, smallest, temperature, shares)
         else:
-            total, least = 1.0, 0.5
-            free = integer(1)
-            for t in range(n_visited):
-                s = visited[t]
-                for k in range(starts[s], starts[s + 1]):
-                    nearest = free > 0 and shares[k] <= smallest
-                    shares[k] = 1.0 if nearest else 0.0
-                    if nearest:
-                        free = 0
-        for t in range(n_visited):
-            s = visited[t]
-            for k in range(starts[s], starts[s + 1]):
-                if shares[k] > least:
-                    gain = weight * (shares[k] / total)
-                    totals[k] += gain
-                    for j in range(n_features):
-                        moves[k, j] += gain * (points[i, j] - codevectors[k, j])
+            total, free = 1.0, integer(1)
+            for k in range(first, last):
+                nearest = free > 0 and shares[k] <= smallest
+                shares[k] = 1.0 if nearest else 0.0
+                if nearest:
+                    free = 0
+        for k in range(first, last):
+            if shares[k] > MIN_SHARE * total:
+                gain = weight * (shares[k] / total)
+                totals[k] += gain
+                for j in range(d):
+                    moves[k, j] += gain * (points[i, j] - codevectors[k, j])
 
 
 @dataclass(frozen=True)

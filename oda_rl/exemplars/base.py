@@ -18,7 +18,7 @@ from oda_rl.exemplars.pricing import KERNELS, squared_distances
 from oda_rl.exemplars.weights import NotConvergedError, average
 from oda_rl.files.estimators import Filed, RandomState
 from oda_rl.files.schema import ANYTHING, Each, Optional, Sizes, check_fitted, real, require, whole
-from oda_rl.samples.weights import weighted
+from oda_rl.samples import weighted
 
 _MOST_BANDWIDTHS = 1e150  # from one sample to another
 

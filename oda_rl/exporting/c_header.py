@@ -30,7 +30,7 @@ from oda_rl.exporting.diagrams import Diagram, fitting, narrowest, numbered
 from oda_rl.files.archive import replacing
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
-from oda_rl.quantization.estimators import LVQ, VectorQuantizer
+from oda_rl.quantization.vq import LVQ, VectorQuantizer
 
 _GAPS_SCORE = """\
         float score = oda_offsets[k];

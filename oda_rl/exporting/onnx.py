@@ -19,10 +19,9 @@ from skl2onnx.common.utils_classifier import get_label_classes
 from skl2onnx.proto import onnx_proto
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.base import BaseODA, log_cell_volumes
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
-from oda_rl.annealing.density import log_cell_volumes
 from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.densities import DensityClassifier, DensityOutlierDetector
 from oda_rl.distributed.classifier import DistributedODAClassifier
@@ -39,8 +38,8 @@ from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
-from oda_rl.quantization.estimators import LVQ, StochasticVQ, VectorQuantizer
 from oda_rl.quantization.som import SOM
+from oda_rl.quantization.vq import LVQ, StochasticVQ, VectorQuantizer
 from oda_rl.trees.base import BaseODATree
 from oda_rl.trees.classifier import ODATreeClassifier
 from oda_rl.trees.clusterer import ODATreeClusterer

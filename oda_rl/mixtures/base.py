@@ -34,8 +34,7 @@ from oda_rl.files.estimators import Filed, RandomState, within
 from oda_rl.files.schema import Optional, Sizes, check_fitted, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Rules
-from oda_rl.samples.missing import holes, means_of
-from oda_rl.samples.weights import Weighted, canonical_order, weighted
+from oda_rl.samples import Weighted, canonical_order, holes, means_of, weighted
 
 DTYPES = [np.float64, np.float32]
 _SHARE, _FULL_SHARE = 1e-3, 1e-5  # of the mean variance: the floor if none is given

@@ -18,7 +18,7 @@ from oda_rl.mixtures.state import (
     Progress,
     Rules,
 )
-from oda_rl.samples.missing import holes
+from oda_rl.samples import holes
 
 _CHUNK = 1024  # samples that are scored at once
 _MIN_SCORE = -1e290  # of which many can be added up

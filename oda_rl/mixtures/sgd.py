@@ -28,7 +28,7 @@ from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, flags, real, w
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.state import RELEASED, Progress, Rules
-from oda_rl.samples.missing import filled, holes, means_of
+from oda_rl.samples import filled, holes, means_of
 
 _SCALE_SAMPLES = 100  # the first of a stream, which give the scale
 _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning

@@ -26,8 +26,7 @@ from oda_rl.files.schema import Optional, real, whole
 from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.state import RELEASED, Mixture, Progress
-from oda_rl.samples.missing import filled, holes, means_of
-from oda_rl.samples.weights import Weighted, weighted
+from oda_rl.samples import Weighted, filled, holes, means_of, weighted
 
 
 @estimator
@@ -219,7 +218,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             means = clusters.fit(points, sample_weight=data.weights).cluster_centers_
         if holes(data.points) is None:
             return np.asarray(means)
-        from oda_rl.quantization.missing import lloyd
+        from oda_rl.quantization.kernels import lloyd
 
         return lloyd(data.points, data.weights, means)
 

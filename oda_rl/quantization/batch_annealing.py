@@ -26,10 +26,10 @@ from oda_rl.files.estimators import (
     estimator,
     validated,
 )
-from oda_rl.files.schema import Each, Optional, Sizes, check_fitted, real, whole
-from oda_rl.quantization.estimators import VectorQuantizer, check_enough
+from oda_rl.files.schema import Each, Optional, real, whole
 from oda_rl.quantization.kernels import nearest
-from oda_rl.samples.weights import Weighted, weighted
+from oda_rl.quantization.vq import VectorQuantizer, check_enough
+from oda_rl.samples import Weighted, weighted
 
 _LEAST_MASS = 1e-5
 _MERGE_BELOW = 0.3  # in temperatures
@@ -146,10 +146,6 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         "temperature_": Optional(real("", "[0, inf)")),
         "history_": Optional(Each(AnnealingRecord)),
     }
-
-    def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
-        check_fitted((name in vars(self) for name in self.LEARNED), where)
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:

@@ -1,43 +1,55 @@
 """Codevectors that compete for samples: compiled functions that move them, one sample at a time.
 
 :func:`compete` is stochastic vector quantization; :func:`lvq1`, :func:`glvq` and :func:`rslvq` move
-the codevectors of a classifier, wherever those come from. They take
+the codevectors of a classifier, wherever those come from; :func:`learn_map` those of a map. They
+take
 
 ``codevectors``, shape (K, d)
     Changed in place.
 ``labels``, shape (K,), int64
     The class of each codevector.
 ``points``, shape (n, d), and ``targets``, shape (n,), int64
-    The samples and their classes.
+    The samples and their classes. Where a value is missing (NaN), distances are those in the
+    others, and codevectors move in the others alone (Samad and Harp, 1992).
 ``order``, shape (m,), int64
-    Which samples are shown, one after another. The step size falls from ``rate``, below 1, to 0
-    linearly over these m presentations.
+    Which samples are shown, one after another. To a classifier with a step size that falls from
+    ``rate``, below 1, to 0 linearly over these m presentations.
 
 They know no absolute length: scaled data gives scaled codevectors. A sample so far away that its
 squared distance is no longer a number is passed over, so what was finite remains so.
+
+References
+----------
+T. Samad, S. A. Harp, "Self-organization with partial data", Network: Computation in Neural Systems
+3, 1992.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl._compile import allocating, compiled, inlined
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import chunks
-from oda_rl.diagram import nearest_codevector, squared_distance
-from oda_rl.divergences import SquaredEuclidean
-from oda_rl.samples.missing import holes
+from oda_rl.diagram import Codevectors, assign, nearest_codevector, squared_distance
+from oda_rl.diagram import move as move_cell
+from oda_rl.divergences import SquaredEuclidean, quadratic_gradient
+from oda_rl.samples import cell_means, observed_shares
 
-_LEAST_PULL = 1e-6  # of the step size: a weaker pull on a codevector is left out
+_MIN_PULL = 1e-6  # of the step size: a weaker pull on a codevector is left out
+_MIN_MAP_PULL = 1e-9  # likewise on a map
 _FARTHEST = 40.0  # in temperatures: exp(-40) is lost beside 1
 _SLOPE = 4.0  # of GLVQ's sigmoid
+_MAX_PASSES = 300  # of Lloyd's iteration
 
 
 @inlined
 def move(codevectors: FloatArray, k: int, points: FloatArray, i: int, step: float) -> None:
     """Move a codevector towards a point, or away from it if the step is negative."""
     for j in range(points.shape[1]):
-        codevectors[k, j] += step * (points[i, j] - codevectors[k, j])
+        gap = points[i, j] - codevectors[k, j]
+        if gap == gap:
+            codevectors[k, j] += step * gap
 
 
 @inlined
@@ -55,7 +67,7 @@ def measure(points: FloatArray, codevectors: FloatArray, out: FloatArray) -> Non
     """Write squared distances, shape (n, K)."""
     for i in range(points.shape[0]):
         for k in range(codevectors.shape[0]):
-            out[i, k] = squared_distance(points, i, codevectors, k)
+            out[i, k] = squared_distance(points, i, codevectors, k, points.shape[1])
 
 
 @compiled
@@ -144,13 +156,13 @@ def glvq(
     ----------
     A. Sato, K. Yamada, "Generalized learning vector quantization", NIPS 8, 1995.
     """
-    n_shown = order.shape[0]
+    d, n_shown = points.shape[1], order.shape[0]
     for t in range(n_shown):
         i = order[t]
         right, wrong = 0, 0
         near, far = np.inf, np.inf
         for k in range(codevectors.shape[0]):
-            distance = squared_distance(points, i, codevectors, k)
+            distance = squared_distance(points, i, codevectors, k, d)
             if labels[k] == targets[i]:
                 if distance < near:
                     near, right = distance, k
@@ -192,14 +204,14 @@ def rslvq(
     ----------
     S. Seo, K. Obermayer, "Soft learning vector quantization", Neural Computation 15, 2003.
     """
-    n_codevectors = codevectors.shape[0]
+    n_codevectors, d = codevectors.shape
     n_shown = order.shape[0]
     weights = np.empty(n_codevectors)
     for t in range(n_shown):
         i = order[t]
         own, nearest = np.inf, np.inf
         for k in range(n_codevectors):
-            weights[k] = squared_distance(points, i, codevectors, k)
+            weights[k] = squared_distance(points, i, codevectors, k, d)
             if masses[k] > 0.0:
                 nearest = min(nearest, weights[k])
                 if labels[k] == targets[i]:
@@ -217,14 +229,106 @@ def rslvq(
                 wrong += weights[k]
         total = wrong + right * _boltzmann(own - nearest, temperature)
         mistaken = wrong / total  # 1 - p(c|x), and no pull is stronger
-        if mistaken <= _LEAST_PULL:
+        if mistaken <= _MIN_PULL:
             continue
         step = rate * (1.0 - t / n_shown)
         for k in range(n_codevectors):
             own_class = labels[k] == targets[i]
             pull = weights[k] / right * mistaken if own_class else -weights[k] / total
-            if abs(pull) > _LEAST_PULL:
+            if abs(pull) > _MIN_PULL:
                 move(codevectors, k, points, i, step * pull)
+
+
+@inlined
+def _gaussian(steps: int, n: int, periodic: bool, width: float) -> float:
+    # Of the distance between two places of a line of n.
+    apart = float(abs(steps))
+    if periodic:
+        apart = min(apart, n - apart)
+    return math.exp(-apart * apart / (2.0 * width * width))
+
+
+class Grid(NamedTuple):
+    """Where the codevectors stand."""
+
+    n_rows: int
+    n_columns: int
+    periodic: bool
+
+
+@compiled
+def write_pulls(winner: int, grid: Grid, width: float, out: FloatArray) -> None:
+    """Write the pull on each codevector, 1 for the winner, to ``out``, shape (≥ K,).
+
+    Examples
+    --------
+    >>> out = np.empty(4)
+    >>> write_pulls(1, Grid(1, 4, False), 1.0, out)
+    >>> out.round(2)
+    array([0.61, 1.  , 0.61, 0.14])
+    """
+    n_rows, n_columns, periodic = grid
+    row, column = winner // n_columns, winner % n_columns
+    for c in range(n_columns):
+        out[c] = _gaussian(c - column, n_columns, periodic, width)
+    for r in range(n_rows - 1, -1, -1):  # the first row last: it holds the columns' factors
+        factor = _gaussian(r - row, n_rows, periodic, width)
+        for c in range(n_columns):
+            out[r * n_columns + c] = factor * out[c]
+
+
+@compiled
+def observe_map(
+    codevectors: Codevectors, grid: Grid, point: FloatArray, rate: float, width: float
+) -> None:
+    """Let one sample pull the codevectors of a map; each counts the samples that it has won."""
+    n_cells = grid.n_rows * grid.n_columns
+    winner = assign(codevectors.diagram, n_cells, point)
+    codevectors.cells[winner, 0] += 1.0
+    pulls = codevectors.weights
+    write_pulls(winner, grid, width, pulls)
+    quadratic_gradient(codevectors.metric, point, codevectors.gradient)
+    for k in range(n_cells):
+        if pulls[k] >= _MIN_MAP_PULL:
+            move_cell(codevectors, k, point, rate * pulls[k])
+
+
+@compiled
+def learn_map(
+    codevectors: FloatArray,
+    hits: IntArray,
+    points: FloatArray,
+    shares: FloatArray,
+    order: IntArray,
+    grid: Grid,
+    rates: FloatArray,
+    widths: FloatArray,
+    pulls: FloatArray,
+) -> float:
+    """Let points, shape (n, d), pull the codevectors of a map in an order, shape (m,).
+
+    ``hits``, shape (K,), counts the samples that each codevector wins; ``shares``, shape (n,), are
+    those of the features of a point that are observed. ``rates`` and ``widths``, shape (m,), are
+    those of each presentation; ``pulls``, shape (K,), is scratch.
+
+    Returns
+    -------
+    float
+        Sum of the squared distances, expected of all features, from the winners before they moved.
+    """
+    total = 0.0
+    for t in range(order.shape[0]):
+        i = order[t]
+        winner, smallest = nearest_codevector(points, i, codevectors)
+        total += smallest / shares[i]
+        if not smallest < np.inf:
+            continue  # too far away for its distance to be a number
+        hits[winner] += 1
+        write_pulls(winner, grid, widths[t], pulls)
+        for k in range(codevectors.shape[0]):
+            if pulls[k] >= _MIN_MAP_PULL:
+                move(codevectors, k, points, i, rates[t] * pulls[k])
+    return total
 
 
 def nearest(points: FloatArray, codevectors: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -234,10 +338,42 @@ def nearest(points: FloatArray, codevectors: FloatArray) -> tuple[IntArray, Floa
     """
     labels = np.empty(len(points), dtype=np.int64)
     distances = np.empty(len(points))
-    if holes(points) is None:
-        _assign(points, codevectors, labels, distances)
-        return labels, distances
-    for rows in chunks(len(points)):
-        squares = SquaredEuclidean().between(points[rows], codevectors)
-        labels[rows], distances[rows] = squares.argmin(axis=1), squares.min(axis=1)
-    return labels, distances
+    _assign(points, codevectors, labels, distances)
+    return labels, distances / np.reshape(observed_shares(points), -1)
+
+
+def lloyd(points: FloatArray, weights: FloatArray, codevectors: FloatArray) -> FloatArray:
+    """Move codevectors to the means of what is observed in their cells, until none moves.
+
+    Every pass lowers the weighted sum of the squared distances in what is observed (k-POD of Chi,
+    Chi and Baraniuk, "k-POD: a method for k-means clustering of missing data", The American
+    Statistician 70, 2016, by the distances of Dixon). What no sample of a cell has stays.
+
+    Parameters
+    ----------
+    points : ndarray, shape (n, d)
+        NaN where values are missing.
+    weights : ndarray, shape (n,)
+        At least 0.
+    codevectors : ndarray, shape (K, d)
+        Where to start.
+
+    Returns
+    -------
+    ndarray, shape (K, d)
+
+    Examples
+    --------
+    >>> points = np.array([[0.0, 1.0], [np.nan, 3.0], [9.0, np.nan], [8.0, 7.0]])
+    >>> lloyd(points, np.ones(4), np.array([[0.0, 1.0], [9.0, 9.0]]))
+    array([[0. , 2. ],
+           [8.5, 7. ]])
+    """
+    before = None
+    for _ in range(_MAX_PASSES):
+        nearest = SquaredEuclidean().between(points, codevectors).argmin(axis=1)
+        if before is not None and (nearest == before).all():
+            break
+        before = nearest
+        codevectors = cell_means(points, weights, nearest, codevectors)
+    return codevectors

@@ -1,50 +1,42 @@
 """A self-organising map as a scikit-learn estimator."""
 
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
     TakesMissing,
     check_columns,
-    checked_points,
-    checked_weights,
-    fitted_points,
-    stream_rows,
 )
-from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Seed, estimator, validated, within
+from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Seed, estimator, within
 from oda_rl.files.schema import (
-    HISTORY,
     Optional,
     Several,
     Sizes,
     check_fitted,
-    real,
     require,
     whole,
 )
-from oda_rl.quantization import missing, neighbourhood
-from oda_rl.quantization.estimators import VectorQuantizer, checked_codevectors
-from oda_rl.quantization.kernels import nearest
-from oda_rl.samples.missing import filled, holes, means_of
-from oda_rl.samples.weights import Weighted, weighted
+from oda_rl.quantization.kernels import Grid, learn_map
+from oda_rl.quantization.vq import OnlineQuantizer, checked_codevectors
+from oda_rl.samples import Weighted, filled, means_of, observed_shares
 
 _MANY_FEATURES = 100
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
 
 @estimator
-class SOM(TakesMissing, VectorQuantizer):
+class SOM(TakesMissing, OnlineQuantizer):
     """Self-organising map: codevectors on a grid, whose neighbours learn along.
 
     What is near on the map is near in the data. Rate and width of the neighbourhood fall
-    exponentially from their first values to their last.
+    exponentially from their first values to their last. Values may be missing (NaN), but of each
+    sample and, at first, of each feature something must be observed.
 
     Parameters
     ----------
@@ -116,14 +108,10 @@ class SOM(TakesMissing, VectorQuantizer):
     decay_samples: Annotated[int | None, COUNT, None] = None
     init: Annotated[str | npt.ArrayLike, StrOptions({"pca", "random"}), "array-like"] = "pca"
     random_state: Seed = None
-    _cells: FloatArray = field(init=False)
 
     LEARNED: ClassVar[dict[str, Any]] = {
-        **VectorQuantizer.LEARNED,
+        **OnlineQuantizer.LEARNED,
         "hits_": Optional(whole("K")),
-        "history_": Optional(HISTORY),
-        "_cells": Optional(real("K, 1+d")),
-        "_owed": Optional(real("", "[0, 1)")),
         "_grid": Optional(Several(whole("", "[1, inf)"), whole("", "[1, inf)"))),
     }
 
@@ -137,72 +125,6 @@ class SOM(TakesMissing, VectorQuantizer):
     def positions_(self) -> IntArray:
         """Row and column of each codevector, shape (n_codevectors, 2)."""
         return np.argwhere(np.ones(self._grid, dtype=np.bool_))
-
-    @validated
-    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn the map anew.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If ``shape`` is no chain or grid, or ``init`` does not fit it or the data; if nothing is
-            observed of a sample, or, at first, of a feature.
-        """
-        points = checked_points(self, X, reset=True)
-        data = weighted(points, checked_weights(sample_weight, points))
-        rng = check_random_state(self.random_state)
-        self._start(data, rng)
-        duration = self.decay_samples or self.max_iter * data.size
-        for _ in range(self.max_iter):
-            self._pass(data.points, data.shown(rng), duration)
-        self._publish(points)
-        return self
-
-    @validated
-    def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Let more samples pull the codevectors, once each and in the order given.
-
-        The samples of the first call also say where the codevectors start, unless ``init`` does.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0: how often each sample is shown; fractions add up.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            As for :meth:`fit`.
-        """
-        first = not hasattr(self, "_cells")
-        points = checked_points(self, X, reset=first)
-        if first:
-            data = weighted(points, checked_weights(sample_weight, points))
-            self._start(data, check_random_state(self.random_state))
-        duration = self.decay_samples or _STREAM_SAMPLES * len(self._cells)
-        order, self._owed = stream_rows(sample_weight, points, self._owed)
-        self._pass(points, order, duration)
-        self._publish(points)
-        return self
 
     def topographic_error(self, X: npt.ArrayLike) -> float:
         """Share of samples whose two nearest codevectors are not neighbours on the map.
@@ -219,11 +141,11 @@ class SOM(TakesMissing, VectorQuantizer):
         float
             In [0, 1]; the nearer to 0 the better is the topology of the data kept.
         """
-        points = fitted_points(self, X)
-        winners = np.empty((len(points), 2), dtype=np.int64)
-        kernels = neighbourhood if holes(points) is None else missing
-        kernels.rank(self._cells, points, winners)
-        apart = np.abs(np.diff(self.positions_[winners], axis=1)[:, 0])
+        distances = self.transform(X)
+        rows = np.arange(len(distances))
+        winners = distances.argmin(axis=1)
+        distances[rows, winners] = np.inf
+        apart = np.abs(self.positions_[winners] - self.positions_[distances.argmin(axis=1)])
         if self.periodic:
             apart = np.minimum(apart, np.array(self._grid) - apart)
         return float((apart.max(axis=1) > 1).mean())
@@ -263,27 +185,21 @@ class SOM(TakesMissing, VectorQuantizer):
             codevectors = data.points[data.draw(n, rng)]
         else:
             codevectors = _principal_rectangle(data, *self._grid)
-        self._owed = 0.0
-        self._cells = np.column_stack([np.zeros(n), codevectors])
-        self.n_iter_ = 0
-        self.history_: list[tuple[int, float]] = []
+        self.cluster_centers_, self.hits_ = codevectors, np.zeros(n, dtype=np.int64)
 
-    def _pass(self, points: FloatArray, order: IntArray, duration: int) -> None:
+    def _pass(self, points: FloatArray, order: IntArray, n_passes: int | None) -> float:
+        planned = n_passes * len(order) if n_passes else _STREAM_SAMPLES * len(self.hits_)
         seen = self.history_[-1][0] if self.history_ else 0
-        share = np.minimum((seen + np.arange(len(order))) / duration, 1.0)
+        share = np.minimum((seen + np.arange(len(order))) / (self.decay_samples or planned), 1.0)
         first = self.width or max(self._grid) / 2.0
         rates = self.learning_rate * (self.final_learning_rate / self.learning_rate) ** share
         widths = first * (self.final_width / first) ** share
-        pulls = np.empty(len(self._cells))
-        grid = neighbourhood.Grid(*self._grid, self.periodic)
-        kernels = neighbourhood if holes(points) is None else missing
-        total = kernels.learn(self._cells, points, order, grid, rates, widths, pulls)
-        self._note(len(order), total)
-
-    def _publish(self, points: FloatArray) -> None:
-        self.cluster_centers_ = self._cells[:, 1:].copy()
-        self.hits_ = self._cells[:, 0].astype(np.int64)
-        self.labels_ = nearest(points, self.cluster_centers_)[0]
+        observed = np.broadcast_to(np.ravel(observed_shares(points)), len(points)).copy()
+        grid, pulls = Grid(*self._grid, self.periodic), np.empty(len(self.hits_))
+        self.hits_ = self.hits_.copy()
+        return learn_map(
+            self.cluster_centers_, self.hits_, points, observed, order, grid, rates, widths, pulls
+        )
 
 
 def grid_shape(shape: int | tuple[int, ...]) -> tuple[int, int]:

@@ -26,14 +26,12 @@ from sklearn.utils.validation import check_is_fitted
 from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import TakesMissing, check_columns, fitted_points
-from oda_rl.annealing.codebook import Balls, Layout
-from oda_rl.annealing.density import log_density
-from oda_rl.annealing.levels import Level, Schedule
-from oda_rl.annealing.sampling import Distribution
+from oda_rl.annealing.base import log_density
+from oda_rl.annealing.levels import Distribution, Level, Schedule
 from oda_rl.divergences import NAMED, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, NOT_NEGATIVE, Filed, Seed, estimator
 from oda_rl.files.schema import Each, Optional, Sizes, real, require, whole
-from oda_rl.samples.weights import counted
+from oda_rl.samples import counted
 from oda_rl.trees.growth import Plan, Tree
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Samples, Statistics
 from oda_rl.trees.resolutions import Resolution, resolve_all, view
@@ -58,7 +56,7 @@ class TreeLevel:
 
 
 _KINDS: tuple[type, ...] = (
-    *(Tree, Plan, Node, Cells, Statistics, Partial, NodeAnnealer, Balls, Layout, Level, Schedule),
+    *(Tree, Plan, Node, Cells, Statistics, Partial, NodeAnnealer, Level, Schedule),
     divergences.Mahalanobis,
     *NAMED.values(),
 )
@@ -268,11 +266,6 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
                 entry if callable(entry) else list(entry) for entry in model.resolutions
             ]
         return model
-
-    def _reopen(self) -> None:
-        for node in self._tree.nodes if hasattr(self, "_tree") else []:
-            if node.annealer is not None:
-                node.annealer.reopen()
 
     # Learning.
 

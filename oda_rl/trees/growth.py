@@ -12,12 +12,11 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.levels import LEVEL_SAMPLES, Schedule
-from oda_rl.annealing.missing import refined
-from oda_rl.annealing.sampling import Distribution
+from oda_rl.annealing.levels import LEVEL_SAMPLES, Distribution, Schedule
+from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, Divergence
 from oda_rl.files.schema import MOST, Each, Sizes, check_contents, flags, real, require, whole
-from oda_rl.samples.missing import holes, telling
+from oda_rl.samples import holes, telling
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Routes, Samples, Statistics
 
 _FIRST_LOOK = 500  # samples that give the scale of a node, in fit
@@ -257,10 +256,9 @@ class Tree:
             class_weights=data.class_weights,
         )
         current.anneal(data)
-        current.gather()
         codevectors: FloatArray = current.codevectors
         if self.plan.refines:
-            codevectors = refined(data.points, data.weights, codevectors, rng, self.plan.divergence)
+            codevectors = refine(data.points, data.weights, codevectors, rng)
         codevectors[:, np.isnan(data.points).all(axis=0)] = 0.0  # what no sample has tells none
         cells = Cells.of(codevectors, self.plan.divergence)
         used, first = np.unique(cells.nearest(data.points), return_index=True)

@@ -28,7 +28,6 @@ from oda_rl._compile import compiled, inlined
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.missing import first_with_holes
 from oda_rl.divergences import Divergence
 from oda_rl.files.schema import (
     ANYTHING,
@@ -41,7 +40,7 @@ from oda_rl.files.schema import (
     real,
     require,
 )
-from oda_rl.samples.missing import filled, holes, observed_shares
+from oda_rl.samples import filled, first_with_holes, holes, observed_shares
 
 
 @inlined
@@ -423,11 +422,10 @@ class NodeAnnealer(Annealer):
 
     def widen(self, n: int) -> None:
         """Make room for n more classes."""
-        self.gather()
         self.codevectors = np.pad(self.codevectors, ((0, 0), (0, n)))
         if self._known is not None:
-            self._known = np.concatenate([self._known, np.tile(self.masses, (n, 1))])
-        self._scatter()
+            masses = np.repeat(self.masses[:, None], n, axis=1)
+            self._known = np.concatenate([self._known, masses], axis=1)
 
 
 @dataclass

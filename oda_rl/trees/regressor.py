@@ -18,10 +18,10 @@ from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray
 from oda_rl._validation import checked_targets, checked_weights, fitted_points
-from oda_rl.annealing.local_models import LocalModels, fit_local_models
+from oda_rl.annealing.regressor import LocalModels, fit_local_models
 from oda_rl.files.estimators import estimator, validated
 from oda_rl.files.schema import MISSING, Optional, Several, Sizes, real, require
-from oda_rl.samples.missing import filled
+from oda_rl.samples import filled
 from oda_rl.trees.base import BaseODATree
 
 _RECENT = 5000  # samples that are kept: models of a stream, and of a tree that is cut, are of these

@@ -8,7 +8,7 @@ import numpy as np
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.divergences import Divergence
-from oda_rl.samples.missing import filled
+from oda_rl.samples import filled
 
 Resolution = IntArray | Callable[[FloatArray], Any]
 

@@ -27,7 +27,6 @@ from oda_rl._validation import (
     fitted_points,
     stream_rows,
 )
-from oda_rl.divergences import SquaredEuclidean
 from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, validated
 from oda_rl.files.schema import (
     ANYTHING,
@@ -40,10 +39,9 @@ from oda_rl.files.schema import (
     whole,
 )
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
-from oda_rl.samples.missing import holes
-from oda_rl.samples.weights import Weighted, drawn, weighted
+from oda_rl.samples import Weighted, drawn, observed_shares, weighted
 
-_MOST_PASSES = 10_000
+_MAX_PASSES = 10_000
 
 
 def check_enough(n_samples: int, n_clusters: int) -> None:
@@ -92,9 +90,13 @@ class VectorQuantizer(
     """What a file may say of what was learned; parameters have their own ranges."""
 
     cluster_centers_: FloatArray
-    history_: Any
+    labels_: IntArray
     n_iter_: int
     _owed: float
+
+    def check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError if what a file says does not belong together."""
+        check_fitted((name in vars(self) for name in self.LEARNED), where)
 
     @property
     def codevectors_(self) -> FloatArray:
@@ -131,11 +133,9 @@ class VectorQuantizer(
         ndarray, shape (n_samples, n_clusters)
         """
         points = fitted_points(self, X)
-        if holes(points) is not None:
-            return SquaredEuclidean().between(points, self.cluster_centers_)
-        divergences = np.empty((len(points), len(self.cluster_centers_)))
-        measure(points, self.cluster_centers_, divergences)
-        return divergences
+        distances = np.empty((len(points), len(self.cluster_centers_)))
+        measure(points, self.cluster_centers_, distances)
+        return distances / observed_shares(points)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Give the opposite of the mean squared distance from the nearest codevector.
@@ -156,6 +156,94 @@ class VectorQuantizer(
         weights = checked_weights(sample_weight, points)
         return -float(np.average(nearest(points, self.cluster_centers_)[1], weights=weights))
 
+
+class OnlineQuantizer(VectorQuantizer):
+    """A quantizer that is shown one sample after another."""
+
+    LEARNED: ClassVar[dict[str, Any]] = {
+        **VectorQuantizer.LEARNED,
+        "history_": Optional(HISTORY),
+        "_owed": Optional(real("", "[0, 1)")),
+    }
+
+    max_iter: int
+    random_state: Any
+    history_: list[tuple[int, float]]
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
+        """Place the codevectors anew.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0; a weight of 2 is the same as a row that stands there twice.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there are too few samples, or ``init`` does not fit the data or the parameters.
+        """
+        points = checked_points(self, X, reset=True)
+        data = weighted(points, checked_weights(sample_weight, points))
+        rng = check_random_state(self.random_state)
+        self._begin(data, rng)
+        for _ in range(self.max_iter):
+            self._note(data.size, self._pass(data.points, data.shown(rng), self.max_iter))
+        self.labels_ = nearest(points, self.cluster_centers_)[0]
+        return self
+
+    @validated
+    def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
+        """Let more samples attract the codevectors, once each and in the order given.
+
+        The samples of the first call also say where the codevectors start, unless ``init`` does.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0: how often each sample is shown; fractions add up.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`fit`.
+        """
+        first = not hasattr(self, "cluster_centers_")
+        points = checked_points(self, X, reset=first)
+        if first:
+            data = weighted(points, checked_weights(sample_weight, points))
+            self._begin(data, check_random_state(self.random_state))
+        order, self._owed = stream_rows(sample_weight, points, self._owed)
+        self.cluster_centers_ = self.cluster_centers_.copy()
+        self._note(len(order), self._pass(points, order, None))
+        self.labels_ = nearest(points, self.cluster_centers_)[0]
+        return self
+
+    def _begin(self, data: Weighted, rng: np.random.RandomState) -> None:
+        self._owed, self.n_iter_, self.history_ = 0.0, 0, []
+        self._start(data, rng)
+
+    def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
+        """Set ``cluster_centers_`` and what else learning begins with."""
+        raise NotImplementedError
+
+    def _pass(self, points: FloatArray, order: IntArray, n_passes: int | None) -> float:
+        """Show points; return the sum of their squared distances. ``n_passes`` of a fit."""
+        raise NotImplementedError
+
     def _note(self, n: int, total: float) -> None:
         """Note a pass over n samples, and the sum of their squared distances."""
         self.n_iter_ += 1
@@ -163,12 +251,12 @@ class VectorQuantizer(
             return
         seen = self.history_[-1][0] if self.history_ else 0
         self.history_.append((seen + n, total / n))
-        if len(self.history_) > _MOST_PASSES:
+        if len(self.history_) > _MAX_PASSES:
             self.history_ = joined(self.history_)
 
 
 @estimator
-class StochasticVQ(VectorQuantizer):
+class StochasticVQ(OnlineQuantizer):
     """Online competitive learning: each sample attracts its nearest codevector, and no other.
 
     The step size of a codevector is 1/(1 + .9 n), where n counts the samples it has won and its
@@ -222,76 +310,9 @@ class StochasticVQ(VectorQuantizer):
     random_state: Seed = None
 
     LEARNED: ClassVar[dict[str, Any]] = {
-        **VectorQuantizer.LEARNED,
-        "history_": Optional(HISTORY),
+        **OnlineQuantizer.LEARNED,
         "_counts": Optional(real("K", "[0, inf)")),
-        "_owed": Optional(real("", "[0, 1)")),
     }
-
-    def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
-        check_fitted((name in vars(self) for name in self.LEARNED), where)
-
-    @validated
-    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Place the codevectors anew.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            At least ``n_clusters`` samples.
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If there are too few samples, or ``init`` does not fit the data or ``n_clusters``.
-        """
-        points = checked_points(self, X, reset=True)
-        data = weighted(points, checked_weights(sample_weight, points))
-        rng = check_random_state(self.random_state)
-        self._start(data, rng)
-        for _ in range(self.max_iter):
-            self._pass(data.points, data.shown(rng))
-        self.labels_ = nearest(points, self.cluster_centers_)[0]
-        return self
-
-    @validated
-    def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Let more samples attract the codevectors, once each and in the order given.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            At least ``n_clusters`` samples if this is the first call.
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0: how often each sample is shown; fractions add up.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            As for :meth:`fit`.
-        """
-        first = not hasattr(self, "cluster_centers_")
-        points = checked_points(self, X, reset=first)
-        if first:
-            data = weighted(points, checked_weights(sample_weight, points))
-            self._start(data, check_random_state(self.random_state))
-        order, self._owed = stream_rows(sample_weight, points, self._owed)
-        self._pass(points, order)
-        self.labels_ = nearest(points, self.cluster_centers_)[0]
-        return self
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
         check_enough(data.size, self.n_clusters)
@@ -301,12 +322,9 @@ class StochasticVQ(VectorQuantizer):
             d = data.points.shape[1]
             self.cluster_centers_ = checked_codevectors(self.init, self.n_clusters, d)
         self._counts = np.ones(self.n_clusters)
-        self._owed = 0.0
-        self.n_iter_ = 0
-        self.history_: list[tuple[int, float]] = []
 
-    def _pass(self, points: FloatArray, order: IntArray) -> None:
-        self._note(len(order), compete(self.cluster_centers_, self._counts, points, order))
+    def _pass(self, points: FloatArray, order: IntArray, n_passes: int | None) -> float:
+        return compete(self.cluster_centers_, self._counts, points, order)
 
 
 @estimator

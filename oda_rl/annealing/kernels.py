@@ -1,0 +1,236 @@
+"""Compiled kernels of large codebooks: online deterministic annealing of a stream, class by class.
+
+Where ``cells`` serves an agent's handful of cells one sample at a time, this is for hundreds of
+codevectors and blocks of samples. Only the codevectors of a sample's own class see it:
+[ODA-TNNLS] eq. 15, with a counter per class. What falls below a millionth of the largest share is
+left out.
+
+Where values are missing (NaN), codevectors are associated with a sample by the distance in what is
+observed of it. That is the posterior of a mixture of normal distributions of variance T/2 when what
+is missing is integrated out, and it splits a cell along a feature at the temperature at which it
+would if nothing were missing: a distance that is scaled up to all features would do so at a higher
+one, for no reason but holes. The distortion of a level, in contrast, is an estimate of that of
+whole samples. A codevector moves in the features that are observed, by the share that the sample
+has in what it has seen of each: with a mass for every feature it remains the mean of what was
+observed. With one mass for all, what came first would count for the more the more is missing.
+
+References
+----------
+[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
+clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
+"""
+
+import math
+
+import numpy as np
+
+from oda_rl._compile import compiled, inlined, integer, reordered
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.diagram import squared_distance
+from oda_rl.divergences import CALLED, LOGARITHMIC, QUADRATIC, TINY, Divergence
+
+MIN_SHARE = 1e-6
+FARTHEST = -math.log(MIN_SHARE)  # in temperatures
+_MIN_DECAY = 1e-3  # of the masses: what weighs nothing would never attract again
+
+
+@reordered
+def _score(points: FloatArray, i: int, diagram: FloatArray, k: int) -> float:
+    total: float = diagram[k, 0]
+    for j in range(diagram.shape[1] - 1):
+        total += diagram[k, 1 + j] * points[i, j]
+    return total
+
+
+@inlined
+def measure(
+    points: FloatArray,
+    i: int,
+    n_features: int,
+    codevectors: FloatArray,
+    diagram: FloatArray | None,
+    first: int,
+    last: int,
+    out: FloatArray,
+) -> float:
+    """Write divergences from codevectors ``first`` to ``last`` - 1, and return the smallest.
+
+    The divergence is the squared Euclidean one if there is no ``diagram``, shape (K, 1 + d). If
+    there is, it is that of the diagram but for φ(x).
+    """
+    smallest = np.inf
+    for k in range(first, last):
+        if diagram is None:
+            value = squared_distance(points, i, codevectors, k, n_features)
+        else:
+            value = _score(points, i, diagram, k)
+        out[k] = value
+        smallest = value if value < smallest else smallest
+    return smallest
+
+
+@inlined
+def weigh(
+    masses: FloatArray, first: int, last: int, smallest: float, temperature: float, out: FloatArray
+) -> float:
+    """Turn divergences into masses times Gibbs weights; return their sum."""
+    total, farthest = 0.0, smallest + FARTHEST * temperature
+    for k in range(first, last):
+        weight = 0.0
+        if out[k] <= farthest:
+            weight = masses[k] * math.exp((smallest - out[k]) / temperature)
+        out[k] = weight
+        total += weight
+    return total
+
+
+@inlined
+def _redraw(kernel: int, codevectors: FloatArray, k: int, diagram: FloatArray) -> None:
+    """Fill the diagram of codevector ``k`` anew."""
+    offset = 0.0
+    for j in range(diagram.shape[1] - 1):
+        value = max(codevectors[k, j], TINY)
+        if kernel == LOGARITHMIC:
+            diagram[k, 1 + j] = -math.log(value)
+            offset += value
+        else:
+            diagram[k, 1 + j] = 1.0 / value
+            offset += math.log(value) - 1.0
+    diagram[k, 0] = offset
+
+
+@compiled
+def _learn(
+    points: FloatArray,
+    classes: IntArray,
+    weights: FloatArray,
+    potentials: FloatArray,
+    n_features: int,
+    codevectors: FloatArray,
+    masses: FloatArray,
+    known: FloatArray | None,
+    starts: IntArray,
+    temperature: float,
+    forgetting: float,
+    clocks: FloatArray,
+    seen: FloatArray,
+    shares: FloatArray,
+    diagram: FloatArray | None,
+    kernel: int,
+) -> None:
+    """:func:`learn`, with scratch; numba compiles apart what is None."""
+    if diagram is not None:
+        for k in range(codevectors.shape[0]):
+            _redraw(kernel, codevectors, k, diagram)
+    for i in range(points.shape[0]):
+        c, weight = classes[i], weights[i]
+        first, last = starts[c], starts[c + 1]
+        smallest = measure(points, i, n_features, codevectors, diagram, first, last, shares)
+        divergence = max(smallest + potentials[i], 0.0)
+        if known is not None:
+            n_observed = integer(0)
+            for j in range(n_features):
+                n_observed += not math.isnan(points[i, j])
+            divergence *= n_features / n_observed
+        seen[0] += weight * divergence
+        seen[1] += weight
+        total = weigh(masses, first, last, smallest, temperature, shares)
+        size = last - first
+        step = weight * max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size)
+        step = min(step, 1.0)
+        clocks[c] += weight
+        decay = max(1.0 - step, _MIN_DECAY)
+        for k in range(first, last):
+            masses[k] *= decay
+            if known is not None:
+                for j in range(known.shape[1]):
+                    known[k, j] *= decay
+        for k in range(first, last):
+            if shares[k] <= MIN_SHARE * total:
+                continue
+            gain = step * (shares[k] / total)
+            masses[k] += gain
+            for j in range(codevectors.shape[1]):
+                mass = masses[k]
+                if known is not None:
+                    if math.isnan(points[i, j]):
+                        continue
+                    known[k, j] += gain
+                    mass = known[k, j]
+                codevectors[k, j] += gain / mass * (points[i, j] - codevectors[k, j])
+            if diagram is not None:
+                _redraw(kernel, codevectors, k, diagram)
+
+
+def learn(
+    divergence: Divergence, n_features: int, points: FloatArray, classes: IntArray,
+    weights: FloatArray, codevectors: FloatArray, masses: FloatArray, known: FloatArray | None,
+    starts: IntArray, temperature: float, forgetting: float, clocks: FloatArray, seen: FloatArray,
+) -> None:  # fmt: skip
+    """Let samples attract the codevectors of their class.
+
+    With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state and step size α: p_k ← p_k + α (r_k − p_k),
+    then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). After n samples of a class with K codevectors at this
+    temperature α = 1/(1 + .9 (n + K)), and at least ``forgetting``/K.
+
+    Parameters
+    ----------
+    divergence : Divergence
+    n_features : int
+        The first d components of a point; the last q are averaged along.
+    points, classes, weights : ndarray, shapes (n, d + q), (n,), (n,)
+        A weight w is a step w times as long.
+    codevectors : ndarray, shape (K, d + q)
+        In the divergence's own coordinates. They change, and so does all that follows.
+    masses : ndarray, shape (K,)
+        Those of one class sum to 1.
+    known : ndarray, shape (K, d + q), or None
+        Masses of each component, if values are missing.
+    starts : ndarray, shape (C + 1,)
+        Class c has the codevectors from ``starts[c]`` up to ``starts[c + 1]``.
+    temperature, forgetting : float
+    clocks : ndarray, shape (C,)
+        Weight n of each class's samples.
+    seen : ndarray, shape (2,)
+        Sum of the divergences from the nearest codevector, and of the weights.
+    """
+    if divergence.kernel == CALLED:
+        _learn_called(
+            divergence, points, classes, weights, n_features, codevectors, masses, starts,
+            temperature, forgetting, clocks, seen,
+        )  # fmt: skip
+        return
+    diagram, potentials = None, np.zeros(len(points))
+    if divergence.kernel != QUADRATIC:
+        diagram = np.empty((len(codevectors), 1 + n_features))
+        potentials = divergence.potential(points[:, :n_features])
+    _learn(
+        points, classes, weights, potentials, n_features, codevectors, masses, known, starts,
+        temperature, forgetting, clocks, seen, np.empty(len(masses)), diagram, divergence.kernel,
+    )  # fmt: skip
+
+
+def _learn_called(
+    divergence: Divergence, points: FloatArray, classes: IntArray, weights: FloatArray,
+    n_features: int, codevectors: FloatArray, masses: FloatArray, starts: IntArray,
+    temperature: float, forgetting: float, clocks: FloatArray, seen: FloatArray,
+) -> None:  # fmt: skip
+    """Do what :func:`_learn` does through Python."""
+    d, diagram = n_features, divergence.diagram(codevectors[:, :n_features])
+    potentials = divergence.potential(points[:, :d])
+    for point, c, weight, potential in zip(points, classes, weights, potentials, strict=True):
+        own = slice(starts[c], starts[c + 1])
+        size = own.stop - own.start
+        scores = diagram[own, 0] + diagram[own, 1:] @ point[:d]
+        smallest = scores.min()
+        seen += weight * max(smallest + potential, 0.0), weight
+        shares = masses[own] * np.exp((smallest - scores) / temperature)
+        shares /= shares.sum()
+        shares[shares <= MIN_SHARE] = 0.0
+        step = min(weight * max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size), 1.0)
+        clocks[c] += weight
+        masses[own] = masses[own] * max(1.0 - step, _MIN_DECAY) + step * shares
+        pulled = own.start + np.flatnonzero(shares)
+        pulls = step * shares[shares > 0.0] / masses[pulled]
+        codevectors[pulled] += pulls[:, None] * (point - codevectors[pulled])
+        diagram[pulled] = divergence.diagram(codevectors[pulled, :d])

@@ -1,1 +1,0 @@
-"""Tables of samples: what they weigh, and what of them is missing."""
