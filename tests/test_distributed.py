@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import dask
 import dask.array as da
@@ -23,10 +24,9 @@ from oda_rl import (
     ODAClassifier,
     ODAClusterer,
 )
-from oda_rl.distributed.annealing import Course, nearest
-from oda_rl.distributed.blocks import DaskBlocks, OneBlock, Rows
-from oda_rl.distributed.reading import Reader
-from oda_rl.distributed.sums import Attraction, Codevectors, Survey
+from oda_rl.distributed.annealing import BlockAnnealing, nearest
+from oda_rl.distributed.blocks import DaskBlocks, OneBlock, Reader, Rows
+from oda_rl.distributed.sums import Attraction, survey
 from oda_rl.divergences import (
     BregmanDivergence,
     IDivergence,
@@ -75,7 +75,7 @@ def test_sums_are_those_of_an_obvious_loop(divergence, temperature):
     shown = codevectors, masses, owners
     reader = Reader(divergence, np.array(["a", "b", "c"]))
     blocks = DaskBlocks(*lazy(points, labels, weights, n_blocks=7))
-    sums = blocks.total(Attraction(reader, Codevectors(*shown, temperature)))
+    sums = blocks.total(Attraction(reader, *shown, temperature))
     expected = oracles.association_sums(
         divergence.embed(points), np.unique(labels, return_inverse=True)[1], weights, codevectors,
         owners, masses, temperature,
@@ -93,8 +93,8 @@ def test_sums_are_those_of_an_obvious_loop(divergence, temperature):
 def test_moments_are_those_of_all_rows():
     points, labels = mixture(5000, 2) + 1e6, np.arange(5000) % 3 // 2
     weights = np.random.default_rng(0).random(5000)
-    survey = Survey(Reader(SquaredEuclidean(), np.array([0, 1])), 3)
-    moments = DaskBlocks(*lazy(points, labels, weights, n_blocks=3)).total(survey)
+    question = partial(survey, reader=Reader(SquaredEuclidean(), np.array([0, 1])), n_features=3)
+    moments = DaskBlocks(*lazy(points, labels, weights, n_blocks=3)).total(question)
     for c in (0, 1):
         own = labels == c
         mean = np.average(points[own], axis=0, weights=weights[own])
@@ -227,8 +227,8 @@ def test_a_rare_class_is_in_the_sample_by_its_weight():
     points = rng.normal(size=(200_000, 1)) + 4.0 * labels[:, None]
     blocks = DaskBlocks(*lazy(points, labels, n_blocks=3), None)
     reader = Reader(SquaredEuclidean(), np.array([0, 1]))
-    course = Course(blocks, reader, blocks.total(Survey(reader, 1)), 100, 0)
-    sample, whole = course.sample(10)
+    moments = blocks.total(partial(survey, reader=reader, n_features=1))
+    sample, whole = BlockAnnealing(blocks, reader, moments, 100, 0).sample(10)
     assert not whole
     assert (sample.classes == 1).sum() == labels.sum()  # fewer than 2500: all
     assert 48_000 < len(sample.points) < 53_000  # 50,000, and those; a deviation is 200

@@ -22,12 +22,8 @@ from test_distributed import kill_when, lazy, mixture
 
 from oda_rl import DistributedGaussianMixture, StochasticEMGaussianMixture
 from oda_rl.distributed import annealing
-from oda_rl.distributed.blocks import DaskBlocks, OneBlock, Rows
-from oda_rl.distributed.exchanging import best_of
-from oda_rl.distributed.expectations import Expectation
-from oda_rl.distributed.extents import InUnits, features_of
-from oda_rl.distributed.maximization import Climb
-from oda_rl.distributed.reading import Reader
+from oda_rl.distributed.blocks import DaskBlocks, OneBlock, Reader, Rows
+from oda_rl.distributed.mixture import Climb, Expectation, InUnits, best_of, features_of
 from oda_rl.distributed.sums import Sample
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.mixtures.base import deviations_of
@@ -166,7 +162,7 @@ def test_the_likelihood_is_that_of_the_best_of_several_starts(seed):
 
 
 def test_rows_beyond_the_sample_are_learned_by_sums(monkeypatch):
-    monkeypatch.setattr(annealing, "_MOST_SAMPLED", 1000)
+    monkeypatch.setattr(annealing, "_MAX_SAMPLED", 1000)
     points = mixture(20_000, 4, 6)
     one = GaussianMixture(6, n_init=5, tol=1e-4, random_state=0).fit(points)
     many = DistributedGaussianMixture(6, covariance_type="full", random_state=0)

@@ -1,11 +1,8 @@
 """Annealing, and mixtures, of data that lie in blocks, here or on many machines: sums travel.
 
 ``blocks`` asks every block the same and adds up the answers, by Dask where the blocks are Dask's;
-``reading`` is how a block is read, and ``sums`` what it answers; ``annealing`` leads the codebook
-by that; ``clusterer`` and ``classifier`` are the estimators, and ``collections`` and ``lazy`` what
-they say of Dask's arrays and frames. ``mixture`` is the estimator of a Gaussian mixture:
-``extents`` says in which units, ``placing`` where its components start, ``expectations`` is what a
-block answers, ``maximization`` leads by that, and ``exchanging`` finds better places on a sample.
+``sums`` is what blocks answer, and ``annealing`` leads a codebook by that. ``clusterer``,
+``classifier`` and ``mixture`` are the estimators.
 """
 
 from typing import TYPE_CHECKING

@@ -1,30 +1,34 @@
-"""A codebook led through its temperature levels by sums over blocks."""
+"""A codebook led through its temperature levels by sums over blocks, and the estimators of that."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.annealing.annealer import Annealer
+from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.levels import LEVEL_SAMPLES
 from oda_rl.annealing.refinement import FINISH, refine
-from oda_rl.distributed.blocks import Blocks
-from oda_rl.distributed.reading import Draw, Reader
-from oda_rl.distributed.sums import Attraction, Codevectors, Moments, Sample, Sampling, Sums
+from oda_rl.distributed.blocks import Blocks, Draw, Reader, by_blocks
+from oda_rl.distributed.sums import Attraction, Moments, Sample, Sums, sampling, survey
+from oda_rl.divergences import resolve
 from oda_rl.samples import weighted
 
 _ROUNDS = 6  # at a temperature, at most
 _SETTLED = 1e-3  # temperatures: codevectors that move less have settled
-_LEAST_MASS = 1e-200  # of a codevector that attracts nothing: it may again
-_MOST_SAMPLED = 50_000  # rows that leave their blocks, unless 10 a codevector are more
+_MIN_SPREAD = 1e-140
+_MIN_MASS = 1e-200  # of a codevector that attracts nothing: it may again
+_MAX_SAMPLED = 50_000  # rows that leave their blocks, unless 10 a codevector are more
 _PER_CODEVECTOR = 10
 _RARE = 10  # a class has at least one in so many of an equal share of the sample
 _LEVELS, _SAMPLES = 0, 1  # what is drawn
 
 
 @dataclass(frozen=True)
-class Course:
-    """Blocks to learn from, and how."""
+class BlockAnnealing:
+    """Blocks to anneal a codebook on, and how."""
 
     blocks: Blocks
     reader: Reader
@@ -42,9 +46,9 @@ class Course:
 
     def ask(self, current: Annealer, temperature: float, draw: Draw | None = None) -> Sums:
         """Add up over all blocks."""
-        current.masses = np.maximum(current.masses, _LEAST_MASS)
-        codevectors = Codevectors(current.codevectors, current.masses, current.labels, temperature)
-        return self.blocks.total(Attraction(self.reader, codevectors, draw))
+        current.masses = np.maximum(current.masses, _MIN_MASS)
+        codebook = current.codevectors, current.masses, current.labels
+        return self.blocks.total(Attraction(self.reader, *codebook, temperature, draw))
 
     def anneal(self, current: Annealer) -> None:
         """Settle, cool and split until the schedule says that it is enough."""
@@ -82,11 +86,12 @@ class Course:
         Of a rare class there are more than its share, which weigh less.
         """
         counts = self.moments.counts
-        most = max(_MOST_SAMPLED, _PER_CODEVECTOR * n_codevectors)
+        most = max(_MAX_SAMPLED, _PER_CODEVECTOR * n_codevectors)
         shares = np.maximum(most / counts.sum(), most / (_RARE * len(counts) * counts))
         draw = Draw(shares, (self.seed, _SAMPLES))
         d = self.moments.means.shape[1]
-        return self.blocks.total(Sampling(self.reader, d, draw)), bool((shares >= 1.0).all())
+        question = partial(sampling, reader=self.reader, n_features=d, draw=draw)
+        return self.blocks.total(question), bool((shares >= 1.0).all())
 
     def refine(self, current: Annealer) -> Sums:
         """Refine on a sample, and go on with all rows; the sums of what that comes to.
@@ -123,7 +128,7 @@ class Course:
 def nearest(reader: Reader, codevectors: FloatArray, labels: IntArray) -> Attraction:
     """Ask for the sums of the nearest codevectors; they are of the classes ``labels``, rising."""
     masses = np.full(len(codevectors), 1.0 / len(codevectors))
-    return Attraction(reader, Codevectors(codevectors, masses, labels, 0.0))
+    return Attraction(reader, codevectors, masses, labels, 0.0)
 
 
 def follow(current: Annealer, sums: Sums) -> None:
@@ -133,3 +138,54 @@ def follow(current: Annealer, sums: Sums) -> None:
     totals = np.bincount(current.labels, sums.masses)
     current.codevectors = current.codevectors + steps
     current.masses = sums.masses / totals[current.labels]
+
+
+class Distributed(BaseODA):
+    """An annealing estimator that learns where rows lie."""
+
+    transform = by_blocks(BaseODA.transform, lambda self: np.empty((0, len(self.codevectors_))))
+    score_samples = by_blocks(BaseODA.score_samples, lambda self: np.empty(0))
+
+    _missing_needs = ""
+
+    def _takes_missing(self) -> bool:
+        return False
+
+    def _takes_single(self) -> bool:
+        return False
+
+    def _survey(self, blocks: Blocks, classes: Array | None) -> BlockAnnealing:
+        """Check the rows, and see what they are like."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        reader = Reader(resolve(self.divergence), classes)
+        moments = blocks.total(partial(survey, reader=reader, n_features=self.n_features_in_))
+        if not moments.counts.any():
+            raise ValueError("X has no row of a weight above 0: it must have at least one")
+        spread = float((moments.high - moments.low).max())
+        if 0.0 < spread < _MIN_SPREAD:
+            raise ValueError(
+                f"X varies by {spread:g}: it must vary by {_MIN_SPREAD:g}, or squares vanish"
+            )
+        return BlockAnnealing(blocks, reader, moments, int(self.samples_per_cluster), seed)
+
+    def _grow(
+        self,
+        training: BlockAnnealing,
+        *,
+        refined: bool,
+        probe: tuple[FloatArray, IntArray] | None = None,
+    ) -> None:
+        """Anneal a new codebook; what its accuracy is measured on is ``probe``."""
+        n_classes = training.reader.n_classes
+        current = self._new_annealer(n_classes, training.seed, refined)
+        current.probe = probe
+        training.begin(current, self._checked_init(current.divergence, n_classes))
+        training.anneal(current)
+        self._annealer, self._waiting = current, None
+        self._low, self._high = training.moments.low, training.moments.high
+
+    def _measured(self, blocks: Blocks) -> Sums:
+        """Check rows, and add up what the codevectors of predictions attract, each the nearest."""
+        reader, own = Reader(self._annealer.divergence, None), self._own()
+        blocks.total(partial(survey, reader=reader, n_features=self.n_features_in_))
+        return blocks.total(nearest(reader, own, np.zeros(len(own), dtype=np.int64)))

@@ -7,6 +7,7 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 """
 
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -14,16 +15,22 @@ import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl._types import Array, FloatArray
 from oda_rl._validation import checked_labels, checked_weights
 from oda_rl.annealing.annealer import PROBE
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.levels import Distribution
-from oda_rl.distributed.base import Distributed
-from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
-from oda_rl.distributed.collections import blocks_of, is_lazy
-from oda_rl.distributed.lazy import by_blocks
-from oda_rl.distributed.sums import Agreement, labels_of
+from oda_rl.distributed.annealing import Distributed
+from oda_rl.distributed.blocks import (
+    Blocks,
+    OneBlock,
+    Rows,
+    bare,
+    blocks_of,
+    by_blocks,
+    in_order,
+    is_lazy,
+)
+from oda_rl.distributed.sums import agreement, labels_of
 from oda_rl.files.estimators import COUNT, estimator, validated
 from oda_rl.samples import weighted
 
@@ -96,77 +103,23 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
         blocks = self._opened(X, y, sample_weight)
         self._seen = self.classes_.tolist()
         self._check_fine_tuning()
-        course = self._survey(blocks, self.classes_)
-        sample = course.sample(self._max_codevectors(len(self.classes_)))[0]
-        rng = np.random.default_rng([course.seed, 1])
+        training = self._survey(blocks, self.classes_)
+        sample = training.sample(self._max_codevectors(len(self.classes_)))[0]
+        rng = np.random.default_rng([training.seed, 1])
         rows = sample.points, sample.classes, sample.weights
         data = Distribution(*rows, rng, self.n_features_in_)
         chosen = self._settings(*rows)
         probe = data.spread(PROBE)
-        self._grow(course, refined=False, probe=(data.points[probe], data.classes[probe]))
+        self._grow(training, refined=False, probe=(data.points[probe], data.classes[probe]))
         self._conclude(data, chosen)
         self._publish()
         return self
 
-    @validated
-    def partial_fit(
-        self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
-        classes: npt.ArrayLike | None = None,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Learn from one sample or many, each once, in their order, as ODAClassifier does.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            No Dask collection: its blocks one after another.
-        y : array-like, shape (n,)
-            Numbers or strings.
-        classes : ignored
-            Classes are known when they are seen.
-        sample_weight : array-like, shape (n,), optional
-            At least 0: how many times as long each sample's step is.
-
-        Raises
-        ------
-        ValueError
-            If X is not that.
-        """
-        self._refuse_lazy(X)
-        return super().partial_fit(X, y, classes, sample_weight)
-
-    @by_blocks(lambda model: np.empty(0, model.classes_.dtype))
-    def predict(self, X: npt.ArrayLike) -> Array:
-        """Most probable class of each point.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection, shape (n, d)
-            In the domain of the divergence.
-
-        Returns
-        -------
-        ndarray or dask.array.Array, shape (n,)
-            Of a collection it is computed when it is asked for.
-        """
-        return super().predict(X)
-
-    @by_blocks(lambda model: np.empty((0, len(model.classes_))))
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Probability of each class, in the order of ``classes_``, as ODAClassifier says it.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection, shape (n, d)
-
-        Returns
-        -------
-        ndarray or dask.array.Array, shape (n, C)
-            Rows sum to 1.
-        """
-        return super().predict_proba(X)
+    partial_fit = in_order(ODAClassifier.partial_fit)
+    predict = by_blocks(ODAClassifier.predict, lambda self: np.empty(0, self.classes_.dtype))
+    predict_proba = by_blocks(
+        ODAClassifier.predict_proba, lambda self: np.empty((0, len(self.classes_)))
+    )
 
     def score(self, X: npt.ArrayLike, y: Any, sample_weight: Any = None) -> float:
         """Share of the rows, by weight, whose class is predicted.
@@ -181,7 +134,7 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
             return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
         blocks = blocks_of(self, X, y, sample_weight, reset=False)
-        return blocks.total(Agreement(self._bare())).share
+        return blocks.total(partial(agreement, model=bare(self))).mean
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> Blocks:
         """Find the blocks and their classes; rows that are here get an order of their own."""

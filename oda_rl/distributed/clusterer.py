@@ -13,13 +13,19 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import IntArray
 from oda_rl._validation import checked_points, checked_weights
 from oda_rl.annealing.clusterer import ODAClusterer
-from oda_rl.distributed.base import Distributed
-from oda_rl.distributed.blocks import Blocks, OneBlock, Rows
-from oda_rl.distributed.collections import blocks_of, is_lazy
-from oda_rl.distributed.lazy import by_blocks
+from oda_rl.distributed.annealing import Distributed
+from oda_rl.distributed.blocks import (
+    Blocks,
+    OneBlock,
+    Rows,
+    blocks_of,
+    by_blocks,
+    in_order,
+    is_lazy,
+)
 from oda_rl.files.estimators import COUNT, estimator, validated
 from oda_rl.samples import weighted
 
@@ -105,12 +111,12 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
             squares vanish there.
         """
         blocks = self._opened(X, sample_weight)
-        course = self._survey(blocks, None)
-        n_rows, refines = int(course.moments.counts.sum()), self._refines()
+        training = self._survey(blocks, None)
+        n_rows, refines = int(training.moments.counts.sum()), self._refines()
         if is_lazy(X) and n_rows < self.n_clusters:
             raise ValueError(f"n_samples={n_rows} should be >= n_clusters={self.n_clusters}.")
-        self._grow(course, refined=refines)
-        sums = course.refine(self._annealer) if refines else course.ask(self._annealer, 0.0)
+        self._grow(training, refined=refines)
+        sums = training.refine(self._annealer) if refines else training.ask(self._annealer, 0.0)
         self.inertia_ = float(sums.distortions.sum())
         self._annealer.settle(self.inertia_ / float(self._annealer.class_weights.sum()))
         self._publish()
@@ -137,56 +143,11 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         """
         return self.fit(X, y, **fit_params).predict(X)
 
-    @validated
-    def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from one sample or many, each once, in their order, as ODAClusterer does.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            No Dask collection: its blocks one after another.
-        y : ignored
-        sample_weight : array-like, shape (n,), optional
-            At least 0: how many times as long each sample's step is.
-
-        Raises
-        ------
-        ValueError
-            If X is not that.
-        """
-        self._refuse_lazy(X)
-        return super().partial_fit(X, y, sample_weight)
-
-    @by_blocks(lambda model: np.empty(0, np.int64))
-    def predict(self, X: npt.ArrayLike) -> IntArray:
-        """Nearest codevector of each point.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection, shape (n, d)
-            In the domain of the divergence.
-
-        Returns
-        -------
-        ndarray or dask.array.Array, shape (n,)
-            From 0 to K - 1; of a collection it is computed when it is asked for.
-        """
-        return super().predict(X)
-
-    @by_blocks(lambda model: np.empty((0, len(model.codevectors_))))
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Gibbs association of points with codevectors at the temperature that was reached.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection, shape (n, d)
-
-        Returns
-        -------
-        ndarray or dask.array.Array, shape (n, K)
-            Rows sum to 1. [ODA-TNNLS] eq. 9.
-        """
-        return super().predict_proba(X)
+    partial_fit = in_order(ODAClusterer.partial_fit)
+    predict = by_blocks(ODAClusterer.predict, lambda self: np.empty(0, np.int64))
+    predict_proba = by_blocks(
+        ODAClusterer.predict_proba, lambda self: np.empty((0, len(self.codevectors_)))
+    )
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
         """Opposite of the mean divergence from the nearest codevector.

@@ -8,7 +8,7 @@ K. Rose, "Deterministic annealing for clustering, compression, classification, r
 related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
 """
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,13 +16,12 @@ import numpy as np
 from oda_rl._compile import compiled, integer
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.annealing.kernels import FARTHEST, MIN_SHARE, measure, weigh
-from oda_rl.distributed.blocks import Rows
-from oda_rl.distributed.reading import Chunk, Draw, Reader, weights_of
+from oda_rl.distributed.blocks import Answer, Chunk, Draw, Reader, Rows, weights_of
 from oda_rl.divergences import CALLED, QUADRATIC
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Answer):
     """Which labels there are."""
 
     values: Array
@@ -44,7 +43,7 @@ def labels_of(rows: Rows, index: int) -> Labels:
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(Answer):
     """What is known before learning, for each of C classes."""
 
     counts: IntArray
@@ -70,37 +69,32 @@ class Moments:
         )
 
 
-@dataclass(frozen=True)
-class Survey:
-    """Asks a block for its moments, and checks it."""
+def survey(rows: Rows, index: int, *, reader: Reader, n_features: int) -> Moments:
+    """Check a block, and return its moments."""
+    reader.check(rows, index)
+    none = Chunk(np.zeros((0, n_features)), np.zeros(0, np.int64), np.zeros(0))
+    found = _moments(none, reader)
+    for chunk in reader.read(rows, index):
+        found = found + _moments(chunk, reader)
+    return found
 
-    reader: Reader
-    n_features: int
 
-    def __call__(self, rows: Rows, index: int) -> Moments:
-        """Answer."""
-        self.reader.check(rows, index)
-        found = self._of(Chunk(np.zeros((0, self.n_features)), np.zeros(0, np.int64), np.zeros(0)))
-        for chunk in self.reader.read(rows, index):
-            found = found + self._of(chunk)
-        return found
-
-    def _of(self, chunk: Chunk) -> Moments:
-        points, n_classes = chunk.points, self.reader.n_classes
-        one_hot = chunk.classes == np.arange(n_classes)[:, None]
-        shares = one_hot * chunk.weights
-        weights = shares.sum(axis=1)
-        origin = points[:1].sum(axis=0)  # differences: accurate far from the origin, too
-        shares /= np.where(weights > 0.0, weights, 1.0)[:, None]
-        means = np.where(weights[:, None] > 0.0, origin + shares @ (points - origin), 0.0)
-        values = self.reader.divergence.restore(points)
-        low = values.min(axis=0, initial=np.inf)
-        high = values.max(axis=0, initial=-np.inf)
-        return Moments(one_hot.sum(axis=1), weights, means, low, high)
+def _moments(chunk: Chunk, reader: Reader) -> Moments:
+    points = chunk.points
+    one_hot = chunk.classes == np.arange(reader.n_classes)[:, None]
+    shares = one_hot * chunk.weights
+    weights = shares.sum(axis=1)
+    origin = points[:1].sum(axis=0)  # differences: accurate far from the origin, too
+    shares /= np.where(weights > 0.0, weights, 1.0)[:, None]
+    means = np.where(weights[:, None] > 0.0, origin + shares @ (points - origin), 0.0)
+    values = reader.divergence.restore(points)
+    low = values.min(axis=0, initial=np.inf)
+    high = values.max(axis=0, initial=-np.inf)
+    return Moments(one_hot.sum(axis=1), weights, means, low, high)
 
 
 @dataclass(frozen=True)
-class Sums:
+class Sums(Answer):
     """What a codebook of K codevectors of C classes attracts."""
 
     masses: FloatArray
@@ -114,23 +108,6 @@ class Sums:
     distortions: FloatArray
     """Σ w d(x, nearest codevector), shape (C,)."""
 
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-
-@dataclass(frozen=True)
-class Codevectors:
-    """A codebook, as every block is shown it."""
-
-    values: FloatArray
-    """Shape (K, d)."""
-    masses: FloatArray
-    """Shape (K,), positive."""
-    labels: IntArray
-    """Class of each, rising, shape (K,)."""
-    temperature: float
-    """T; at 0 the nearest codevector alone attracts."""
-
 
 @dataclass(frozen=True)
 class Attraction:
@@ -141,25 +118,32 @@ class Attraction:
     """
 
     reader: Reader
-    codevectors: Codevectors
+    codevectors: FloatArray
+    """Shape (K, d)."""
+    masses: FloatArray
+    """Shape (K,), positive."""
+    labels: IntArray
+    """Class of each, rising, shape (K,)."""
+    temperature: float
+    """T; at 0 the nearest codevector alone attracts."""
     draw: Draw | None = None
 
     def __call__(self, rows: Rows, index: int) -> Sums:
         """Answer."""
-        n, d = self.codevectors.values.shape
+        n, d = self.codevectors.shape
         n_classes = self.reader.n_classes
         sums = Sums(
             np.zeros(n), np.zeros((n, d)), np.zeros(n_classes, np.int64), np.zeros(n_classes),
             np.zeros(n_classes),
         )  # fmt: skip
-        starts = np.searchsorted(self.codevectors.labels, np.arange(n_classes + 1))
+        starts = np.searchsorted(self.labels, np.arange(n_classes + 1))
         divergence = self.reader.divergence
         diagram, add = None, _add_up
         if divergence.kernel != QUADRATIC:
-            diagram = divergence.diagram(self.codevectors.values)
+            diagram = divergence.diagram(self.codevectors)
             add = _add_called if divergence.kernel == CALLED else _add_up
         # Arrays as they are compiled for: what comes from elsewhere may be read-only.
-        codevectors, masses = np.array(self.codevectors.values), np.array(self.codevectors.masses)
+        codevectors, masses = np.array(self.codevectors), np.array(self.masses)
         for chunk in self.reader.read(rows, index, self.draw):
             sums.counts[:] += np.bincount(chunk.classes, minlength=n_classes)
             sums.weights[:] += np.bincount(chunk.classes, chunk.weights, n_classes)
@@ -168,7 +152,7 @@ class Attraction:
                 potentials = divergence.potential(chunk.points)
             add(
                 *chunk, potentials, codevectors, diagram, masses, starts,
-                self.codevectors.temperature, np.empty(n), sums.masses, sums.moves,
+                self.temperature, np.empty(n), sums.masses, sums.moves,
                 sums.distortions,
             )  # fmt: skip
         return sums
@@ -243,7 +227,7 @@ def _add_up(
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Answer):
     """A few of the rows."""
 
     points: FloatArray
@@ -258,50 +242,43 @@ class Sample:
         return type(self)(*(np.concatenate(pair) for pair in pairs))
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """Asks a block for rows, each of which weighs so much more as others are left out."""
-
-    reader: Reader
-    n_features: int
-    draw: Draw
-
-    def __call__(self, rows: Rows, index: int) -> Sample:
-        """Answer."""
-        shares = np.minimum(self.draw.shares, 1.0)
-        found = [
-            (chunk.points, chunk.classes, chunk.weights / shares[chunk.classes])
-            for chunk in self.reader.read(rows, index, self.draw)
-        ]
-        none = np.zeros((0, self.n_features)), np.zeros(0, np.int64), np.zeros(0)
-        return Sample(*(np.concatenate(parts) for parts in zip(none, *found, strict=True)))
+def sampling(rows: Rows, index: int, *, reader: Reader, n_features: int, draw: Draw) -> Sample:
+    """Draw rows of a block, each of which weighs so much more as others are left out."""
+    shares = np.minimum(draw.shares, 1.0)
+    found = [
+        (chunk.points, chunk.classes, chunk.weights / shares[chunk.classes])
+        for chunk in reader.read(rows, index, draw)
+    ]
+    none = np.zeros((0, n_features)), np.zeros(0, np.int64), np.zeros(0)
+    return Sample(*(np.concatenate(parts) for parts in zip(none, *found, strict=True)))
 
 
 @dataclass(frozen=True)
-class Agreed:
-    """How much of what there is is predicted."""
+class Score(Answer):
+    """How well a model does on rows."""
 
-    right: float
+    total: float
+    """Weighted sum of what counts: log-likelihoods, or right predictions."""
     weight: float
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(self.right + other.right, self.weight + other.weight)
+    rows: int
 
     @property
-    def share(self) -> float:
-        """Of what is predicted."""
-        return self.right / self.weight
+    def mean(self) -> float:
+        """Of the rows, by weight."""
+        return self.total / self.weight
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Asks a block for the weight of the rows whose labels a model predicts."""
+def agreement(rows: Rows, index: int, *, model: Any) -> Score:
+    """Weigh the rows of a block whose labels a model predicts."""
+    points, labels = np.asarray(rows.points), np.asarray(rows.labels)
+    weights = weights_of(rows.weights, len(points))
+    right = model.predict(points) == labels if len(points) > 0 else labels == labels
+    return Score(float(weights @ right), float(weights.sum()), len(points))
 
-    model: Any
 
-    def __call__(self, rows: Rows, index: int) -> Agreed:
-        """Answer."""
-        points, labels = np.asarray(rows.points), np.asarray(rows.labels)
-        weights = weights_of(rows.weights, len(points))
-        right = self.model.predict(points) == labels if len(points) > 0 else labels == labels
-        return Agreed(float(weights @ right), float(weights.sum()))
+def likelihood(rows: Rows, index: int, *, model: Any) -> Score:
+    """Add up the log-likelihoods of the rows of a block."""
+    points = np.asarray(rows.points)
+    weights = weights_of(rows.weights, len(points))
+    logs = model.score_samples(points) if len(points) > 0 else np.zeros(0)
+    return Score(float(weights @ logs), float(weights.sum()), len(points))
