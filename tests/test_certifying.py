@@ -87,13 +87,12 @@ def played(rule, states, steps):
     return up
 
 
-@pytest.mark.parametrize("starts", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
-def test_from_a_certified_box_no_pole_falls(starts):
+def test_from_a_certified_box_no_pole_falls():
     asked = np.array([0.5, 0.5, 0.1, 0.5])
     found = certify(RULE, [CartPole()], -asked, asked, steps=60, sets=60)
     assert 0.1 < found.share <= 1.0
     np.testing.assert_allclose(found.high, found.share * asked)
-    states = np.random.default_rng(1).uniform(found.low, found.high, size=(starts, 4))
+    states = np.random.default_rng(1).uniform(found.low, found.high, size=(50_000, 4))
     states[:16] = np.sign(states[:16]) * found.high
     assert played(RULE, states, 60).all()
     assert not played(RULE, states[:20_000] * 40.0, 60).all()

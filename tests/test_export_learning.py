@@ -157,7 +157,7 @@ def lengths_so_far(rows):
 
 
 def cells_in_single_precision(agent, points):
-    tables = export_of(agent).search_tables().in_floats()
+    tables = export_of(agent).tables(in_order=True).in_floats()
     if tables.origin is not None:
         points = points - tables.origin
     scores = np.repeat(tables.scores[None, :, 0], len(points), axis=0)

@@ -363,7 +363,7 @@ def learner_header(export: Export, agent: Trained) -> str:
         )
     if export.certificate is not None:
         raise ValueError("certificate is given: it must be None where learn is True")
-    found = export.search_tables()
+    found = export.tables(in_order=True)
     tables = found.in_floats()
     power = _power(settings.step_exponent)
     arrays = {"oda_diagram": tables.scores, "oda_origin": tables.origin, "oda_power": power}

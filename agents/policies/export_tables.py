@@ -133,25 +133,27 @@ class Export:
             return None
         return in_box(self.cells.affine, self.box.low, self.box.high)
 
-    def tables(self) -> "Tables":
-        """Leave out what decisions do not need."""
-        cells, centre, affine = self.cells, self.extent.centre, self.affine
+    def tables(self, in_order: bool = False) -> "Tables":
+        """Leave out what decisions do not need; ``in_order``, cells keep their numbers."""
+        cells, (centre, reach), affine = self.cells, self.extent, self.affine
+        shift, edited = cells.origin - centre, cells.clauses
         actions = np.asarray(cells.values.argmax(axis=1))
-        edited = cells.clauses
-        apart = not self.blended and edited is None and len(np.unique(actions)) == len(actions)
-        tied = self._tied()
-        apart = apart and len(tied) == 0  # the order of cells decides
-        order = actions.argsort() if apart else np.arange(len(cells.diagram))  # clauses have none
-        scores = self._scores(order[0] if apart else None)[order]
+        tied = np.empty((0, len(centre))) if self.visited is None else self.visited.tied - centre
+        in_order = in_order or self.blended or edited is not None or len(tied) > 0
+        apart = not in_order and len(np.unique(actions)) == len(actions)
+        order = actions.argsort() if apart else np.arange(len(cells.diagram))
+        diagram = _moved(cells.diagram, shift)
+        row = order[0] if apart else diagram[:, 0].argmin()
+        scores = ((diagram - diagram[row]) / cells.width)[order]
         used = np.asarray(scores[:, 1:].any(axis=0))
         if affine is not None:
-            affine = _moved(affine, cells.origin - centre)
+            affine = _moved(affine, shift)
             used |= affine[:, :, 1:].any(axis=(0, 1))
         if edited is not None:
-            conditions = _moved(edited.conditions, cells.origin - centre)
-            edited = replace(edited, conditions=conditions)
-            used |= conditions[:, 1:].any(axis=0)
-        near = self._near(used)
+            edited = replace(edited, conditions=_moved(edited.conditions, shift))
+            used |= edited.conditions[:, 1:].any(axis=0)
+        # Far from 0, a + <g, x> would be a small difference of large numbers.
+        near = bool((np.abs(centre) <= reach)[used].all())
         if self.blended:
             advantages = _advantages(cells.values)
             return Tables(scores, centre, near, None, advantages, self.actions, tied=tied)
@@ -160,31 +162,6 @@ class Export:
         return Tables(
             scores, centre, near, own, None, affine=affine, apart=apart, clauses=edited, tied=tied
         )
-
-    def search_tables(self) -> "Tables":
-        """Leave out all but what finds the nearest cell, and let cells keep their numbers."""
-        scores = self._scores(None)
-        near = self._near(np.asarray(scores[:, 1:].any(axis=0)))
-        return Tables(scores, self.extent.centre, near, None, None, tied=self._tied())
-
-    def _tied(self) -> FloatArray:
-        """Return states where scores are equal, less the centre, shape (m, d)."""
-        centre = self.extent.centre
-        return np.empty((0, len(centre))) if self.visited is None else self.visited.tied - centre
-
-    def _scores(self, least: int | None) -> FloatArray:
-        """Return the diagram, about the centre, less a row, by default that of least offset."""
-        diagram = _moved(self.cells.diagram, self.cells.origin - self.extent.centre)
-        row = diagram[:, 0].argmin() if least is None else least
-        return np.asarray((diagram - diagram[row]) / self.cells.width)
-
-    def _near(self, used: npt.NDArray[np.bool_]) -> bool:
-        """Whether the centre is near 0, in the components that are used.
-
-        Elsewhere a + <g, x> would be a small difference of large numbers.
-        """
-        centre, reach = self.extent
-        return bool((np.abs(centre) <= reach)[used].all())
 
 
 @dataclass(frozen=True)
@@ -214,7 +191,7 @@ class Tables:
     """States less the origin where scores are equal, shape (m, d)."""
 
     def _tie(self, scores: Callable[[FloatArray], npt.NDArray[Any]], unit: float = 1.0) -> float:
-        """Return up to which difference scores of less precision, in a unit, count as equal."""
+        """Return up to which difference scores of lower precision, in a unit, count as equal."""
         if self.tied is None or len(self.tied) == 0:
             return 0.0
         exact = scores_of(self.scores, self.tied) / unit

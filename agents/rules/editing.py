@@ -27,26 +27,12 @@ _FACTOR = re.compile(rf"^({_NUMBER})\s*[*·]?\s*(.*)$", re.IGNORECASE)
 
 
 def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
-    """Read a condition: the rows, affine functions, that are positive where it holds.
+    """Read a condition: the rows, shape (m, 1 + d), that are positive where it holds.
 
-    Parameters
-    ----------
-    text : str
-        Comparisons of sums, joined by "and". Components are called by their names or ``x[2]``.
-    calls : sequence of sequences of str
-        Names of all components, in one or more ways.
+    A condition is comparisons of sums, joined by "and"; components are ``x[2]``, or any of their
+    names in ``calls``. Raises ValueError if the text cannot be read, or does not depend on the
+    observation.
 
-    Returns
-    -------
-    ndarray, shape (m, 1 + d)
-
-    Raises
-    ------
-    ValueError
-        If the text cannot be read, or does not depend on the observation.
-
-    Examples
-    --------
     >>> condition_rows("angle > .1 and 2*speed + x[0] < 3", [["angle", "speed"]])
     array([[-0.1,  1. ,  0. ],
            [ 3. , -1. , -2. ]])
@@ -123,8 +109,6 @@ SCHEMA: dict[str, Member] = {
 class Clauses:
     """C clauses, of which the first F forbid and the others say what is done.
 
-    Examples
-    --------
     >>> high = np.array([[-0.1, 1.0]])  # where x - 0.1 > 0
     >>> clauses = Clauses.of([(high, 0)], [(-high, np.eye(2)[:, 1:], False)], np.eye(2)[:, :, None])
     >>> clauses.at(np.array([[0.0], [0.2]]))[0].tolist()
@@ -173,7 +157,7 @@ class Clauses:
 
     @property
     def forbids(self) -> list[tuple[FloatArray, int]]:
-        """Those that forbid: (rows, action)."""
+        """The clauses that forbid: (rows, action)."""
         return list(zip(self.rows, self.forbidden.tolist(), strict=False))
 
     @property
@@ -253,9 +237,9 @@ def decisions(
     Where no cell is left it is the first action that is not forbidden: A of them follow the C - F
     clauses that say something.
     """
-    found = scores[:, 0] + np.asarray(points) @ scores[:, 1:].T
+    found: FloatArray = scores[:, 0] + np.asarray(points) @ scores[:, 1:].T
     if clauses is None:
-        return np.asarray(found.argmax(axis=1))
+        return found.argmax(axis=1)
     barred, said = clauses.at(points)
     if len(clauses.forbidden):
         own = outputs[:, :, 0].argmax(axis=1)
@@ -313,7 +297,8 @@ class Editor:
 
     Forbidding comes first: what is forbidden is not done, whatever else is said. Of clauses that
     say what is done the latest decides; but what was said before a lock is not changed by what is
-    said after it.
+    said after it. Methods raise ValueError for cells, components or actions that do not exist,
+    cells that are locked, and numbers that are not finite.
 
     Parameters
     ----------
@@ -342,13 +327,7 @@ class Editor:
         self._locked: set[int] = set()
 
     def lock(self, cell: int) -> Self:
-        """Lock a cell: where its score is greatest now, what it does stays, while others change.
-
-        Raises
-        ------
-        ValueError
-            If there is no such cell.
-        """
+        """Lock a cell: where its score is greatest now, what it does stays, while others change."""
         k = self._cell("cell", cell)
         rows = np.delete(self._scores[k] - self._scores, k, axis=0)
         self._says.append((rows[rows.any(axis=1)], self._outputs[k].copy(), True))
@@ -364,11 +343,6 @@ class Editor:
             Its name, or its number from 0.
         where : str, optional
             As in ``"pole angle > .1 and x[0] < 2"``.
-
-        Raises
-        ------
-        ValueError
-            For unknown actions or components, or continuous actions.
         """
         if self._outputs.shape[2] > 1:
             raise ValueError(
@@ -386,41 +360,21 @@ class Editor:
             Comparisons of sums of components, joined by "and".
         do : str or int, or of continuous actions a number or a sequence of p
             The action.
-
-        Raises
-        ------
-        ValueError
-            For unknown actions or components.
         """
         first = max((k + 1 for k, one in enumerate(self._says) if one[2]), default=0)
         self._says.insert(first, (self._rows(condition), self._output(do), False))
         return self
 
     def merge(self, cell: int, other: int) -> Self:
-        """Merge two cells: where the other one decides, too, what the first one does is done.
-
-        Raises
-        ------
-        ValueError
-            If there are no such cells, or the other is locked.
-        """
+        """Merge two cells: where the other one decides, too, what the first one does is done."""
         k, j = self._cell("cell", cell), self._open("other", other)
         self._outputs[j] = self._outputs[k]
         return self
 
     def set(self, cell: int, coefficients: Mapping[str | int, float]) -> Self:
-        """Set coefficients of a cell's score.
+        """Set finite coefficients of a cell's score.
 
-        Parameters
-        ----------
-        cell : int
-        coefficients : dict
-            Slopes by the names or numbers of components; ``"offset"`` is that.
-
-        Raises
-        ------
-        ValueError
-            If there is no such cell or component, the cell is locked, or a number is not finite.
+        They are slopes by the names or numbers of components; ``"offset"`` is the offset.
         """
         k = self._open("cell", cell)
         for name, value in coefficients.items():
@@ -431,13 +385,7 @@ class Editor:
         return self
 
     def done(self) -> "RulePolicy":
-        """Return the edited policy.
-
-        Raises
-        ------
-        ValueError
-            If all actions are forbidden somewhere.
-        """
+        """Return the edited policy; raise ValueError if all actions are forbidden somewhere."""
         rule = replace(self._policy, scores=self._scores, outputs=self._outputs)
         if not self._forbids and not self._says:
             return rule
