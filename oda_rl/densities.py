@@ -70,21 +70,17 @@ def default_density(data: Weighted) -> SGDGaussianMixture:
     return SGDGaussianMixture(_COMPONENTS, tol=_TOL, variance_floor=floor if known else None)
 
 
-def fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
-    """Fit a copy of an estimator to weighted samples.
+def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
+    """Return the estimator that a model is to fit to data, and a seed for it."""
+    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    return default_density(data) if model.estimator is None else model.estimator, seed
 
-    Parameters
-    ----------
-    estimator : estimator
-        With ``score_samples``. If its ``random_state`` is None it gets the seed; of few samples it
-        has no more components.
-    data : Weighted
-    seed : int
 
-    Raises
-    ------
-    TypeError
-        If weights are not whole, and it takes none.
+def _fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
+    """Fit a copy of an estimator to weighted samples, with no more components than samples.
+
+    The seed is for one whose ``random_state`` is None. TypeError if weights are not whole, and it
+    takes none.
     """
     density = clone(estimator)
     known = density.get_params(deep=False)
@@ -99,7 +95,7 @@ def fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
     return density.fit(data.points.repeat(data.weights.astype(np.int64), axis=0))
 
 
-def check_density(density: Any, n_features: int, where: str) -> None:
+def _check_density(density: Any, n_features: int, where: str) -> None:
     """Raise an exception unless a density that comes out of a file could have been saved."""
     if not isinstance(density, Filed) or getattr(density, "n_features_in_", 0) != n_features:
         raise TypeError(f"{where} is no density of {n_features} features")
@@ -107,7 +103,7 @@ def check_density(density: Any, n_features: int, where: str) -> None:
     check_contents(density, {"d": n_features}, where)
 
 
-def log_densities(density: Any, points: FloatArray) -> FloatArray:
+def _log_densities(density: Any, points: FloatArray) -> FloatArray:
     """Log-density of samples, shape (n,), finite: at least -1e300."""
     return np.asarray(np.maximum(density.score_samples(points), -1e300))
 
@@ -181,7 +177,7 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
             right = isinstance(self.densities_, list) and len(self.densities_) == n
             require(right, f"{where}.densities_ must be a list of {n}")
             for k, one in enumerate(self.densities_):
-                check_density(one, sizes["d"], f"{where}.densities_[{k}]")
+                _check_density(one, sizes["d"], f"{where}.densities_[{k}]")
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
@@ -205,8 +201,7 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
         shown = weights > 0.0
         self.classes_, classes = np.unique(labels[shown], return_inverse=True)
         data = weighted(points[shown], weights[shown], classes.astype(np.int64))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        density = default_density(data) if self.estimator is None else self.estimator
+        density, seed = _to_fit(self, data)
         self.temperature_ = self._chosen(density, data, seed) if len(self.classes_) > 1 else 1.0
         self.class_prior_, self.densities_ = self._fitted(density, data, seed)
         return self
@@ -259,7 +254,7 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
         n_classes = len(self.classes_)
         weights = np.bincount(data.classes, data.weights, minlength=n_classes)
         densities = [
-            fitted_density(density, _rows(data, data.classes == c), seed) for c in range(n_classes)
+            _fitted_density(density, _rows(data, data.classes == c), seed) for c in range(n_classes)
         ]
         return weights / weights.sum(), densities
 
@@ -279,7 +274,7 @@ def _rows(data: Weighted, rows: IntArray | npt.NDArray[np.bool_]) -> Weighted:
 
 
 def _logs(densities: list[Any], points: FloatArray) -> FloatArray:
-    return np.stack([log_densities(one, points) for one in densities], axis=1)
+    return np.stack([_log_densities(one, points) for one in densities], axis=1)
 
 
 def _posterior(logs: FloatArray, prior: FloatArray, temperature: float) -> FloatArray:
@@ -337,7 +332,7 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
     def check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if what a file says does not belong together."""
         if check_fitted((name in vars(self) for name in self.LEARNED), where):
-            check_density(self.density_, sizes["d"], f"{where}.density_")
+            _check_density(self.density_, sizes["d"], f"{where}.density_")
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
@@ -357,10 +352,9 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
         """
         points = checked_points(self, X, reset=True)
         data = weighted(points, checked_weights(sample_weight, points))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        density = default_density(data) if self.estimator is None else self.estimator
-        self.density_ = fitted_density(density, data, seed)
-        scores = log_densities(self.density_, data.points)
+        density, seed = _to_fit(self, data)
+        self.density_ = _fitted_density(density, data, seed)
+        scores = _log_densities(self.density_, data.points)
         self.offset_ = _least_usual(scores, data.weights, float(self.contamination))
         return self
 
@@ -377,7 +371,7 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
             The smaller the more unusual.
         """
         points = fitted_points(self, X)
-        return log_densities(self.density_, points)
+        return _log_densities(self.density_, points)
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density above ``offset_``; negative for outliers.

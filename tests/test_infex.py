@@ -13,7 +13,6 @@ from sklearn.neighbors import KernelDensity
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.base import rule_of_thumb
-from oda_rl.exemplars.column_generation import Problem, generate
 from oda_rl.exemplars.pricing import KERNELS, Samples, leaders
 from oda_rl.exemplars.weights import (
     OBJECTIVES,
@@ -76,7 +75,7 @@ def test_equal_and_useless_columns_do_no_harm():
 
 
 def test_weights_that_do_not_converge_are_attached(monkeypatch):
-    monkeypatch.setattr("oda_rl.exemplars.weights._MOST_STEPS", 2)
+    monkeypatch.setattr("oda_rl.exemplars.weights._MAX_STEPS", 2)
     responses = np.random.default_rng(0).random((30, 10))
     with pytest.raises(NotConvergedError, match="raise the tolerance") as caught:
         best_proportions(responses)
@@ -657,14 +656,6 @@ def test_bad_parameters(model, message):
         model.fit([[0.0], [1.0]])
     with pytest.raises(ValueError, match="n_samples is 0: it must be at least 1"):
         INFEX(bandwidth=9.0).fit([[0.0], [1.0]]).sample(0)
-
-
-def test_without_a_certificate_it_is_called_local():
-    rng = np.random.default_rng(0)
-    points = blobs(100, 2, 13)
-    found = generate(points, Problem(), rng, tolerance=1e-3, certified=False)
-    assert found.certificate == "local"
-    assert found.gap <= 1e-3
 
 
 # Figures.

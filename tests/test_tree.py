@@ -72,22 +72,6 @@ def test_scores_of_cells_order_codevectors_as_divergences_do(name, offset):
     np.testing.assert_array_equal(nearest, np.argmin(own, axis=0))
 
 
-def test_assignment_computes_depth_times_branching_scores_not_one_for_each_leaf():
-    points = np.random.default_rng(0).random((6000, 3))
-    model = ODATreeClusterer(max_depth=5, random_state=0).fit(points)
-    routes, depths = model._tree.table.routes, np.zeros(5, dtype=np.int64)
-    nodes, n_scores = routes.follow(points, depths, depths + 3)
-    assert model.n_leaves_ > 400
-    assert n_scores <= len(points) * model.depth_ * model.branching
-    assert n_scores <= len(points) * model.n_leaves_ / 20
-    parents, scored = model._tree.table.parents, 0
-    for node in nodes:  # exactly the siblings of the nodes on the way
-        while node > 0:
-            node = parents[node]
-            scored += routes.sizes[node]
-    assert n_scores == scored
-
-
 def test_codevectors_are_means_and_weights_shares_of_leaves():
     points = positive()
     model = ODATreeClusterer(random_state=0).fit(points)

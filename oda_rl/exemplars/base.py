@@ -20,7 +20,7 @@ from oda_rl.files.estimators import Filed, RandomState
 from oda_rl.files.schema import ANYTHING, Each, Optional, Sizes, check_fitted, real, require, whole
 from oda_rl.samples import weighted
 
-_MOST_BANDWIDTHS = 1e150  # from one sample to another
+_MAX_BANDWIDTHS = 1e150  # from one sample to another
 
 
 def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = None) -> float:
@@ -258,7 +258,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
 
     def _learn(self, points: FloatArray, bandwidth: float, find: Callable[[], Exemplars]) -> None:
         """Publish what is found; what a solver that does not converge had found, too."""
-        least = float(np.abs(points).max()) / _MOST_BANDWIDTHS
+        least = float(np.abs(points).max()) / _MAX_BANDWIDTHS
         if bandwidth < least:
             raise ValueError(
                 f"bandwidth is {bandwidth:g}: it must be at least {least:.3g}, or squares of "

@@ -38,7 +38,7 @@ _PROGRESS = 1e-4  # of the objective: after a round with less no column is dropp
 _MASTER_TOLERANCE = 1e-10
 _CONTENDING = 0.01  # of the bound: modes that are lower by more are no matter of precision
 _ROUGHLY = 100.0  # times the tolerance: below it a gap is measured in double precision
-_MOST_BALLS = 2000  # around as many samples discs begin; of more samples, around some that cover
+_MAX_BALLS = 2000  # around as many samples discs begin; of more samples, around some that cover
 _FAR = 6.0  # bandwidths: farther from all exemplars a sample's response counts for nothing
 _REACH = {"gaussian": 3.0, "epanechnikov": 0.9, "disc": 1.0}  # of a sample that stands for others
 
@@ -121,22 +121,10 @@ def select(
 ) -> Exemplars:
     """Weight a finite set of candidates: the convex special case, with an exact certificate.
 
-    Parameters
-    ----------
-    points : ndarray, shape (N, d)
-        In units of the bandwidth.
-    candidates : ndarray, shape (M, d)
-        Each sample has a positive response to one of them.
-    problem : Problem
-    tolerance : float
-        Relative duality gap at which to stop.
-    masses : ndarray, shape (N,), optional
-        What each sample counts for, positive and of sum 1; all alike by default.
-
-    Raises
-    ------
-    NotConvergedError
-        If the weights don't converge; its ``solution`` has the last ones.
+    Points, shape (N, d), and candidates, shape (M, d), are in units of the bandwidth, and each
+    point has a positive response to one of them; ``tolerance`` is a relative duality gap, and
+    ``masses``, shape (N,), of sum 1, are all alike by default. The ``solution`` of a
+    NotConvergedError has the last weights.
     """
     samples = Samples(points, masses)
     responses = samples.responses(candidates - samples.origin, problem.kernel)
@@ -162,18 +150,8 @@ def select(
     return solution
 
 
-def generate(
-    points: FloatArray,
-    problem: Problem,
-    rng: np.random.Generator,
-    *,
-    start: FloatArray | None = None,
-    tolerance: float = 1e-6,
-    max_rounds: int = 300,
-    certified: bool = True,
-    masses: FloatArray | None = None,
-) -> Exemplars:
-    """Find the best exemplars anywhere.
+class Search:
+    """Column generation: it finds the best exemplars anywhere.
 
     Parameters
     ----------
@@ -182,32 +160,12 @@ def generate(
     problem : Problem
     rng : numpy.random.Generator
         Chooses samples from which to climb.
-    start : ndarray, shape (M, d), optional
-        Exemplars to begin with: the result is at least as good as the best weights of these alone
-        (Theorem 2).
     tolerance : float
         Duality gap at which to stop; of the log-likelihood in itself, of a margin in shares of it,
         of the others in shares of the mean response.
-    max_rounds : int
-        Most rounds, ≥ 1.
-    certified : bool
-        Whether to price from all samples in the end; without it the certificate is "local".
     masses : ndarray, shape (N,), optional
         What each sample counts for, positive and of sum 1; all alike by default.
-
-    Raises
-    ------
-    NotConvergedError
-        If the gap is larger after so many rounds; its ``solution`` is the best :class:`Exemplars`.
     """
-    search = Search(points, problem, rng, tolerance, certified, masses)
-    search.begin(start)
-    search.run(max_rounds)
-    return search.solution()
-
-
-class Search:
-    """Column generation under way."""
 
     def __init__(
         self,
@@ -215,25 +173,19 @@ class Search:
         problem: Problem,
         rng: np.random.Generator,
         tolerance: float,
-        certified: bool,
         masses: FloatArray | None = None,
     ) -> None:
-        self.problem = problem
-        self.samples = Samples(points, masses)
-        self.rng = rng
-        self.tolerance = tolerance
-        self.certified = certified
+        self.problem, self.samples = problem, Samples(points, masses)
+        self.rng, self.tolerance = rng, tolerance
         self.history: list[Round] = []
         self._modes: FloatArray = self.samples.points[:0]
         self._best = -math.inf
 
     def begin(self, start: FloatArray | None, most: float = math.inf) -> bool:
-        """Take exemplars to begin with, and samples that would have no response to them.
+        """Take exemplars to begin with, shape (M, d), and samples that have no response to them.
 
-        Returns
-        -------
-        bool
-            Whether there are at most ``most``; otherwise none is taken.
+        The result is at least as good as the best weights of these (Theorem 2). If there were more
+        than ``most``, none is taken, and False is returned.
         """
         samples, kernel = self.samples, self.problem.kernel
         if start is not None:
@@ -241,7 +193,7 @@ class Search:
         elif kernel.name == "disc":
             # All samples, so that the result is at least as good as kernel vector quantization.
             chosen = samples.points[:0]
-            if len(samples) <= _MOST_BALLS:
+            if len(samples) <= _MAX_BALLS:
                 chosen = samples.points[leaders(samples.points, 0.0)]  # each once
         else:
             chosen, _ = samples.modes(samples.shares, kernel, self.starts())
@@ -262,15 +214,7 @@ class Search:
     def run(self, max_rounds: int, most: float = math.inf) -> bool:
         """Make rounds until the gap is small enough.
 
-        Returns
-        -------
-        bool
-            False if more than ``most`` exemplars got a weight before.
-
-        Raises
-        ------
-        NotConvergedError
-            If neither comes in so many rounds.
+        The result is False if more than ``most`` exemplars got a weight before.
         """
         for _ in range(max_rounds):
             try:
@@ -303,7 +247,7 @@ class Search:
         roughly = price_gap(self.problem, heights[0], found) <= _ROUGHLY * limit
         if roughly or not self.problem.slides:
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
-        if self.certified and price_gap(self.problem, heights[0], found) <= limit:
+        if price_gap(self.problem, heights[0], found) <= limit:
             modes, heights = samples.modes(prices, kernel, samples.points, modes)
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
         gap = price_gap(self.problem, heights[0], found)
@@ -327,7 +271,7 @@ class Search:
             problem.objective, responses[:, used] @ weights[used], problem.penalty,
             self.samples.masses,
         )  # fmt: skip
-        certain = self.certified and problem.kernel.name != "disc" and not problem.is_signed
+        certain = problem.kernel.name != "disc" and not problem.is_signed
         certificate = "all samples" if certain else "local"
         gap = last.gap + max(last.objective - value, 0.0)
         positions = exemplars[used] + self.samples.origin

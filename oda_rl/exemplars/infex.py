@@ -3,7 +3,6 @@
 import math
 import warnings
 from dataclasses import KW_ONLY
-from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -20,8 +19,8 @@ from oda_rl.exemplars.base import (
     root_mean_variance,
     rule_of_thumb,
 )
-from oda_rl.exemplars.column_generation import Exemplars, Problem, Round, Search, generate
-from oda_rl.exemplars.pricing import KERNELS, Samples, squared_distances
+from oda_rl.exemplars.column_generation import Exemplars, Problem, Round, Search
+from oda_rl.exemplars.pricing import KERNELS, squared_distances
 from oda_rl.exemplars.weights import (
     OBJECTIVES,
     NotConvergedError,
@@ -42,28 +41,12 @@ class TooFewExemplarsError(ValueError):
     """So few exemplars leave samples without a response."""
 
 
-def generate_within(
-    limit: int,
-    points: FloatArray,
-    problem: Problem,
-    rng: np.random.Generator,
-    *,
-    start: FloatArray | None = None,
-    tolerance: float = 1e-6,
-    max_rounds: int = 300,
-    masses: FloatArray | None = None,
+def _search_within(
+    search: Search, limit: int, start: FloatArray | None, max_rounds: int
 ) -> Exemplars:
-    """Find good exemplars anywhere, at most ``limit`` of them.
+    """Find good exemplars anywhere, at most ``limit`` of them; those of the start are no more.
 
-    Parameters
-    ----------
-    limit : int
-        ≥ 1. If column generation never takes more, its result is returned.
-    points, problem, rng, tolerance, max_rounds, masses
-        As for :func:`oda_rl.exemplars.column_generation.generate`.
-    start : ndarray, shape (M, d), optional
-        Exemplars to begin with, M ≤ ``limit``: the result is at least as good as the best weights
-        of these alone.
+    If column generation never takes more, its result is returned.
 
     Raises
     ------
@@ -72,8 +55,7 @@ def generate_within(
     TooFewExemplarsError
         If the heaviest ``limit`` exemplars leave samples without a response.
     """
-    if problem.slides:
-        search = Search(points, problem, rng, tolerance, certified=True, masses=masses)
+    if search.problem.slides:
         if search.begin(start, limit) and search.run(max_rounds, limit):
             return search.solution()
         mixture = _BoundedMixture(search, limit, start)
@@ -82,27 +64,19 @@ def generate_within(
                 break
         return mixture.solution()
     try:
-        found = generate(
-            points, problem, rng, start=start, tolerance=tolerance, max_rounds=max_rounds,
-            masses=masses,
-        )  # fmt: skip
+        search.begin(start)
+        search.run(max_rounds)
+        found = search.solution()
     except NotConvergedError as error:
         if not isinstance(error.solution, Exemplars) or len(error.solution.weights) <= limit:
             raise
         found = error.solution
-    if len(found.weights) <= limit:
-        return found
-    return _heaviest(found, limit, Samples(points, masses), problem, start)
+    return found if len(found.weights) <= limit else _heaviest(found, limit, search, start)
 
 
-def _heaviest(
-    found: Exemplars,
-    limit: int,
-    samples: Samples,
-    problem: Problem,
-    start: FloatArray | None,
-) -> Exemplars:
+def _heaviest(found: Exemplars, limit: int, search: Search, start: FloatArray | None) -> Exemplars:
     """Weigh the heaviest exemplars again, or those of the start if they are better."""
+    samples, problem = search.samples, search.problem
     masses = samples.masses
     heaviest = found.positions[np.sort(np.argsort(-found.weights, kind="stable")[:limit])]
     best = None
@@ -392,20 +366,18 @@ class INFEX(ExemplarMixture):
         start = self._start(points.shape[1])
         problem = Problem(self.objective, KERNELS[self.kernel], float(self.C))
 
-        search = generate
-        if self.max_exemplars is not None:
-            search = partial(generate_within, int(self.max_exemplars))
+        masses = None if weights is None else weights / weights.sum()
+        search = Search(
+            points / bandwidth, problem, np.random.default_rng(seed), float(self.tol), masses
+        )
+        start = None if start is None else start / bandwidth
 
         def find() -> Exemplars:
-            return search(
-                points / bandwidth,
-                problem,
-                np.random.default_rng(seed),
-                start=None if start is None else start / bandwidth,
-                tolerance=float(self.tol),
-                max_rounds=int(self.max_rounds),
-                masses=None if weights is None else weights / weights.sum(),
-            )
+            if self.max_exemplars is not None:
+                return _search_within(search, self.max_exemplars, start, int(self.max_rounds))
+            search.begin(start)
+            search.run(int(self.max_rounds))
+            return search.solution()
 
         self._learn(everything, bandwidth, find)
         return self

@@ -25,8 +25,8 @@ from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 _MERGED = 0.15  # bandwidths: climbs that meet so closely go on as one
 _MERGED_IF_ROUGH = 0.05  # where signs change or kernels have rims, maxima may lie closer together
 _SAME = 0.005  # modes this near are one
-_LONGEST_STEP = 12.0  # in plain steps
-_MOST_STEPS = 300
+_MAX_STEP = 12.0  # in plain steps
+_MAX_STEPS = 300
 _ROUGH, _FINE = 2e-3, 5e-5  # steps, in bandwidths, below which a climb has ended
 _CHUNK = 2_000_000  # responses computed at a time
 _SINGLE_RANGE = 300.0  # squared distance up to which single precision will do
@@ -158,7 +158,7 @@ def climb(
     tolerance: float = _ROUGH,
     merged: float,
 ) -> Array:
-    """Climb from many starts at once; those that meet go on as one.
+    """Climb from many starts, shape (n, d), at once; those that meet go on as one.
 
     Parameters
     ----------
@@ -166,7 +166,6 @@ def climb(
         The samples, shape (N, d).
     prices : ndarray, shape (N,)
         η, of any sign.
-    starts : ndarray, shape (n, d)
     kernel : Kernel
         One with a gradient.
     known : ndarray, shape (m, d), optional
@@ -176,11 +175,6 @@ def climb(
     merged : float
         Distance, in bandwidths, below which two climbs are one; one ends that comes within twice
         of where another has.
-
-    Returns
-    -------
-    ndarray, shape (≤ n, d)
-        Where the climbs ended.
     """
     dtype = landscape.points.dtype
     weights = prices.astype(dtype)
@@ -190,7 +184,7 @@ def climb(
     heights, steps = landscape.evaluate(at, weights, kernel)
     lengths = np.ones(len(at), dtype=dtype)
     noise = float(np.finfo(dtype).eps) * 50.0 * float(np.abs(weights).sum())
-    for count in range(1, _MOST_STEPS + 1):
+    for count in range(1, _MAX_STEPS + 1):
         trial = at + lengths[:, None] * steps
         higher, onward = landscape.evaluate(trial, weights, kernel)
         rising = higher >= heights - noise
@@ -199,7 +193,7 @@ def climb(
         curved = np.einsum("ij,ij->i", steps, change)
         with np.errstate(divide="ignore", invalid="ignore"):
             longer = np.where(curved > 0.0, moved / curved, 2.0 * lengths)
-        lengths = np.where(rising, np.clip(longer, 1.0, _LONGEST_STEP), 0.25 * lengths)
+        lengths = np.where(rising, np.clip(longer, 1.0, _MAX_STEP), 0.25 * lengths)
         at = np.where(rising[:, None], trial, at)
         steps = np.where(rising[:, None], onward, steps)
         heights = np.where(rising, higher, heights)
@@ -238,8 +232,8 @@ class Samples:
         self.origin = points.mean(axis=0)
         self.points = points - self.origin
         self.exact = Landscape.of(self.points)
-        self._single = bool(self.exact.squares.max() < _SINGLE_RANGE)
-        self._single_precision: Landscape | None = None
+        in_range = self.exact.squares.max() < _SINGLE_RANGE
+        self._fast = Landscape.of(self.points.astype(np.float32)) if in_range else self.exact
 
     def __len__(self) -> int:
         return len(self.points)
@@ -278,21 +272,8 @@ class Samples:
     ) -> tuple[FloatArray, FloatArray]:
         """Modes of Σ η k to which climbs lead, the highest first, and their heights.
 
-        Parameters
-        ----------
-        prices : ndarray, shape (N,)
-            η.
-        kernel : Kernel
-            For a disc, whose response has no gradient, a disc with a rim takes its place that
-            becomes sharper; what comes out is measured with the disc itself.
-        starts : ndarray, shape (n, d)
-        known : ndarray, shape (m, d), optional
-            Modes found before, which are climbed on from as well.
-
-        Returns
-        -------
-        modes : ndarray, shape (n_modes, d)
-        heights : ndarray, shape (n_modes,)
+        Climbs go on from ``known`` modes, shape (m, d), as well. A disc has no gradient: discs with
+        rims that become sharper take its place, and what comes out is measured with the disc.
         """
         if kernel.name == "disc":
             begin = starts if known is None else np.concatenate([known, starts])
@@ -330,10 +311,9 @@ class Samples:
         starts: FloatArray,
         known: FloatArray | None = None,
     ) -> FloatArray:
-        landscape = self._rounded() if self._single else self.exact
         smooth = kernel.name == "gaussian" and prices.min() >= 0.0
         merged = _MERGED if smooth else _MERGED_IF_ROUGH
-        ends = climb(landscape, prices, starts, kernel, known=known, merged=merged)
+        ends = climb(self._fast, prices, starts, kernel, known=known, merged=merged)
         return np.asarray(ends, dtype=np.float64)
 
     def _distinct(
@@ -343,11 +323,6 @@ class Samples:
         order = np.argsort(-heights, kind="stable")
         kept = order[leaders(modes[order], _SAME)]
         return modes[kept], heights[kept]
-
-    def _rounded(self) -> Landscape:
-        if self._single_precision is None:
-            self._single_precision = Landscape.of(self.points.astype(np.float32))
-        return self._single_precision
 
 
 def leaders(points: Array, radius: float) -> IntArray:

@@ -25,7 +25,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from oda_rl._types import FloatArray
 
 OBJECTIVES = ("log_likelihood", "margin", "margin_variance", "mean_variance")
-_MOST_STEPS = 200
+_MAX_STEPS = 200
 _TO_BOUNDARY = 0.995  # share of the way to the boundary that a step may go
 _TINY = 1e-300
 _ROUNDED = 1e-3
@@ -113,26 +113,15 @@ def best_proportions(
     ----------
     responses : ndarray, shape (N, M)
         K ≥ 0, at most 1 by order of magnitude. Every row has a positive entry.
-    objective : {"log_likelihood", "margin", "margin_variance", "mean_variance"}
+    objective, penalty
         See :func:`objective_value`.
-    penalty : float
-        C ≥ 0, of the last two.
     start : ndarray, shape (M,), optional
         Weights near the solution.
     tolerance : float
         Duality gap at which to stop, > 0; times the value where that is below 1 and positive (a
-        margin may be small).
+        margin may be small). The ``solution`` of a NotConvergedError is what 200 steps came to.
     masses : ndarray, shape (N,), optional
         Of the samples, positive and of sum 1; all alike by default.
-
-    Returns
-    -------
-    Proportions
-
-    Raises
-    ------
-    NotConvergedError
-        If 200 Newton steps don't suffice; its ``solution`` is the last one.
 
     Examples
     --------
@@ -154,14 +143,14 @@ def best_proportions(
         solved = _margin(responses, weights, curvature, tolerance)
     else:
         solved = _smooth(responses, weights, objective, penalty, tolerance, masses)
+    found = _finished(responses, objective, penalty, solved, masses)
     if not solved.converged:
-        found = _finished(responses, objective, penalty, solved, masses)
         raise NotConvergedError(
             f"the proportions of {n_exemplars} exemplars did not converge to {tolerance:g} in "
-            f"{_MOST_STEPS} Newton steps: raise the tolerance",
+            f"{_MAX_STEPS} Newton steps: raise the tolerance",
             found,
         )
-    return _finished(responses, objective, penalty, solved, masses)
+    return found
 
 
 class _Solved(NamedTuple):
@@ -272,7 +261,7 @@ def _smooth(
     costs = np.full(m, 1.0 if likelihood else max(float(mean.max()), _TINY))
     level = 0.0
     combined = responses @ weights
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         if spread is None:
             scaled = responses / combined[:, None]
             gradient, hessian, scale = -average(scaled, masses), _products(scaled, masses) / n, 1.0
@@ -397,7 +386,7 @@ def _margin(
     level = 1.1 * float((pushes @ responses).max())
     costs = np.maximum(level - pushes @ responses, 0.05 * level)
     at = _Move(weights, margin, slacks, level, pushes, costs)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         system = _MarginSystem(responses, at, curvature)
         # A penalised margin may be worth nothing; a plain one is the level.
         floor = float(system.combined.mean()) if np.any(curvature > 0.0) else _TINY
@@ -418,18 +407,7 @@ def _margin(
         move = system.towards(
             centring - move.slacks * move.pushes, centring - move.weights * move.costs
         )
-        step = min(
-            _longest(at.weights, move.weights),
-            _longest(at.slacks, move.slacks),
-            _longest(at.costs, move.costs),
-            _longest(at.pushes, move.pushes),
-        )
-        at = _Move(
-            at.weights + step * move.weights,
-            at.margin + step * move.margin,
-            at.slacks + step * move.slacks,
-            at.level + step * move.level,
-            at.pushes + step * move.pushes,
-            at.costs + step * move.costs,
-        )
+        positive = ("weights", "slacks", "costs", "pushes")
+        step = min(_longest(getattr(at, name), getattr(move, name)) for name in positive)
+        at = _Move(*(value + step * change for value, change in zip(at, move, strict=True)))
     return _Solved(at.weights, at.costs, at.pushes - curvature * at.slacks, False)

@@ -12,6 +12,7 @@ hierarchical and progressive learning architecture".
 """
 
 import copy
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, Self
@@ -24,17 +25,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import TakesMissing, check_columns, fitted_points
 from oda_rl.annealing.base import log_density
 from oda_rl.annealing.levels import Distribution, Level, Schedule
 from oda_rl.divergences import NAMED, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, NOT_NEGATIVE, Filed, Seed, estimator
 from oda_rl.files.schema import Each, Optional, Sizes, real, require, whole
-from oda_rl.samples import counted
+from oda_rl.samples import counted, filled
 from oda_rl.trees.growth import Plan, Tree
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Samples, Statistics
-from oda_rl.trees.resolutions import Resolution, resolve_all, view
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ _KINDS: tuple[type, ...] = (
     *NAMED.values(),
 )
 _STORED = {kind.__name__: kind for kind in _KINDS}
+
+Resolution = IntArray | Callable[[FloatArray], Any]
 
 
 @estimator
@@ -292,7 +294,7 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         )
         d = self.n_features_in_
         names = getattr(self, "feature_names_in_", None)
-        self._resolutions = resolve_all(self.resolutions, d, names)[: plan.max_depth]
+        self._resolutions = _resolved(self.resolutions, d, names)[: plan.max_depth]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._tree, self._widths = Tree(plan, seed, d, n_classes), []
         self._low, self._high = np.full(d, np.inf), np.full(d, -np.inf)
@@ -315,7 +317,7 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         views = []
         for i, resolution in enumerate(self._resolutions[:depth]):
             width = self._widths[i] if self._widths else None
-            views.append(view(points, resolution, i, width, self._tree.plan.divergence))
+            views.append(_view(points, resolution, i, width, self._tree.plan.divergence))
         return views
 
     def _nodes(self, points: FloatArray) -> IntArray:
@@ -326,7 +328,7 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         features = levels[0] if len(levels) == 1 else np.concatenate(levels, axis=1)
         at = np.minimum(np.arange(depth), len(levels) - 1)
         columns = np.cumsum(widths) - widths
-        return self._tree.table.routes.follow(features, columns[at], widths[at])[0]
+        return self._tree.table.routes.follow(features, columns[at], widths[at])
 
     def _level(self, depth: int) -> TreeLevel:
         table = self._tree.table
@@ -337,3 +339,86 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
             distortion=float(table.errors[leaves].sum() / table.weights[leaves].sum()),
             n_samples=float(table.weights[table.depths == depth].sum()),
         )
+
+
+def _resolved(
+    resolutions: Sequence[Any] | None, n_features: int, names: Array | None
+) -> list[Resolution]:
+    """Check resolutions, and turn the names of features, shape (n_features,), into indices."""
+    if resolutions is None:
+        return [np.arange(n_features)]
+    if len(resolutions) == 0:
+        raise ValueError("resolutions must have an entry for the first level, got none")
+    return [
+        entry if callable(entry) else _indices(entry, i, n_features, names)
+        for i, entry in enumerate(resolutions)
+    ]
+
+
+def _indices(entry: Any, i: int, n_features: int, names: Array | None) -> IntArray:
+    if isinstance(entry, str) or not isinstance(entry, Iterable):
+        raise TypeError(
+            f"resolutions[{i}] must be a function or a sequence of features, got {entry!r}"
+        )
+    indices = [_index(feature, i, n_features, names) for feature in entry]
+    if not indices:
+        raise ValueError(f"resolutions[{i}] must name at least one feature, got none")
+    return np.array(indices)
+
+
+def _index(feature: Any, i: int, n_features: int, names: Array | None) -> int:
+    if isinstance(feature, str):
+        if names is None or feature not in names:
+            known = "has no names" if names is None else f"has {', '.join(names)}"
+            raise ValueError(f"resolutions[{i}] has feature {feature!r}, but X {known}")
+        return int(np.flatnonzero(names == feature)[0])
+    if isinstance(feature, bool | np.bool_) or not isinstance(feature, Integral):
+        raise TypeError(f"resolutions[{i}] must have indices or names of features, got {feature!r}")
+    index = int(feature)
+    if not 0 <= index < n_features:
+        raise ValueError(
+            f"resolutions[{i}] must have indices from 0 to {n_features - 1}, got {index}"
+        )
+    return index
+
+
+def _view(
+    points: FloatArray, resolution: Resolution, i: int, width: int | None, divergence: Divergence
+) -> FloatArray:
+    """Points, shape (n, d), as level ``i`` sees them: shape (n, d'), in divergence's coordinates.
+
+    ``width`` is how many features the level has had until now, if it is not new.
+    """
+    if callable(resolution):
+        seen = _transformed(points, resolution, i)
+    else:
+        seen = points.take(resolution, axis=1)
+    if width is not None and seen.shape[1] != width:
+        raise ValueError(
+            f"resolutions[{i}] must return {width} features as before, got {seen.shape[1]}"
+        )
+    try:
+        divergence.check(seen)
+    except ValueError as error:
+        raise ValueError(f"at level {i} of the tree: {error}") from error
+    return divergence.embed(seen)
+
+
+def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: int) -> FloatArray:
+    returned = transform(points.copy())  # whatever it does to its argument
+    try:
+        seen = np.ascontiguousarray(returned, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"resolutions[{i}] must return numbers: {error}") from error
+    if seen.ndim != 2 or len(seen) != len(points) or seen.shape[1] == 0:
+        raise ValueError(
+            f"resolutions[{i}] must return shape ({len(points)}, d'), got {np.shape(returned)}"
+        )
+    holed = np.isnan(points).any(axis=1, keepdims=True)
+    whole = filled(seen, np.where(holed, 0.0, np.nan))
+    if not np.isfinite(whole).all():
+        raise ValueError(
+            f"resolutions[{i}] must return finite numbers, got NaN or infinity: only for a sample "
+            "of which values are missing may they be NaN"
+        )
+    return seen

@@ -126,11 +126,8 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
 
         Parameters
         ----------
-        X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes.
-        y : array-like, shape (n,)
-            Numbers or strings.
+        X, y : array-like, shapes (n, d) and (n,)
+            As for :meth:`fit`.
         classes : ignored
             Classes are known when they are seen.
         sample_weight : array-like, shape (n,), optional

@@ -117,8 +117,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes.
+            As for :meth:`fit`.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.

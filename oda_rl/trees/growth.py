@@ -76,26 +76,12 @@ class Plan:
 
 
 class Table:
-    """A tree in arrays, its nodes in breadth-first order: what predictions are made with.
+    """A tree in arrays, its N nodes in breadth-first order: what predictions are made with.
 
-    Attributes
-    ----------
-    depths, parents : ndarray, shape (N,)
-        Depth of each node, and its parent (the root's is 0).
-    depth : int
-        The largest depth.
-    routes : Routes
-        The way down.
-    weights, errors : ndarray, shape (N,)
-        Of the samples of each node.
-    means : ndarray, shape (N, d)
-        Their means.
-    shares : ndarray, shape (N, C)
-        Shares of their classes, with one sample's worth of the parent's shares.
-    is_leaf : ndarray of bool, shape (N,)
-        Whether a node has no children.
-    leaf_numbers : ndarray, shape (N,)
-        The leaves, counted from 0; for other nodes it means nothing.
+    ``depths`` and ``parents`` of each node (the root's is 0), ``weights``, ``errors`` and ``means``
+    of its samples, ``shares`` of their classes, with one sample's worth of the parent's shares,
+    ``is_leaf``, and ``leaf_numbers``, counted from 0, which for other nodes mean nothing;
+    ``routes`` are the way down, and ``depth`` is the largest one.
     """
 
     def __init__(self, tree: "Tree") -> None:
@@ -129,14 +115,7 @@ class Table:
 class Tree:
     """Nodes that know their children by index; the root is node 0.
 
-    Parameters
-    ----------
-    plan : Plan
-        How far it grows.
-    seed : int
-        With a node's path it seeds the annealing of the node.
-    n_features, n_classes : int
-        What the statistics are of.
+    The seed, with a node's path, seeds the annealing of the node.
     """
 
     SCHEMA: ClassVar[dict[str, Any]] = {
@@ -149,14 +128,8 @@ class Tree:
     def check_nodes(self, widths: list[int], sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless nodes form a tree, each with what it must have.
 
-        Parameters
-        ----------
-        widths : list of int
-            How many features each level sees; the last is that of all below, too.
-        sizes : dict
-            Features ``d`` and classes ``tree_classes``.
-        where : str
-            For the message.
+        ``widths`` are how many features each level sees; the last is that of all below, too.
+        ``sizes`` has the features ``d`` and ``tree_classes``.
         """
         require(len(self.nodes) > 0 and self.nodes[0].path == (), f"{where} has no root")
         parents = np.zeros(len(self.nodes), dtype=np.int64)

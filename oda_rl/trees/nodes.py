@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined
+from oda_rl._compile import compiled, inlined, reordered
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer
@@ -41,24 +41,6 @@ from oda_rl.files.schema import (
     require,
 )
 from oda_rl.samples import filled, first_with_holes, holes, observed_shares
-
-
-@inlined
-def _score(
-    features: FloatArray, i: int, column: int, width: int, values: FloatArray, centre: int, at: int
-) -> float:
-    # <g, x - m>. Four sums that do not wait for one another, as each addition waits for the last.
-    fours = width - width % 4
-    a, b, c, e = 0.0, 0.0, 0.0, 0.0
-    for j in range(0, fours, 4):
-        x, m, g = column + j, centre + j, at + j
-        a += values[g] * (features[i, x] - values[m])
-        b += values[g + 1] * (features[i, x + 1] - values[m + 1])
-        c += values[g + 2] * (features[i, x + 2] - values[m + 2])
-        e += values[g + 3] * (features[i, x + 3] - values[m + 3])
-    for j in range(fours, width):
-        a += values[at + j] * (features[i, column + j] - values[centre + j])
-    return (a + b) + (c + e)
 
 
 @dataclass(frozen=True)
@@ -96,7 +78,7 @@ class Cells:
 
     @property
     def parts(self) -> tuple[FloatArray, FloatArray]:
-        """Centre and gradients as :func:`route` wants them."""
+        """Centre and gradients as a :class:`Routes` has them."""
         return self.centre, self.gradients.ravel()
 
     def only(self, kept: IntArray) -> "Cells":
@@ -107,7 +89,7 @@ class Cells:
         """Cell of each point, shape (n,), by the same arithmetic as in a tree."""
         width = np.array([features.shape[1]])
         leaves: list[Cells | None] = [None] * len(self.offsets)
-        return Routes.of([self, *leaves]).follow(features, np.zeros(1, np.int64), width)[0] - 1
+        return Routes.of([self, *leaves]).follow(features, np.zeros(1, np.int64), width) - 1
 
 
 class Routes(NamedTuple):
@@ -149,91 +131,79 @@ class Routes(NamedTuple):
             heaviest=heaviest,
         )
 
-    def follow(
-        self, features: FloatArray, columns: IntArray, widths: IntArray
-    ) -> tuple[IntArray, int]:
-        """Node that each point comes to, shape (n,), and how many scores that took."""
-        missing = holes(features)
-        nodes = np.empty(len(features), dtype=np.int64)
+    def follow(self, features: FloatArray, columns: IntArray, widths: IntArray) -> IntArray:
+        """Node that each point comes to, shape (n,)."""
+        missing, nodes = holes(features), np.empty(len(features), dtype=np.int64)
         if missing is None:
-            n_scores = route(features, columns, widths, self, nodes)
-            return nodes, n_scores
+            _route(features, columns, widths, self, False, nodes)
+            return nodes
         holed = missing.any(axis=1)
-        n_scores = 0
-        for rows, descend in ((~holed, route), (holed, route_known)):  # as if they came alone
+        for rows, partial in ((~holed, False), (holed, True)):  # as if they came alone
             found = nodes[rows]
-            n_scores += descend(features[rows], columns, widths, self, found)
+            _route(features[rows], columns, widths, self, partial, found)
             nodes[rows] = found
-        return nodes, n_scores
+        return nodes
 
 
 @compiled
-def route(
-    features: FloatArray, columns: IntArray, widths: IntArray, routes: Routes, out: IntArray
-) -> int:
+def _route(
+    features: FloatArray, columns: IntArray, widths: IntArray, routes: Routes, partial: bool,
+    out: IntArray,
+) -> None:  # fmt: skip
     """Write the leaf that each point, shape (n, D), comes to from the root, which is node 0.
 
     The child with the least score offset + <g, x - m> wins. At depth t features are the
-    ``widths[t]`` from ``columns[t]`` on.
-
-    Returns
-    -------
-    int
-        How many scores were computed.
+    ``widths[t]`` from ``columns[t]`` on. If values are missing (``partial``), the divergence is the
+    squared Euclidean one, and the child that is nearest in what is observed wins; where nothing is
+    observed the heaviest child.
     """
-    first, sizes = routes.first, routes.sizes
-    n_scores = 0
+    first, sizes, values = routes.first, routes.sizes, routes.values
     for i in range(features.shape[0]):
         node, depth = 0, 0
         while sizes[node] > 0:
-            width, centre = widths[depth], routes.starts[node]
-            winner, least = first[node], np.inf
+            width, column, centre = widths[depth], columns[depth], routes.starts[node]
+            winner, least = routes.heaviest[node], np.inf
             for k in range(sizes[node]):
                 at = centre + (1 + k) * width
-                score = routes.offsets[first[node] + k]
-                score += _score(features, i, columns[depth], width, routes.values, centre, at)
+                if partial:
+                    score = _partial_score(features, i, column, width, values, centre, at)
+                else:
+                    score = routes.offsets[first[node] + k]
+                    score += _score(features, i, column, width, values, centre, at)
                 if score < least:
                     winner, least = first[node] + k, score
-            n_scores += sizes[node]
             node = winner
             depth += 1
         out[i] = node
-    return n_scores
 
 
-@compiled
-def route_known(
-    features: FloatArray, columns: IntArray, widths: IntArray, routes: Routes, out: IntArray
-) -> int:
-    """Do as :func:`route` with points of which values are missing (squared Euclidean divergence).
+@reordered
+def _score(
+    features: FloatArray, i: int, column: int, width: int, values: FloatArray, centre: int, at: int
+) -> float:
+    """<g, x - m>."""
+    total = 0.0
+    for j in range(width):
+        total += values[at + j] * (features[i, column + j] - values[centre + j])
+    return total
 
-    A child's g is −2 (μ − m), so that the distance in what is observed is Σ_observed (x_j − m_j)² +
-    g_j (x_j − m_j) + g_j²/4, the first of which all children have in common. Where nothing is
-    observed the heaviest child is taken.
+
+@inlined
+def _partial_score(
+    features: FloatArray, i: int, column: int, width: int, values: FloatArray, centre: int, at: int
+) -> float:
+    """Squared distance in what is observed, up to what all children share; infinity if nothing is.
+
+    A child's g is −2 (μ − m): the distance is Σ_observed (x_j − m_j)² + g_j (x_j − m_j) + g_j²/4.
     """
-    values, n_scores = routes.values, 0
-    for i in range(features.shape[0]):
-        node, depth = 0, 0
-        while routes.sizes[node] > 0:
-            width, centre = widths[depth], routes.starts[node]
-            first, winner, least = routes.first[node], routes.heaviest[node], np.inf
-            n_observed = 0
-            for j in range(width):
-                n_observed += not math.isnan(features[i, columns[depth] + j])
-            for k in range(routes.sizes[node] if n_observed > 0 else 0):
-                at, score = centre + (1 + k) * width, 0.0
-                for j in range(width):
-                    x = features[i, columns[depth] + j]
-                    if not math.isnan(x):
-                        g = values[at + j]
-                        score += g * (x - values[centre + j]) + 0.25 * g * g
-                if score < least:
-                    winner, least = first + k, score
-            n_scores += routes.sizes[node]
-            node = winner
-            depth += 1
-        out[i] = node
-    return n_scores
+    total, n_observed = 0.0, 0
+    for j in range(width):
+        x = features[i, column + j]
+        if not math.isnan(x):
+            g = values[at + j]
+            total += g * (x - values[centre + j]) + 0.25 * g * g
+            n_observed += 1
+    return total if n_observed > 0 else np.inf
 
 
 @dataclass

@@ -126,11 +126,8 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
 
         Parameters
         ----------
-        X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which only the
-            squared Euclidean divergence takes. A leaf's linear model takes its mean for these.
-        y : array-like, shape (n,)
-            Finite.
+        X, y : array-like, shapes (n, d) and (n,)
+            As for :meth:`fit`.
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.
         """
