@@ -9,7 +9,7 @@ from oda_rl.agents.base.actors import Actors
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.distilling.distil import Distilled, distill
 from oda_rl.agents.fitted.agent import FittedQAgent
-from oda_rl.agents.fitted.codevector_agent import CodevectorAgent
+from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.settings import ModelConfig

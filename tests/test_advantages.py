@@ -18,35 +18,30 @@ from oda_rl.agents.base.memory import (
     discounted_returns,
     watkins_targets,
 )
-from oda_rl.agents.fitting import advantages, one_piece, placement
-from oda_rl.agents.fitting.blending import add_squares, new_points, origins_of
-from oda_rl.agents.fitting.placed import Moments, Placed, Rows, Since
-from oda_rl.agents.fitting.placement import (
-    Assigned,
-    Cells,
-    Experience,
-    finer,
-    labels_of,
-    width_of,
-)
+from oda_rl.agents.fitting import advantages, cells, joint
+from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, finer, width_of
+from oda_rl.agents.fitting.placed import Moments, Placed, Rows
 from oda_rl.agents.fitting.regression import Belief, moments_of
 from oda_rl.annealing import cells as annealing
 
-NO_ROWS = np.empty(0, dtype=np.int64)
+
+def labels_of(steps):
+    """Actions of steps in all three cells."""
+    return np.repeat(steps[:, :1].astype(np.int16), 3, axis=1)
 
 
 def fit(observations, steps, values=None, n_actions=2, seed=0, **config):
     settings = FittedQConfig(**{"discount": DISCOUNT, **config})
     seen, rng = Experience(observations, steps, n_actions), np.random.default_rng(seed)
     placed = Placed.among(seen, None, settings, rng)
-    since = Since(len(steps) - 1, NO_ROWS)
-    return advantages.fit_advantages(seen, placed, since, values, None, settings, rng)
+    settled = len(steps) - 1
+    return advantages.fit_advantages(seen, placed, settled, values, None, settings, rng)
 
 
-def fit_in_one_piece(observations, steps, **config):
+def fit_in_joint(observations, steps, **config):
     settings = FittedQConfig(discount=DISCOUNT, **config)
     seen = Experience(observations, steps, 2)
-    return one_piece.fit(seen, None, None, settings, np.random.default_rng(0))
+    return joint.fit(seen, None, None, settings, np.random.default_rng(0))
 
 
 def problem(seed=0, d=3):
@@ -77,16 +72,6 @@ def counts_of(own, n_cells, n_actions):
 def taken_by(own, models):
     """What advantages, shape (K, A), are of the actions of all rows; shape (n,)."""
     return (own.weights.astype(float) * models[own.cells, own.labels]).sum(axis=1)
-
-
-@pytest.mark.parametrize("d", [1, 3, 8])
-def test_moments_of_rows_are_those_of_the_parts_that_they_were_added_in(d):
-    rows, placed, _ = problem(d=d)
-    own, moments = rows.coarse, np.zeros((6, 1 + d, 1 + d))
-    origins, room = origins_of(placed.at.codevectors), np.full((2, 1 + d), np.nan)
-    add_squares(own.points, own.cells, own.weights, own.steps, origins, moments, room)
-    above = np.triu(np.ones((1 + d, 1 + d), dtype=bool))
-    np.testing.assert_array_equal(moments[:, above], rows.moments.coarse[:, above])
 
 
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7, 1.0])
@@ -121,7 +106,7 @@ def test_an_action_that_is_as_good_as_the_best_is_greedy_whatever_its_number():
     steps = np.array([[0.0, 1.0, GOES_ON], [1.0, 1.0, GOES_ON], [-1.0, 0.0, CUT]])
     cells, weights = np.zeros((3, 3), np.uint16), np.zeros((3, 3), np.float32)
     weights[:, 0] = 1.0
-    own = Assigned(new_points(3, 1), cells, weights, labels_of(steps), steps)
+    own = Assigned(np.ones((3, 2), np.float32), cells, weights, labels_of(steps), steps)
     targets, reach, room = np.zeros(3), advantages.Reach(1.0, 1.0, -9.0, 99.0), np.zeros((1, 2))
     for models, expected in (([[5.0, 5.0]], 1.0 + 1.0 + 5.0), ([[5.0, 4.0]], 1.0 + 5.0)):
         parts = np.array(models), np.zeros(3)
@@ -198,7 +183,7 @@ def test_what_a_state_explains_is_not_taken_for_an_action():
     observations, steps = confounded()
     grid = np.linspace(0.005, 0.995, 1000)[:, None]
     right = []
-    for way in (fit, fit_in_one_piece):
+    for way in (fit, fit_in_joint):
         found = way(observations, steps, max_cells=6).policy
         right.append((found.evaluate(grid)[1] == 1).mean())
     assert right[0] > 0.98
@@ -294,23 +279,23 @@ def walk(n=4000, seed=0):
 
 def test_rows_that_are_divided_among_threads_are_assigned_to_the_same_bits(monkeypatch):
     observations, steps = walk(n=40_000)
-    seen, since = Experience(observations, steps, 3), Since(39_999, NO_ROWS)
+    seen = Experience(observations, steps, 3)
     placed = Placed.among(seen, None, FittedQConfig(), np.random.default_rng(1))
-    own, working, sizes = placement.embed, threading.Barrier(4, timeout=60), []
+    own, working, sizes = cells.write_three, threading.Barrier(4, timeout=60), []
 
-    def watched(observations, rows, *others):
-        sizes.append(len(rows))
+    def watched(observations, *others):
+        sizes.append(len(observations))
         working.wait()  # until all four are at it
-        own(observations, rows, *others)
+        own(observations, *others)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    expected = placed.assign(seen, since)
+    expected = placed.assign(seen, 39_999)
     placed.forget_rows()
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    monkeypatch.setattr(placement, "_ROWS_OF_A_THREAD", 10_000)
-    monkeypatch.setattr(placement, "embed", watched)
-    found = placed.assign(seen, since)
-    assert sizes == [10_000] * 4
+    monkeypatch.setattr(cells, "_ROWS_OF_A_THREAD", 10_000)
+    monkeypatch.setattr(cells, "write_three", watched)
+    found = placed.assign(seen, 39_999)
+    assert sizes == [10_000] * 8  # for both partitions
     for one, other in zip(found.coarse, expected.coarse, strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(found.near, expected.near)
@@ -321,14 +306,14 @@ def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():
     observations, steps = walk()
     rng, config = np.random.default_rng(1), FittedQConfig()
     placed = Placed.among(Experience(observations, steps, 3), None, config, rng)
-    anew = Placed.read({f"p_{name}": array for name, array in placed.arrays.items()}, "p_")
+    anew = Placed.from_arrays(placed.arrays)
     for n in (1000, 1001, 1800, 2900):
         then = steps[:n].copy()
         then[-1] = (-1, 0.0, CUT)  # it goes on later, by an action that is not known yet
-        placed.assign(Experience(observations[:n], then, 3), Since(n - 1, NO_ROWS))
-    running = placed.assign(Experience(observations, steps, 3), Since(3500, NO_ROWS))
-    whole = placed.assign(Experience(observations, steps, 3), Since(3999, NO_ROWS))
-    expected = anew.assign(Experience(observations, steps, 3), Since(3999, NO_ROWS))
+        placed.assign(Experience(observations[:n], then, 3), n - 1)
+    running = placed.assign(Experience(observations, steps, 3), 3500)
+    whole = placed.assign(Experience(observations, steps, 3), 3999)
+    expected = anew.assign(Experience(observations, steps, 3), 3999)
     for found in (running, whole):
         for one, other in zip(found.coarse, expected.coarse, strict=True):
             np.testing.assert_array_equal(one, other)
@@ -341,14 +326,13 @@ def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():
     d = points.shape[1]
     np.testing.assert_allclose(points_of(own, d), points, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(own.points[:, 0], 1.0)
-    np.testing.assert_array_equal(own.points[:, 1 + d :], 0.0)
-    for at, cells, weights in (
+    for at, near, weights in (
         (placed.at, own.cells, own.weights),
         (placed.fine, expected.near, expected.weights),
     ):
         nearest, shares = oracles.assign_three(points, at.codevectors, at.width)
         shown = shares > 0
-        np.testing.assert_array_equal(cells[shown], nearest[shown])
+        np.testing.assert_array_equal(near[shown], nearest[shown])
         np.testing.assert_allclose(weights, shares, rtol=1e-4, atol=1e-6)
     counts = counts_of(own, len(placed.at.codevectors), 3)
     np.testing.assert_allclose(expected.moments.counts, counts, rtol=1e-9)
@@ -358,5 +342,4 @@ def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():
         (expected.moments.coarse, moments_of(same, placed.at, 1)),
         (expected.moments.fine, moments_of(split, placed.fine, 1)),
     ):
-        above = np.triu(np.ones((1 + d, 1 + d), dtype=bool))
-        np.testing.assert_array_equal(moments[:, :, : 1 + d][:, above], of[:, above])
+        np.testing.assert_array_equal(moments, of)

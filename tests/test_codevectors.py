@@ -11,7 +11,7 @@ from test_adaptation import NEAR_SIGHTED
 from oda_rl.agents import CodevectorAgent, FittedQAgent, FittedQConfig, load_agent
 from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK, REWARD
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.fitted.codevector_engine import (
+from oda_rl.agents.fitted.codevectors import (
     CodevectorEngine,
     common_codevectors,
     random_actions,

@@ -24,7 +24,7 @@ from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, FittedQConfig, load_agent
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK
 from oda_rl.agents.fitted import engine as fitted_core
-from oda_rl.agents.fitted.records import Record
+from oda_rl.agents.fitted.changes import Record
 from oda_rl.envs.dynamics import compiled_dynamics
 
 

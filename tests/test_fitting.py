@@ -6,8 +6,8 @@ import pytest
 
 from oda_rl.agents import FittedQConfig
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
-from oda_rl.agents.fitting import one_piece, placement
-from oda_rl.agents.fitting.blending import new_points
+from oda_rl.agents.fitting import joint
+from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, n_cells
 from oda_rl.agents.fitting.regression import Belief, Regression, moments_of
 from oda_rl.annealing import cells as annealing
 
@@ -40,14 +40,14 @@ def best_value(x):
 def fit(observations, steps, values=None, learned=None, n_actions=2, seed=0, **config):
     settings = FittedQConfig(**{"discount": DISCOUNT, **config})
     rng = np.random.default_rng(seed)
-    seen = placement.Experience(observations, steps, n_actions)
-    return one_piece.fit(seen, values, learned, settings, rng)
+    seen = Experience(observations, steps, n_actions)
+    return joint.fit(seen, values, learned, settings, rng)
 
 
-def small_problem(seed=0, n=300, d=3, n_actions=3, n_cells=6):
+def small_problem(seed=0, n=300, d=3, n_actions=3, k=6):
     """Rows, three weighed cells and labels for each, and models, all random."""
     rng = np.random.default_rng(seed)
-    points, codevectors = new_points(n, d), rng.normal(size=(n_cells, d))
+    points, codevectors = np.ones((n, 1 + d), np.float32), rng.normal(size=(k, d))
     points[:, 1 : 1 + d] = rng.normal(size=(n, d))
     cells, weights = oracles.assign_three(points[:, 1 : 1 + d].astype(float), codevectors, 0.8)
     labels = rng.integers(n_actions, size=(n, 3)).astype(np.int16)
@@ -56,7 +56,7 @@ def small_problem(seed=0, n=300, d=3, n_actions=3, n_cells=6):
     ends[-1] = True
     steps[ends, :2] = (-1, 0)
     steps[ends, MARK] = rng.choice([TERMINAL, CUT], size=ends.sum())
-    theta, offsets = rng.normal(size=(n_cells, n_actions + d)), rng.normal(size=n_cells)
+    theta, offsets = rng.normal(size=(k, n_actions + d)), rng.normal(size=k)
     typed = points, cells.astype(np.uint16), weights.astype(np.float32), labels, steps
     return typed, codevectors, theta, offsets, rng
 
@@ -67,11 +67,11 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
     points, cells, weights, labels, steps = rows
     optimism, optimum, width = 0.4, 5.0, 0.8
     belief = Belief(-99.0, 99.0, optimum, optimism)
-    at = placement.Cells(np.zeros(d), np.ones(d), np.eye(d), codevectors, width)
-    solver = Regression(moments_of(placement.Assigned(*rows), at, n_actions), at, belief)
-    sums, targets = np.zeros_like(theta), np.full(len(points), np.nan, dtype=np.float32)
+    at = Cells(np.zeros(d), np.ones(d), np.eye(d), codevectors, width)
+    solver = Regression(moments_of(Assigned(*rows), at, n_actions), at, belief)
+    sums, targets = np.zeros_like(theta), np.full(len(points), np.nan)
     values = rng.normal(size=len(points))
-    one_piece.sweep(
+    joint.sweep(
         *rows, theta, offsets, np.zeros((0, n_actions)), True, 0.9, 0.5, -99.0, 99.0, values,
         targets, sums,
     )  # fmt: skip
@@ -85,7 +85,6 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
             points[own, 1 : 1 + d].astype(float), action[own], targets[own], w[own],
             codevector, n_actions, optimism, optimum, width,
         )  # fmt: skip
-        # Targets are kept as float32, but were added up as float64.
         np.testing.assert_allclose(solver.theta[k, :n_actions], q, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(solver.theta[k, n_actions:], slope, rtol=1e-5, atol=1e-5)
         assert solver.offsets[k] == pytest.approx(-slope @ codevector, rel=1e-5, abs=1e-5)
@@ -98,9 +97,9 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, bars, trace_d
     points, cells, weights, labels, steps = rows
     old, decay, bounds = rng.normal(size=len(points)), (0.9, trace_decay), (-1.0, 1.5)
     values, sums = old.copy(), np.zeros_like(theta)
-    targets = np.full(len(points), np.nan, dtype=np.float32)
+    targets = np.full(len(points), np.nan)
     barred = rng.uniform(0.0, 3.0, size=(len(theta) if bars else 0, theta.shape[1] - 3))
-    change = one_piece.sweep(
+    change = joint.sweep(
         *rows, theta, offsets, barred, first, *decay, *bounds, values, targets, sums
     )  # fmt: skip
     expected, returns, changes = oracles.fitted_sweep(
@@ -233,14 +232,14 @@ def test_cells_are_measured_by_the_learned_metric_itself():
     ],
 )
 def test_number_of_cells_grows_as_the_root_of_the_rows(n_rows, config, expected):
-    assert placement.n_cells(n_rows, 4, FittedQConfig(**config)) == expected
+    assert n_cells(n_rows, 4, FittedQConfig(**config)) == expected
 
 
 @pytest.mark.parametrize(
     ("n_features", "expected"), [(1, 40), (4, 40), (6, 60), (8, 80), (100, 80)]
 )
 def test_number_of_cells_grows_with_the_dimensions_from_four_to_eight(n_features, expected):
-    assert placement.n_cells(10_000, n_features, FittedQConfig()) == expected
+    assert n_cells(10_000, n_features, FittedQConfig()) == expected
 
 
 @pytest.mark.parametrize("max_cells", [1, 2, 3, 7])

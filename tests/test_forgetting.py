@@ -12,6 +12,7 @@ from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL, Memory
 from oda_rl.agents.base.state import Counters, with_lanes
 from oda_rl.agents.fitted.changes import (
+    Record,
     Returns,
     _nearest_older,
     _nearest_peers,
@@ -20,9 +21,8 @@ from oda_rl.agents.fitted.changes import (
     far_below,
     steps_that_agree,
 )
-from oda_rl.agents.fitted.records import Record
 from oda_rl.agents.fitting.action_codevectors import TakenActions
-from oda_rl.agents.fitting.placement import Experience
+from oda_rl.agents.fitting.cells import Experience
 
 
 def pushed(n, swapped_from, noise=0.0, length=10, continuous=False, seed=0):
@@ -142,7 +142,7 @@ def test_returns_are_compared_by_what_they_scatter():
     for one in (3.0, 5.0, 10.0, 20.0):
         record.add(one)
     before = Returns(2, 4.0)
-    now = Returns.of(record).since(before)
+    now = record.returns.since(before)
     assert now == (2, 15.0)
     assert now == Returns.latest([3.0, 5.0, 10.0, 20.0], 2)
     assert Returns.latest([3.0, 5.0], 7) == before
@@ -223,26 +223,26 @@ def test_after_a_change_it_learns_anew_in_the_compiled_loop_as_in_the_other():
     assert (speed[engine.seen.steps[rows, 0] == 1.0] < 0.0).mean() > 0.99
 
 
-def test_what_is_put_to_the_proof_is_saved(tmp_path):
+def test_a_policy_under_review_is_saved(tmp_path):
     def stop(agent):
-        return agent._engine._doubted is None
+        return agent._engine._under_review is None
 
     env = Plain(gym.make("CartPole-v1"))
     agent = FittedQAgent(env, seed=3).learn(3_000)
     swapped(env)
     agent.learn(4_000, callback=stop)
-    assert agent._engine._doubted is not None
+    assert agent._engine._under_review is not None
     agent.save(tmp_path / "proof.zip")
     loaded = load_agent(tmp_path / "proof.zip", env)
-    assert loaded._engine._doubted == agent._engine._doubted
+    assert loaded._engine._under_review == agent._engine._under_review
     arrays = agent._engine.state_arrays()
     for wrong in ([0.0, 1.0], [1e6, 1.0], [1.5, 1.0]):
-        with pytest.raises(InvalidFileError, match="doubted"):
-            agent._engine.restore({**arrays, "doubted": np.array(wrong)})
+        with pytest.raises(InvalidFileError, match="under_review"):
+            agent._engine.restore({**arrays, "under_review": np.array(wrong)})
     with pytest.raises(InvalidFileError, match="forgotten"):
         agent._engine.restore({**arrays, "forgotten": np.array(10**6)})
     loaded.learn(1_500)
-    assert loaded._engine._doubted is None
+    assert loaded._engine._under_review is None
     assert loaded._engine._forgotten >= 3_000
     loaded.save(tmp_path / "forgotten.zip")
     again = load_agent(tmp_path / "forgotten.zip", env)

@@ -13,9 +13,13 @@ from oda_rl.agents import CodevectorAgent, FittedQAgent, Transitions
 from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.agents.environments.spaces import Described, Interface
-from oda_rl.agents.fitted.behaviour import Behaviour, metric_of_actions, shares_of
-from oda_rl.agents.fitted.imagined import believed_world
-from oda_rl.agents.fitting.placement import assign, place_cells
+from oda_rl.agents.fitted.offline import (
+    Behaviour,
+    believed_world,
+    metric_of_actions,
+    shares_of,
+)
+from oda_rl.agents.fitting.cells import assign, place_cells
 from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
 from oda_rl.agents.offline.transitions import FIELDS
 
@@ -409,6 +413,30 @@ def test_a_world_of_the_log_makes_better_of_it_than_who_logged():
     log = pushed(1000, 0, lambda place, rng: int(rng.integers(3)))
     agent = FittedQAgent(ROAD, seed=0).fit(log)
     assert agent.predict(np.array([[-0.7], [0.0], [0.7]]))[0].tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "actions"),
+    [
+        (FittedQAgent, spaces.Discrete(3)),
+        (FittedQAgent, spaces.Box(-1.0, 1.0, (1,))),
+        (CodevectorAgent, spaces.Box(-1.0, 1.0, (1,))),
+    ],
+)
+def test_a_log_in_which_every_step_terminates(kind, actions):
+    # A contextual bandit: on the right large actions pay, on the left small ones.
+    rng, n = np.random.default_rng(0), 1000
+    place = rng.uniform(-1.0, 1.0, size=(n, 2))
+    grid = isinstance(actions, spaces.Discrete)
+    taken = rng.integers(3, size=n) if grid else rng.uniform(-1.0, 1.0, size=(n, 1))
+    rewards = (taken - 1.0 if grid else taken[:, 0]) * np.sign(place[:, 0])
+    bandit = spaces.Box(-1.0, 1.0, (2,), np.float64), actions
+    over = np.ones(n, dtype=bool)
+    agent = kind(bandit, seed=0, action_bins=3).fit((place, taken, rewards, place, over))
+    left, right = (np.ravel(agent.predict(np.array([x, 0.0]))[0])[0] for x in (-0.6, 0.6))
+    assert right - left > 0.5
+    estimate = agent.estimate_return()
+    assert 0.0 < estimate.low <= estimate.mean <= estimate.high <= 1.0
 
 
 def test_steps_without_support_cost_as_much_as_rewards_differ():

@@ -1,8 +1,5 @@
 """Training in several environments at once."""
 
-import itertools
-from dataclasses import replace
-
 import gymnasium as gym
 import numpy as np
 import oracles
@@ -19,7 +16,6 @@ from test_qlearning import make_core
 from oda_rl.agents import (
     CodevectorAgent,
     FittedQAgent,
-    FittedQConfig,
     ModelAgent,
     TwoTimescaleAgent,
     load_agent,
@@ -29,8 +25,7 @@ from oda_rl.agents.base.loops import train_vector
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.base.state import with_lanes
 from oda_rl.agents.base.training_run import TrainingRun
-from oda_rl.agents.fitted.timing import Timing
-from oda_rl.agents.fitting.placed import Placed, Since
+from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.qlearning import outlasted
 from oda_rl.agents.two_timescale.trials import Trial, Trials
@@ -350,64 +345,10 @@ def test_at_the_first_fit_no_row_need_be_settled():
     agent = FittedQAgent(endless, seed=0, discount=0.9).learn(1101)
     assert len(agent.history) == 1
     seen, placed = agent._engine.seen, agent._engine._placed
-    nothing = Since(0, np.empty(0, dtype=np.int64))
     each = placed, Placed(placed.at, placed.fine, anew=False)
-    known, fresh = (one.assign(seen, nothing).moments for one in each)
+    known, fresh = (one.assign(seen, 0).moments for one in each)
     for own, expected in zip(known, fresh, strict=True):
         np.testing.assert_array_equal(own, expected)
-
-
-@pytest.mark.parametrize(
-    ("copies", "steps", "least", "most"),
-    [(0, 90_000, 1.0, 1.0), (8, 90_000, 1.0, 1.0), (64, 30_000, 1.0, 1.0), (64, 90_000, 1.2, 1.8),
-     (64, 400_000, 4.0, 4.0)],
-)  # fmt: skip
-def test_fits_are_rarer_where_many_environments_have_taken_many_steps(copies, steps, least, most):
-    modes = {"vectorization_mode": "vector_entry_point"}
-    env = gym.make_vec("CartPole-v1", copies, **modes) if copies else gym.make("CartPole-v1")
-    agent, placed = FittedQAgent(env, seed=0, confirm_episodes=0), {0}
-    agent.learn(steps, callback=lambda one: placed.add(one._engine._placed_at))
-
-    def rarer(taken):
-        return min(max(taken * copies / 3_200_000, 1.0), 4.0)
-
-    fitted_at, due_after = agent.history[-1].step, agent._engine.state.needed
-    assert least <= rarer(fitted_at) <= most
-    share = due_after / (rarer(fitted_at) * fitted_at)
-    assert 0.049 < share <= 0.1
-    for before, now in itertools.pairwise(sorted(placed)):
-        assert now - before >= 0.2 * rarer(now) * now
-
-
-@pytest.mark.parametrize(
-    ("copies", "steps", "tolerance"),
-    [
-        (0, 10**7, None),
-        (1, 10**7, 0.08),
-        (64, 24_999, None),
-        (64, 25_000, 0.08),
-        (8, 199_999, None),
-    ],
-)
-def test_sweeps_end_sooner_where_many_environments_have_taken_many_steps(copies, steps, tolerance):
-    config = FittedQConfig()
-    assert Timing(config, steps, copies).settings == replace(config, tolerance=tolerance)
-    exact = FittedQConfig(tolerance=0.001)
-    assert Timing(exact, steps, copies).settings == exact
-
-
-@pytest.mark.parametrize(("steps", "same"), [(24_000, True), (40_000, False)])
-def test_64_environments_end_sweeps_sooner_from_25_000_steps_on(steps, same):
-    modes = {"vectorization_mode": "vector_entry_point"}
-    usual, as_before = (
-        FittedQAgent(gym.make_vec("CartPole-v1", 64, **modes), seed=0, tolerance=tolerance)
-        for tolerance in (None, 0.02)
-    )
-    usual.learn(steps)
-    as_before.learn(steps)
-    assert (usual.history[-1].step > 25_000) == (not same)
-    newest, other = (agent._engine.newest.models for agent in (usual, as_before))
-    assert np.array_equal(newest, other) == same
 
 
 @pytest.mark.parametrize(("steps", "at_random"), [(3000, [False, True] * 2), (4100, [False] * 4)])

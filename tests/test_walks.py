@@ -28,13 +28,13 @@ CHECKS = {
         import numpy as np
         from oda_rl.agents.base.memory import CUT, GOES_ON
         from oda_rl.agents.fitting.advantages import Reach, go_back
-        from oda_rl.agents.fitting.blending import new_points
-        from oda_rl.agents.fitting.placement import Assigned, labels_of
+        from oda_rl.agents.fitting.cells import Assigned
         n = 3  # the action taken in the middle is not the greedy one
         steps = np.array([[0.0, 1.0, GOES_ON], [1.0, 1.0, GOES_ON], [-1.0, 0.0, CUT]])
         cells, weights = np.zeros((n, 3), np.uint16), np.zeros((n, 3), np.float32)
         weights[:, 0] = 1.0
-        rows = Assigned(new_points(n, 1), cells, weights, labels_of(steps), steps)
+        points, labels = np.ones((n, 2), np.float32), np.repeat(steps[:, :1].astype(np.int16), 3, 1)
+        rows = Assigned(points, cells, weights, labels, steps)
         models, targets = np.array([[5.0, 0.0]]), np.zeros(n)
         go_back(rows, cells, weights, models, np.zeros(n), False, Reach(1.0, 1.0, -9.0, 99.0),
                 np.zeros(n), targets, np.zeros((1, 2)))

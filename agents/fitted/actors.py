@@ -1,8 +1,8 @@
-"""A fitted agent whose episodes are played elsewhere: what an actor is sent with, and what it does.
+"""A fitted agent whose episodes are played elsewhere: what an actor is sent, and what it does.
 
 An actor has an engine of its own, which remembers one episode and never fits. The agent's engine
-has a lane for each episode that is under way, as for each of several environments
-(:mod:`oda_rl.agents.fitted.lanes`), and takes over the episode when it has ended.
+treats each episode that is under way like one of several environments
+(:mod:`oda_rl.agents.fitted.vector`), and takes it over when it has ended.
 """
 
 import threading
@@ -22,7 +22,6 @@ from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
-from oda_rl.agents.fitted.codevector_engine import CodevectorEngine
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
@@ -35,23 +34,25 @@ class Stage:
     name: str
     """Of the training, which no other has."""
     origin: Origin
+    kind: type[FittedEngine]
     interface: Interface
     config: FittedQConfig
 
+    def make_engine(self) -> FittedEngine:
+        """Make an engine that is to play."""
+        return self.kind(self.interface, self.config, *(np.random.default_rng(0) for _ in range(3)))
+
     def set_up(self) -> "Actor":
-        """Make them."""
-        unused = (np.random.default_rng(0) for _ in range(3))
-        place = self.origin.make(learning=True)
+        """Make the environment, too."""
+        engine, env = self.make_engine(), self.origin.make(learning=True)
         if self.interface.box is None:
-            env = adapted(place, self.config.action_bins)
-            return Actor(self.name, env, FittedEngine(self.interface, self.config, *unused))
-        engine = CodevectorEngine(self.interface, self.config, *unused)
-        return Actor(self.name, Performed(observed(place), engine), engine)
+            return Actor(self.name, adapted(env, self.config.action_bins), engine)
+        return Actor(self.name, Performed(observed(env), engine), engine)
 
 
 @dataclass
 class Actor:
-    """Who plays in a thread of a worker: one training's stage, as it has been set up."""
+    """One training's environment and engine in a thread of a worker."""
 
     stage: str
     env: gym.Env[Any, Any]
@@ -66,18 +67,17 @@ _here = _Here()
 
 
 @dataclass(frozen=True)
-class FittedErrand:
+class FittedTask:
     """How an episode is to be played."""
 
     stage: Stage
     policy: CellPolicy
     epsilon: float
     scheme: int
-    """Of exploration, or ``schemes.NONE``."""
+    """Of exploration, or ``exploration.NONE``."""
     seeds: tuple[int, int]
     """Of the environment's reset, and of exploration."""
-    most: int
-    """Steps."""
+    max_steps: int
 
     @one_thread()
     def play(self) -> Episode:
@@ -88,11 +88,17 @@ class FittedErrand:
                 actor.env.close()
             actor = _here.actor = self.stage.set_up()
         env, engine = actor.env, actor.engine
-        self._prepare(engine)
+        # What Dask hands over is read-only, which numba would compile apart.
+        own: dict[str, Any] = {
+            name: np.array(value) if isinstance(value, np.ndarray) else value
+            for name, value in vars(self.policy).items()
+        }
+        policy, explore = type(self.policy)(**own), np.random.default_rng(self.seeds[1])
+        engine.play_by(policy, self.epsilon, self.scheme, explore)
         vector, first_action = engine.interface.vector, engine.interface.first_action
         observation, _ = env.reset(seed=self.seeds[0])
         action, over = engine.act(vector(observation)), False
-        for steps in range(1, self.most + 1):
+        for steps in range(1, self.max_steps + 1):
             observation, reward, terminated, truncated, _ = env.step(first_action + action)
             gain, point = checked_reward(reward, steps), vector(observation)
             code = engine.step(point, gain, bool(terminated), bool(truncated), *engine.arrays)
@@ -106,18 +112,8 @@ class FittedErrand:
         memory = engine.memory
         return Episode(memory.observations[:n].copy(), memory.steps[:n].copy(), over)
 
-    def _prepare(self, engine: FittedEngine) -> None:
-        """Let an engine play by the policy, remember nothing yet, and never fit."""
-        # What Dask hands over is read-only, which numba would compile apart.
-        own: dict[str, Any] = {
-            name: np.array(value) if isinstance(value, np.ndarray) else value
-            for name, value in vars(self.policy).items()
-        }
-        explore = np.random.default_rng(self.seeds[1])
-        engine.play_by(type(self.policy)(**own), self.epsilon, self.scheme, explore)
 
-
-class FittedHead:
+class ActorsLearner:
     """A fitted agent's engine, which learns from episodes that are played elsewhere.
 
     Parameters
@@ -131,7 +127,7 @@ class FittedHead:
 
     def __init__(self, engine: FittedEngine, origin: Origin, draw_seed: Callable[[], int]) -> None:
         self._engine, self._draw_seed = engine, draw_seed
-        self._stage = Stage(uuid4().hex, origin, engine.interface, engine.config)
+        self._stage = Stage(uuid4().hex, origin, type(engine), engine.interface, engine.config)
 
     @property
     def modules(self) -> list[str]:
@@ -145,32 +141,31 @@ class FittedHead:
         compile at once.
         """
         self._engine.set_lanes(count)
-        kind, unused = type(self._engine), (np.random.default_rng(0) for _ in range(3))
-        engine = kind(self._engine.interface, self._engine.config, *unused)
+        engine = self._stage.make_engine()
         point = np.zeros(engine.interface.n_features, engine.interface.dtype)
         engine.act(point)
         engine.step(point, 0.0, False, False, *engine.arrays)
 
-    def task(self, lane: int, most: int) -> FittedErrand:
+    def task(self, env: int, max_steps: int) -> FittedTask:
         """Say how the next episode is to be played: as the engine itself would now.
 
         Where no limit of steps ends it, it is cut after as many as make a refit due.
         """
         engine = self._engine
-        playing = engine.begin_lane(lane)
+        playing = engine.begin_lane(env)
         if self._stage.origin.max_episode_steps is None:
-            most = min(most, engine.state.latest)
+            max_steps = min(max_steps, engine.state.latest)
         seeds = self._draw_seed(), engine.draw_seed()
         how = playing.policy, playing.epsilon, playing.scheme
-        return FittedErrand(self._stage, *how, seeds, most)
+        return FittedTask(self._stage, *how, seeds, max_steps)
 
-    def learn(self, lane: int, episode: Episode) -> None:
-        """Learn from the episode that the lane's errand has come to."""
+    def learn(self, env: int, episode: Episode) -> None:
+        """Learn from the episode that a task has led to."""
         engine = self._engine
         engine.remember(episode.observations, episode.steps)
         state = engine.state
         state.new_steps += episode.length
         if episode.over:
-            engine.credit(lane, episode.total, episode.length)
+            engine.credit(env, episode.total, episode.length)
         if state.new_steps >= (state.needed if episode.over else state.latest):
             engine.refit_or_confirm()

@@ -10,9 +10,9 @@ from oda_rl.agents.base.actors import Actors, require_copies
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.distilling.distil import Simplifiable
-from oda_rl.agents.fitted.actors import FittedHead
-from oda_rl.agents.fitted.conservative import Estimate, estimate
+from oda_rl.agents.fitted.actors import ActorsLearner
 from oda_rl.agents.fitted.engine import FittedEngine
+from oda_rl.agents.fitted.offline import Estimate, estimate
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
 from oda_rl.agents.offline.transitions import Transitions
@@ -28,25 +28,22 @@ _RECENT = 10_000  # that exports are compared on
 class FittedQAgent(Simplifiable, Agent):
     """Fitted Q-iteration over annealed cells, in a metric that is learned along: no knobs.
 
-    The agent plays, remembers every transition, and fits anew whenever they have grown by a tenth:
+    The agent plays, remembers every transition, and refits whenever they have grown by a tenth:
 
-    1. Online deterministic annealing places .4 √n cells among the states visited, .8 √n in eight
-       dimensions. Distances are in the learned metric: along the directions in which Q changes,
-       they count.
-    2. Twenty sweeps of fitted Q-iteration over all transitions, with Watkins' λ-returns. In a cell
-       the actions share one slope and differ by an intercept, as in the analysis of covariance:
-       within a cell actions were taken at different places, so constants alone would confuse the
-       action with the place, and a slope for each action would be too variable. The slope cancels
-       when actions are compared. An action that was not tried in a cell is believed to be worth the
-       best return seen.
+    1. Online deterministic annealing places 0.4 √n cells among the n states visited, 0.8 √n in
+       eight dimensions. Distances are in the learned metric: directions in which Q changes count.
+    2. Twenty sweeps of fitted Q-iteration over all transitions, with Watkins' λ-returns. A baseline
+       takes out what the state explains, so that an action is not credited for the place where it
+       was taken; the rest are advantages (:mod:`oda_rl.agents.fitting.advantages`). Where states
+       are numbered, an action that was not tried is believed to be worth the best return seen.
     3. The gradients of the new Q make the next metric (:mod:`oda_rl.metric`).
 
-    Three schemes of exploration take turns, from some .4 random decisions an episode, each of which
-    may be held for many steps, to 20 of a step each: those whose episodes return less are drawn
-    more seldom (:mod:`oda_rl.agents.fitted.schemes`). While all returns are equal it does nothing
-    else. Where states are numbered, one episode in thirty looks for what has seldom been done.
+    Three schemes of exploration take turns, from 0.4 random decisions an episode, each of which may
+    be repeated for many steps, to 20 of one step each: those whose episodes return less are drawn
+    less often (:mod:`oda_rl.agents.fitted.exploration`). While all returns are equal, all decisions
+    are random. Where states are numbered, one episode in thirty follows a novelty policy.
 
-    Delivered is not the newest policy, which may be far worse, but the one with the best lower
+    The delivered policy is not the newest, which may be far worse, but the one with the best lower
     bound (mean minus standard error) of its own training returns; a part of the steps goes into
     playing it again, without exploration, to be surer. ``predict``, ``evaluate`` and ``policy`` use
     that one. The newest, with which training goes on, is ``newest``.
@@ -57,13 +54,13 @@ class FittedQAgent(Simplifiable, Agent):
     Parameters
     ----------
     env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or a pair of spaces
-        An environment, or the id of one, or a vector environment, whose environments all teach the
-        agent; or (observation_space, action_space), which will do for :meth:`fit`. Observations:
+        An environment, or the id of one, or a vector environment, from all of whose environments it
+        learns; or (observation_space, action_space), which is enough for :meth:`fit`. Observations:
         Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple; actions: Discrete,
-        MultiDiscrete, MultiBinary or Box, of which a grid is offered. What is
-        taken and returned by :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
+        MultiDiscrete, MultiBinary or Box, of which a grid is offered. :meth:`act`, :meth:`update`
+        and :meth:`predict` take and return those of the environment.
     seed : int or None
-        Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+        Random seed of the agent and of its environment. The same seed gives the same bits.
     **config
         Settings of :class:`oda_rl.agents.FittedQConfig`.
 
@@ -258,11 +255,11 @@ class FittedQAgent(Simplifiable, Agent):
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
         return self._engine_class(self.interface, self.config, *rngs)
 
-    def _actors_learner(self, actors: Actors) -> FittedHead:
+    def _actors_learner(self, actors: Actors) -> ActorsLearner:
         self._require_env()
         assert self.env is not None
         origin = require_copies(self.env, actors, self._env_module)
-        return FittedHead(self._engine, origin, self.draw_env_seed)
+        return ActorsLearner(self._engine, origin, self.draw_env_seed)
 
     @property
     def policy(self) -> CellPolicy:

@@ -1,34 +1,37 @@
-"""Whether the world has changed since older steps were taken: then they are left out.
+"""What the returns of policies say: which is the best, and whether the world has changed since.
 
-Two things are asked. Of returns: are those of now far below those of the policy that did best, by
-what returns scatter? Of the memory: are newest steps predicted by their nearest neighbours among
-old ones far worse than by those among other new ones, although old ones are no farther away? Both
-are of ranks and of ratios: units of rewards and of observations do not matter, nor does noise,
-which is in old neighbours as in new ones.
+The policy is delivered whose mean return less its standard error is greatest. Where the world has
+changed, older steps are left out. Two things are asked. Of returns: are those of now far below
+those of the best policy, given how returns scatter? Of the memory: are the newest steps predicted
+far worse by their nearest neighbours among old ones than by those among other new ones, although
+old ones are no farther away? Both compare ranks and ratios: units of rewards and of observations do
+not matter, nor does noise, which is in old neighbours as in new ones.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
-from oda_rl.agents.fitted.records import Record
-from oda_rl.agents.fitting.placement import Experience
+from oda_rl.agents.fitting.cells import Experience
+from oda_rl.agents.policies.cells import CellPolicy
 
+_PRIOR_WEIGHT = 3.0  # degrees of freedom
+_DROPPED = 10  # policies, the worst, when there are too many
 _FAR = 4.0  # standard errors between means
-_FEWEST = 100  # newest steps to go by
-_QUERIES, _PEERS, _OLD = 300, 200, 10_000  # most steps that are compared
+_MIN_NEWEST = 100  # steps to go by
+_MAX_QUERIES, _MAX_PEERS, _MAX_OLD = 300, 200, 10_000  # steps that are compared
 _LONGER = 1.5  # ratio of the ages that are tried
 _WORSE, _HARMLESS = 2.0, 0.1  # times the other error; share of a deviation, which is no error
 _NEAR = 4.0  # times the squared distance of other new ones, to compare with an old one
-_COMPARABLE = 20  # least number of steps with an old neighbour that is near enough
-_MOST = 0.5  # share of steps predicted worse
+_MIN_COMPARABLE = 20  # steps with an old neighbour that is near enough
+_HALF = 0.5  # of the steps are predicted worse
 _SURE = 3.0  # standard errors by which it is more
 
 
@@ -39,12 +42,7 @@ class Returns(NamedTuple):
     mean: float
 
     @classmethod
-    def of(cls, record: Record) -> Self:
-        """Return those of a record."""
-        return cls(record.n, record.mean)
-
-    @classmethod
-    def latest(cls, returns: Sequence[float], n: int) -> Self:
+    def latest(cls, returns: Sequence[float], n: int) -> "Returns":
         """Return the n latest ones, or as many as there are."""
         own = returns[max(len(returns) - n, 0) :]
         return cls(len(own), float(np.mean(own)) if own else 0.0)
@@ -55,14 +53,61 @@ class Returns(NamedTuple):
         return Returns(n, (self.n * self.mean - before.n * before.mean) / max(n, 1))
 
 
-def far_below(now: Returns, before: Returns, spread: float) -> bool:
-    """Whether a mean return is less than another was by more than chance would have it.
+@dataclass(eq=False)
+class Record:
+    """A policy, and the returns of the training episodes that were played with it alone."""
 
-    Parameters
-    ----------
-    now, before : Returns
-    spread : float
-        Standard deviation of a return.
+    policy: CellPolicy
+    n: int = 0
+    mean: float = 0.0
+    m2: float = 0.0
+    """Sum of squared deviations from the mean."""
+
+    def add(self, episode_return: float) -> None:
+        """Count one more episode (Welford's recursion)."""
+        self.n += 1
+        change = episode_return - self.mean
+        self.mean += change / self.n
+        self.m2 += change * (episode_return - self.mean)
+
+    @property
+    def returns(self) -> Returns:
+        """How many episodes, and their mean."""
+        return Returns(self.n, self.mean)
+
+    def lower_bound(self, spread: float) -> float:
+        """Mean return minus its standard error."""
+        return self.mean - spread / math.sqrt(self.n)
+
+
+def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
+    """Return the standard deviation of a policy's return, pooled over all.
+
+    While little is known of that, also that of the latest returns, whatever the policy.
+    """
+    squares = sum(record.m2 for record in records)
+    freedom = sum(max(record.n - 1, 0) for record in records)
+    prior = float(np.var(returns)) if returns else 0.0
+    return math.sqrt((squares + _PRIOR_WEIGHT * prior) / (freedom + _PRIOR_WEIGHT))
+
+
+def best_of(records: Sequence[Record], spread: float) -> Record:
+    """Return the record with the greatest lower bound of its mean return."""
+    return max(records, key=lambda record: record.lower_bound(spread))
+
+
+def without_worst(records: Sequence[Record], max_records: int, spread: float) -> list[Record]:
+    """Return the records without the worst, where there are too many; the latest of them stays."""
+    older, latest = records[:-1], records[-1]
+    bounds = np.argsort([record.lower_bound(spread) for record in older])
+    keep = max(len(older) - _DROPPED, max_records - _DROPPED, 1)
+    return [*(older[i] for i in np.sort(bounds[-keep:])), latest]
+
+
+def far_below(now: Returns, before: Returns, spread: float) -> bool:
+    """Whether a mean return is lower than another by more than chance.
+
+    ``spread`` is the standard deviation of a return.
 
     Examples
     --------
@@ -81,21 +126,6 @@ def ended_in(steps: FloatArray, newest: int) -> int:
     going_on = steps[-2 * newest :, MARK] == GOES_ON  # a step has two rows at most
     begin = int(np.flatnonzero(going_on)[-newest:][0])
     return int((~going_on[begin:]).sum())
-
-
-def arrays_of(doubted: Returns | None, forgotten: int) -> dict[str, npt.NDArray[Any]]:
-    """Return what a file has of returns that are put to the proof, and of steps forgotten."""
-    arrays = {"forgotten": np.array(forgotten)}
-    return arrays if doubted is None else {**arrays, "doubted": np.array(doubted)}
-
-
-def read(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Returns | None, int]:
-    """Return what :func:`arrays_of` had."""
-    forgotten = int(arrays["forgotten"])
-    if "doubted" not in arrays:
-        return None, forgotten
-    n, mean = arrays["doubted"].tolist()
-    return Returns(int(n), mean), forgotten
 
 
 class _Steps(NamedTuple):
@@ -136,11 +166,11 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     """
     going_on = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
     n = len(going_on)
-    newest = max(newest, _FEWEST)
+    newest = max(newest, _MIN_NEWEST)
     if 2 * newest > n:
         return 0
-    asked, peers = _evenly(n - newest, n, _QUERIES), _evenly(n - newest, n, _PEERS)
-    old = _evenly(0, n - newest, _OLD)
+    asked, peers = _evenly(n - newest, n, _MAX_QUERIES), _evenly(n - newest, n, _MAX_PEERS)
+    old = _evenly(0, n - newest, _MAX_OLD)
     sizes = _ages(newest, n)
     ends = np.searchsorted(old, n - np.array(sizes)).tolist()
     compared = np.concatenate([old, np.unique(np.concatenate([asked, peers]))])
@@ -169,10 +199,10 @@ def _ages(newest: int, n: int) -> list[int]:
 def _contradicts(error: FloatArray, other: FloatArray) -> bool:
     """Whether other errors, shape (n, outcomes), are mostly far worse in some component."""
     n = len(error)
-    if n < _COMPARABLE:
+    if n < _MIN_COMPARABLE:
         return False
     worse = (other > _WORSE * error + _HARMLESS).mean(axis=0)
-    return bool(worse.max() > _MOST + _SURE * math.sqrt(_MOST * (1.0 - _MOST) / n))
+    return bool(worse.max() > _HALF + _SURE * math.sqrt(_HALF * (1.0 - _HALF) / n))
 
 
 def _standardised(seen: Experience, rows: IntArray) -> _Steps:

@@ -1,6 +1,7 @@
-"""The state of a fitted agent: memory, and policies that compete, fitted anew again and again."""
+"""The state of a fitted agent: memory, and policies that compete, refitted again and again."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,35 +9,71 @@ import numpy.typing as npt
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, Memory
-from oda_rl.agents.base.state import EPISODE_END, with_lanes
+from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, Memory, check_steps
+from oda_rl.agents.base.memory import SCHEMA as MEMORY
+from oda_rl.agents.base.state import EPISODE_END, Lane, with_lanes
+from oda_rl.agents.base.state import ROOM as WORKSPACE
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.fitted import changes, competing, replay, schemes
-from oda_rl.agents.fitted.conservative import fit_logged
-from oda_rl.agents.fitted.contents import check_contents
-from oda_rl.agents.fitted.fused import RULE
-from oda_rl.agents.fitted.laned import LanedEngine
-from oda_rl.agents.fitted.lanes import Playing
-from oda_rl.agents.fitted.records import Record
-from oda_rl.agents.fitted.timing import Timing
+from oda_rl.agents.environments.validation import BAD_STEP, refuse
+from oda_rl.agents.fitted import changes, exploration, steps
+from oda_rl.agents.fitted.changes import Record, Returns
+from oda_rl.agents.fitted.offline import fit_logged
+from oda_rl.agents.fitted.vector import Playing, RunningEpisodes, act_in, record_all
+from oda_rl.agents.fitting import placed
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.advantages import fit_advantages
-from oda_rl.agents.fitting.delivery import Fit
-from oda_rl.agents.fitting.one_piece import fit
-from oda_rl.agents.fitting.placed import NOWHERE, Placed, Since
-from oda_rl.agents.fitting.placement import Experience
+from oda_rl.agents.fitting.cells import Experience
+from oda_rl.agents.fitting.joint import fit
+from oda_rl.agents.fitting.placed import Placed
+from oda_rl.agents.fitting.regression import Fit
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.files.schema import within
+from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole, within
 
-_LATEST = 3  # policies that are too new to be confirmed
-_CONFIRMING = 0.5  # as many steps as before a refit
-_NEVER = 2**62  # steps
+_MIN_EPISODES = 5  # with a policy after which the next may be fitted
+_SOONER = 0.5  # of the steps after which it is fitted at the latest
+_PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
+_CONFIRMING = 0.5  # as many steps as before a refit
+_TOO_NEW = 3  # latest policies, which are not confirmed
+_STALE = 10  # fits after which an environment gives up an old policy
+_NEVER = 2**62  # steps
+
+_COUNTED = "n", "mean", "m2"  # of a record
+
+SCHEMA: dict[str, Member] = {
+    "room": real("5, width", "[-inf, inf] or nan"),
+    "state": Member(steps.FittedState, "1"),
+    "lane": Member(Lane, "1"),
+    "returns": real("returns"),
+    "lengths": whole("lengths", "[1, inf)"),
+    "explored": whole("returns", "[-1, schemes)"),
+    "scheme": whole("", "[-1, schemes)"),
+    "uninterrupted": flags(),
+    "latest": flags("records"),
+    "confirming": flags("records"),
+    "confirmed": whole(),
+    "record_n": whole("records", "[1, inf)"),
+    "record_mean": real("records"),
+    "record_m2": real("records", "[0, inf)"),
+    **MEMORY,
+    "metric": real("d, d", optional=True),
+    "scale": real("d", "[0, inf)", optional=True),
+    "_values": real("values", optional=True),
+    "placed_at": whole(optional=True),
+    "forgotten": whole(),
+    "under_review": real("2", optional=True),
+}
+"""What a file has of a fitted agent, besides policies and cells.
+
+These are policy0, the newest, and one for each record; novelty, if there is such a policy; and
+placed_cells, if there are some that the next fit may keep.
+"""
 
 
-class FittedEngine(LanedEngine):
+class FittedEngine(Engine):
     """The arrays of a fitted agent, and what is done when compiled code reports an event.
 
     Parameters
@@ -47,14 +84,21 @@ class FittedEngine(LanedEngine):
         Settings of the agent.
     explore, fitting, reservoir : numpy.random.Generator
         Decide on exploration, on samples that are fitted to, on episodes that are kept.
+
+    Attributes
+    ----------
+    memory : Memory
+        Of trajectories that are over; of the only one, if there are not several environments.
+    lane : Lane
+        What the running episode of the only environment counts.
     """
 
-    state: replay.FittedState
+    state: steps.FittedState
     scale: FloatArray | None = None
-    rule = RULE
-    choose = staticmethod(replay.act)
-    step = staticmethod(replay.step)
-    update = staticmethod(replay.update)
+    rule = steps.RULE
+    choose = staticmethod(steps.act)
+    step = staticmethod(steps.step)
+    update = staticmethod(steps.update)
 
     def __init__(
         self,
@@ -65,31 +109,33 @@ class FittedEngine(LanedEngine):
         reservoir: np.random.Generator,
     ) -> None:
         super().__init__(interface, max(interface.n_features, interface.n_actions), explore)
-        self.config = config
+        self.config, self._fitting = config, fitting
         self.metric: FloatArray | None = None
         self.newest = self._blank()
         self.records: list[Record] = []
         self._latest = Record(self.newest)
-        self._fitting, d = fitting, interface.n_features
+        n_components = interface.n_components
         self.memory = Memory(
-            d, interface.dtype, config.max_transitions, reservoir, interface.n_components
+            interface.n_features, interface.dtype, config.max_transitions, reservoir, n_components
         )
-        self.raw, (self.lane,) = with_lanes(replay.FittedState, 1)
-        self.state = replay.FittedState(self.raw)
-        self._values: FloatArray | None  # of rows, at the last fit
-        self._n_over: int  # of those, how many are of trajectories that were over
-        self._forget_values()
+        self.raw, (self.lane,) = with_lanes(steps.FittedState, 1)
+        self.state = steps.FittedState(self.raw)
+        self._values: FloatArray | None = None  # of the first rows, at the last fit
         self._placed: Placed | None = None
         self._placed_at = 0  # of the steps that have not been forgotten
-        self.exploration = schemes.Exploration(config)
-        self._curious: CellPolicy | None = None  # looks for what is new
-        self._whole = True  # the running episode has been played with one policy
+        self.exploration = exploration.Exploration(config)
+        self._novelty: CellPolicy | None = None  # seeks what has seldom been done
+        self._uninterrupted = True  # the running episode has been played with one policy
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
-        self._doubted: changes.Returns | None = None  # a record's before it is put to the proof
+        self._under_review: Returns | None = None  # a record's, before it is played again
         self._forgotten = 0  # steps that were taken before all that is remembered
+        self._running: RunningEpisodes | None = None  # of several environments
+        self._ended_since_fit = False
         self._set_due()
         self._open()
+
+    # What is asked of an engine.
 
     @property
     def bytes_per_step(self) -> int:
@@ -102,18 +148,182 @@ class FittedEngine(LanedEngine):
         """The policy with the best lower bound of its training returns, or the newest."""
         if not self.records:
             return self.newest
-        return competing.best_of(self.records, self._spread()).policy
+        return changes.best_of(self.records, self._spread()).policy
 
     @property
     def epsilon(self) -> float:
         """Present probability of a random decision."""
         return 0.0 if self._confirming else self.exploration.epsilon
 
+    @property
+    def loop_arrays(self) -> tuple[Any, ...]:
+        """The arrays that the rule opens in a compiled loop."""
+        return self.arrays
+
+    @property
+    def n_lanes(self) -> int:
+        """Number of environments learned from at once; 0 along one trajectory."""
+        return 0 if self._running is None else len(self._running.playing)
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """What the running episodes count."""
+        return [self.lane] if self._running is None else self._running.lanes
+
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; their steps are remembered."""
         self.lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
-        self._whole = True
+        self._uninterrupted = True
         self.leave_lanes()
+
+    def withdraw_choice(self) -> None:
+        """Give back the random number of the last choice, or the step that it held an action."""
+        if self.state.drew:
+            self.state.next_uniform -= 1
+            self.lane.held = 0
+        else:
+            self.lane.held += 1
+        self.state.drew = False
+
+    def note_episodes(self, episodes: FloatArray) -> None:
+        """Note episodes that compiled code played, shape (n, 3): return, length, and more."""
+        for episode_return, length, _ in episodes.tolist():
+            self._note_episode(episode_return, int(length))
+
+    def _attend(self, events: int) -> None:
+        if events & EPISODE_END:
+            self._note_episode(self.state.last_return, self.state.last_length)
+        if events & steps.NEXT_SCHEME:
+            self._draw_scheme()
+        if events & steps.REFIT:
+            self.refit_or_confirm()
+        if self.memory.make_room(self.lane):
+            self._open()
+
+    def _note_episode(self, episode_return: float, length: int) -> None:
+        """Note an episode of the only environment."""
+        playing, uninterrupted = self._playing, self._uninterrupted
+        if not uninterrupted:
+            playing = replace(playing, record=None, scheme=exploration.NONE)
+        self._uninterrupted = True
+        self._credit(episode_return, length, playing)
+
+    def _credit(self, total: float, length: int, playing: Playing) -> None:
+        """Note an episode, to the credit of a policy if it was played with that alone."""
+        self._ended_since_fit = True
+        self.exploration.add(total, length, playing.scheme)
+        record, max_records = playing.record, self.config.kept_policies
+        if record is not None:
+            if record not in self.records:
+                self.records = [*self.records, record]
+                if len(self.records) > max_records:
+                    spread = self._spread()
+                    self.records = changes.without_worst(self.records, max_records, spread)
+            record.add(total)
+
+    def _spread(self) -> float:
+        return changes.spread_of(self.records, self.exploration.returns)
+
+    # Several environments, and episodes that are played elsewhere.
+
+    def set_lanes(self, count: int) -> None:
+        """Get ready to learn from so many environments at once, none of which has begun yet.
+
+        Running trajectories end.
+        """
+        self.leave_lanes()
+        self._running = RunningEpisodes(count, self.interface, self._playing)
+
+    def leave_lanes(self) -> None:
+        """Go back to learning along one trajectory."""
+        if self._running is not None:
+            for env in range(self.n_lanes):
+                self._commit(env)
+            self._running = None
+            self._open()
+
+    def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
+        """Learn from a step of all environments and choose the next actions.
+
+        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
+        (return, length).
+        """
+        running = self._running
+        assert running is not None
+        n = self.n_lanes
+        assert len(step.rewards) == n  # else compiled code would write past the ends
+        ended = np.zeros((n, 2))
+        made = step.after, step.rewards, step.terminated, step.truncated, step.learns
+        events = record_all(*made, ended, *running.arrays, self.raw, self.room)
+        refuse(events, BAD_STEP, self.interface)
+        over = ended[:, 1].nonzero()[0]
+        for env in over.tolist():
+            episode_return, length = ended[env].tolist()
+            self._credit(episode_return, int(length), running.playing[env])
+            self._commit(env)
+        if events & steps.REFIT:
+            self.refit_or_confirm()
+        if events & steps.ROOM:
+            running.make_room()
+        for env in step.begins.nonzero()[0].tolist():
+            self.begin_lane(env)
+        actions = np.zeros(n, dtype=np.int64)
+        for env in step.acts.nonzero()[0].tolist():
+            actions[env] = self._act_in(env, running, step.observations)
+        return actions, ended[over]
+
+    def _act_in(self, env: int, running: RunningEpisodes, seen: npt.NDArray[Any]) -> int:
+        """Choose an action in an environment, by the policy that it plays."""
+        playing = running.playing[env]
+        policy, how = playing.policy, (playing.epsilon, playing.longest_hold)
+        tables = policy.diagram, policy.models, policy.origin, policy.width
+        while True:
+            action = act_in(env, seen, *tables, *how, *running.arrays, self.raw, self.room)
+            if action >= 0:
+                return action
+            refuse(-action, BAD_STEP, self.interface)
+            self._draw()
+
+    def begin_lane(self, env: int) -> Playing:
+        """Say how the next episode of an environment is played."""
+        assert self._running is not None
+        self._draw_scheme()
+        self._running.playing[env] = self._playing
+        return self._playing
+
+    def credit(self, env: int, episode_return: float, length: int) -> None:
+        """Note an episode of an environment."""
+        assert self._running is not None
+        self._credit(episode_return, length, self._running.playing[env])
+
+    def _replace_stale(self, running: RunningEpisodes) -> None:
+        """Let environments play the present policy if theirs is old, or no episode seems to end.
+
+        Where that is at random, every other one goes on to its episode's end: a goal may be farther
+        away than the steps of a first fit have taken each of many environments.
+        """
+        playing = replace(self._playing, record=None)
+        for env, other in enumerate(running.playing):
+            waits = other.epsilon >= 1.0 and env % 2 == 1
+            endless = not self._ended_since_fit and not waits
+            if endless or self._playing.fits - other.fits > _STALE:
+                self._commit(env)
+                running.playing[env] = playing
+        self._ended_since_fit = False
+
+    def _commit(self, env: int) -> None:
+        """Take over an environment's trajectory, which is over."""
+        assert self._running is not None
+        self.memory.append(*self._running.rows(env), self.lane)
+        self._running.forget(env)
+
+    def _append_running(self) -> int:
+        """Put running trajectories behind the others; returns how many rows there were."""
+        n = self.memory.rows(self.lane)
+        if self._running is not None:
+            for env in range(self.n_lanes):
+                self.memory.append(*self._running.rows(env), self.lane)
+        return n
 
     def play_by(
         self, policy: CellPolicy, epsilon: float, scheme: int, explore: np.random.Generator
@@ -127,215 +337,215 @@ class FittedEngine(LanedEngine):
         self._draw()
         self._open()
 
-    def withdraw_choice(self) -> None:
-        """Give back the random number of the last choice, or the step that it held an action."""
-        if self.state.drew:
-            self.state.next_uniform -= 1
-            self.lane.held = 0
-        else:
-            self.lane.held += 1
-        self.state.drew = False
+    def remember(self, observations: FloatArray, rows: FloatArray) -> None:
+        """Take over a trajectory that another agent has been through, as the memory has them."""
+        self.memory.append(observations, rows, self.lane)
+        self.state.steps += int((rows[:, MARK] == GOES_ON).sum())
 
-    def _attend(self, events: int) -> None:
-        if events & EPISODE_END:
-            self._note_episode(self.state.last_return, self.state.last_length)
-        if events & replay.TURN:
-            self.take_turns()
-        if events & replay.REFIT:
-            self.refit_or_confirm()
-        if self.memory.make_room(self.lane):
-            self._open()
+    def remember_logged(
+        self, observations: FloatArray, rows: FloatArray, episodes: Sequence[tuple[float, int]]
+    ) -> None:
+        """Take over logged trajectories, and the return and length of each complete episode."""
+        self.remember(observations, rows)
+        self.state.new_steps += int((rows[:, MARK] == GOES_ON).sum())
+        for episode_return, length in episodes:
+            self._credit(
+                episode_return, length, replace(self._playing, record=None, scheme=exploration.NONE)
+            )
+
+    # Fits.
 
     def refit_or_confirm(self) -> None:
-        """Fit anew, or first make sure of the policy that would be delivered.
+        """Refit, or first make sure of the policy that would be delivered.
 
-        Where neither newest returns nor newest steps go with older ones, the best policy is put to
-        the proof, by playing it again; if it fails, what is older is forgotten.
+        Where neither newest returns nor newest steps go with older ones, the best policy is
+        re-evaluated by playing it again; if it fails, what is older is forgotten.
         """
         if self._confirming:
             self._confirmed += self.state.new_steps
         doubtful = None
-        if self._doubted is not None:
-            self._judge(self._doubted)
+        if self._under_review is not None:
+            self._judge(self._under_review)
         elif self.records:
             spread = self._spread()
-            best = competing.best_of(self.records, spread)
+            best = changes.best_of(self.records, spread)
             if self._suspicious(best, spread):
-                doubtful, self._doubted = best, changes.Returns.of(best)
+                doubtful, self._under_review = best, best.returns
             elif not self._confirming and self._is_doubtful(best):
                 doubtful = best
         if doubtful is None:
             self._confirming = None
             self.refit()
-        else:
-            self._confirm(doubtful)
+        else:  # play it again, without exploration
+            self._confirming = doubtful
+            self._uninterrupted = self.lane.episode_length == 0
+            self._set_due(_CONFIRMING)
+            self._open()
         if self._running is not None:
             self._replace_stale(self._running)
-
-    def _suspicious(self, best: Record, spread: float) -> bool:
-        """Whether the latest returns are far below the best, and memory contradicts itself."""
-        rows = self.memory.steps[: self.memory.rows(self.lane)]
-        now = changes.Returns.latest(
-            self.exploration.returns, changes.ended_in(rows, self.state.new_steps)
-        )
-        below = changes.far_below(now, changes.Returns.of(best), spread)
-        return below and self._agreeing() > 0
-
-    def _judge(self, before: changes.Returns) -> None:
-        """Forget what is older than the newest steps if the policy is no longer what it was."""
-        assert self._confirming is not None
-        now, agreeing = changes.Returns.of(self._confirming).since(before), self._agreeing()
-        if agreeing and changes.far_below(now, before, self._spread()):
-            self._forget(agreeing)
-        self._doubted = None
-
-    def _agreeing(self) -> int:
-        return changes.steps_that_agree(self.seen, self.state.new_steps // 2)
-
-    def _forget(self, kept: int) -> None:
-        """Forget policies, their returns, and all but about so many of the newest steps."""
-        episodes, steps = self.memory.forget(kept, self.lane)
-        self.exploration.forget_all_but(episodes)
-        self.records, self._confirming, self._confirmed = [], None, 0
-        self.metric, self._curious, self._placed = None, None, None
-        self._forget_values()
-        self._forgotten = self.state.steps - steps
-        if self._running is not None:
-            self._running.give_no_credit()
-            self._running.moves.forget()
-
-    @property
-    def loop_arrays(self) -> tuple[Any, ...]:
-        """The arrays that the rule opens in a compiled loop."""
-        return self.arrays
-
-    def note_episodes(self, episodes: FloatArray) -> None:
-        """Note episodes that compiled code played, shape (n, 3): return, length, and more."""
-        for episode_return, length, _ in episodes.tolist():
-            self._note_episode(episode_return, int(length))
-
-    def _note_episode(self, episode_return: float, length: int) -> None:
-        """Note an episode of the only environment."""
-        whole, self._whole = self._whole, True
-        counts = (self._playing.record, self._playing.scheme) if whole else (None, schemes.NONE)
-        self._credit(episode_return, length, *counts)
-
-    def _credit(self, total: float, length: int, record: Record | None, scheme: int) -> None:
-        """Note an episode, to the credit of a policy if it was played with that alone."""
-        self._ended_since_fit = True
-        self.exploration.add(total, length, scheme)
-        if record is not None:
-            if record not in self.records:
-                self.records = [*self.records, record]
-                if len(self.records) > self.config.kept_policies:
-                    most = self.config.kept_policies
-                    self.records = competing.without_worst(self.records, most, self._spread())
-            record.add(total)
-
-    def _spread(self) -> float:
-        return competing.spread_of(self.records, self.exploration.returns)
 
     def _is_doubtful(self, best: Record) -> bool:
         """Whether the policy that would be delivered has been played too little.
 
         Not while it is one of the latest: learning goes on then, and soon there may be better.
         """
-        spent = self._confirmed > self.config.confirm_share * self._timing.steps
+        spent = self._confirmed > self.config.confirm_share * self._steps
         too_few = best.n < self.config.confirm_episodes
-        return not spent and too_few and best not in self.records[-_LATEST:]
+        return not spent and too_few and best not in self.records[-_TOO_NEW:]
 
-    def _confirm(self, record: Record) -> None:
-        """Play a policy again, without exploration, to be surer of its return."""
-        self._confirming = record
-        self._whole = self.lane.episode_length == 0
-        self._set_due(_CONFIRMING)
-        self._open()
+    def _suspicious(self, best: Record, spread: float) -> bool:
+        """Whether the latest returns are far below the best, and memory contradicts itself."""
+        rows = self.memory.steps[: self.memory.rows(self.lane)]
+        n_ended = changes.ended_in(rows, self.state.new_steps)
+        now = Returns.latest(self.exploration.returns, n_ended)
+        return changes.far_below(now, best.returns, spread) and self._agreeing() > 0
 
-    def remember(self, observations: FloatArray, steps: FloatArray) -> None:
-        """Take over a trajectory that another agent has been through, as the memory has them."""
-        self.memory.append(observations, steps, self.lane)
-        self.state.steps += int((steps[:, MARK] == GOES_ON).sum())
+    def _judge(self, before: Returns) -> None:
+        """Forget what is older than the newest steps if the policy is no longer what it was."""
+        assert self._confirming is not None
+        now, agreeing = self._confirming.returns.since(before), self._agreeing()
+        if agreeing and changes.far_below(now, before, self._spread()):
+            self._forget(agreeing)
+        self._under_review = None
 
-    def remember_logged(
-        self, observations: FloatArray, steps: FloatArray, whole: Sequence[tuple[float, int]]
-    ) -> None:
-        """Take over logged trajectories, and the returns and lengths of whole episodes in them."""
-        self.remember(observations, steps)
-        self.state.new_steps += int((steps[:, MARK] == GOES_ON).sum())
-        for episode_return, length in whole:
-            self._credit(episode_return, length, None, schemes.NONE)
+    def _agreeing(self) -> int:
+        return changes.steps_that_agree(self.seen, self.state.new_steps // 2)
+
+    def _forget(self, kept: int) -> None:
+        """Forget policies, their returns, and all but about so many of the newest steps."""
+        n_episodes, n_steps = self.memory.forget(kept, self.lane)
+        self.exploration.forget_all_but(n_episodes)
+        self.records, self._confirming, self._confirmed = [], None, 0
+        self.metric, self._novelty, self._placed = None, None, None
+        self._values = None
+        self._forgotten = self.state.steps - n_steps
+        if self._running is not None:
+            self._running.give_no_credit()
 
     @property
     def seen(self) -> Experience:
         """All that is remembered."""
-        rows = self.memory.rows(self.lane)
+        n = self.memory.rows(self.lane)
+        observations, rows = self.memory.observations[:n], self.memory.steps[:n]
         numbered = self.interface.n_values > 0
-        observations, steps = self.memory.observations[:rows], self.memory.steps[:rows]
-        return Experience(
-            observations, steps, self.interface.n_actions, numbered, self._taken(rows)
-        )
+        return Experience(observations, rows, self.interface.n_actions, numbered, self._taken(n))
+
+    @one_thread()
+    def refit(self) -> None:
+        """Fit partition and values to all that is remembered."""
+        values = self._values
+        kept = self.memory.thin_out(self.lane)
+        if kept is not None:
+            if values is not None:
+                values = values[kept[: len(values)]]
+            if self._placed is not None:
+                self._placed.forget_rows()
+        n = self._append_running()
+        seen = self.seen
+        if values is not None:
+            new = seen.observations[len(values) :]
+            values = np.concatenate([values, self.newest.evaluate(new)[2]])
+        if seen.numbered or seen.taken is not None:
+            found = fit(seen, values, self.metric, self.config, self._fitting)
+        else:
+            settled = max(n - 1, 0)  # the last row goes on if the next step is taken from there
+            cells, learned = self._placed_among(seen), self.metric
+            found = fit_advantages(
+                seen, cells, settled, values, learned, self.config, self._fitting
+            )
+        if self.interface.n_values > 0 and self.config.exploration is None:
+            last = self._novelty
+            self._novelty = exploration.fit_novelty_policy(seen, last, self.config, self._fitting)
+        self._install(found)
+        self._values, self.lane.last_row = found.values[:n], n - 1
 
     @one_thread()
     def fit_logged(self) -> None:
         """Fit to what is remembered, and believe nothing else; that policy is delivered."""
         self.memory.thin_out(self.lane)
-        self.records, self._confirming, self._doubted, self._placed = [], None, None, None
+        self.records, self._confirming, self._under_review, self._placed = [], None, None, None
         self._install(fit_logged(self.seen, self.interface, self.config, self._fitting, type(self)))
-        self._forget_values()  # learning begins with hopes again
+        self._values = None  # learning begins with optimism again
 
     def _install(self, found: Fit) -> None:
         """Go on with a new policy."""
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._latest = Record(self.newest)
-        self._whole = self.lane.episode_length == 0
+        self._uninterrupted = self.lane.episode_length == 0
         self.lane.held = 0
         self._explore_on(anew=False)
         self._set_due()
         self._open()
-        step = self.state.steps
-        self.note_level(Level(step, np.nan, self.newest.codevectors, None))
-
-    @one_thread()
-    def refit(self) -> None:
-        """Fit partition and values to all that is remembered."""
-        ended = self._where_ended_were(self._n_over)
-        parts = self._known_values(ended)
-        kept = self.memory.thin_out(self.lane)
-        if kept is not None:
-            ended = ended[:0]
-            parts = [np.concatenate(parts)[kept]] if parts else []
-            if self._placed is not None:
-                self._placed.forget_rows()
-        n = self._append_running()
-        running = self._where_running_were(n)
-        values = np.concatenate([*parts, self._valued(n, running)]) if parts else None
-        parts, self._values = [], None  # frees memory while it is needed
-        seen, known = self.seen, (values, self.metric)
-        # The last row goes on if the next step is taken from there.
-        if seen.numbered or seen.taken is not None:
-            found = fit(seen, *known, self.config, self._fitting)
-        else:
-            since = Since(max(n - 1, 0), np.concatenate([ended, running]))
-            cells, config = self._placed_among(seen), self._timing.settings
-            found = fit_advantages(seen, cells, since, *known, config, self._fitting)
-        self._values, self._n_over = found.values, n
-        if self.interface.n_values > 0 and self.config.exploration is None:
-            last = self._curious
-            self._curious = schemes.led_by_novelty(self.seen, last, self.config, self._fitting)
-        self._install(found)
-        self.lane.last_row = n - 1
+        self.note_level(Level(self.state.steps, np.nan, self.newest.codevectors, None))
 
     def _placed_among(self, seen: Experience) -> Placed:
         """Return cells for a fit: those of the last one, unless much has been seen since."""
-        timing = self._timing
-        last = self._placed
-        if last is not None and not timing.is_to_place(self._placed_at):
-            return last
-        placed = Placed.among(seen, self.metric, self.config, self._fitting)
-        if last is not None:
-            placed.take_room(last)
-        self._placed, self._placed_at = placed, timing.steps
-        return placed
+        steps_since = self._steps - self._placed_at
+        if self._placed is None or steps_since >= self._share(_PLACED_ANEW):
+            self._placed = Placed.among(seen, self.metric, self.config, self._fitting)
+            self._placed_at = self._steps
+        return self._placed
+
+    @property
+    def _steps(self) -> int:
+        """Steps that were taken, without those that have been forgotten."""
+        return self.state.steps - self._forgotten
+
+    def _share(self, share: float) -> float:
+        """Return a share of the steps that fits are made to, about."""
+        bound = self.config.max_transitions
+        return share * (self._steps if bound is None else min(self._steps, bound))
+
+    def _set_due(self, part: float = 1.0) -> None:
+        """Say after how many steps is fitted next, or a part of it.
+
+        That is a share of all steps, or sooner, when some episodes will have been played.
+        """
+        share = self._share(self.config.refit_every)
+        episodes = max(_MIN_EPISODES, self.n_lanes)  # of several environments none is ahead
+        played = min(max(episodes * self.exploration.mean_length, _SOONER * share), share)
+        needed = max(int(part * max(self.config.least_refit, played)), 1)
+        self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
+
+    # What is played.
+
+    def _draw_scheme(self) -> None:
+        """Let perhaps another scheme of exploration have the next episode."""
+        if self._confirming is None and self.exploration.scheme != exploration.NONE:
+            self._explore_on(anew=True)
+            self._open()
+
+    def _explore_on(self, anew: bool) -> None:
+        """Say how much is explored from now on, perhaps by another scheme."""
+        novelty = self._novelty is not None
+        self.exploration.set_epsilon(self._rewards, self._explore, anew, novelty)
+
+    def _rewards(self) -> FloatArray:
+        rows = self.memory.steps[: self.memory.rows(self.lane)]
+        return np.asarray(rows[rows[:, MARK] == GOES_ON, REWARD])
+
+    def _open(self) -> None:
+        """Let compiled code work on the present memory and policy."""
+        confirming = self._confirming is not None
+        chosen = self._confirming or self._latest
+        # While all decisions are random, a return says nothing about the policy.
+        record, policy = chosen if self.epsilon < 1.0 else None, chosen.policy
+        scheme = exploration.NONE if confirming else self.exploration.scheme
+        # An actor has no such policy: there the latest is the one that it was sent.
+        if scheme == exploration.NOVELTY and self._novelty is not None:
+            policy, record = self._novelty, None
+        how = self.epsilon, self.exploration.longest_hold, scheme
+        self._playing = Playing(policy, record, *how, self._n_levels)
+        self._set_playing()
+        memory = self.memory.observations, self.memory.steps
+        self.arrays = *memory, policy.diagram, policy.models, self.raw, self.room
+
+    def _set_playing(self) -> None:
+        """Let compiled code choose actions by the present policy, and explore."""
+        playing = self._playing
+        self._workspace.origin[: len(playing.policy.origin)] = playing.policy.origin
+        self.state.width = playing.policy.width
+        self.state.epsilon, self.state.longest_hold = playing.epsilon, playing.longest_hold
 
     def _blank(self) -> CellPolicy:
         """Return the policy before the first fit."""
@@ -345,133 +555,155 @@ class FittedEngine(LanedEngine):
         """Return the actions of the first n rows if they are continuous."""
         return None
 
-    def _known_values(self, ended: IntArray) -> list[FloatArray]:
-        """Values of the rows of trajectories that are over, the last of which were there."""
-        if self._values is None:
-            return []
-        return [self._values[: self._n_over], self._valued(self._n_over, ended)]
-
-    def _forget_values(self) -> None:
-        self._values, self._n_over = None, 0
-
-    def _valued(self, begin: int, were: IntArray) -> FloatArray:
-        """Values of rows: from the last fit if they were in it, else by its policy."""
-        assert self._values is not None
-        new = (were == NOWHERE).nonzero()[0]
-        values = self._values.take(were, mode="clip") if len(self._values) else np.empty(len(were))
-        rows = self.memory.observations[begin : begin + len(were)]
-        values[new] = self.newest.evaluate(rows.take(new, axis=0))[2]
-        return values
-
-    def _rewards(self) -> FloatArray:
-        steps = self.memory.steps[: self.memory.rows(self.lane)]
-        return np.asarray(steps[steps[:, MARK] == GOES_ON, REWARD])
-
-    def take_turns(self) -> None:
-        """Let perhaps another scheme of exploration have the next episode."""
-        if self._confirming is None and self.exploration.scheme != schemes.NONE:
-            self._explore_on(anew=True)
-            self._open()
-
-    def _explore_on(self, anew: bool) -> None:
-        """Say how much is explored from now on, perhaps by another scheme."""
-        novelty = self._curious is not None
-        self.exploration.go_on(self._rewards, self._explore, anew, novelty)
-
-    @property
-    def _timing(self) -> Timing:
-        return Timing(self.config, self.state.steps - self._forgotten, self.n_lanes)
-
-    def _set_due(self, part: float = 1.0) -> None:
-        needed = self._timing.needed(self.exploration.mean_length, part)
-        self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
-
-    def _open(self) -> None:
-        """Let compiled code work on the present memory and policy."""
-        self._set_playing()
-        policy = self._playing.policy
-        self.arrays = (
-            self.memory.observations,
-            self.memory.steps,
-            policy.diagram,
-            policy.models,
-            self.raw,
-            self.room,
-        )
-
-    def _set_playing(self) -> None:
-        """Say which policy is played from now on, and how."""
-        chosen = self._confirming or self._latest
-        # While all decisions are random, a return says nothing about the policy.
-        record = chosen if self.epsilon < 1.0 else None
-        scheme = schemes.NONE if self._confirming else self.exploration.scheme
-        how = self.epsilon, self.exploration.longest_hold, scheme
-        policy = chosen.policy
-        # An actor has none: there the latest is the one that it was sent.
-        if scheme == schemes.NOVELTY and self._curious is not None:
-            policy, record = self._curious, None
-        self._playing = Playing(policy, record, *how, self._n_levels)
-        self._play(self._playing)
-
-    def _play(self, playing: Playing) -> None:
-        """Let compiled code choose actions by a policy, and explore."""
-        policy = playing.policy
-        self._workspace.origin[: len(policy.origin)] = policy.origin
-        self.state.width = policy.width
-        self.state.epsilon, self.state.longest_hold = playing.epsilon, playing.longest_hold
+    # Files.
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart.
 
         Running trajectories of several environments are saved as if they were over.
         """
-        self._play(self._playing)  # several environments have played others since
-        rows = self._append_running()
+        self._set_playing()  # several environments have played others since
+        rows, records = self._append_running(), self.records
         arrays: dict[str, npt.NDArray[Any]] = {
             "room": self.room,
             "state": self.state.record,
             "lane": self.lane.record.copy(),
             **self.exploration.arrays(),
-            "whole": np.array(self._whole),
+            "uninterrupted": np.array(self._uninterrupted),
             "confirmed": np.array(self._confirmed),
-            **changes.arrays_of(self._doubted, self._forgotten),
-            **competing.record_arrays(self.newest, self.records, self._latest, self._confirming),
-            **{f"memory_{name}": array for name, array in self.memory.state(self.lane).items()},
+            "forgotten": np.array(self._forgotten),
+            "latest": np.array([self._latest is record for record in records]),
+            "confirming": np.array([self._confirming is record for record in records]),
+            **{f"record_{k}": np.array([getattr(r, k) for r in records]) for k in _COUNTED},
+            **_prefixed("memory_", self.memory.state(self.lane)),
         }
-        for name in ("metric", "scale"):
+        for i, policy in enumerate([self.newest, *(record.policy for record in records)]):
+            arrays |= _prefixed(f"policy{i}_", policy.arrays)
+        if self._novelty is not None:
+            arrays |= _prefixed("novelty_", self._novelty.arrays)
+        if self._placed is not None:
+            arrays |= _prefixed("placed_cells_", self._placed.arrays)
+            arrays["placed_at"] = np.array(self._placed_at)
+        for name in ("metric", "scale", "_values"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
-        if self._values is not None:
-            arrays["_values"] = self._values[: self._n_over]
-        if self._curious is not None:
-            arrays |= {f"curious_{name}": array for name, array in self._curious.arrays.items()}
-        if self._placed is not None:
-            arrays |= {f"placed_cells_{name}": array for name, array in self._placed.arrays.items()}
-            arrays["placed_at"] = np.array(self._placed_at)
+        if self._under_review is not None:
+            arrays["under_review"] = np.array(self._under_review)
         self.lane.last_row = rows - 1
         return arrays
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
-        check_contents(
-            arrays, self.interface, self.config, self.room.shape[1], type(self.newest).SCHEMA
-        )
+        kind = type(self.newest)
+        check_contents(arrays, self.interface, self.config, self.room.shape[1], kind.SCHEMA)
         self.room[:] = arrays["room"]
         self.state.restore(arrays["state"])
         self.lane.restore(arrays["lane"])
-        self._whole = bool(arrays["whole"])
+        self.memory.restore(within(arrays, "memory_"))
         for name in ("metric", "scale", "_values"):
             setattr(self, name, arrays.get(name))
-        self._n_over = len(arrays.get("_values", ()))
-        self.memory.restore(within(arrays, "memory_"))
-        read = competing.read_records(arrays, type(self.newest))
-        self.newest, self.records, self._latest, self._confirming = read
-        curious = within(arrays, "curious_")
-        self._curious = type(self.newest).from_arrays(curious) if curious else None
-        self._placed = Placed.read(arrays, "placed_cells_")
+        counts = [arrays[f"record_{name}"].tolist() for name in _COUNTED]
+        self.newest, *policies = (
+            kind.from_arrays(within(arrays, f"policy{i}_")) for i in range(len(counts[0]) + 1)
+        )
+        self.records = [Record(*own) for own in zip(policies, *counts, strict=True)]
+        latest, confirming = (
+            next((r for r, marked in zip(self.records, arrays[name], strict=True) if marked), None)
+            for name in ("latest", "confirming")
+        )
+        self._latest, self._confirming = latest or Record(self.newest), confirming
+        self._latest.policy = self.newest
+        novelty, cells = within(arrays, "novelty_"), within(arrays, "placed_cells_")
+        self._novelty = kind.from_arrays(novelty) if novelty else None
+        self._placed = Placed.from_arrays(cells) if cells else None
         self._placed_at = int(arrays.get("placed_at", 0))
         self.exploration.restore(arrays, self.state.epsilon)
-        self._ended_since_fit = True
-        self._confirmed = int(arrays["confirmed"])
-        self._doubted, self._forgotten = changes.read(arrays)
+        self._uninterrupted, self._ended_since_fit = bool(arrays["uninterrupted"]), True
+        self._confirmed, self._forgotten = int(arrays["confirmed"]), int(arrays["forgotten"])
+        self._under_review = None
+        if "under_review" in arrays:
+            n_episodes, mean = arrays["under_review"].tolist()
+            self._under_review = Returns(int(n_episodes), mean)
         self._open()
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
+
+
+def check_contents(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    interface: Interface,
+    config: FittedQConfig,
+    width: int,
+    policy: Mapping[str, Member],
+) -> None:
+    """Raise InvalidFileError unless arrays are those of an agent.
+
+    ``width`` is that of the room of compiled code; ``policy`` what a policy of its kind has.
+    """
+    n_records, n_actions = arrays["record_n"].size, interface.n_actions
+    require(n_records <= config.kept_policies, f"record_n has {n_records} records")
+    novelty = any(name.startswith("novelty_") for name in arrays)
+    sizes = {
+        "d": interface.n_features, "p": interface.n_components, "A": n_actions,
+        "actions": n_actions, "width": width, "uniforms": width,
+        "schemes": exploration.NOVELTY + novelty, "records": n_records, "lanes": 1, "cells": 65_536,
+        "rows": len(arrays["memory_steps"]),
+    }  # fmt: skip
+    checked: set[str] = set()
+
+    def check_part(prefix: str, schema: Mapping[str, Member]) -> None:
+        members = prefixed(prefix, schema)
+        check({name: arrays[name] for name in members if name in arrays}, members, sizes)
+        checked.update(members)
+
+    for name in [f"policy{i}" for i in range(n_records + 1)] + ["novelty"] * novelty:
+        sizes["K"] = sum(arrays[f"{name}_codevectors"].shape[:1])
+        require(sizes["K"] >= 1, f"{name} has no cells")
+        check_part(f"{name}_", policy)
+    n_steps = int(arrays["state"][0]["steps"])
+    if any(name.startswith("placed_cells_") for name in arrays):
+        check_part("placed_cells_", placed.SCHEMA)
+        require(max(sizes["C"], sizes["F"]) <= 65_535, "placed_cells_ are more than 65,535")
+        require("placed_at" in arrays, "placed_at is missing")
+        at = int(arrays["placed_at"])
+        require(at <= n_steps, f"placed_at is {at}, of {n_steps} steps")
+    single = interface.dtype == "float32"
+    observations = Member(np.float32 if single else float, MEMORY["memory_observations"].shape)
+    members = {**SCHEMA, "memory_observations": observations}
+    check({name: arrays[name] for name in arrays if name not in checked}, members, sizes)
+    for (name, member), row in zip(WORKSPACE.items(), arrays["room"], strict=True):
+        member.check(f"room, row {name}", row, sizes)
+    _check_memory(arrays, sizes, n_actions)
+    max_returns, max_lengths = exploration.MAX_RETURNS, exploration.MAX_LENGTHS
+    for name, n in (("returns", max_returns), ("lengths", max_lengths)):
+        require(sizes[name] <= n, f"{name} has {sizes[name]}: there are {n} at most")
+    for name in ("latest", "confirming"):
+        require(int(arrays[name].sum()) <= 1, f"{name} marks several records")
+    forgotten = int(arrays["forgotten"])
+    require(forgotten <= n_steps, f"forgotten is more than the {n_steps} steps")
+    if "under_review" in arrays:
+        is_known = bool(arrays["confirming"].any())
+        require(is_known, "under_review is of no policy that is played again")
+        n, n_played = arrays["under_review"][0], int(arrays["record_n"][arrays["confirming"]][0])
+        legal = n == int(n) and 1 <= n <= n_played
+        require(legal, f"under_review[0] is {n}: from 1 to {n_played} episodes")
+    scheme, fixed = int(arrays["scheme"]), config.exploration is not None
+    set_by_hand = fixed and scheme != exploration.NONE
+    require(not set_by_hand, f"scheme is {scheme}, where exploration is set")
+    seeks = interface.n_values > 0 and not fixed
+    require(seeks or not novelty, "novelty_codevectors are of no policy that seeks what is new")
+
+
+def _check_memory(
+    arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int], n_actions: int
+) -> None:
+    """Raise InvalidFileError unless what is remembered belongs together."""
+    rows, n = arrays["memory_steps"], int(arrays["lane"]["last_row"][0]) + 1
+    require(len(rows) == n + 1, f"memory_steps has {len(rows)} rows, not {n + 1}")
+    check_steps("memory_steps", rows, n_actions)
+    n_ended = int((rows[: max(n - 1, 0), MARK] != GOES_ON).sum())
+    n_keys = len(arrays["memory_keys"])
+    require(n_keys <= n_ended, f"memory_keys has {n_keys} keys for {n_ended} trajectories")
+    require(sizes.get("values", 0) <= n, "_values has more than memory_steps has")

@@ -5,7 +5,7 @@ action was taken depends on where in the cell that was. So values are sums in tw
 
     Q(s, a) = B(s) + A(s, a),
 
-of a baseline B, affine in each of many small cells (:func:`oda_rl.agents.fitting.placement.finer`)
+of a baseline B, affine in each of many small cells (:func:`oda_rl.agents.fitting.cells.finer`)
 and the same for all actions, and of advantages A, constant in the cells that decide. In each sweep
 both are fitted to what the other leaves of Watkins' λ-returns: the baseline takes out what the
 state explains, and an advantage is the mean of what is left, shrunken towards none,
@@ -13,7 +13,7 @@ state explains, and an advantage is the mean of what is left, shrunken towards n
     A_ka = Σ w (Y − B) / (Σ w + 5),  over steps of action a with weights w in cell k.
 
 The policy's cells have advantages, and the level and slope that a baseline would have there. So
-its table has as many numbers as :func:`oda_rl.agents.fitting.one_piece.fit` leaves.
+its table has as many numbers as :func:`oda_rl.agents.fitting.joint.fit` leaves.
 
 References
 ----------
@@ -27,15 +27,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, larger, smaller
+from oda_rl._compile import compiled, larger, smaller, spliced
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
-from oda_rl.agents.fitting.blending import add_row, value_of
-from oda_rl.agents.fitting.delivery import Fit, Iterated, averaged_metric, policy_of
-from oda_rl.agents.fitting.placed import Placed, Rows, Since
-from oda_rl.agents.fitting.placement import Assigned, Experience
-from oda_rl.agents.fitting.regression import Belief, Regression, hopes_of
+from oda_rl.agents.fitting.cells import Assigned, Experience, Points
+from oda_rl.agents.fitting.placed import Placed, Rows
+from oda_rl.agents.fitting.regression import (
+    Belief,
+    Fit,
+    Iterated,
+    Regression,
+    averaged_metric,
+    hopes_of,
+    policy_of,
+)
 from oda_rl.agents.fitting.settings import FittedQConfig
 
 _TOLERANCE = 0.02  # the next fit goes on from here
@@ -50,6 +56,17 @@ class Reach(NamedTuple):
     low: float
     """No state is worth less, or more."""
     high: float
+
+
+@spliced
+def _add_row(
+    points: Points, near: Near, weights: Weights, i: int, left: float, sums: FloatArray
+) -> None:
+    """Add w r and w r y of row i to the sums of its cells, shape (K, 1 + d)."""
+    for t in range(3):
+        cell, share = near[i, t], weights[i, t] * left
+        for j in range(points.shape[1]):
+            sums[cell, j] += share * points[i, j]
 
 
 @compiled
@@ -107,7 +124,7 @@ def go_back(
         targets[i] = target
         beyond = (1.0 - trace_decay) * value + trace_decay * target
         future = beyond if taken == largest else value
-        add_row(points, near, near_weights, i, target - taken, sums)
+        _add_row(points, near, near_weights, i, target - taken, sums)
     return change
 
 
@@ -128,7 +145,12 @@ def go_on(
     """
     points, cells, weights, labels, steps = rows
     for i in range(points.shape[0]):
-        value = value_of(points, near, near_weights, i, models)
+        one, two, three = near[i, 0], near[i, 1], near[i, 2]
+        u, v, w = near_weights[i, 0], near_weights[i, 1], near_weights[i, 2]
+        value = 0.0
+        for j in range(points.shape[1]):
+            model = u * models[one, j] + v * models[two, j] + w * models[three, j]
+            value += model * points[i, j]
         baseline[i] = value
         if steps[i, MARK] == GOES_ON:
             left, action = targets[i] - value, labels[i, 0]
@@ -147,13 +169,13 @@ def add_levels(
             left, action = targets[i], labels[i, 0]
             for t in range(cells.shape[1]):
                 left -= weights[i, t] * advantages[cells[i, t], action]
-            add_row(points, cells, weights, i, left, sums)
+            _add_row(points, cells, weights, i, left, sums)
 
 
 def fit_advantages(
     seen: Experience,
     placed: Placed,
-    since: Since,
+    settled: int,
     values: FloatArray | None,
     learned: FloatArray | None,
     config: FittedQConfig,
@@ -161,10 +183,10 @@ def fit_advantages(
 ) -> Fit:
     """Fit a baseline and advantages to trajectories, in cells that have been ``placed``.
 
-    The other parameters, and what is returned, are those of
-    :func:`oda_rl.agents.fitting.one_piece.fit`; the metric stays as long as the cells.
+    So many of the first rows are ``settled``, as of :meth:`Placed.assign`. The other parameters are
+    those of :func:`oda_rl.agents.fitting.joint.fit`; the metric stays as long as the cells.
     """
-    rows = placed.assign(seen, since)
+    rows = placed.assign(seen, settled)
     rounds = config.first_sweeps if values is None else config.sweeps
     hopes = hopes_of(seen.steps, config)
     found = iterate(rows, placed, values, hopes, rounds, config)
@@ -172,7 +194,7 @@ def fit_advantages(
     if placed.anew:
         learned = averaged_metric(seen, rows.coarse, at, found, learned, rng)
         placed.anew = False
-    return Fit(policy_of(at, placed.places, None, found), found.values, learned, at.units.scale)
+    return Fit(policy_of(at, None, found), found.values, learned, at.units.scale)
 
 
 def iterate(

@@ -1,6 +1,8 @@
-"""Weighted ridge regressions, one in each cell, of returns on actions and on where states lie."""
+"""Weighted ridge regressions, one in each cell, of returns on actions and on where states lie.
 
-import functools
+Also what a fit makes of them: a policy in the observation's units, and the next metric.
+"""
+
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +11,34 @@ from oda_rl._compile import compiled
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, discounted_returns
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.blending import Points
-from oda_rl.agents.fitting.placement import Assigned, Cells
+from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, Points
 from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
+from oda_rl.diagram import ordered
+
+_METRIC_SAMPLE = 20_000  # steps
+
+
+class Fit(NamedTuple):
+    """What a fit leaves behind."""
+
+    policy: CellPolicy
+    values: FloatArray
+    """Value of each row, to begin the next fit with; shape (n,)."""
+    metric: FloatArray | None
+    """For the next fit: shape (d, d), in standard deviations of the observation."""
+    scale: FloatArray
+    """Inverse standard deviations, shape (d,)."""
+
+
+class Iterated(NamedTuple):
+    """What sweeps leave behind: values of rows and λ-returns of steps, (n,), and the models."""
+
+    values: FloatArray
+    targets: FloatArray
+    theta: FloatArray
+    """A value for each action, and slopes, in each cell: shape (K, A + d)."""
+    offsets: FloatArray
 
 
 class Belief(NamedTuple):
@@ -115,12 +142,6 @@ def moments_of(rows: Assigned, at: Cells, n_actions: int) -> FloatArray:
     return moments
 
 
-@functools.cache
-def _above(size: int) -> tuple[IntArray, IntArray]:
-    """Return rows and columns of what is above a diagonal: numpy makes a whole matrix for them."""
-    return np.triu_indices(size, 1)
-
-
 class Regression:
     """The regressions of all cells, whose matrices stay the same from sweep to sweep.
 
@@ -142,7 +163,7 @@ class Regression:
         slopes = diagonal[:, n_actions:]
         slopes += 10.0 * at.width / d + 0.01 * slopes.mean(axis=1, keepdims=True) + 1e-6
         diagonal[:, :n_actions] += belief.weight
-        row, column = _above(size)
+        row, column = np.triu_indices(size, 1)
         moments[:, column, row] = moments[:, row, column]
         self._inverse = np.asarray(np.linalg.inv(moments), dtype=np.float64)
         self._codevectors = at.codevectors
@@ -153,3 +174,40 @@ class Regression:
     def solve(self, sums: FloatArray) -> None:
         """Set the models to those of new targets: w Y and w Y y of steps, (K, A + d)."""
         solve(self._inverse, sums, self._codevectors, self._prior, self.theta, self.offsets)
+
+
+def policy_of(at: Cells, parts: FloatArray | None, found: Iterated) -> CellPolicy:
+    """Return a fit's policy, with models in the observation's units.
+
+    ``parts``, shape (K, A, p), are codevectors of actions where actions are continuous.
+    """
+    transform, codevectors = at.transform, at.codevectors
+    n_actions = found.theta.shape[1] - len(at.origin)
+    values, slopes = found.theta[:, :n_actions], found.theta[:, n_actions:] @ transform
+    models = np.ascontiguousarray(np.column_stack([found.offsets, slopes, values]))
+    diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
+    diagram = ordered(np.ascontiguousarray(diagram))
+    seen_as = (np.linalg.pinv(transform) @ codevectors.T).T + at.origin
+    policy = CellPolicy(at.origin, diagram, models, at.width, seen_as)
+    return policy if parts is None else CodevectorPolicy(**vars(policy), parts=parts)
+
+
+def averaged_metric(
+    seen: Experience,
+    rows: Assigned,
+    at: Cells,
+    found: Iterated,
+    learned: FloatArray | None,
+    rng: np.random.Generator,
+) -> FloatArray | None:
+    """Average the metric of the gradients of a fit with the one before, shape (d, d)."""
+    n = len(found.values)
+    drawn: IntArray | slice = slice(n)
+    points = seen.observations[:n]
+    if n > _METRIC_SAMPLE:
+        drawn = rng.integers(n, size=_METRIC_SAMPLE)
+        points = seen.observations.take(drawn, axis=0)
+    groups = rows.cells[drawn, 0].astype(np.int64) * seen.n_actions + rows.labels[drawn, 0]
+    groups[seen.steps[drawn, MARK] != GOES_ON] = -1
+    outer = at.units.outer(points - at.origin, groups, found.targets[drawn])
+    return at.units.average(learned, outer)

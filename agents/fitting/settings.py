@@ -48,8 +48,7 @@ class FittedQConfig(Checked):
 
     tolerance: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
     """Sweeps end when values change by less than this share of (1 - discount) of their range. None:
-    .02 where advantages are told apart from a baseline, .08 where many environments have taken many
-    steps, .001 elsewhere."""
+    0.02 where advantages are told apart from a baseline, 0.001 elsewhere."""
 
     refit_every: Annotated[float, POSITIVE] = 0.1
     """Refit when the transitions have grown by this share; by half of it, as soon as that is five

@@ -6,16 +6,16 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from oracles import middle_ranks
-from test_played import acting
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
 from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, FittedQConfig
+from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import GOES_ON, REWARD, TERMINAL
-from oda_rl.agents.fitted import schemes
-from oda_rl.agents.fitting.placement import Experience
+from oda_rl.agents.fitted import exploration
+from oda_rl.agents.fitting.cells import Experience
 
-N = schemes.NOVELTY  # those that are compared come first
+N = exploration.NOVELTY  # those that are compared come first
 CARTPOLE = "CartPole-v1"
 
 
@@ -24,7 +24,7 @@ def turns(worth, n=600, seed=0):
     rng, noise = np.random.default_rng(seed), np.random.default_rng(seed + 1)
     played, returns = [], []
     for _ in range(n):
-        played.append(schemes.draw(played, returns, rng))
+        played.append(exploration.draw(played, returns, rng))
         returns.append(worth(played[-1], noise))
     return played, returns
 
@@ -62,14 +62,14 @@ def test_what_has_become_better_is_found_out():
 def test_only_ranks_of_explored_episodes_count():
     played, returns = turns(lambda scheme, noise: noise.normal() - scheme, n=60)
     squeezed = [1e-9 * np.arctan(one) - 3e-7 for one in returns]
-    others = (schemes.NONE, 1e6), (schemes.NOVELTY, -1e6)
+    others = (exploration.NONE, 1e6), (exploration.NOVELTY, -1e6)
     between = [(scheme, one) for pair in zip(played, returns, strict=True)
                for scheme, one in (pair, *others)]  # fmt: skip
     with_others = tuple(zip(*between, strict=True))
     for seed in range(20):
-        drawn = schemes.draw(played, returns, np.random.default_rng(seed))
-        assert drawn == schemes.draw(played, squeezed, np.random.default_rng(seed))
-        assert drawn == schemes.draw(*with_others, np.random.default_rng(seed))
+        drawn = exploration.draw(played, returns, np.random.default_rng(seed))
+        assert drawn == exploration.draw(played, squeezed, np.random.default_rng(seed))
+        assert drawn == exploration.draw(*with_others, np.random.default_rng(seed))
 
 
 def test_draws_are_those_of_thompson_sampling_on_ranks():
@@ -83,7 +83,7 @@ def test_draws_are_those_of_thompson_sampling_on_ranks():
         for scheme in range(N):
             own = [0.5] + [rank for rank, one in zip(ranks, latest, strict=True) if one == scheme]
             drawn.append(sum(own) / len(own) + 0.29 / len(own) ** 0.5 * normal[scheme])
-        assert schemes.draw(played, returns, np.random.default_rng(seed)) == np.argmax(drawn)
+        assert exploration.draw(played, returns, np.random.default_rng(seed)) == np.argmax(drawn)
 
 
 def test_an_agent_explores_by_schemes_unless_told_how_much():
@@ -94,13 +94,13 @@ def test_an_agent_explores_by_schemes_unless_told_how_much():
     assert (counts > 0).all()  # all have had a turn, and some episodes were not of a scheme
     assert len(engine.exploration.schemes) == len(engine.exploration.returns)
     fixed = FittedQAgent(CARTPOLE, seed=0, exploration=0.4).learn(3000)
-    assert set(fixed._engine.exploration.schemes) == {schemes.NONE}
+    assert set(fixed._engine.exploration.schemes) == {exploration.NONE}
 
 
 def test_the_present_scheme_says_how_often_and_how_long(monkeypatch):
-    rare, held = schemes.Scheme(0.0, 7), schemes.Scheme(1e9, 3)
-    monkeypatch.setattr(schemes, "SCHEMES", (rare, held))
-    monkeypatch.setattr(schemes, "draw", lambda played, returns, rng: len(played) % 2)
+    rare, held = exploration.Scheme(0.0, 7), exploration.Scheme(1e9, 3)
+    monkeypatch.setattr(exploration, "SCHEMES", (rare, held))
+    monkeypatch.setattr(exploration, "draw", lambda played, returns, rng: len(played) % 2)
     agent = FittedQAgent(CARTPOLE, seed=0, confirm_episodes=0).learn(300)
     seen = set()
 
@@ -133,16 +133,11 @@ def test_each_of_several_environments_explores_by_its_own_scheme():
     agent = FittedQAgent(CARTPOLE, seed=0).learn(1000)
     engine = agent._engine
     engine.set_lanes(2)
-    running = engine._running
-    greedy = replace(running.playing[0], epsilon=0.0, longest_hold=1)
-    running.play(0, greedy)
-    running.play(1, replace(greedy, epsilon=1.0))
-    step, chosen = acting(np.full((2, 4), 0.02, np.float32)), []
-    for _ in range(100):
-        actions = np.zeros(2, np.int64)
-        engine._draw()
-        assert running.choose(0, step, actions, engine.raw, engine.room) == (0, 2)
-        chosen.append(actions)
+    greedy = replace(engine._running.playing[0], epsilon=0.0, longest_hold=1)
+    engine._running.playing[:] = greedy, replace(greedy, epsilon=1.0)
+    seen, no = np.full((2, 4), 0.02, np.float32), np.zeros(2, np.bool_)
+    step = VectorStep(seen, seen, np.zeros(2), no, no, learns=no, acts=~no, begins=no)
+    chosen = [engine.advance(step)[0] for _ in range(1000)]  # draws new random numbers, too
     shares = np.mean(chosen, axis=0)
     assert shares[0] in (0.0, 1.0)
     assert 0.3 < shares[1] < 0.7
@@ -167,8 +162,8 @@ def test_novelty_leads_where_least_was_done():
     episodes = often + seldom
     seen = trajectories_of(*zip(*episodes, strict=True), 2)
     config = FittedQConfig()
-    policy = schemes.led_by_novelty(seen, None, config, np.random.default_rng(0))
-    again = schemes.led_by_novelty(seen, policy, config, np.random.default_rng(0))
+    policy = exploration.fit_novelty_policy(seen, None, config, np.random.default_rng(0))
+    again = exploration.fit_novelty_policy(seen, policy, config, np.random.default_rng(0))
     assert (seen.steps[:, REWARD] == -5.0).all()  # what was earned stays as it was
     for one in (policy, again):
         _, actions, _ = one.evaluate(np.array([[0.0], [2.0]]))
@@ -182,28 +177,28 @@ def test_what_every_step_towards_costs_is_found():
         agent = FittedQAgent(gym.make(place, size=8, swap=seed), seed=seed).learn(15_000)
         shares.append(agent.evaluate(5, seed=seed).min() > 0.98)
         explored = np.array(agent._engine.exploration.schemes)
-        assert 0 < np.mean(explored == schemes.NOVELTY) < 0.1
+        assert 0 < np.mean(explored == exploration.NOVELTY) < 0.1
     assert all(shares)
 
 
 def test_nobody_looks_for_what_is_new_where_exploration_is_set():
     agent = FittedQAgent("FrozenLake-v1", seed=0, exploration=1.0).learn(2000)
-    assert agent._engine._curious is None
+    assert agent._engine._novelty is None
 
 
 def test_episodes_of_novelty_count_for_no_policy_and_are_saved(tmp_path):
     agent = FittedQAgent("FrozenLake-v1", seed=0).learn(3000)
     engine = agent._engine
     for _ in range(300):
-        if engine.exploration.scheme == schemes.NOVELTY:
+        if engine.exploration.scheme == exploration.NOVELTY:
             break
         agent.learn(100)
-    assert engine.exploration.scheme == schemes.NOVELTY
-    assert engine._playing.policy is engine._curious
+    assert engine.exploration.scheme == exploration.NOVELTY
+    assert engine._playing.policy is engine._novelty
     assert engine._playing.record is None
     agent.save(tmp_path / "agent.zip")
     loaded = FittedQAgent.load(tmp_path / "agent.zip")
-    np.testing.assert_array_equal(loaded._engine._curious.models, engine._curious.models)
+    np.testing.assert_array_equal(loaded._engine._novelty.models, engine._novelty.models)
     agent.learn(4000)
     np.testing.assert_array_equal(loaded.learn(4000).q_values, agent.q_values)
     assert loaded._engine.exploration.schemes == engine.exploration.schemes
@@ -212,12 +207,12 @@ def test_episodes_of_novelty_count_for_no_policy_and_are_saved(tmp_path):
 def test_a_file_without_the_policy_of_novelty_has_no_episode_of_it(tmp_path):
     agent = FittedQAgent("CliffWalking-v1", seed=0).learn(3000)
     arrays = agent._engine.state_arrays()
-    arrays["scheme"] = np.array(schemes.NOVELTY)
+    arrays["scheme"] = np.array(exploration.NOVELTY)
     fresh = FittedQAgent("CliffWalking-v1", seed=0)._engine
     fresh.restore(arrays)
-    without = {k: v for k, v in arrays.items() if not k.startswith("curious_")}
+    without = {k: v for k, v in arrays.items() if not k.startswith("novelty_")}
     with pytest.raises(InvalidFileError, match="scheme"):
         FittedQAgent("CliffWalking-v1", seed=0)._engine.restore(without)
-    arrays["scheme"] = np.array(schemes.NONE)
-    with pytest.raises(InvalidFileError, match="curious"):
+    arrays["scheme"] = np.array(exploration.NONE)
+    with pytest.raises(InvalidFileError, match="novelty"):
         FittedQAgent("CliffWalking-v1", seed=0, exploration=1.0)._engine.restore(arrays)

@@ -1,4 +1,4 @@
-"""Partition and Q-function fitted to all transitions, in one piece.
+"""Partition and Q-function fitted jointly to all transitions.
 
 :func:`fit` places cells by online deterministic annealing in the learned metric, then repeats
 sweeps of fitted Q-iteration: Watkins' λ-returns of all trajectories, and a weighted ridge
@@ -23,27 +23,20 @@ from oda_rl._compile import boolean, compiled, integer
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import CUT, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.blending import Points
-from oda_rl.agents.fitting.delivery import (
+from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, Points, assign, place_cells
+from oda_rl.agents.fitting.regression import (
+    Belief,
     Fit,
     Iterated,
-    Places,
-    Targets,
+    Regression,
     averaged_metric,
+    hopes_of,
+    moments_of,
     policy_of,
 )
-from oda_rl.agents.fitting.placement import (
-    Assigned,
-    Cells,
-    Experience,
-    assign,
-    place_cells,
-)
-from oda_rl.agents.fitting.regression import Belief, Regression, hopes_of, moments_of
 from oda_rl.agents.fitting.settings import FittedQConfig
 
 _TOLERANCE = 1e-3
-_SINGLE = 1e-34, 1e30  # returns between, of the largest; others are kept in double precision
 
 
 @compiled
@@ -62,7 +55,7 @@ def sweep(
     low: float,
     high: float,
     values: FloatArray,
-    targets: Targets,
+    targets: FloatArray,
     sums: FloatArray,
 ) -> float:
     """Bring the values of all rows up to date, and add up what the next regression needs.
@@ -161,7 +154,7 @@ def fit(
     hopes = hopes_of(seen.steps, config)
     found = iterate(rows, at, values, hopes, seen.n_actions, rounds, config)
     averaged = averaged_metric(seen, rows, at, found, learned, rng)
-    return Fit(policy_of(at, Places.of(at), parts, found), found.values, averaged, at.units.scale)
+    return Fit(policy_of(at, parts, found), found.values, averaged, at.units.scale)
 
 
 def iterate(
@@ -178,8 +171,7 @@ def iterate(
     if values is None:
         values = np.full(n, belief.prior)
     solver = Regression(moments_of(rows, at, n_actions), at, belief)
-    single = _SINGLE[0] < max(high, -low) < _SINGLE[1]
-    targets = np.zeros(n, dtype=np.float32 if single else np.float64)
+    targets = np.zeros(n)
     share = _TOLERANCE if config.tolerance is None else config.tolerance
     tolerance = share * (high - low) * (1.0 - config.discount) * n
     decay = config.discount, config.trace_decay

@@ -5,11 +5,12 @@ the current point and random numbers (:mod:`oda_rl.agents.base.state`), a memory
 (:mod:`oda_rl.agents.base.memory`) and a policy (:mod:`oda_rl.agents.policies.cells`).
 """
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._state import Raw, reader
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.memory import Trajectory, begin, remember
 from oda_rl.agents.base.state import (
     EPISODE_END,
@@ -30,7 +31,7 @@ from oda_rl.files.schema import COUNT, Span
 # Further events.
 REFIT = 256
 ROOM = 512  # the memory is nearly full
-TURN = 1024  # the next episode may be explored in another way
+NEXT_SCHEME = 1024  # the next episode may be explored in another way
 
 FREE_ROWS = 4  # that a memory must have before a step
 
@@ -60,6 +61,7 @@ class Fitted(NamedTuple):
     """A fitted agent inside compiled code."""
 
     state: FittedState
+    trajectory: Trajectory
     diagram: FloatArray
     models: FloatArray
     room: Workspace
@@ -70,9 +72,11 @@ lane_of = reader(Lane, FittedState.size)
 
 
 @spliced
-def opened(diagram: FloatArray, models: FloatArray, raw: Raw, room: FloatArray) -> Fitted:
+def opened(arrays: tuple[Any, ...], env: int) -> Fitted:
     """Name the arrays of an agent."""
-    return Fitted(state_of(raw, 0), diagram, models, workspace(room))
+    observations, steps, diagram, models, raw, room = arrays
+    trajectory = Trajectory(observations, steps, lane_of(raw, env))
+    return Fitted(state_of(raw, 0), trajectory, diagram, models, workspace(room))
 
 
 @spliced
@@ -87,27 +91,36 @@ def load(observation: Observations, to: Observations, room: Workspace) -> int:
 
 
 @spliced
-def choose(agent: Fitted, lane: Lane) -> int:
+def start(agent: Fitted, observation: Observations) -> int:
+    """Begin or continue a trajectory at an observation; returns events."""
+    event = load(observation, agent.trajectory.observations, agent.room)
+    if event == 0:
+        begin(agent.trajectory, observation)
+    return event
+
+
+@spliced
+def choose(agent: Fitted) -> int:
     """Choose an action for the current point; or return minus the event that prevents it.
 
     One uniform decides whether to explore, which action, for how many steps, and between equals.
     Without exploration the first of equals is chosen, as by the policy that is delivered.
     """
-    state, uniforms = agent.state, agent.room.uniforms
+    state, room, lane = agent.state, agent.room, agent.trajectory.lane
     state.drew = False
     action: int = lane.action
     if lane.held > 0:
         lane.held -= 1
         return action
     i = state.next_uniform
-    if i == uniforms.shape[0]:
+    if i == room.uniforms.shape[0]:
         return -UNIFORMS
     state.next_uniform = i + 1
     state.drew = True
-    n_actions = agent.models.shape[1] - agent.diagram.shape[1]
-    uniform, epsilon = uniforms[i], state.epsilon
+    uniform, epsilon = room.uniforms[i], state.epsilon
     state.explored = uniform < epsilon
     if uniform < epsilon:
+        n_actions = agent.models.shape[1] - agent.diagram.shape[1]
         scaled = uniform / epsilon * n_actions
         action = integer(scaled)
         if action == n_actions:  # rounded up
@@ -115,12 +128,24 @@ def choose(agent: Fitted, lane: Lane) -> int:
         share, least = scaled - action, 1.0 / state.longest_hold
         lane.held = integer(1.0 / (share if share > least else least)) - 1
     else:
-        room = agent.room
         among = (uniform - epsilon) / (1.0 - epsilon) if epsilon > 0.0 else 0.0
         made = agent.diagram, agent.models, state.width
         action = decide(*made, room.point, room.weights, among)[1]
     lane.action = action
     return action
+
+
+@spliced
+def learn(
+    agent: Fitted, observation: Observations, reward: float, terminated: bool, truncated: bool
+) -> int:
+    """Remember what the last action led to; returns events."""
+    event = load(observation, agent.trajectory.observations, agent.room)
+    if event:
+        return event
+    if not abs(reward) <= LARGEST_REWARD:  # NaN too
+        return NOT_FINITE
+    return record(agent.state, agent.trajectory, observation, reward, terminated, truncated)
 
 
 @spliced
@@ -132,7 +157,7 @@ def record(
     terminated: bool,
     truncated: bool,
 ) -> int:
-    """Remember the step of the last action; returns events."""
+    """Do what :func:`learn` does, with values that have been checked."""
     lane = to.lane
     remember(to, reward, vector, terminated)
     state.steps += 1
@@ -141,7 +166,7 @@ def record(
     lane.episode_return += reward
     events = 0
     if terminated or truncated:
-        events = EPISODE_END | TURN
+        events = EPISODE_END | NEXT_SCHEME
         end_episode(state, lane)
         lane.held = 0
     if state.new_steps >= (state.needed if events else state.latest):
@@ -149,6 +174,9 @@ def record(
     if lane.last_row + FREE_ROWS >= to.observations.shape[0]:
         events |= ROOM
     return events
+
+
+RULE = Rule("fitted", opened, start, choose, learn)
 
 
 @compiled
@@ -162,12 +190,11 @@ def act(
     room: FloatArray,
 ) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
-    agent, lane = opened(diagram, models, raw, room), lane_of(raw, 0)
-    event = load(observation, observations, agent.room)
+    agent = opened((observations, steps, diagram, models, raw, room), 0)
+    event = start(agent, observation)
     if event:
         return -event
-    begin(Trajectory(observations, steps, lane), observation)
-    return choose(agent, lane)
+    return choose(agent)
 
 
 @compiled
@@ -187,16 +214,11 @@ def step(
 
     Negative: minus the events to attend to first; then :func:`act` chooses.
     """
-    agent, lane = opened(diagram, models, raw, room), lane_of(raw, 0)
-    events = load(next_observation, observations, agent.room)
-    if not abs(reward) <= LARGEST_REWARD:  # NaN too
-        events = NOT_FINITE
-    if events == 0:
-        to = Trajectory(observations, steps, lane)
-        events = record(agent.state, to, next_observation, reward, terminated, truncated)
+    agent = opened((observations, steps, diagram, models, raw, room), 0)
+    events = learn(agent, next_observation, reward, terminated, truncated)
     if events:
         return -events
-    return choose(agent, lane)
+    return choose(agent)
 
 
 @compiled
@@ -215,15 +237,9 @@ def update(
     room: FloatArray,
 ) -> int:
     """Remember one transition; returns events."""
-    agent, lane = opened(diagram, models, raw, room), lane_of(raw, 0)
-    event = load(observation, observations, agent.room)
-    if event == 0:
-        event = load(next_observation, observations, agent.room)
-    if not abs(reward) <= LARGEST_REWARD:  # NaN too
-        event = NOT_FINITE
+    agent = opened((observations, steps, diagram, models, raw, room), 0)
+    event = start(agent, observation)
     if event:
         return event
-    to = Trajectory(observations, steps, lane)
-    begin(to, observation)
-    lane.action = action
-    return record(agent.state, to, next_observation, reward, terminated, truncated)
+    agent.trajectory.lane.action = action
+    return learn(agent, next_observation, reward, terminated, truncated)

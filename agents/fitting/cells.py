@@ -1,32 +1,34 @@
 """Where cells lie among the states of trajectories, and which three of them each state is near."""
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._compile import unlocked
+from oda_rl._compile import integer, unlocked
 from oda_rl._threads import in_parts
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.axes import informative
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.base.state import Observations
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, TakenActions, Weights, place
-from oda_rl.agents.fitting.blending import Points, new_points
-from oda_rl.agents.fitting.nearest import Search, assign_three
 from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.agents.policies.cells import with_another
 from oda_rl.annealing.cells import anneal, anneal_further
+
+Points = npt.NDArray[np.float32]
+"""Shape (n, 1 + d): 1, and the d components of a point. A level is a slope along the 1."""
 
 _SAMPLE = 3000  # states that the partition is annealed on
 _FEW_DIMENSIONS = 4
 _LEVELS, _FINER_SAMPLE = 3, 10_000  # for the baseline's cells in more dimensions
-_ROWS_PER_NUMBER = 4  # of the models that a further level may have, at least
+_MIN_ROWS_PER_NUMBER = 4  # of the models that a further level may have
 _WIDTH_SAMPLE = 1000
-_LEAST_CELLS = 4
+_MIN_CELLS = 4
 _METRIC_POWER = 0.5
-_CHUNK = 16_384
+_MIN_WEIGHT = 1e-4
 _ROWS_OF_A_THREAD = 4000  # of fewer it takes longer to begin
 
 
@@ -47,7 +49,7 @@ class Experience(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Where the cells of a fit lie."""
+    """K cells in the metric of a fit."""
 
     origin: FloatArray
     """Subtracted from observations, shape (d,)."""
@@ -84,7 +86,7 @@ def place_cells(
     if seen.numbered:
         sample = np.unique(seen.observations, axis=0)
     else:
-        sample = sample_of(seen, _SAMPLE, rng)
+        sample = _sample_of(seen, _SAMPLE, rng)
     origin, covariance = metric.covariance(sample)
     learning = config.metric == "learned"
     axes = seen.numbered or not learning or informative(seen.observations, seen.steps)
@@ -98,7 +100,7 @@ def place_cells(
 
 
 def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
-    """Return cells further down in the same metric: up to twice as many for each level.
+    """Split cells further in the same metric: up to twice as many for each level.
 
     That is one level; in more than four dimensions, where as many cells are farther apart, up to
     three, as long as there are four rows for each number of their models.
@@ -106,66 +108,19 @@ def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
     n, d = seen.observations.shape
     many = d > _FEW_DIMENSIONS
     levels, size = (_LEVELS, _FINER_SAMPLE) if many else (1, _SAMPLE)
-    embedded = np.ascontiguousarray((sample_of(seen, size, rng) - at.origin) @ at.transform.T)
+    embedded = np.ascontiguousarray((_sample_of(seen, size, rng) - at.origin) @ at.transform.T)
     drawn, codevectors = embedded[:_WIDTH_SAMPLE], at.codevectors
     width = width_of(drawn, codevectors)
     for level in range(levels):
-        if level > 0 and 2 * len(codevectors) * (1 + d) * _ROWS_PER_NUMBER > n:
+        if level > 0 and 2 * len(codevectors) * (1 + d) * _MIN_ROWS_PER_NUMBER > n:
             break
         codevectors = anneal_further(codevectors, embedded, width, rng)
         width = width_of(drawn, codevectors)
     return at._replace(codevectors=codevectors, width=width)
 
 
-def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
-    """Return the rows by their cells, and where codevectors of actions lie, if there are any."""
-    n, d = seen.observations.shape
-    points = new_points(n, d)
-    cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
-    search = Search.among(at.codevectors, at.width)
-    write_cells(seen, np.arange(n), at, points, [(search, cells, weights)])
-    if seen.taken is None:
-        return Assigned(points, cells, weights, labels_of(seen.steps), seen.steps), None
-    parts, labels = place(seen.taken, cells, weights, seen.steps, len(at.codevectors))
-    return Assigned(points, cells, weights, labels, seen.steps), parts
-
-
-def write_cells(
-    seen: Experience,
-    rows: IntArray,
-    at: Cells,
-    points: Points,
-    partitions: Sequence[tuple[Search, Near, Weights]],
-) -> None:
-    """Write the points of some rows, and their nearest cells and weights in partitions.
-
-    ``points`` and the partitions' own, (n, 3), have all rows; the partitions are in the metric of
-    ``at``. Many rows are divided among threads.
-    """
-    d = len(at.origin)
-
-    def write(part: IntArray) -> None:
-        room, centred = np.empty((min(len(part), _CHUNK), d)), np.empty(d)
-        for begin in range(0, len(part), _CHUNK):
-            some = part[begin : begin + _CHUNK]
-            embedded = room[: len(some)]
-            embed(seen.observations, some, at.origin, at.transform, embedded, points, centred)
-            for search, cells, weights in partitions:
-                assign_three(embedded, search, some, cells, weights)
-
-    in_parts(write, rows, _ROWS_OF_A_THREAD)
-
-
-def labels_of(steps: FloatArray) -> Labels:
-    """Return the actions of steps as labels, which are the same in all three cells, (n, 3)."""
-    labels, actions = np.empty((len(steps), 3), dtype=np.int16), steps[:, ACTION].astype(np.int16)
-    for t in range(3):  # np.repeat takes twice as long
-        labels[:, t] = actions
-    return labels
-
-
-def sample_of(seen: Experience, size: int, rng: np.random.Generator) -> FloatArray:
-    """Draw states from which a step was taken, of at most so many rows."""
+def _sample_of(seen: Experience, size: int, rng: np.random.Generator) -> FloatArray:
+    """Draw states from which a step was taken, of at most ``size`` rows."""
     observations, steps = seen.observations, seen.steps
     drawn = rng.integers(len(observations), size=min(len(observations), size))
     taken = drawn[steps[drawn, MARK] == GOES_ON]
@@ -175,10 +130,10 @@ def sample_of(seen: Experience, size: int, rng: np.random.Generator) -> FloatArr
 
 
 def n_cells(n_rows: int, n_features: int, config: FittedQConfig) -> int:
-    """How many cells there may be: .4 √n in four dimensions, .8 √n in eight, but at least 4."""
+    """Return the number of cells: 0.4 √n in four dimensions, 0.8 √n in eight, at least 4."""
     share = min(max(n_features / _FEW_DIMENSIONS, 1.0), 2.0)
-    found = config.cells_per_root * share * math.sqrt(n_rows)
-    return min(max(int(found), _LEAST_CELLS), config.max_cells)
+    wanted = config.cells_per_root * share * math.sqrt(n_rows)
+    return min(max(int(wanted), _MIN_CELLS), config.max_cells)
 
 
 def width_of(points: FloatArray, codevectors: FloatArray) -> float:
@@ -190,29 +145,87 @@ def width_of(points: FloatArray, codevectors: FloatArray) -> float:
     return max(float(gaps.mean()), 1e-12)
 
 
+def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
+    """Return the rows by their cells, and where codevectors of actions lie, if there are any."""
+    points, cells, weights = assign_three(seen.observations, at)
+    if seen.taken is None:
+        actions = seen.steps[:, ACTION, None].astype(np.int16)
+        return Assigned(points, cells, weights, np.repeat(actions, 3, axis=1), seen.steps), None
+    parts, labels = place(seen.taken, cells, weights, seen.steps, len(at.codevectors))
+    return Assigned(points, cells, weights, labels, seen.steps), parts
+
+
+def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, Weights]:
+    """Find the three nearest cells of observations, shape (n, d).
+
+    Of cells as near as each other those of lower numbers count. Many rows are divided among
+    threads.
+
+    Returns
+    -------
+    points : ndarray of float32, shape (n, 1 + d)
+        A 1, and the transformed observations.
+    cells : ndarray of uint16, shape (n, 3)
+    weights : ndarray of float32, shape (n, 3)
+        How much of each cell a state is. Weights below 1e-4 are 0, and the others not divided by
+        their sum then.
+    """
+    n, d = observations.shape
+    points = np.ones((n, 1 + d), dtype=np.float32)
+    cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
+    columns = np.ascontiguousarray(at.codevectors.T)
+
+    def write(rows: IntArray) -> None:
+        part = slice(rows[0], rows[-1] + 1)
+        scratch = np.empty(d), np.empty(columns.shape[1])
+        own = points[part], cells[part], weights[part]
+        write_three(observations[part], at.origin, at.transform, columns, at.width, *own, *scratch)
+
+    if n:
+        in_parts(write, np.arange(n), _ROWS_OF_A_THREAD)
+    return points, cells, weights
+
+
 @unlocked
-def embed(
+def write_three(
     observations: Observations,
-    rows: IntArray,
     origin: FloatArray,
     transform: FloatArray,
-    embedded: FloatArray,
+    columns: FloatArray,
+    width: float,
     points: Points,
+    cells: Near,
+    weights: Weights,
     centred: FloatArray,
+    squares: FloatArray,
 ) -> None:
-    """Write ``transform @ (observation - origin)`` of some rows, (m, d), and to those of points.
+    """Write what :func:`assign_three` returns; ``columns`` are codevectors, shape (d, K).
 
-    Each by itself: a product of matrices has other bits where it has other rows. ``centred`` is
-    scratch, shape (d,).
+    Each row by itself: a product of matrices has other bits where it has other rows. ``centred``,
+    (d,), and ``squares``, (K,), are scratch.
     """
-    d = transform.shape[0]
-    for i in range(rows.shape[0]):
-        row = rows[i]
+    d, n_cells = columns.shape
+    for i in range(observations.shape[0]):
+        for k in range(n_cells):
+            squares[k] = 0.0
         for j in range(d):
-            centred[j] = observations[row, j] - origin[j]
+            centred[j] = observations[i, j] - origin[j]
         for j in range(d):
-            total = 0.0
+            x = 0.0
             for l in range(d):  # noqa: E741
-                total += transform[j, l] * centred[l]
-            embedded[i, j] = total
-            points[row, 1 + j] = total
+                x += transform[j, l] * centred[l]
+            points[i, 1 + j] = x
+            for k in range(n_cells):  # over all cells: vector instructions
+                gap = x - columns[j, k]
+                squares[k] += gap * gap
+        three = integer(0), integer(0), integer(0), np.inf, np.inf, np.inf
+        for k in range(n_cells):
+            if squares[k] < three[5]:
+                three = with_another(three, k, squares[k])
+        first, second, third, a, b, c = three
+        near, far = math.exp((a - b) / width), math.exp((a - c) / width)
+        total = 1.0 + near + far
+        cells[i, 0], cells[i, 1], cells[i, 2] = first, second, third
+        weights[i, 0] = 1.0 / total
+        weights[i, 1] = near / total if near > _MIN_WEIGHT * total else 0.0
+        weights[i, 2] = far / total if far > _MIN_WEIGHT * total else 0.0

@@ -1,0 +1,240 @@
+"""The replaying agent with continuous actions: codevectors of states and actions.
+
+Compiled code chooses a number j, as among discrete actions; :meth:`CodevectorEngine.perform` says
+what that is in the state: the blended action codevectors, or, while exploring, any action of the
+box. What was performed is remembered, and the next fit places codevectors by it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import VectorEnv
+
+from oda_rl._types import FloatArray
+from oda_rl.agents.base.engine import Performed
+from oda_rl.agents.base.loops import Progress
+from oda_rl.agents.base.memory import COMPONENTS
+from oda_rl.agents.base.training_run import TrainingRun
+from oda_rl.agents.environments.adaptation import observed
+from oda_rl.agents.environments.spaces import ActionBox, AnyEnv, Interface
+from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
+from oda_rl.agents.fitted import steps
+from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.fitted.engine import FittedEngine
+from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions, label
+from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.agents.policies.cells import CodevectorPolicy, blend
+from oda_rl.annealing.cells import anneal
+from oda_rl.files.schema import Member, check, real
+
+_SAMPLE = 3000  # actions that codevectors are annealed on
+_LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest
+
+SCHEMA: dict[str, Member] = {"common_codevectors": real("A, p"), "performed": real("1, p")}
+"""What a file has beside that of a fitted agent."""
+
+
+def random_actions(n: int, n_components: int, rng: np.random.Generator) -> FloatArray:
+    """Draw actions for exploration, in units, shape (n, p): uniform in the widened box."""
+    return rng.uniform(-WIDENED, WIDENED, size=(n, n_components))
+
+
+def common_codevectors(n: int, n_components: int, rng: np.random.Generator) -> FloatArray:
+    """Anneal n action codevectors among random actions, shape (n, p), in the order of the first.
+
+    >>> common_codevectors(5, 1, np.random.default_rng(0)).ravel().round(1)
+    array([-1. , -0.5,  0. ,  0.5,  1. ])
+    """
+    from scipy.cluster.vq import kmeans2  # takes a while, and no other agent needs it
+
+    sample = random_actions(_SAMPLE, n_components, rng)
+    found, _ = kmeans2(sample, anneal(sample, n, rng), iter=_LLOYD_ITERATIONS, minit="matrix")
+    return np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
+
+
+class CodevectorEngine(FittedEngine):
+    """A :class:`FittedEngine` whose policies act by action codevectors, in a box of actions."""
+
+    def __init__(
+        self,
+        interface: Interface,
+        config: FittedQConfig,
+        explore: np.random.Generator,
+        fitting: np.random.Generator,
+        reservoir: np.random.Generator,
+    ) -> None:
+        p = interface.n_components
+        self._common = common_codevectors(interface.n_actions, p, fitting)
+        self._performed: FloatArray = np.zeros((1, p))
+        super().__init__(interface, config, explore, fitting, reservoir)
+
+    @property
+    def box(self) -> ActionBox:
+        """The box of actions."""
+        assert self.interface.box is not None
+        return self.interface.box
+
+    def perform(self, number: int) -> npt.NDArray[Any]:
+        """Return the action that the chosen codevector is in the current state, and remember it."""
+        state, lane = self.state, self.lane
+        if not state.drew:
+            pass  # an action is held
+        elif state.explored:
+            self._performed = random_actions(1, self.interface.n_components, self._explore)
+        else:
+            policy = self._playing.policy
+            assert isinstance(policy, CodevectorPolicy)
+            point, numbers = self._workspace.point[None], np.array([number])
+            blend(policy.diagram, policy.parts, state.width, point, numbers, self._performed)
+        self._note(lane.last_row + lane.fresh)
+        return np.asarray(self.box.actions(self._performed)[0])
+
+    def replace(self, action: npt.ArrayLike) -> None:
+        """Note that another action is done than :meth:`perform` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is not in the box of actions.
+        """
+        units = self.box.units(action)
+        if not np.array_equal(self.box.actions(self._performed)[0], action):
+            self._performed = units[None]
+
+    def update(self, *transition: Any) -> int:
+        """Remember one transition with the action performed; returns events."""
+        events = steps.update(*transition)
+        if not events & (BAD_SHAPE | NOT_FINITE):
+            self._note(self.lane.last_row - 1)
+        return events
+
+    def _note(self, row: int) -> None:
+        self.memory.steps[row, COMPONENTS:] = self._performed[0]
+
+    def _blank(self) -> CodevectorPolicy:
+        return CodevectorPolicy(**vars(super()._blank()), parts=self._common[None])
+
+    def _taken(self, n: int) -> TakenActions:
+        actions = np.ascontiguousarray(self.memory.steps[:n, COMPONENTS:])
+        return TakenActions(actions, self._common)
+
+    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all arrays that have to be saved, the history apart."""
+        own = {"common_codevectors": self._common, "performed": self._performed}
+        return {**super().state_arrays(), **own}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
+        sizes = {"A": self.interface.n_actions, "p": self.interface.n_components}
+        check({name: arrays[name] for name in SCHEMA if name in arrays}, SCHEMA, sizes)
+        self._common, self._performed = arrays["common_codevectors"], arrays["performed"].copy()
+        super().restore({name: arrays[name] for name in arrays if name not in SCHEMA})
+
+
+class CodevectorAgent(FittedQAgent):
+    """A :class:`FittedQAgent` whose continuous actions are not those of a grid.
+
+    Its codevectors are joint ones of states and actions: in each cell of states, codevectors of
+    actions, which are drawn to the actions taken there (see ``action_codevectors``).
+    Each of them has a value; a step belongs to the cell of the nearest state codevector and, there,
+    of the nearest action codevector. The agent takes the action that the best of them is near the
+    state, blended from the three nearest cells like the values. It explores with actions uniform in
+    the box, each of which may be held for many steps. All else is as there.
+
+    Where others number actions, as in ``q_values``, ``visits`` and ``explain``, it numbers action
+    codevectors.
+
+    Parameters
+    ----------
+    env : str or gymnasium.Env
+        An environment, or the id of one. Observations as in :class:`FittedQAgent`; actions: a
+        bounded Box of floats.
+    seed : int or None
+        Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+    **config
+        Settings of :class:`oda_rl.agents.FittedQConfig`. ``action_bins``: so many action
+        codevectors in each cell for each component of an action.
+
+    Raises
+    ------
+    ValueError
+        For settings out of range, an unknown environment id, or other actions.
+    TypeError
+        For unknown settings, observations that are not supported, or a vector environment.
+
+    References
+    ----------
+    C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+    approximation": codevectors of states and actions.
+
+    Examples
+    --------
+    >>> agent = CodevectorAgent("Pendulum-v1", seed=0).learn(2_000)
+    >>> action, _ = agent.predict(agent.env.reset(seed=1)[0])
+    >>> agent.env.action_space.contains(action)
+    True
+    >>> agent.action_codevectors.shape == (agent.n_cells, 5, 1)
+    True
+    """
+
+    _engine: CodevectorEngine
+    _engine_class = CodevectorEngine
+    _sized_by: ClassVar[dict[str, Member]] = SCHEMA
+
+    @property
+    def policy(self) -> CodevectorPolicy:
+        """The delivered policy."""
+        policy = super().policy
+        assert isinstance(policy, CodevectorPolicy)
+        return policy
+
+    @property
+    def action_codevectors(self) -> npt.NDArray[Any]:
+        """Action codevectors of the cells, shape (n_cells, n, ...); within the box."""
+        parts = self.policy.parts
+        actions = self._box.actions(parts.reshape(-1, parts.shape[2]))
+        return actions.reshape(*parts.shape[:2], *self._box.shape)
+
+    @property
+    def visits(self) -> FloatArray:
+        """Transitions remembered in each joint cell, shape (n_cells, action codevectors).
+
+        Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
+        """
+        cells, steps = self._remembered()
+        labels = np.zeros((len(cells), 1), dtype=np.int16)
+        actions = np.ascontiguousarray(steps[:, COMPONENTS:])
+        label(actions, cells[:, None].astype(np.uint16), self.policy.parts, labels)
+        return self._counts(cells, labels[:, 0].astype(np.int64))
+
+    @property
+    def _box(self) -> ActionBox:
+        return self._engine.box
+
+    def _performed(self, number: int) -> Any:
+        return self._engine.perform(number)
+
+    def _number_of(self, action: Any) -> int:
+        self._engine.replace(action)
+        return 0  # it is remembered by its components
+
+    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return random_actions(len(acts), acts.shape[1], self._rngs["predict"])
+
+    def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
+        assert isinstance(env, gym.Env)
+        return super()._train(Performed(env, self._engine), run)
+
+    def _adapted(self, env: AnyEnv) -> gym.Env[Any, Any]:
+        if isinstance(env, VectorEnv):
+            raise TypeError(
+                f"env has {env.num_envs} environments: it must be one environment; FittedQAgent, "
+                "which offers a grid of actions, learns in several"
+            )
+        return observed(env)
+
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        return Interface.of(env, self.config.action_bins)

@@ -1,0 +1,465 @@
+"""Fitted Q-iteration from logged transitions alone: what they cannot say is not believed.
+
+While an agent plays, an action that it has not tried is worth the best return seen, so that it
+will be tried. From a log nothing more can be tried. Here such an action is worth the least that
+rewards allow, and one that was taken much more seldom in a cell than another is barred there, as
+by Fujimoto et al. The most cautious fit, the clone, does what was done most often; its cells lie in
+a metric that is learned for the actions. It is delivered unless another is surely better:
+
+- where a world learned from the log predicts held-out steps, an agent learns there, and all are
+  judged there. Where its laws lead too far from all that was seen, an episode is over, and the
+  least that rewards allow follows; an action that was hardly ever taken in such a state costs as
+  much as rewards differ. So returns are rather too low than too high.
+- elsewhere fits that are less cautious compete, and are judged by the lower bounds of
+  :func:`estimate`.
+
+:func:`estimate` fits the values of one policy. In a cell there are two actions then, the policy's
+and all others, and only the first is believed to go on. Fits to episodes drawn again, with
+replacement, say how sure that is; where the log does not show what the policy does, values are the
+least or the greatest that rewards allow: the one makes the lower bound, the other the upper one.
+
+References
+----------
+S. Fujimoto, D. Meger, D. Precup, "Off-policy deep reinforcement learning without exploration",
+ICML 2019.
+P. Rashidinejad, B. Zhu, C. Ma, J. Jiao, S. Russell, "Bridging offline reinforcement learning and
+imitation learning: a tale of pessimism", NeurIPS 2021.
+R. Laroche, P. Trichelair, R. Tachet des Combes, "Safe policy improvement with baseline
+bootstrapping", ICML 2019.
+B. Hao, X. Ji, Y. Duan, H. Lu, C. Szepesvári, M. Wang, "Bootstrapping fitted Q-evaluation for
+off-policy inference", ICML 2021.
+R. Kidambi, A. Rajeswaran, P. Netrapalli, T. Joachims, "MOReL: model-based offline reinforcement
+learning", NeurIPS 2020.
+T. Yu et al., "MOPO: model-based offline policy optimization", NeurIPS 2020.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.base.engine import VectorStep
+from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.fitting.action_codevectors import label
+from oda_rl.agents.fitting.cells import (
+    Assigned,
+    Cells,
+    Experience,
+    assign,
+    assign_three,
+    place_cells,
+)
+from oda_rl.agents.fitting.joint import iterate
+from oda_rl.agents.fitting.regression import Belief, Fit, averaged_metric, policy_of
+from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
+from oda_rl.agents.worlds.coordinates import WorldArrays
+from oda_rl.agents.worlds.laws import codes_of
+from oda_rl.agents.worlds.learning import CodedSteps, learn_world, predict
+from oda_rl.agents.worlds.quality import judge, judged
+
+if TYPE_CHECKING:
+    from oda_rl.agents.fitted.engine import FittedEngine
+
+_FITS = 3  # one after the other, each in the metric of those before
+_SWEEPS = 300  # of an estimate: nothing is known to begin with
+_REPLICATES = 20
+_REPLICATES_OF_RIVALS = 3
+_ERRORS = 2.0  # standard errors in an interval
+_UNKNOWN = 1.0  # weight of what is believed of a policy's unseen actions, in transitions
+_CELLS_PER_ROOT = 1.0  # wide ones, so that also what is seldom done has been done in them
+_MIN_SHARE = 0.1  # of the most frequent action, that an action must have
+
+_LAWS = 4
+_MAX_ERROR = 1.0  # of a replay, in standard deviations: policies correct their course
+_MIN_STEPS, _MAX_STEPS = 200, 20_000  # that a world is learned from
+_MAX_COMPONENTS = 12  # of an observation: laws have products of them
+_MAX_FEATURES = 2_000  # of a law: these products, for each action
+_COPIES = 16  # of the world that a policy is learned in
+_STEPS_PER_STEP, _MAX_IMAGINED = 16, 80_000  # steps in them, for each of the log's, and at most
+_EPISODE, _JUDGED = 2.0, 3.0  # horizons of the discounted return that are learned from, and judged
+_STARTS = 200
+
+
+class Caution(NamedTuple):
+    """How little is believed."""
+
+    cells_per_root: float
+    """There are so many cells for each square root of the number of steps."""
+    share: float
+    """An action is barred where it was taken less often than this share of the most frequent."""
+    weight: float
+    """Of the belief that an action is worth the least, in transitions."""
+    of_actions: float
+    """Share of the metric of the actions that were taken in that of the cells, beside values'."""
+
+
+CLONES = (Caution(4.0, 1.0, 0.3, 1.0), Caution(4.0, 1.0, 0.3, 0.5))
+BOLDER = (Caution(4.0, 0.6, 0.3, 0.0), Caution(4.0, 0.1, 3.0, 0.0))
+
+
+class Estimate(NamedTuple):
+    """What a policy would return, as logged transitions tell: discounted, from where they began."""
+
+    mean: float
+    """Midway between what is most and what is least believed."""
+    low: float
+    """Lower bound of the interval."""
+    high: float
+    """Upper bound."""
+    discount: float
+    """Discount factor of the return, which goes on beyond limits of time."""
+
+
+def fit_logged(
+    seen: Experience,
+    interface: Interface,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+    make_engine: "Callable[..., FittedEngine]",
+) -> Fit:
+    """Fit to trajectories: a clone of the behaviour policy, or what is surely better.
+
+    ``make_engine``, of interface, settings and three generators, is to learn in a world.
+    """
+    of_actions = metric_of_actions(seen, config, rng)
+    fits = [fit_cautiously(seen, caution, of_actions, config, rng) for caution in CLONES]
+    bounds = bounds_of(seen.steps, config.discount)
+    behaviour = Behaviour.of(seen, of_actions, config, rng)
+    world = believed_world(seen, interface, behaviour, bounds, config.discount, rng)
+    seed = rng.bit_generator.random_raw() >> 1
+    if world is None:
+        fits += [fit_cautiously(seen, caution, of_actions, config, rng) for caution in BOLDER]
+        found = [
+            estimate(seen, one.policy, fits[0].metric, config, np.random.default_rng(seed), True)
+            for one in fits
+        ]
+        gains = [one.low - found[0].low for one in found]
+    else:
+        engine = make_engine(interface, config, *np.random.default_rng(seed).spawn(3))
+        world.learn(engine, rng)
+        assert engine.scale is not None  # it has been fitted there
+        fits.append(Fit(engine.policy, np.empty(0), engine.metric, engine.scale))
+        returns = [world.returns(one.policy, np.random.default_rng(seed)) for one in fits]
+        gains = [_surely(one - returns[0]) for one in returns]  # of the first 0
+    return fits[int(np.argmax(gains))]  # the first where none is greater than 0
+
+
+def _surely(gains: FloatArray) -> float:
+    """Return a lower bound of a mean."""
+    return float(gains.mean() - _ERRORS * gains.std() / np.sqrt(len(gains)))
+
+
+def fit_cautiously(
+    seen: Experience,
+    caution: Caution,
+    of_actions: FloatArray | None,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+) -> Fit:
+    """Fit cells and models to trajectories, and believe no more than ``caution`` allows."""
+    own = replace(config, cells_per_root=caution.cells_per_root)
+    low, high = bounds_of(seen.steps, config.discount)
+    learned, found = None, None
+    for _ in range(1 if caution.of_actions == 1.0 else _FITS):
+        at = place_cells(seen, _mixed(learned, of_actions, caution.of_actions), own, rng)
+        rows, parts = assign(seen, at)
+        shares = shares_of(rows, len(at.codevectors), seen.n_actions)
+        missing = 1.0 - shares / caution.share if caution.share > 0.0 else 0.0 * shares
+        barred = ((high - low) or 1.0) * np.maximum(missing, 0.0)
+        belief = Belief(low, high, low, caution.weight, barred)
+        done = iterate(rows, at, None, belief, seen.n_actions, config.first_sweeps, own)
+        learned = averaged_metric(seen, rows, at, done, learned, rng)
+        found = Fit(policy_of(at, parts, done), done.values, learned, at.units.scale)
+    assert found is not None
+    return found
+
+
+def _mixed(
+    learned: FloatArray | None, of_actions: FloatArray | None, share: float
+) -> FloatArray | None:
+    """Return a metric of values and of actions, of which the latter has a share."""
+    if of_actions is None or share == 0.0:
+        return learned
+    return of_actions if learned is None else share * of_actions + (1.0 - share) * learned
+
+
+def bounds_of(steps: FloatArray, discount: float) -> tuple[float, float]:
+    """Least and greatest discounted return that the rewards of steps allow."""
+    taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
+    rewards = steps[taken, REWARD]
+    low, high = min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))
+    one_step = bool((steps[taken + 1, MARK] == TERMINAL).all())  # a contextual bandit
+    horizon = 1.0 if one_step else 1.0 / (1.0 - discount)
+    return low * horizon, high * horizon
+
+
+def estimate(
+    seen: Experience,
+    policy: CellPolicy,
+    learned: FloatArray | None,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+    roughly: bool = False,
+) -> Estimate:
+    """Estimate the discounted return of a policy from where episodes began, and how sure that is.
+
+    Parameters
+    ----------
+    seen : Experience
+        The trajectories.
+    policy : CellPolicy
+    learned : ndarray, shape (d, d), or None
+        The metric of the cells that values are fitted in.
+    config : FittedQConfig
+    rng : numpy.random.Generator
+        Places cells, and draws episodes.
+    roughly : bool
+        Whether few replicates, and the lower bound, will do.
+    """
+    ends = np.flatnonzero(seen.steps[:, MARK] != GOES_ON) + 1
+    begins = np.concatenate([[0], ends[:-1]])
+    steps = seen.steps.copy()
+    steps[:, ACTION] = ~_agrees(seen, policy)
+    told = seen._replace(steps=steps, n_actions=2, taken=None)
+    low, high = bounds_of(steps, config.discount)
+    least: list[float] = []
+    most: list[float] = []
+    for i in range(_REPLICATES_OF_RIVALS if roughly else _REPLICATES):
+        drawn = rng.integers(len(ends), size=len(ends)) if i else np.arange(len(ends))
+        rows = np.concatenate([np.arange(begins[k], ends[k]) for k in drawn])
+        lengths = (ends - begins)[drawn]
+        starts = np.cumsum(lengths) - lengths
+        again = told._replace(observations=seen.observations[rows], steps=steps[rows])
+        at = place_cells(again, learned, config, rng)
+        assigned, _ = assign(again, at)
+        for prior, values in ((low, least), (high, most)):
+            if not (roughly and values is most):
+                values.append(_mean_value(assigned, at, starts, (low, high, prior), config))
+    lower, upper = np.array(least), np.array(most or least)
+    return Estimate(
+        float(0.5 * (lower.mean() + upper.mean())),
+        max(low, float(lower.mean() - _ERRORS * lower.std())),
+        min(high, float(upper.mean() + _ERRORS * upper.std())),
+        config.discount,
+    )
+
+
+def _agrees(seen: Experience, policy: CellPolicy) -> BoolArray:
+    """Whether the policy does what was done, for each row."""
+    chosen = policy.choices(seen.observations)
+    if seen.taken is None or not isinstance(policy, CodevectorPolicy):
+        return np.asarray(seen.steps[:, ACTION] == chosen)
+    cells = policy.cells(seen.observations)[:, None].astype(np.uint16)
+    labels = np.zeros(cells.shape, dtype=np.int16)
+    label(seen.taken.actions, cells, policy.parts, labels)
+    return np.asarray(labels[:, 0] == chosen)
+
+
+def _mean_value(
+    rows: Assigned,
+    at: Cells,
+    starts: IntArray,
+    bounds: tuple[float, float, float],
+    config: FittedQConfig,
+) -> float:
+    """Return the mean value of states by a policy whose actions have the number 0, others 1."""
+    low, high, prior = bounds
+    others = np.zeros((len(at.codevectors), 2))
+    others[:, 1] = 1e3 * max(high - low, 1e-9)  # so that they are never the best
+    belief = Belief(low, high, prior, _UNKNOWN, others)
+    values = iterate(rows, at, None, belief, 2, _SWEEPS, config).values
+    return float(values[starts].mean())
+
+
+class Behaviour(NamedTuple):
+    """How often each action was taken in K cells."""
+
+    at: Cells
+    shares: FloatArray
+    """As :func:`shares_of` returns them, shape (K, A)."""
+
+    @classmethod
+    def of(
+        cls,
+        seen: Experience,
+        learned: FloatArray | None,
+        config: FittedQConfig,
+        rng: np.random.Generator,
+    ) -> "Behaviour":
+        """Count actions in cells that are placed in a learned metric, shape (d, d)."""
+        own = replace(config, cells_per_root=_CELLS_PER_ROOT)
+        at = place_cells(seen, learned, own, rng)
+        rows, _ = assign(seen, at)
+        return cls(at, shares_of(rows, len(at.codevectors), seen.n_actions))
+
+    def allows(self, observations: FloatArray, actions: IntArray) -> BoolArray:
+        """Whether actions, shape (n,), are done often enough in such states, shape (n, d).
+
+        That is a tenth as often as the most frequent, in one of the cells that are near.
+        """
+        _, cells, weights = assign_three(observations, self.at)
+        shares = np.where(weights > 0.0, self.shares[cells, actions[:, None]], 0.0)
+        return np.asarray(shares.max(axis=1) >= _MIN_SHARE)
+
+
+def metric_of_actions(
+    seen: Experience, config: FittedQConfig, rng: np.random.Generator
+) -> FloatArray | None:
+    """Learn the metric in which the shares of actions change, shape (d, d).
+
+    In standard deviations of the observation; None where too little is known.
+    """
+    learned = None
+    for _ in range(_FITS):
+        at = place_cells(seen, learned, config, rng)
+        rows, _ = assign(seen, at)
+        taken = rows.steps[:, MARK] == GOES_ON
+        groups = np.where(taken, rows.cells[:, 0].astype(np.int64), -1)
+        points = seen.observations - at.origin
+        outer = np.zeros((points.shape[1], points.shape[1]))
+        for action in range(seen.n_actions):
+            done = (rows.labels[:, 0] == action).astype(np.float64)
+            outer += at.units.outer(points, groups, done)
+        learned = at.units.average(learned, outer)
+    return learned
+
+
+def shares_of(rows: Assigned, n_cells: int, n_actions: int) -> FloatArray:
+    """Return how often each action was taken in each cell, shape (K, A).
+
+    Of the most frequent one there, so that this has a share of 1; 0 where nothing was done.
+    """
+    counts = np.zeros((n_cells, n_actions))
+    taken = rows.steps[:, MARK] == GOES_ON
+    np.add.at(counts, (rows.cells[taken], rows.labels[taken]), rows.weights[taken])
+    most = counts.max(axis=1, keepdims=True)
+    return np.asarray(counts / np.where(most > 0.0, most, 1.0))
+
+
+@dataclass(frozen=True)
+class SupportedWorld:
+    """A learned world, and what the log supports of it."""
+
+    arrays: WorldArrays
+    codes: FloatArray
+    """Of the actions, shape (A, C)."""
+    behaviour: Behaviour
+    bounds: tuple[float, float]
+    """Least and greatest discounted return that rewards allow."""
+    discount: float
+    states: FloatArray
+    """In which steps were taken, shape (n, d)."""
+    starts: FloatArray
+    """In which episodes began, shape (m, d)."""
+
+    def step(
+        self, points: FloatArray, actions: IntArray
+    ) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Return what steps from points, shape (n, d), lead to, rewards, and what is over."""
+        after, rewards, over, gaps = predict(self.arrays, points, self.codes[actions])
+        lost = gaps > self.arrays.bounds[3]
+        low, high = self.bounds
+        dear = (1.0 - self.discount) * (high - low)
+        rewards = rewards - dear * ~self.behaviour.allows(points, actions)
+        return after, np.where(lost, low, rewards), over | lost
+
+    def learn(self, engine: "FittedEngine", rng: np.random.Generator) -> None:
+        """Let an agent learn here, in episodes from anywhere where a step was taken."""
+        horizon, dtype = _EPISODE / (1.0 - self.discount), engine.interface.dtype
+        steps = min(_STEPS_PER_STEP * len(self.states), _MAX_IMAGINED)
+        yes, no = np.ones(_COPIES, dtype=np.bool_), np.zeros(_COPIES, dtype=np.bool_)
+        points, ages = _drawn(self.states, _COPIES, rng), np.zeros(_COPIES)
+        engine.set_lanes(_COPIES)
+        shown = points.astype(dtype)
+        first = VectorStep(shown, shown, np.zeros(_COPIES), no, no, learns=no, acts=yes, begins=yes)
+        actions, _ = engine.advance(first)
+        while engine.state.steps < steps:
+            after, rewards, over = self.step(points, actions)
+            ages += 1.0
+            cut = (ages >= horizon) & ~over
+            begins = over | cut
+            points = np.where(begins[:, None], _drawn(self.states, _COPIES, rng), after)
+            ages[begins] = 0.0
+            acts = yes if engine.state.steps + _COPIES < steps else no
+            led_to, shown = after.astype(dtype), points.astype(dtype)
+            step = VectorStep(
+                led_to, shown, rewards, over, cut, learns=yes, acts=acts, begins=begins
+            )
+            actions, _ = engine.advance(step)
+
+    def returns(self, policy: CellPolicy, rng: np.random.Generator) -> FloatArray:
+        """Return discounted returns of episodes that begin as those of the log did, shape (n,)."""
+        points = _drawn(self.starts, _STARTS, rng)
+        total, weight = np.zeros(_STARTS), 1.0
+        running = np.ones(_STARTS, dtype=np.bool_)
+        for _ in range(math.ceil(_JUDGED / (1.0 - self.discount))):
+            after, rewards, over = self.step(points, policy.choices(points))
+            total[running] += weight * rewards[running]
+            weight *= self.discount
+            running &= ~over
+            points = np.where(running[:, None], after, points)
+        total[running] += weight * self.bounds[0]
+        return total
+
+
+def believed_world(
+    seen: Experience,
+    interface: Interface,
+    behaviour: Behaviour,
+    bounds: tuple[float, float],
+    discount: float,
+    rng: np.random.Generator,
+) -> SupportedWorld | None:
+    """Learn a world from trajectories; None unless it predicts held-out steps.
+
+    Nor is there one of numbered states, of many components or actions, of actions that have no
+    numbers, of few steps, or of steps that all terminate.
+    """
+    taken = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
+    codes, boxed = _codes(interface)
+    d = seen.observations.shape[1]
+    wide = d > _MAX_COMPONENTS or (1 + d) * (2 + d) // 2 * len(codes.T) > _MAX_FEATURES
+    if seen.numbered or wide or seen.taken is not None or len(taken) < _MIN_STEPS:
+        return None
+    begins = np.append(0, np.flatnonzero(seen.steps[:-1, MARK] != GOES_ON) + 1)
+    latest = taken[-_MAX_STEPS:]
+    ended = seen.steps[latest + 1, MARK] == TERMINAL
+    if ended.all():
+        return None
+    observations = seen.observations.astype(np.float64)
+    steps = CodedSteps(
+        observations[latest],
+        codes[seen.steps[latest, ACTION].astype(np.int64)],
+        seen.steps[latest, REWARD],
+        observations[latest + 1],
+        ended,
+    )
+    learned = learn_world(steps, -math.inf, boxed, _LAWS, None, rng)
+    names = [""] * observations.shape[1]
+    told = judge(learned, steps, None, names, rng)
+    quality = told.replay_error, told.replay_steps, told.precision, told.recall, told.reward_r2
+    if not judged(*quality, most_error=_MAX_ERROR):
+        return None
+    return SupportedWorld(
+        learned.arrays, codes, behaviour, bounds, discount, steps.before, observations[begins]
+    )
+
+
+def _codes(interface: Interface) -> tuple[FloatArray, bool]:
+    """Return the codes of all actions, shape (A, C), and whether they are of continuous ones."""
+    n, native = interface.n_actions, interface.native
+    if native is None or native.grid is None:
+        return codes_of(np.arange(n), n), False
+    actions = np.asarray(interface.performed(np.arange(n)), dtype=np.float64).reshape(n, -1)
+    middle, half = 0.5 * (actions.max(axis=0) + actions.min(axis=0)), 0.5 * np.ptp(actions, axis=0)
+    units = (actions - middle) / np.where(half > 0.0, half, 1.0)
+    return np.column_stack([np.ones(n), units]), True
+
+
+def _drawn(points: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
+    return points[rng.integers(len(points), size=n)]

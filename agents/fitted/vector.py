@@ -1,0 +1,166 @@
+"""Several environments of a fitted agent: their running episodes, and the policies they play.
+
+An environment plays an episode to its end with the policy that was the newest when the episode
+began: the refits that go on meanwhile would leave no uninterrupted episode that says how good a
+policy is. Running trajectories are kept apart from the memory, which takes them over when they end.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from oda_rl._compile import compiled
+from oda_rl._state import Raw, reader
+from oda_rl._types import BoolArray, FloatArray
+from oda_rl.agents.base.memory import COMPONENTS, Trajectory
+from oda_rl.agents.base.state import EPISODE_END, Lane, Observations, new_lanes, workspace
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
+from oda_rl.agents.fitted.changes import Record
+from oda_rl.agents.fitted.steps import Fitted, choose, load, record, start, state_of
+from oda_rl.agents.policies.cells import CellPolicy
+
+_FIRST_ROWS = 256
+
+running_lane = reader(Lane)
+
+
+@dataclass(frozen=True, eq=False)
+class Playing:
+    """A policy that is played, and how."""
+
+    policy: CellPolicy
+    record: Record | None
+    """To which the returns count; None if they are not those of this policy alone."""
+    epsilon: float
+    """Probability of a random decision."""
+    longest_hold: int
+    """Most steps for which one is held."""
+    scheme: int
+    """Of exploration; ``exploration.NONE`` if there is none, or nothing else."""
+    fits: int
+    """Number of fits before."""
+
+
+@compiled
+def record_all(
+    after: Observations,
+    rewards: FloatArray,
+    terminated: BoolArray,
+    truncated: BoolArray,
+    learns: BoolArray,
+    ended: FloatArray,
+    lanes_raw: Raw,
+    observations: Observations,
+    steps: FloatArray,
+    raw: Raw,
+    room: FloatArray,
+) -> int:
+    """Remember a step of all environments; returns events.
+
+    ``ended``, shape (n, 2), takes return and length of episodes that end. Nothing is remembered if
+    a value is bad.
+    """
+    state, space = state_of(raw, 0), workspace(room)
+    for i in range(rewards.shape[0]):
+        if learns[i]:
+            event = load(after[i], observations[i], space)
+            if not abs(rewards[i]) <= LARGEST_REWARD:  # NaN too
+                event = NOT_FINITE
+            if event:
+                return event
+    events = 0
+    for i in range(rewards.shape[0]):
+        if not learns[i]:
+            continue
+        to = Trajectory(observations[i], steps[i], running_lane(lanes_raw, i))
+        found = record(state, to, after[i], rewards[i], terminated[i], truncated[i])
+        if found & EPISODE_END:
+            ended[i, 0] = state.last_return
+            ended[i, 1] = state.last_length
+        events |= found
+    return events
+
+
+@compiled
+def act_in(
+    env: int,
+    seen: Observations,
+    diagram: FloatArray,
+    models: FloatArray,
+    origin: FloatArray,
+    width: float,
+    epsilon: float,
+    longest_hold: int,
+    lanes_raw: Raw,
+    observations: Observations,
+    steps: FloatArray,
+    raw: Raw,
+    room: FloatArray,
+) -> int:
+    """Choose an action in one of the environments; negative: minus the event that prevents it.
+
+    ``seen``, shape (n, d), is what is acted on in all of them.
+    """
+    state, space = state_of(raw, 0), workspace(room)
+    state.width, state.epsilon, state.longest_hold = width, epsilon, longest_hold
+    for j in range(origin.shape[0]):
+        space.origin[j] = origin[j]
+    to = Trajectory(observations[env], steps[env], running_lane(lanes_raw, env))
+    agent = Fitted(state, to, diagram, models, space)
+    event = start(agent, seen[env])
+    if event:
+        return -event
+    return choose(agent)
+
+
+class RunningEpisodes:
+    """What n environments have of their own.
+
+    Parameters
+    ----------
+    count : int
+        Environments.
+    interface : Interface
+        Of each.
+    playing : Playing
+        With what all begin.
+
+    Attributes
+    ----------
+    lanes : list of Lane
+        What the running episodes count.
+    playing : list of Playing
+        What each environment plays.
+    arrays : tuple
+        What compiled code writes the episodes to: the lanes' bytes, and a memory
+        (:mod:`oda_rl.agents.base.memory`) for each environment.
+    """
+
+    def __init__(self, count: int, interface: Interface, playing: Playing) -> None:
+        self.playing = [playing] * count
+        lanes: Raw = np.zeros(count * Lane.size, dtype=np.uint8)
+        self.lanes = new_lanes(lanes)
+        d, wide = interface.n_features, COMPONENTS + interface.n_components
+        observations: Observations = np.zeros((count, _FIRST_ROWS, d), interface.dtype)
+        steps: FloatArray = np.zeros((count, _FIRST_ROWS, wide))
+        self.arrays = lanes, observations, steps
+
+    def make_room(self) -> None:
+        """Double the rows."""
+        lanes, *memory = self.arrays
+        observations, steps = (np.concatenate([a, np.zeros_like(a)], axis=1) for a in memory)
+        self.arrays = lanes, observations, steps
+
+    def rows(self, env: int) -> tuple[Observations, FloatArray]:
+        """Return the observations and steps of a trajectory so far."""
+        n = self.lanes[env].last_row + 1
+        return self.arrays[1][env, :n], self.arrays[2][env, :n]
+
+    def forget(self, env: int) -> None:
+        """Begin a trajectory anew."""
+        self.lanes[env].assign({"last_row": -1, "fresh": False, "held": 0})
+
+    def give_no_credit(self) -> None:
+        """Let what is played count for no policy any more."""
+        self.playing = [replace(playing, record=None) for playing in self.playing]
