@@ -117,6 +117,7 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
         "names.toml",
         "learner.h",
         "policy.h",
+        "predict.h",
         "page.html",
         "script.js",
         "style.css",

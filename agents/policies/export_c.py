@@ -11,9 +11,8 @@ taken without ``math.h``: halving the number of updates until it is in [1, 2) mu
 by a constant each time, and a polynomial does the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from oda_rl.exporting.c_text import (
     as_comment,
     defined,
     number,
+    source,
     table,
 )
 
@@ -188,21 +188,11 @@ def _unsigned(actions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     return actions.astype(np.min_scalar_type(actions.max()))
 
 
-def _source(name: str, flags: dict[str, bool]) -> str:
-    """Return a C file whose lines #ifdef, #ifndef, #else and #endif are resolved by flags."""
-    lines, kept = [], [True]
-    text = files("oda_rl.agents.policies").joinpath(name).read_text(encoding="utf-8")
-    for line in text.splitlines(keepends=True):
-        word, _, flag = line.strip().partition(" ")
-        if word in ("#ifdef", "#ifndef"):
-            kept.append(flags.get(flag, False) == (word == "#ifdef"))
-        elif word == "#else":
-            kept[-1] = not kept[-1]
-        elif word == "#endif":
-            kept.pop()
-        elif all(kept):
-            lines.append(line)
-    text = "".join(lines)
+def _source(name: str, flags: Mapping[str, bool]) -> str:
+    """Return a C file with what is flagged."""
+    text = source(
+        "oda_rl.agents.policies", name, [flag for flag, is_set in flags.items() if is_set]
+    )
     text = text if flags["TIE"] else text.replace(" - ODA_TIE", "")
     return text if flags["EQUAL"] else text.replace(" + ODA_EQUAL", "")
 

@@ -17,13 +17,10 @@ from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exporting.c_text import (
-    AS_IT_IS,
-    FLOAT_SCORE,
-    LESS_ORIGIN,
-    NEAREST,
     as_comment,
     defined,
     features,
+    source,
     table,
 )
 from oda_rl.exporting.diagrams import Diagram, fitting, narrowest, numbered
@@ -32,46 +29,6 @@ from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.quantization.vq import LVQ, VectorQuantizer
 
-_GAPS_SCORE = """\
-        float score = oda_offsets[k];
-        for (int j = 0; j < ODA_FEATURES; ++j) {
-            const float gap = x[j] - oda_means[k][j];
-            score += oda_precisions[k][j] * gap * gap;
-        }
-"""
-_NUMBER = """\
-    return nearest;
-"""
-_LABEL = """\
-    return (int)oda_labels[nearest];
-"""
-_VALUE = """\
-    float value = oda_models[nearest][0];
-    for (int j = 0; j < ODA_FEATURES; ++j) {
-        value += oda_models[nearest][1 + j] * x[j];
-    }
-    return value;
-"""
-_DENSEST = """\
-    float scores[ODA_CELLS];
-    float least = 0.0f;
-    for (int k = 0; k < ODA_CELLS; ++k) {
-ONE_SCORE        scores[k] = score;
-        if (k == 0 || score < least) {
-            least = score;
-        }
-    }
-    float densities[ODA_CLASSES] = {0.0f};
-    int best = 0;
-    for (int k = 0; k < ODA_CELLS; ++k) {
-        densities[oda_classes[k]] += expf(least - scores[k]);
-    }
-    for (int c = 1; c < ODA_CLASSES; ++c) {
-        if (densities[c] > densities[best]) {
-            best = c;
-        }
-    }
-"""
 _DIAGRAM = [
     "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];",
 ]
@@ -84,13 +41,9 @@ class _Header:
     """What a header says."""
 
     about: list[str]
-    score: str = FLOAT_SCORE
-    body: str = NEAREST + _NUMBER
     tables: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     returns: list[str] = field(default_factory=list)
     n_classes: int | None = None
-    kind: str = "int"
-    """Type of what is returned."""
 
 
 def export_c(estimator: Any, out: str | Path) -> Path:
@@ -145,7 +98,7 @@ def export_c(estimator: Any, out: str | Path) -> Path:
 
 def _text(estimator: Any) -> str:
     header, name = _header(estimator), type(estimator).__name__
-    signature = f"{header.kind} oda_predict(const float obs[ODA_FEATURES])"
+    kind = "float" if "oda_models" in header.tables else "int"
     d = int(estimator.n_features_in_)
     constants = {"FEATURES": d, "CELLS": len(next(iter(header.tables.values())))}
     if header.n_classes is not None:
@@ -155,22 +108,22 @@ def _text(estimator: Any) -> str:
         "",
         f"Tables: {sum(array.nbytes for array in header.tables.values())} bytes",
         "",
-        f"{signature} takes a sample:",
+        f"{kind} oda_predict(const float obs[ODA_FEATURES]) takes a sample:",
         *features(estimator),
         *header.returns,
         "",
         *header.about,
     ]
-    begin = LESS_ORIGIN if "oda_origin" in header.tables else AS_IT_IS
-    body = header.body.replace("ONE_SCORE", header.score).replace("SCORE", "float")
+    flags = {name.removeprefix("oda_").upper() for name in header.tables}
     parts = [
         as_comment(lines),
         "#ifndef ODA_PREDICT_H\n#define ODA_PREDICT_H\n\n",
-        "#include <math.h>\n" if "expf" in body else "",
+        "#include <math.h>\n" if "CLASSES" in flags else "",
         "#include <stdint.h>\n\n",
         defined(constants),
         *(table(key, array) for key, array in header.tables.items()),
-        f"static inline {signature}\n{{\n{begin}{body}}}\n\n#endif\n",
+        source("oda_rl.exporting", "predict.h", flags),
+        "#endif\n",
     ]
     return "".join(parts)
 
@@ -228,7 +181,6 @@ def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Heade
     """Return the label of the class of the nearest cell."""
     numbers, header.returns = numbered(labels)
     header.tables["oda_labels"] = narrowest(numbers[classes])
-    header.body = NEAREST + _LABEL
     header.about[-1] = f"{_NEAREST_IS};\nits label is in oda_labels."
     return header
 
@@ -250,8 +202,6 @@ def _classifier(model: ODAClassifier) -> _Header:
     if not from_zero:
         header.tables["oda_labels"] = narrowest(numbers)
     header.n_classes = len(numbers)
-    end = _NUMBER if from_zero else _LABEL
-    header.body = _DENSEST + end.replace("nearest", "best")
     header.about[-1] = (
         "The class of the greatest sum of exp(-score) over its cells, of which oda_classes says"
     )
@@ -266,7 +216,6 @@ def _regressor(model: ODARegressor) -> _Header:
     values = model.codevector_labels_ + (model.slopes_ * gaps).sum(axis=1)
     models = fitting(np.column_stack([values, model.slopes_]), np.float32)
     header.tables["oda_models"] = models
-    header.kind, header.body = "float", NEAREST + _VALUE
     header.returns = ["and returns the prediction."]
     header.about[-1] = f"{_NEAREST_IS};"
     header.about.append(
@@ -294,7 +243,6 @@ def _mixture(model: StreamingMixture) -> _Header:
             "oda_precisions[k][j] (x[j] - oda_means[k][j])^2; x is obs, less oda_origin.",
             "The component of least score, the first of equals, is the most probable.",
         ],
-        score=_GAPS_SCORE,
     )
     single = np.float32
     header.tables["oda_offsets"] = fitting(offsets - offsets.min(), single)

@@ -1,38 +1,14 @@
-"""What C headers are written in: tables, numbers, comments, and how the nearest cell is found."""
+"""What C headers are made of: source files, constants, tables and comments."""
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-AS_IT_IS = """\
-    const float *x = obs;
-"""
-LESS_ORIGIN = """\
-    float x[ODA_FEATURES];
-    for (int j = 0; j < ODA_FEATURES; ++j) {
-        x[j] = obs[j] - oda_origin[j];
-    }
-"""
-FLOAT_SCORE = """\
-        float score = oda_diagram[k][0];
-        for (int j = 0; j < ODA_FEATURES; ++j) {
-            score += oda_diagram[k][1 + j] * x[j];
-        }
-"""
-NEAREST = """\
-    int nearest = 0;
-    SCORE least = 0;
-    for (int k = 0; k < ODA_CELLS; ++k) {
-ONE_SCORE        if (k == 0 || score < least) {
-            least = score;
-            nearest = k;
-        }
-    }
-"""
 _TYPES = {
     np.dtype(np.float32): "float",
     np.dtype(np.int8): "int8_t",
@@ -42,6 +18,23 @@ _TYPES = {
     np.dtype(np.uint16): "uint16_t",
     np.dtype(np.uint32): "uint32_t",
 }
+
+
+def source(package: str, name: str, flags: Container[str]) -> str:
+    """Return a C file of a package; flags resolve its #ifdef, #ifndef, #else and #endif."""
+    lines, kept = [], [True]
+    text = files(package).joinpath(name).read_text(encoding="utf-8")
+    for line in text.splitlines(keepends=True):
+        word, _, flag = line.strip().partition(" ")
+        if word in ("#ifdef", "#ifndef"):
+            kept.append((flag in flags) == (word == "#ifdef"))
+        elif word == "#else":
+            kept[-1] = not kept[-1]
+        elif word == "#endif":
+            kept.pop()
+        elif all(kept):
+            lines.append(line)
+    return "".join(lines)
 
 
 def defined(constants: Mapping[str, Any]) -> str:
