@@ -12,7 +12,7 @@ from numba import njit
 
 from oda_rl.agents import GridPartition, ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents.base.memory import GOES_ON, MARK
-from oda_rl.agents.partitions.schedule import interpreted_learner
+from oda_rl.agents.partitions.base import interpreted_learner
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.envs.dynamics import Dynamics, compiled_dynamics
 
@@ -368,7 +368,7 @@ def test_the_latest_2000_transitions_are_remembered():
         agent.learn(steps)
         points = agent._engine._latest().points
         played = np.array(seen.observations, dtype=float)
-        if agent._engine.episode_length == 0:
+        if agent._engine.lanes[0].episode_length == 0:
             played = played[:-1]  # an episode has begun, but no step was taken
         assert len(points) == min(2000, len(played))
         np.testing.assert_allclose(points + agent._engine.origin, played[-2000:], atol=1e-12)

@@ -1,25 +1,26 @@
 """Voronoi cells of the means of a streaming Gaussian mixture over the visited states."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import Checked, Range, at_least, within
-from oda_rl.agents.partitions.contract import Lineage, Scaling
-from oda_rl.agents.partitions.schedule import (
+from oda_rl.agents.partitions.base import (
     INTERPRETED,
     RESTING,
-    SAVED_SCHEDULE,
+    BuiltIn,
+    Lineage,
+    Scaling,
     Schedule,
+    check_kind,
     interpreted_learner,
 )
 from oda_rl.divergences import quadratic_diagram
-from oda_rl.files.schema import Member, check, real, require
+from oda_rl.files.schema import Member, Sizes, real, require
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Progress, Rules
 
@@ -27,22 +28,6 @@ _RATE = 0.5
 _MAX_PRECISION = 1e12  # of no effect: only distances count
 
 _FEW = Range("at most 4096", lambda n_components: n_components <= 4096)
-
-
-SCHEMA: dict[str, Member] = {
-    "codevectors": real("K, d"),
-    "diagram": real("K, 1+d"),
-    "transform": real("d, d"),
-    "inverse": real("d, d"),
-    "control": real("controls"),
-    "means": real("K, d"),
-    "weights": real("K", "[0, inf)"),
-    "grid": real("K, K", "[0, inf)"),
-    "errors": real("K", "[0, inf)"),
-    "savings": real("K", "[0, inf)"),
-    "schedule": SAVED_SCHEDULE,
-}
-"""What a file has of the partition; ``control`` is a :class:`oda_rl.mixtures.state.Progress`."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +44,7 @@ class GMMSettings(Checked):
     """Of a mixture: samples for each component until it rests."""
 
 
-class GMMPartition:
+class GMMPartition(BuiltIn):
     """Voronoi cells of the means of a Gaussian mixture with equal spherical covariances.
 
     A state belongs to the nearest mean in the agent's metric: cells have no shapes of their own.
@@ -95,15 +80,25 @@ class GMMPartition:
     (9, True)
     """
 
-    temperature = math.nan
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = GMMSettings(**settings)
+    Settings = GMMSettings
+    schema: ClassVar[dict[str, Member]] = {
+        "codevectors": real("K, d"),
+        "diagram": real("K, 1+d"),
+        "transform": real("d, d"),
+        "inverse": real("d, d"),
+        "control": real("controls"),
+        "means": real("K, d"),
+        "weights": real("K", "[0, inf)"),
+        "grid": real("K, K", "[0, inf)"),
+        "errors": real("K", "[0, inf)"),
+        "savings": real("K", "[0, inf)"),
+        "schedule": Member(Schedule, "1"),
+    }
+    settings: GMMSettings
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
-        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
         n = self.n_cells = self.settings.mixture_components
-        self.diagram: FloatArray = np.zeros((n, 1 + n_features))
+        self.diagram = np.zeros((n, 1 + n_features))
         self.learner = interpreted_learner(n_features)
         self._schedule = Schedule(self.learner.schedule)
         self.codevectors: FloatArray = np.zeros((n, n_features))
@@ -144,14 +139,12 @@ class GMMPartition:
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
-        """Measure distances in a new scaling from now on."""
         self._transform[:] = scaling.transform
         self._inverse[:] = np.linalg.pinv(scaling.transform)
         self._mixture.means[:] = self.codevectors @ self._transform.T
         self._draw()
 
     def observe(self, point: FloatArray) -> Lineage | None:
-        """Learn from one point; see :class:`oda_rl.agents.Partition`."""
         progress, schedule = Progress(self._mixture.progress), self._schedule
         schedule.samples += 1
         if schedule.samples >= self._samples:
@@ -170,15 +163,7 @@ class GMMPartition:
         narrower = progress.width < width  # a stage ends, and the metric is learned anew
         return np.eye(self.n_cells) if narrower or not self.active else None
 
-    def reshape(self) -> Lineage:
-        """Reshape nothing: ``observe`` does it."""
-        return np.eye(self.n_cells)
-
-    def state(self) -> dict[str, Array]:
-        """Return all that has to be saved."""
-        return {**self._arrays(), "schedule": self._schedule.record}
-
-    def _arrays(self) -> dict[str, FloatArray]:
+    def _arrays(self) -> dict[str, Array]:
         names = ("means", "weights", "grid", "errors", "savings")
         return {
             "codevectors": self.codevectors,
@@ -186,23 +171,21 @@ class GMMPartition:
             "transform": self._transform,
             "inverse": self._inverse,
             "control": self._mixture.progress.view(np.float64),
+            "schedule": self._schedule.record,
             **{name: getattr(self._mixture, name) for name in names},
         }
 
+    def _sizes(self) -> Sizes:
+        return {**super()._sizes(), "controls": len(Progress.kinds)}
+
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned, or raise InvalidFileError."""
-        n, fields = self.n_cells, Progress.dtype.names or ()
-        check(state, SCHEMA, {"K": n, "d": self.diagram.shape[1] - 1, "controls": len(fields)})
-        control = np.ascontiguousarray(state["control"]).view(Progress.dtype)
-        Progress.check_records("control", control, {"components": n})
-        freed, crowded = float(control["freed"][0]), float(control["crowded"][0])
-        whole = freed == int(freed) and crowded == int(crowded)
-        require(whole and (crowded < 0.0 or freed >= 0.0), f"control has {freed} for {crowded}")
-        for name, array in self._arrays().items():
-            array[:] = state[name]
-        self._schedule.restore(state["schedule"])
-        kind = self._schedule.kind
-        require(kind in (RESTING, INTERPRETED), f"schedule.kind is {kind}")
+        super().restore(state)
+        progress, n = Progress(self._mixture.progress), self.n_cells
+        Progress.check_records("control", progress.record, {"components": n})
+        freed, crowded = progress.freed, progress.crowded
+        right = freed == int(freed) and crowded == int(crowded)
+        require(right and (crowded < 0.0 or freed >= 0.0), f"control has {freed} for {crowded}")
+        check_kind(self._schedule, INTERPRETED)
 
     def _new_mixture(self) -> Mixture:
         width = sum(learning.near_square(self.n_cells)) / 4.0

@@ -1,21 +1,19 @@
 """Uniform cells: the baseline that knows nothing of where the states are."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, Range, are_counts, or_none
-from oda_rl.agents.partitions.contract import Lineage, Scaling
-from oda_rl.agents.partitions.schedule import interpreted_learner
+from oda_rl.agents.partitions.base import BuiltIn, Scaling, interpreted_learner
 from oda_rl.divergences import quadratic_diagram
-from oda_rl.files.schema import Member, check, real
+from oda_rl.files.schema import Member, real
 from oda_rl.metric import SMALLEST
 
-_MOST_CELLS = 65_536
+_MAX_CELLS = 65_536
 
 _BINS = Range("an integer of at least 1, or a list of one for each component", are_counts)
 _INTERVALS = Range(
@@ -24,10 +22,6 @@ _INTERVALS = Range(
         len(pair) == 2 and -math.inf < pair[0] < pair[1] < math.inf for pair in pairs
     ),
 )
-
-
-SCHEMA: dict[str, Member] = {"codevectors": real("K, d"), "diagram": real("K, 1+d")}
-"""What a file has of the partition."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +35,11 @@ class GridSettings(Checked):
     """Of a grid: low and high of each component, in its units. None: by ``spread``."""
 
     spread: Annotated[float, POSITIVE] = 2.0
-    """Without ranges a grid reaches so many standard deviations of random play to either side of
+    """Without ranges a grid reaches this many standard deviations of random play to either side of
     its mean; positive."""
 
 
-class GridPartition:
+class GridPartition(BuiltIn):
     """A uniform grid of ``bins`` bins a component, within ``ranges``.
 
     Without ranges, ``spread`` standard deviations of the random play to either side of its
@@ -78,14 +72,13 @@ class GridPartition:
            [3.]])
     """
 
+    Settings = GridSettings
+    schema: ClassVar[dict[str, Member]] = {"codevectors": real("K, d"), "diagram": real("K, 1+d")}
+    settings: GridSettings
+    codevectors: FloatArray
     active = False
-    temperature = math.nan
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = GridSettings(**settings)
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
-        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
         settings = self.settings
         bins = settings.bins if isinstance(settings.bins, tuple) else (settings.bins,) * n_features
         for name, given in (("bins", bins), ("ranges", settings.ranges)):
@@ -95,14 +88,14 @@ class GridPartition:
                     "one for each component of the observation"
                 )
         self.n_cells = math.prod(bins)
-        if self.n_cells > _MOST_CELLS:
+        if self.n_cells > _MAX_CELLS:
             raise ValueError(
                 f"bins is {settings.bins!r}, which makes {self.n_cells:,} cells of {n_features} "
-                f"components: there may be {_MOST_CELLS:,}"
+                f"components: there may be {_MAX_CELLS:,}"
             )
         self.bins = bins
-        self.codevectors: FloatArray = np.zeros((self.n_cells, n_features))
-        self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
+        self.codevectors = np.zeros((self.n_cells, n_features))
+        self.diagram = np.zeros((self.n_cells, 1 + n_features))
         self.learner = interpreted_learner(n_features)
         return self
 
@@ -118,30 +111,14 @@ class GridPartition:
             start + width * (np.arange(n) + 0.5)
             for start, width, n in zip(low, widths, self.bins, strict=True)
         ]
-        self.codevectors[:] = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(
-            self.n_cells, -1
-        )
+        centres = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        self.codevectors[:] = centres.reshape(self.n_cells, -1)
         varies = widths > SMALLEST
         weights = np.where(varies, 1.0 / np.where(varies, widths, 1.0) ** 2, 0.0)
         self.diagram[:] = quadratic_diagram(np.diag(weights), self.codevectors)
 
-    def observe(self, point: FloatArray) -> Lineage | None:
-        """Learn nothing."""
-        return None
-
-    def reshape(self) -> Lineage:
-        """Leave the cells as they are."""
-        return np.eye(self.n_cells)
-
     def rescale(self, scaling: Scaling) -> None:
         """Leave the cells as they are."""
 
-    def state(self) -> dict[str, Array]:
-        """Return all that has to be saved."""
+    def _arrays(self) -> dict[str, Array]:
         return {"codevectors": self.codevectors, "diagram": self.diagram}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned, or raise InvalidFileError."""
-        check(state, SCHEMA, {"K": self.n_cells, "d": self.diagram.shape[1] - 1})
-        self.codevectors[:] = state["codevectors"]
-        self.diagram[:] = state["diagram"]

@@ -3,34 +3,22 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
-from oda_rl.agents.partitions.contract import Lineage, Scaling
-from oda_rl.agents.partitions.schedule import interpreted_learner
+from oda_rl.agents.partitions.base import BuiltIn, Lineage, Scaling, interpreted_learner
 from oda_rl.divergences import quadratic_diagram
-from oda_rl.files.schema import MOST, Member, check, real, require, whole_floats
+from oda_rl.files.schema import MOST, Member, Sizes, real, require, whole_floats
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next
 _REFITS = 8  # then the cells rest
 _ROUNDS = 2
 _TOLERANCE = 1e-2  # of the log-likelihood
 _SEEN, _NEXT, _MADE = range(3)
-
-
-SCHEMA: dict[str, Member] = {
-    "codevectors": real("K, d"),
-    "weights": real("K", "[0, 2]"),
-    "diagram": real("capacity, 1+d", "(-inf, inf]"),
-    "transform": real("d, d"),
-    "reservoir": real("n, d"),
-    "counts": whole_floats("3", "[0, inf)"),
-}
-"""What a file has of the partition."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +40,7 @@ class InfexSettings(Checked):
     """Of exemplars: at most so many are cells, those of the largest weights."""
 
 
-class InfexPartition:
+class InfexPartition(BuiltIn):
     """Cells of the exemplars of a mixture density that is refitted to the states visited.
 
     A reservoir holds a fair sample of the states seen. Each time that they have grown by half, at
@@ -92,15 +80,20 @@ class InfexPartition:
     array([-2.,  2.])
     """
 
-    temperature = math.nan
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = InfexSettings(**settings)
+    Settings = InfexSettings
+    schema: ClassVar[dict[str, Member]] = {
+        "codevectors": real("K, d"),
+        "weights": real("K", "[0, 2]"),
+        "diagram": real("capacity, 1+d", "(-inf, inf]"),
+        "transform": real("d, d"),
+        "reservoir": real("n, d"),
+        "counts": whole_floats("3", "[0, inf)"),
+    }
+    settings: InfexSettings
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
-        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
         self.n_cells = 1
-        self.diagram: FloatArray = np.zeros((self.settings.infex_max_cells, 1 + n_features))
+        self.diagram = np.zeros((self.settings.infex_max_cells, 1 + n_features))
         self.learner = interpreted_learner(n_features)
         self.codevectors: FloatArray = np.zeros((1, n_features))
         self.weights: FloatArray = np.ones(1)
@@ -125,12 +118,10 @@ class InfexPartition:
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
-        """Measure distances in a new scaling from now on."""
-        self._transform = scaling.transform
+        self._transform[:] = scaling.transform
         self._draw()
 
     def observe(self, point: FloatArray) -> Lineage | None:
-        """Take a point into the reservoir; see :class:`Partition`."""
         seen = int(self._counts[_SEEN])
         size = len(self._reservoir)
         place = seen if seen < size else int(self._rng.integers(seen + 1))
@@ -152,14 +143,9 @@ class InfexPartition:
         before = self.codevectors @ to_units
         try:
             found = generate(
-                points,
-                Problem(),
-                self._rng,
-                start=before,
-                tolerance=_TOLERANCE,
-                max_rounds=_ROUNDS,
-                certified=False,
-            )
+                points, Problem(), self._rng, start=before, tolerance=_TOLERANCE,
+                max_rounds=_ROUNDS, certified=False,
+            )  # fmt: skip
         except NotConvergedError as error:  # two rounds are enough for cells
             found = cast(Exemplars, error.solution)
         heaviest = np.argsort(-found.weights)[: len(self.diagram)]
@@ -174,8 +160,7 @@ class InfexPartition:
         self._draw()
         return lineage
 
-    def state(self) -> dict[str, Array]:
-        """Return all that has to be saved."""
+    def _arrays(self) -> dict[str, Array]:
         return {
             "codevectors": self.codevectors,
             "weights": self.weights,
@@ -185,24 +170,16 @@ class InfexPartition:
             "counts": self._counts,
         }
 
+    def _sizes(self) -> Sizes:
+        return {**super()._sizes(), "capacity": len(self.diagram), "n": len(self._reservoir)}
+
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned, or raise InvalidFileError."""
         capacity, width = self.diagram.shape
-        sizes = {"d": width - 1, "capacity": capacity, "n": len(self._reservoir)}
-        check(state, SCHEMA, sizes)
-        n = sizes["K"]
+        self.n_cells = n = len(state["codevectors"])
         require(1 <= n <= capacity, f"codevectors has {n} rows: it must have 1 to {capacity}")
+        self.codevectors, self.weights = np.zeros((n, width - 1)), np.zeros(n)
+        super().restore(state)
         require(state["counts"].max() < MOST, f"counts is {state['counts']}")
-        self.codevectors = np.array(state["codevectors"])
-        self.weights = np.array(state["weights"])
-        self._transform = np.array(state["transform"])
-        for name, array in (
-            ("diagram", self.diagram),
-            ("reservoir", self._reservoir),
-            ("counts", self._counts),
-        ):
-            array[:] = state[name]
-        self.n_cells = len(self.codevectors)
 
     def _draw(self) -> None:
         """Write the diagram: a power diagram, by the weighted responses of a common bandwidth."""

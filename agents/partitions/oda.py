@@ -2,35 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import NOT_NEGATIVE, POSITIVE, Checked, at_least, within
-from oda_rl.agents.partitions.contract import Lineage, Scaling
-from oda_rl.agents.partitions.schedule import (
+from oda_rl.agents.partitions.base import (
     ANNEALING,
     RESTING,
-    SAVED_SCHEDULE,
+    BuiltIn,
     Learner,
+    Lineage,
+    Scaling,
     Schedule,
+    check_kind,
     new_schedule,
     observe,
 )
 from oda_rl.annealing import cells as annealing
 from oda_rl.divergences import quadratic_diagram
-from oda_rl.files.schema import Member, check, real, require
-
-SCHEMA: dict[str, Member] = {
-    "cells": real("K, 1+d"),
-    "diagram": real("K, 1+d"),
-    "metric": real("d, d"),
-    "schedule": SAVED_SCHEDULE,
-    "spread": real("d, d"),
-}
-"""What a file has of the partition."""
+from oda_rl.files.schema import Member, real, require
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class ODASettings(Checked):
     """
 
     max_cells: Annotated[int, at_least(1)] = 8
-    """Annealing stops once there are so many cells (there may be up to twice as many)."""
+    """Annealing stops once there are this many cells (there may be up to twice as many)."""
 
     initial_temperature: Annotated[float, POSITIVE] = 4.0
     """Temperature of the first level; positive."""
@@ -53,10 +46,10 @@ class ODASettings(Checked):
     """Annealing stops below this temperature; positive."""
 
     samples_per_level: Annotated[int, at_least(1)] = 200
-    """Least number of samples seen at a temperature level."""
+    """Minimum number of samples seen at a temperature level."""
 
     samples_per_cell: Annotated[float, NOT_NEGATIVE] = 10.0
-    """Least number of samples for each cell at a temperature level."""
+    """Minimum number of samples for each cell at a temperature level."""
 
     perturbation: Annotated[float, POSITIVE] = 0.05
     """Standard deviation of the shifts by which a codevector is split; positive."""
@@ -68,7 +61,7 @@ class ODASettings(Checked):
     """Cells with a smaller share of the samples are dropped; in [0, 1)."""
 
 
-class ODAPartition:
+class ODAPartition(BuiltIn):
     """Cells around codevectors that online deterministic annealing places.
 
     Two codevectors start at the origin; after each temperature level they are pruned, merged,
@@ -103,13 +96,19 @@ class ODAPartition:
     4
     """
 
-    def __init__(self, **settings: Any) -> None:
-        self.settings = ODASettings(**settings)
+    Settings = ODASettings
+    schema: ClassVar[dict[str, Member]] = {
+        "cells": real("K, 1+d"),
+        "diagram": real("K, 1+d"),
+        "metric": real("d, d"),
+        "schedule": Member(Schedule, "1"),
+        "spread": real("d, d"),
+    }
+    settings: ODASettings
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
-        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
         capacity = 2 * self.settings.max_cells
-        self.diagram: FloatArray = np.zeros((capacity, 1 + n_features))
+        self.diagram = np.zeros((capacity, 1 + n_features))
         cells, schedule = np.zeros((capacity, 1 + n_features)), new_schedule(ANNEALING)
         self.learner = Learner(cells, np.eye(n_features), schedule)
         self._schedule = Schedule(schedule)
@@ -127,12 +126,10 @@ class ODAPartition:
 
     @property
     def temperature(self) -> float:
-        """Temperature of the current level."""
         return self._schedule.temperature
 
     @property
     def codevectors(self) -> FloatArray:
-        """The codevectors, shape (n_cells, d)."""
         return self.learner.cells[: self.n_cells, 1:]
 
     def start(self, scaling: Scaling) -> None:
@@ -149,12 +146,10 @@ class ODAPartition:
         self._begin_level()
 
     def rescale(self, scaling: Scaling) -> None:
-        """Measure distances in a new scaling from now on."""
         self._measure(scaling)
         self._draw()
 
     def observe(self, point: FloatArray) -> Lineage | None:
-        """Learn from one point; see :class:`Partition`."""
         due = observe(self.diagram, self.learner, self.n_cells, point, *self._scratch)
         if not due:
             return None
@@ -167,20 +162,14 @@ class ODAPartition:
 
         The diagram is drawn when the agent says in which scaling.
         """
-        cells, metric, schedule = self.learner.cells, self.learner.metric, self._schedule
+        learner, schedule, settings = self.learner, self._schedule, self.settings
+        radius = settings.merge_threshold * schedule.temperature
         lineage = annealing.prune_and_merge(
-            cells,
-            metric,
-            self.n_cells,
-            self.settings.min_mass,
-            self.settings.merge_threshold * schedule.temperature,
+            learner.cells, learner.metric, self.n_cells, settings.min_mass, radius
         )
         self.n_cells = len(lineage)
-        schedule.temperature *= self.settings.cooling
-        if (
-            schedule.temperature < self.settings.min_temperature
-            or self.n_cells >= self.settings.max_cells
-        ):
+        schedule.temperature *= settings.cooling
+        if schedule.temperature < settings.min_temperature or self.n_cells >= settings.max_cells:
             schedule.kind = RESTING
         else:
             self._split()
@@ -188,8 +177,7 @@ class ODAPartition:
         self._begin_level()
         return np.asarray(lineage / lineage.sum(axis=1, keepdims=True))
 
-    def state(self) -> dict[str, Array]:
-        """Return all that has to be saved."""
+    def _arrays(self) -> dict[str, Array]:
         return {
             "cells": self.learner.cells[: self.n_cells],
             "diagram": self.diagram[: self.n_cells],
@@ -199,21 +187,13 @@ class ODAPartition:
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned, or raise InvalidFileError."""
-        capacity, width = self.diagram.shape
-        sizes = {"d": width - 1}
-        check(state, SCHEMA, sizes)
-        require(1 <= sizes["K"] <= capacity, f"cells has {sizes['K']} rows: at most {capacity}")
+        capacity = len(self.diagram)
+        self.n_cells = n_cells = len(state["cells"])
+        require(1 <= n_cells <= capacity, f"cells has {n_cells} rows: at most {capacity}")
+        super().restore(state)
         require((state["cells"][:, 0] >= 0.0).all(), "cells[:, 0], masses, must be at least 0")
-        self.n_cells = sizes["K"]
-        self.learner.cells[: self.n_cells] = state["cells"]
-        self.learner.metric[:] = state["metric"]
-        self._schedule.restore(state["schedule"])
-        kind, temperature = self._schedule.kind, self._schedule.temperature
-        require(kind in (RESTING, ANNEALING), f"schedule.kind is {kind}")
-        require(temperature > 0.0, f"schedule.temperature is {temperature}")
-        self._inverse[:] = state["spread"]
-        self.diagram[: self.n_cells] = state["diagram"]
+        check_kind(self._schedule, ANNEALING)
+        require(self.temperature > 0.0, f"schedule.temperature is {self.temperature}")
 
     @one_thread()
     def _measure(self, scaling: Scaling) -> None:

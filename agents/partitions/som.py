@@ -3,24 +3,26 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import Checked, Range, are_counts, at_least, within
-from oda_rl.agents.partitions.contract import Lineage, Scaling
-from oda_rl.agents.partitions.schedule import (
+from oda_rl.agents.partitions.base import (
     MAPPING,
     RESTING,
-    SAVED_MAP_SCHEDULE,
+    BuiltIn,
     Learner,
+    Lineage,
     MapSchedule,
+    Scaling,
+    check_kind,
     new_schedule,
     observe,
 )
 from oda_rl.divergences import quadratic_diagram
-from oda_rl.files.schema import Member, check, real, require
+from oda_rl.files.schema import Member, real, require
 
 _STAGES = 10  # after each the metric is learned anew
 _LAST_RATE, _LAST_WIDTH = 0.01, 0.5
@@ -29,15 +31,6 @@ _SHAPE = Range(
     "one or two integers of at least 1",
     lambda shape: isinstance(shape, tuple) and len(shape) <= 2 and are_counts(shape),
 )
-
-
-SCHEMA: dict[str, Member] = {
-    "cells": real("K, 1+d"),
-    "diagram": real("K, 1+d"),
-    "metric": real("d, d"),
-    "schedule": SAVED_MAP_SCHEDULE,
-}
-"""What a file has of the partition."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,7 @@ class SOMSettings(Checked):
     """Of a map: samples for each codevector until it rests."""
 
 
-class SOMPartition:
+class SOMPartition(BuiltIn):
     """Cells around the codevectors of a self-organising map, which learns along with the agent.
 
     The codevectors start at random, as far apart as the states of the random play. Rate and width
@@ -90,16 +83,19 @@ class SOMPartition:
     (9, True)
     """
 
-    temperature = math.nan
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = SOMSettings(**settings)
+    Settings = SOMSettings
+    schema: ClassVar[dict[str, Member]] = {
+        "cells": real("K, 1+d"),
+        "diagram": real("K, 1+d"),
+        "metric": real("d, d"),
+        "schedule": Member(MapSchedule, "1"),
+    }
+    settings: SOMSettings
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
-        """Make the arrays; see :class:`oda_rl.agents.Partition`."""
         shape = (1, *self.settings.map_shape)[-2:]
         self.n_cells = math.prod(shape)
-        self.diagram: FloatArray = np.zeros((self.n_cells, 1 + n_features))
+        self.diagram = np.zeros((self.n_cells, 1 + n_features))
         raw = new_schedule(MAPPING, MapSchedule)
         cells = np.zeros((self.n_cells, 1 + n_features))
         self.learner = Learner(cells, np.eye(n_features), raw)
@@ -122,7 +118,6 @@ class SOMPartition:
 
     @property
     def codevectors(self) -> FloatArray:
-        """The codevectors, shape (n_cells, d)."""
         return self.learner.cells[:, 1:]
 
     def start(self, scaling: Scaling) -> None:
@@ -135,12 +130,10 @@ class SOMPartition:
         self.rescale(scaling)
 
     def rescale(self, scaling: Scaling) -> None:
-        """Measure distances in a new scaling from now on."""
         self.learner.metric[:] = scaling.transform.T @ scaling.transform
         self.diagram[:] = quadratic_diagram(self.learner.metric, self.codevectors)
 
     def observe(self, point: FloatArray) -> Lineage | None:
-        """Learn from one point; see :class:`Partition`."""
         due = observe(self.diagram, self.learner, self.n_cells, point, *self._scratch)
         return self.reshape() if due else None
 
@@ -151,24 +144,17 @@ class SOMPartition:
             self._schedule.kind = RESTING
         return np.eye(self.n_cells)
 
-    def state(self) -> dict[str, Array]:
-        """Return all that has to be saved."""
-        return {**self._arrays(), "schedule": self._schedule.record}
+    def _arrays(self) -> dict[str, Array]:
+        cells, metric = self.learner.cells, self.learner.metric
+        record = self._schedule.record
+        return {"cells": cells, "diagram": self.diagram, "metric": metric, "schedule": record}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state` returned, or raise InvalidFileError."""
-        check(state, SCHEMA, {"K": self.n_cells, "d": self.diagram.shape[1] - 1})
         given, schedule = self._schedule.record.copy(), self._schedule
-        for name, array in self._arrays().items():
-            array[:] = state[name]
-        self._schedule.restore(state["schedule"])
+        super().restore(state)
         for name in ("rows", "columns", "periodic", "rate_decay", "width_decay"):
             right = schedule.record[name][0] == given[name][0]
             require(right, f"schedule.{name} is not that of the settings")
-        require(schedule.kind in (RESTING, MAPPING), f"schedule.kind is {schedule.kind}")
+        check_kind(schedule, MAPPING)
         wide = schedule.width > 0.0 or not self.active or schedule.samples == 0
         require(wide, f"schedule.width is {schedule.width}")
-
-    def _arrays(self) -> dict[str, FloatArray]:
-        cells, metric = self.learner.cells, self.learner.metric
-        return {"cells": cells, "diagram": self.diagram, "metric": metric}

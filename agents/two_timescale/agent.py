@@ -13,12 +13,9 @@ from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
-from oda_rl.agents.partitions.contract import Partition
-from oda_rl.agents.partitions.gmm import GMMPartition
+from oda_rl.agents.partitions import PARTITIONS
+from oda_rl.agents.partitions.base import BuiltIn, Partition
 from oda_rl.agents.partitions.grid import GridPartition
-from oda_rl.agents.partitions.infex import InfexPartition
-from oda_rl.agents.partitions.oda import ODAPartition
-from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -26,16 +23,8 @@ from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.files.schema import Member, check_fields, require
 
-BuiltIn = GMMPartition | GridPartition | InfexPartition | ODAPartition | SOMPartition
-PARTITIONS: dict[str, type[BuiltIn]] = {
-    "gmm": GMMPartition,
-    "grid": GridPartition,
-    "infex": InfexPartition,
-    "oda": ODAPartition,
-    "som": SOMPartition,
-}
 _OF_AGENT = vars(TwoTimescaleConfig()).keys()
-_OF_PARTITION = {name: vars(kind().settings).keys() for name, kind in PARTITIONS.items()}
+_OF_PARTITION = {name: vars(kind.Settings()).keys() for name, kind in PARTITIONS.items()}
 
 
 class TwoTimescaleAgent(Simplifiable, Agent):

@@ -25,7 +25,7 @@ from oda_rl.agents.base.memory import (
 from oda_rl.agents.base.state import ROOM, UNIFORMS, Lane, with_lanes
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
-from oda_rl.agents.partitions.contract import Lineage, Partition, Scaling
+from oda_rl.agents.partitions.base import Lineage, Partition, Scaling
 from oda_rl.agents.policies.contract import SETTLED_AFTER
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig

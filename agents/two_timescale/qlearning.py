@@ -8,7 +8,7 @@ all of them give the same bits rests on it.
 The state of an agent is a tuple of arrays:
 
 ``cells``, ``metric``, ``schedule``
-    The arrays of the slow timescale, a :class:`~oda_rl.agents.partitions.schedule.Learner`.
+    The arrays of the slow timescale, a :class:`~oda_rl.agents.partitions.base.Learner`.
 ``diagram``, shape (capacity, 1 + d)
     The cells; see :mod:`oda_rl.diagram`.
 ``table``, shape (3 + environments, capacity, actions)
@@ -55,7 +55,7 @@ from oda_rl.agents.base.state import (
     workspace,
 )
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
-from oda_rl.agents.partitions.schedule import INTERPRETED, Learner, observe, schedule_of
+from oda_rl.agents.partitions.base import INTERPRETED, Learner, observe, schedule_of
 from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE
 from oda_rl.agents.policies.table import greatest
 from oda_rl.agents.two_timescale.trials import LONGEST_TRIAL

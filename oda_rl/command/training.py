@@ -8,7 +8,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,11 +35,7 @@ from oda_rl.agents.base.progress import Stopped, ending_as_interrupts
 from oda_rl.agents.environments.making import make_env, registered
 from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
-from oda_rl.agents.partitions.gmm import GMMSettings
-from oda_rl.agents.partitions.grid import GridSettings
-from oda_rl.agents.partitions.infex import InfexSettings
-from oda_rl.agents.partitions.oda import ODASettings
-from oda_rl.agents.partitions.som import SOMSettings
+from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.agents.videos import check_video, write_video
 from oda_rl.command.reporting import metric_table, summary, write_figures
 from oda_rl.files.archive import load_archive, open_unlinked, refuse_links, sweep
@@ -172,8 +168,19 @@ class TrainModel(TrainFitted):
         return ModelAgent(self.env(), seed=self.seed, **settings)
 
 
+_PARTITION_SETTINGS: Any = make_dataclass(
+    "PartitionSettings",
+    [
+        (name, Annotated[kind.Settings, tyro.conf.arg(help=str(kind.__doc__).partition("\n")[0])],
+         field(default_factory=kind.Settings))
+        for name, kind in PARTITIONS.items()
+    ],
+    frozen=True,
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
-class TrainTwoTimescale(TrainFitted):
+class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
     algo: Literal["fitted", "two-timescale", "model"] = "two-timescale"
@@ -190,26 +197,11 @@ class TrainTwoTimescale(TrainFitted):
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""
 
-    oda: ODASettings = field(default_factory=ODASettings)
-    """Settings of annealed cells."""
-
-    gmm: GMMSettings = field(default_factory=GMMSettings)
-    """Settings of the Gaussian mixture."""
-
-    grid: GridSettings = field(default_factory=GridSettings)
-    """Settings of uniform cells."""
-
-    infex: InfexSettings = field(default_factory=InfexSettings)
-    """Settings of the exemplars of a mixture density."""
-
-    som: SOMSettings = field(default_factory=SOMSettings)
-    """Settings of a self-organising map."""
-
     def agent(self) -> Agent:
         """Make the agent; a setting of a partition that is not the agent's is refused."""
         given = {
             setting.name: value
-            for name in _SETTINGS[1:]
+            for name in PARTITIONS
             for setting in fields(getattr(self, name))
             if (value := getattr(getattr(self, name), setting.name)) != setting.default
         }
@@ -225,7 +217,7 @@ _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgen
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
 _MAY_CHANGE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume",
                "trust_env", "workers", "backend", "address"}  # fmt: skip  # when resuming
-_SETTINGS = ("config", "oda", "gmm", "grid", "infex", "som")  # options that hold settings
+_SETTINGS = ("config", *PARTITIONS)  # options that hold settings
 
 
 def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = False) -> TrainFitted:
