@@ -13,6 +13,7 @@ from sklearn.neighbors import KernelDensity
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.base import rule_of_thumb
+from oda_rl.exemplars.column_generation import Problem, Search
 from oda_rl.exemplars.pricing import KERNELS, Samples, leaders
 from oda_rl.exemplars.weights import (
     OBJECTIVES,
@@ -656,6 +657,14 @@ def test_bad_parameters(model, message):
         model.fit([[0.0], [1.0]])
     with pytest.raises(ValueError, match="n_samples is 0: it must be at least 1"):
         INFEX(bandwidth=9.0).fit([[0.0], [1.0]]).sample(0)
+
+
+def test_without_a_certificate_it_is_called_local():
+    search = Search(blobs(100, 2, 13), Problem(), np.random.default_rng(0), 1e-3, certified=False)
+    search.begin(None)
+    search.run(300)
+    assert search.solution().certificate == "local"
+    assert search.solution().gap <= 1e-3
 
 
 # Figures.

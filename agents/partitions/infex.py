@@ -132,7 +132,7 @@ class InfexPartition(BuiltIn):
 
     def reshape(self) -> Lineage:
         """Refit to the reservoir, and match the exemplars with those of before."""
-        from oda_rl.exemplars.column_generation import Exemplars, Problem, generate
+        from oda_rl.exemplars.column_generation import Exemplars, Problem, Search
         from oda_rl.exemplars.weights import NotConvergedError
 
         self._counts[_NEXT] = math.ceil(_GROWTH * self._counts[_SEEN])
@@ -142,10 +142,10 @@ class InfexPartition(BuiltIn):
         points = self._reservoir[:n_points] @ to_units
         before = self.codevectors @ to_units
         try:
-            found = generate(
-                points, Problem(), self._rng, start=before, tolerance=_TOLERANCE,
-                max_rounds=_ROUNDS, certified=False,
-            )  # fmt: skip
+            search = Search(points, Problem(), self._rng, _TOLERANCE, certified=False)
+            search.begin(before)
+            search.run(_ROUNDS)
+            found = search.solution()
         except NotConvergedError as error:  # two rounds are enough for cells
             found = cast(Exemplars, error.solution)
         heaviest = np.argsort(-found.weights)[: len(self.diagram)]

@@ -138,7 +138,8 @@ class Attraction:
         )  # fmt: skip
         starts = np.searchsorted(self.labels, np.arange(n_classes + 1))
         divergence = self.reader.divergence
-        diagram, add = None, _add_up
+        diagram: FloatArray | None = None
+        add: Any = _add_up
         if divergence.kernel != QUADRATIC:
             diagram = divergence.diagram(self.codevectors)
             add = _add_called if divergence.kernel == CALLED else _add_up

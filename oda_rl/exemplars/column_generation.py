@@ -165,6 +165,8 @@ class Search:
         of the others in shares of the mean response.
     masses : ndarray, shape (N,), optional
         What each sample counts for, positive and of sum 1; all alike by default.
+    certified : bool
+        Whether to price from all samples in the end; without it the certificate is "local".
     """
 
     def __init__(
@@ -174,9 +176,10 @@ class Search:
         rng: np.random.Generator,
         tolerance: float,
         masses: FloatArray | None = None,
+        certified: bool = True,
     ) -> None:
         self.problem, self.samples = problem, Samples(points, masses)
-        self.rng, self.tolerance = rng, tolerance
+        self.rng, self.tolerance, self.certified = rng, tolerance, certified
         self.history: list[Round] = []
         self._modes: FloatArray = self.samples.points[:0]
         self._best = -math.inf
@@ -247,7 +250,7 @@ class Search:
         roughly = price_gap(self.problem, heights[0], found) <= _ROUGHLY * limit
         if roughly or not self.problem.slides:
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
-        if price_gap(self.problem, heights[0], found) <= limit:
+        if self.certified and price_gap(self.problem, heights[0], found) <= limit:
             modes, heights = samples.modes(prices, kernel, samples.points, modes)
             modes, heights = samples.finished(prices, kernel, modes, heights, floor)
         gap = price_gap(self.problem, heights[0], found)
@@ -271,7 +274,7 @@ class Search:
             problem.objective, responses[:, used] @ weights[used], problem.penalty,
             self.samples.masses,
         )  # fmt: skip
-        certain = problem.kernel.name != "disc" and not problem.is_signed
+        certain = self.certified and problem.kernel.name != "disc" and not problem.is_signed
         certificate = "all samples" if certain else "local"
         gap = last.gap + max(last.objective - value, 0.0)
         positions = exemplars[used] + self.samples.origin

@@ -17,7 +17,7 @@ the sign of Σ α k wrongly, and the η of objectives 3 and 4 have both signs, a
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -409,5 +409,6 @@ def _margin(
         )
         positive = ("weights", "slacks", "costs", "pushes")
         step = min(_longest(getattr(at, name), getattr(move, name)) for name in positive)
-        at = _Move(*(value + step * change for value, change in zip(at, move, strict=True)))
+        moved: Any = [value + step * change for value, change in zip(at, move, strict=True)]
+        at = _Move(*moved)
     return _Solved(at.weights, at.costs, at.pushes - curvature * at.slacks, False)

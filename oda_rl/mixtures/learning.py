@@ -139,7 +139,7 @@ def stretches(points: Array, order: IntArray, batch: int) -> Iterator[tuple[IntA
         return
     room = Room.of(points.shape[1])
     begins = np.arange(0, len(order), batch)
-    with_holes: BoolArray = np.logical_or.reduceat(missing.any(axis=1)[order], begins)
+    with_holes: BoolArray = np.logical_or.reduceat(np.asarray(missing.any(axis=1))[order], begins)
     cuts = begins[1:][np.diff(with_holes)]
     firsts = np.concatenate([[0], cuts // batch])
     for part, holed in zip(np.split(order, cuts), with_holes[firsts], strict=True):
