@@ -17,7 +17,7 @@ from oda_rl import InvalidFileError
 from oda_rl._lock import LockedError, locked
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.progress import deferred_interrupt, ending_as_interrupts
-from oda_rl.agents.model import climb_for_real
+from oda_rl.agents.model import fallback
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
@@ -179,9 +179,9 @@ def stop_and_go(file, agent, seen):
 @pytest.mark.slow
 def test_where_the_world_is_not_believed(tmp_path, monkeypatch):
     # Learned from: the world, then values, of which a rule is made; the last has no checkpoints.
-    monkeypatch.setattr(climb_for_real, "_AGAIN", 1.0)
-    monkeypatch.setattr(climb_for_real, "_LEAST_LEFT", 1000)
-    monkeypatch.setattr(climb_for_real, "_LEAST_DISTILLING", 500)
+    monkeypatch.setattr(fallback, "_JUDGED_AGAIN", 1.0)
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 1000)
+    monkeypatch.setattr(fallback, "_MIN_DISTILLING", 500)
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
     file, out, seen = tmp_path / "checkpoint.zip", tmp_path / "agent.zip", []
 

@@ -282,7 +282,7 @@ def test_imagined_steps_are_within_clauses():
     agent = ModelAgent("CartPole-v1", seed=0, generations=2).learn(300)
     edited = agent.edit().forbid(0, "x[2] > .01").where("x[1] > .2", do=0).lock(0).done()
     agent.constrain(edited)
-    planner = agent._engine.planner.rules
+    planner = agent._engine.rules
     where = planner._imagination()
     starts = planner.draw_starts(30)
     told = where.returns(edited.scores[None], edited.outputs[None], starts)[0]

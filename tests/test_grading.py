@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from environments import Toy
 
-from oda_rl.agents.model.grading import _WEIGHT, GradedShape, degrees_of
-from oda_rl.agents.model.search import Shape
+from oda_rl.agents.model.search import _SCORE_WEIGHT, GradedShape, Shape, degrees_of
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.envs.wrappers import ActionChoices
 
@@ -84,7 +83,7 @@ def test_the_nearest_degree_of_the_cell_is_done(n_cells):
     for vector, scores, outputs in zip(vectors, *shape.decoded(vectors, At), strict=True):
         own, degree = vector.reshape(2, n_graded, 3) @ ahead.T
         # of all pairs of a cell and an action, by the formula
-        pairs = _WEIGHT * own[:, None] - (degree[:, None] - degrees[:, None]) ** 2
+        pairs = _SCORE_WEIGHT * own[:, None] - (degree[:, None] - degrees[:, None]) ** 2
         pairs += degree[:, None] ** 2
         wanted = pairs.reshape(-1, 400).argmax(axis=0) % 3
         found = outputs[(ahead @ scores.T).argmax(axis=1), :, 0].argmax(axis=1)

@@ -1,6 +1,12 @@
 """The agent that learns the world: search, selection, playing, files."""
 
+import ast
+import os
+import subprocess
+import sys
 import warnings
+from hashlib import sha256
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -12,10 +18,14 @@ from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.distilling.search import Climber
 from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
-from oda_rl.agents.model import candidates, climb_for_real
-from oda_rl.agents.model.candidates import Candidate
+from oda_rl.agents.model import fallback
+from oda_rl.agents.model.experience import (
+    Candidate,
+    rules_from_arrays,
+    rules_to_arrays,
+    values,
+)
 from oda_rl.agents.model.search import Effort, Imagination, Shape, search
-from oda_rl.agents.model.selection import values
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.coordinates import Coordinates, scratch_for
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
@@ -233,12 +243,12 @@ def test_of_a_rules_episodes_the_latest_twenty_count():
 def test_candidates_of_different_sizes_come_back_from_arrays():
     one = candidate(1.0, [2.0, 3.0], [2.5, 2.5])
     two = Candidate(np.ones((3, 2)), np.ones((3, 1, 1)))
-    back = candidates.from_arrays(candidates.to_arrays([one, two]), 1, 1, False)
+    back = rules_from_arrays(rules_to_arrays([one, two]), 1, 1, False)
     assert [len(other.scores) for other in back] == [1, 3]
     assert back[0].returns == [2.0, 3.0]
     assert back[0].imagined == [2.5, 2.5]
     assert back[1].returns == []
-    assert candidates.from_arrays({}, 1, 1, False) == []
+    assert rules_from_arrays({}, 1, 1, False) == []
 
 
 def test_a_learned_world_comes_back_from_arrays():
@@ -460,9 +470,9 @@ def test_units_and_origins_do_not_matter(scale):
 # ---------------------------------------------------------------- where the world is not believed
 @pytest.fixture
 def distrustful(monkeypatch):
-    monkeypatch.setattr(climb_for_real, "_FIRST", 300)
-    monkeypatch.setattr(climb_for_real, "_LEAST_LEFT", 1000)
-    monkeypatch.setattr(climb_for_real, "_LEAST_DISTILLING", 500)
+    monkeypatch.setattr(fallback, "_JUDGED_FIRST", 300)
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 1000)
+    monkeypatch.setattr(fallback, "_MIN_DISTILLING", 500)
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
 
 
@@ -496,7 +506,7 @@ def test_remembered_steps_are_those_of_the_agent():
     agent = ModelAgent("CartPole-v1", seed=91_001).learn(150)
     seen = agent._engine.memory
     fitted = FittedQAgent("CartPole-v1", seed=0)
-    climb_for_real._remember(fitted, seen.transitions, seen.first[: seen.n])
+    fallback._remember(fitted, seen.transitions, seen.first[: seen.n])
     memory = fitted._engine.memory
     rows = memory.rows(fitted._engine.lane)
     taken = memory.steps[:rows, MARK] == GOES_ON
@@ -511,7 +521,26 @@ def test_remembered_steps_are_those_of_the_agent():
 
 def test_a_world_that_is_believed_is_learned_on(distrustful, monkeypatch):
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(True, "it is a test")))
-    monkeypatch.setattr(climb_for_real, "_LEAST_LEFT", 1)
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 1)
     agent = ModelAgent("CartPole-v1", seed=91_002).learn(700)
     assert agent.distrust is None
     assert agent._real._judged_at >= 600
+
+
+def bits(env_id, seed):
+    """All numbers of an agent after 250 steps."""
+    _, arrays = ModelAgent(env_id, seed=seed).learn(250)._to_file()
+    return sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()
+
+
+def test_what_ran_before_in_the_process_changes_nothing():
+    tasks = [("CartPole-v1", 0), ("Pendulum-v1", 1), ("MountainCar-v0", 2), ("FrozenLake-v1", 3)]
+    here = [bits(*task) for task in (*tasks, tasks[0])]
+    code = f"from test_model_agent import bits; print([bits(*x) for x in {tasks[::-1]}])"
+    garbage = {**os.environ, "MALLOC_PERTURB_": "85"}  # in memory that nobody has written yet
+    there = subprocess.run(
+        [sys.executable, "-c", code], env=garbage, cwd=Path(__file__).parent, check=True,
+        capture_output=True,
+    )  # fmt: skip
+    assert here[:4] == ast.literal_eval(there.stdout.decode())[::-1]
+    assert here[4] == here[0]

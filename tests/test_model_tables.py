@@ -9,14 +9,29 @@ import numpy as np
 import pytest
 
 from oda_rl.agents.model.agent import ModelAgent
-from oda_rl.agents.model.choosing import ChoosingPlanner, seen_again
-from oda_rl.agents.model.counting import MOST, NO, View, count, empty, grown, play, spread, sweep
-from oda_rl.agents.model.episodes import Outcomes
-from oda_rl.agents.model.memory import Memory
-from oda_rl.agents.model.selection import values_of_tables
+from oda_rl.agents.model.engine import seen_again
+from oda_rl.agents.model.experience import (
+    Memory,
+    Outcomes,
+    Tabled,
+    greedy,
+    tables_from_arrays,
+    tables_to_arrays,
+    values_of_tables,
+)
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.model.tabled import Tabled, from_arrays, greedy, to_arrays
-from oda_rl.agents.model.tables import TablePlanner
+from oda_rl.agents.model.tables import (
+    MAX_VISITS,
+    NO,
+    TablePlanner,
+    View,
+    count,
+    empty,
+    grown,
+    play,
+    spread,
+    sweep,
+)
 from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.envs.sparse import DeepSea, DoorKey, TwoRooms
@@ -41,7 +56,7 @@ def random_world(seed: int, n: int = 7, n_actions: int = 3, steps: int = 400) ->
 
 
 def certain(discount: float, unknown: float = 0.0) -> View:
-    return View(np.r_[1.0, np.zeros(MOST)], unknown, 0.0, discount)
+    return View(np.r_[1.0, np.zeros(MAX_VISITS)], unknown, 0.0, discount)
 
 
 def evaluate(agent: ModelAgent, env: gym.Env[Any, Any], seed: int) -> float:
@@ -127,7 +142,7 @@ def test_standard_errors_and_doubt_enter_values() -> None:
     for reward in (0.0, 2.0, 0.0, 2.0):
         count(edges, 0, 0, reward, NO)
     values = np.zeros(1)
-    doubt = np.full(MOST + 1, 0.25)
+    doubt = np.full(MAX_VISITS + 1, 0.25)
     sweep(edges, View(doubt, 10.0, 2.0, 0.9), values, 1, True, 1e-12, 10)
     np.testing.assert_allclose(values, 0.75 * (1.0 + 2.0 * 1.0 / 2.0) + 0.25 * 10.0)
     sweep(edges, View(doubt, 10.0, 100.0, 0.9), values, 1, True, 1e-12, 10)
@@ -171,8 +186,8 @@ def test_optimism_makes_untried_actions_attractive() -> None:
     planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     assert planner.plan([]).decide(np.zeros(1))[0] == 1
     memory.append(0, [0.0, 1.0], 0.0, 0, False, False)
-    assert planner.explorer.decide(np.zeros(1))[0] == 0  # towards what is untried in the other
-    assert planner.explorer.decide(np.ones(1))[0] == 1
+    assert planner.decide(np.zeros(1))[0] == 0  # towards what is untried in the other
+    assert planner.decide(np.ones(1))[0] == 1
 
 
 def test_what_is_delivered_does_only_what_was_tried() -> None:
@@ -254,9 +269,8 @@ def test_continuous_observations_are_no_table() -> None:
     for k in range(50):
         memory.append(rng.random(2), [1, 0], 0.0, rng.random(2), False, k == 0)
     assert seen_again(memory) == 0.0
-    planner = ModelAgent("CartPole-v1", seed=0)._engine.planner
-    assert isinstance(planner, ChoosingPlanner)
-    assert planner.chosen is planner.rules
+    engine = ModelAgent("CartPole-v1", seed=0)._engine
+    assert engine.planner is engine.rules
 
 
 def test_few_distinct_observations_are_a_table() -> None:
@@ -294,13 +308,13 @@ def test_tables_go_through_arrays() -> None:
     policies = [greedy(np.arange(n)[:, None] * 1.0, np.eye(n)[:, :2]) for n in (2, 3)]
     tables = [tried(one, [1.0] * one.n_cells, 2.0, [3.0] * one.n_cells)
               for one in policies]  # fmt: skip
-    for old, new in zip(tables, from_arrays(to_arrays(tables), 1, 2), strict=True):
+    for old, new in zip(tables, tables_from_arrays(tables_to_arrays(tables), 1, 2), strict=True):
         np.testing.assert_array_equal(old.policy.diagram, new.policy.diagram)
         np.testing.assert_array_equal(old.policy.q_values, new.policy.q_values)
         assert (old.starts, old.returns, old.promised, old.imagined) == (
             new.starts, new.returns, new.promised, new.imagined
         )  # fmt: skip
-    assert from_arrays(to_arrays([]), 1, 2) == []
+    assert tables_from_arrays(tables_to_arrays([]), 1, 2) == []
 
 
 def test_bad_observations_and_rewards_are_refused() -> None:

@@ -171,6 +171,9 @@ def test_a_damaged_size_is_not_believed(tmp_path):
         load_archive(file)
 
 
+OF_A_RULE = ("history_lineage", "memory_since", "planner_learned_least_error")
+
+
 @pytest.mark.parametrize(
     ("kind", "env_id", "optional"),
     [
@@ -179,9 +182,17 @@ def test_a_damaged_size_is_not_believed(tmp_path):
             BARTO,
             ("metric", "scale", "_values", "history_lineage", "explored", "scheme"),
         ),
-        (quick_rule, BARTO, ("history_lineage", "memory_since", "planner_least_error")),
-        (quick_rule, "Pendulum-v1", ("history_lineage", "memory_since", "planner_least_error")),
-        (quick_rule, "FrozenLake-v1", ("history_lineage", "memory_since", "planner_least_error")),
+        (quick_rule, BARTO, OF_A_RULE),
+        (
+            quick_rule,
+            "Pendulum-v1",
+            ("history_lineage", "memory_since", "planner_learned_least_error"),
+        ),
+        (
+            quick_rule,
+            "FrozenLake-v1",
+            ("history_lineage", "memory_since", "planner_learned_least_error"),
+        ),
     ],
 )
 def test_damaged_files_of_others(kind, env_id, optional, tmp_path):

@@ -71,10 +71,10 @@ class Coding:
         if rule.scores.shape[1] != 1 + d or rule.outputs.shape[1] != self.n_outputs:
             return None
         again = np.arange(self.n_cells) % n  # of equal scores the first decides
-        scores = self._standardised(rule.scores)[again]
+        scores = standardised(rule.scores, self.mean, self.scale)[again]
         if not self.boxed:
             return self.vector(scores, rule.outputs[:, :, 0].argmax(axis=1)[again])
-        outputs = self._standardised(rule.outputs)[again]
+        outputs = standardised(rule.outputs, self.mean, self.scale)[again]
         if outputs[:, :, 1:].any() and not self.affine:
             return None
         return self.vector(scores, outputs if self.affine else outputs[:, :, :1])
@@ -103,13 +103,15 @@ class Coding:
         """Return the rule that a vector stands for; codevectors are missing."""
         d = len(self.mean)
         size = (self.n_cells - 1) * (1 + d)
-        scores = self._raw(self._differences.T @ vector[:size].reshape(-1, 1 + d))
+        scores = self._differences.T @ vector[:size].reshape(-1, 1 + d)
+        scores = raw(scores, self.mean, self.scale)
         if not self.boxed:
             outputs = np.eye(self.n_outputs)[vector[size:].astype(np.int64)][:, :, None]
         else:
             outputs = vector[size:].reshape(self.n_cells, self.n_outputs, -1)
             slopes = np.zeros((*outputs.shape[:2], d * (not self.affine)))
-            outputs = self._raw(np.concatenate([outputs, slopes], axis=2))
+            outputs = np.concatenate([outputs, slopes], axis=2)
+            outputs = raw(outputs, self.mean, self.scale)
         return RulePolicy(scores, outputs, np.zeros((self.n_cells, d)))
 
     @property
@@ -119,16 +121,23 @@ class Coding:
         rows -= np.diag(np.arange(1.0, self.n_cells), 1)[:-1]
         return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
-    def _standardised(self, rows: FloatArray) -> FloatArray:
-        """Return affine functions of standardised components, of those of the observation."""
-        own = rows.copy()
-        own[..., 0] += own[..., 1:] @ self.mean
-        own[..., 1:] *= self.scale
-        return own
 
-    def _raw(self, rows: FloatArray) -> FloatArray:
-        """Return affine functions of the observation, of those of standardised components."""
-        raw = rows.copy()
-        raw[..., 1:] /= self.scale
-        raw[..., 0] -= raw[..., 1:] @ self.mean
-        return raw
+def standardised(rows: FloatArray, mean: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return affine functions of standardised components, of those of the observation.
+
+    >>> rows, mean, scale = np.array([[1.0, 2.0]]), np.array([3.0]), np.array([4.0])
+    >>> standardised(rows, mean, scale), raw(standardised(rows, mean, scale), mean, scale)
+    (array([[7., 8.]]), array([[1., 2.]]))
+    """
+    rows = rows.copy()
+    rows[..., 0] += rows[..., 1:] @ mean
+    rows[..., 1:] *= scale
+    return rows
+
+
+def raw(rows: FloatArray, mean: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return affine functions of the observation, of those of standardised components."""
+    rows = rows.copy()
+    rows[..., 1:] /= scale
+    rows[..., 0] -= rows[..., 1:] @ mean
+    return rows

@@ -25,8 +25,8 @@ from oda_rl.agents.environments.spaces import (
     matching_parts,
     spaces_of,
 )
-from oda_rl.agents.model.climb_for_real import ClimbForReal
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
+from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy, without_units
@@ -39,32 +39,32 @@ from oda_rl.files.schema import Member, real, require
 
 
 class ModelAgent(Simplifiable, Agent):
-    """Learns the world, searches a rule in imagination, and confirms it in reality.
+    """Learns a model of the world, searches a rule in imagination, confirms it in reality.
 
     After a few hundred random steps, and then whenever steps have grown by a seventh:
 
-    1. It learns how the world moves: affine and quadratic laws, with laws of annealed cells or
-       shared sinusoids for the rest, whichever predicts held-out stretches best; an ensemble of
-       four, each from other stretches. Angles, bounds and components with few values are found;
-       rewards are a linear law, ends half-spaces or a sparse quadratic classifier.
-    2. It searches a rule in episodes that are only imagined: K affine scores of the observation,
-       of which the greatest says the action; CMA-ES from the best of random ones and those known.
-       What does not matter is dropped, cells, numbers and digits. While all returns are equal, or
-       a rule avoids all that actions cost, it looks for what is unlike all that it has seen.
-    3. It plays the rule in whole episodes, from which the next world is learned.
+    1. It learns laws of motion: affine and quadratic ones, with laws of annealed cells or shared
+       sinusoids for the residuals, whichever predicts held-out stretches best; an ensemble of four,
+       each fitted to other stretches. It detects angles, bounds and components with few values;
+       rewards are a linear law, terminations half-spaces or a sparse quadratic classifier.
+    2. It searches a rule in imagined episodes: K affine scores of the observation, of which the
+       greatest chooses the action; CMA-ES from the best of random and known rules. Cells, numbers
+       and digits that do not matter are dropped. While all returns are equal, or a rule avoids all
+       cost of actions, it searches for novelty instead.
+    3. It plays the rule in complete episodes, from which the next world is learned.
 
-    Delivered is the rule with the best bound: what the model promises over many starts, corrected
-    by what real episodes returned beyond what it imagines from theirs in as many steps. Some steps
-    go into playing that one again.
+    It delivers the rule with the best bound: the model's mean return over many starts, corrected by
+    what real episodes returned beyond what the model imagines from the same starts in as many
+    steps. Some steps go into playing that rule again.
 
-    Where the world turns out not to be believed (``agent.world.trust``, judged anew after 3,000
-    steps and whenever they have doubled), it says so, and goes on without: values are fitted to all
-    steps so far and further ones, as by :class:`FittedQAgent`, and distilled into a rule of at most
-    16 cells that is climbed on real episodes (:func:`oda_rl.agents.distill`).
+    Where the world is not trusted (``agent.world.trust``, judged after 3,000 steps and whenever
+    they have doubled), it warns, and goes on without: values are fitted to all steps so far and
+    further ones, as by :class:`FittedQAgent`, and distilled into a rule of at most 16 cells that is
+    climbed on real episodes (:func:`oda_rl.agents.distill`).
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
-    to seconds of imagination instead. Where the next observation does not follow from the present
-    one, as with hidden state or long contacts, :class:`FittedQAgent` is the better choice.
+    to seconds of imagination instead. Where the dynamics are far from deterministic, as with hidden
+    state or long contacts, :class:`FittedQAgent` is the better choice.
 
     Parameters
     ----------
@@ -120,10 +120,10 @@ class ModelAgent(Simplifiable, Agent):
     _more_metadata = ("solved_return", "horizon", "real")
     _sized_by: ClassVar[dict[str, Member]] = {"start": SCHEMA["start"], "code": real("C")}
     _limit: int | None = None  # of the environment, or of a file
-    _real: ClimbForReal
+    _real: Fallback
 
     def _make_engine(self) -> ModelEngine:
-        self._real = ClimbForReal()
+        self._real = Fallback()
         rngs = self._rngs["explore"], self._rngs["planning"]
         return ModelEngine(self.interface, self.config, self._limit, *rngs)
 
@@ -154,17 +154,22 @@ class ModelAgent(Simplifiable, Agent):
         ValueError
             If there are not as many names as there should be.
         """
-        known, known_actions = matching_names(self.env_id, self.interface)
         policy, box = self.policy, self.interface.box
         if isinstance(policy, TablePolicy):
             return f"a table of {policy.n_cells} states says what to do in each"
-        if box is not None:
-            known_actions = matching_parts(self.env_id, self.interface)
-        return policy.rules(
-            known if names is None else names,
-            known_actions if action_names is None else action_names,
-            None if box is None else box.bounds,
-        )
+        if box is not None and action_names is None:
+            action_names = matching_parts(self.env_id, self.interface)
+        known = self._named(names, action_names)
+        return policy.rules(*known, None if box is None else box.bounds)
+
+    def _named(
+        self, names: Sequence[str] | None, action_names: Sequence[str] | None
+    ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+        """Return names of components and actions: those given, or those of known environments."""
+        known, known_actions = matching_names(self.env_id, self.interface)
+        if action_names is None and self.interface.box is None:
+            action_names = known_actions
+        return known if names is None else names, action_names
 
     def edit(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
@@ -183,13 +188,8 @@ class ModelAgent(Simplifiable, Agent):
         ValueError
             If what it delivers is a table, or there are not as many names as there should be.
         """
-        known, known_actions = matching_names(self.env_id, self.interface)
-        box = self.interface.box
-        return self._rule("edit").edit(
-            known if names is None else names,
-            known_actions if action_names is None and box is None else action_names,
-            None if box is None else box.bounds,
-        )
+        box, known = self.interface.box, self._named(names, action_names)
+        return self._rule("edit").edit(*known, None if box is None else box.bounds)
 
     def constrain(self, policy: RulePolicy) -> Self:
         """Take an edited rule: it is delivered, and learning goes on within its clauses.
@@ -267,16 +267,9 @@ class ModelAgent(Simplifiable, Agent):
         >>> found.always == 1, str(found).splitlines()[-1]
         (True, '  push left: never')
         """
-        known, known_actions = matching_names(self.env_id, self.interface)
-        place = self._require_env()
-        space = spaces_of(place)[0]
+        space = spaces_of(self._require_env())[0]
         bounds = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
-        return self._rule("prove").prove(
-            box,
-            known if names is None else names,
-            known_actions if action_names is None and self.interface.box is None else action_names,
-            bounds,
-        )
+        return self._rule("prove").prove(box, *self._named(names, action_names), bounds)
 
     def certify(
         self,
@@ -415,7 +408,7 @@ class ModelAgent(Simplifiable, Agent):
         training = super()._train(env, run)
         if isinstance(env, VectorEnv) or self._engine.constrained:
             return training
-        return self._real.train(self, self._engine, training, run, self._rngs["planning"])
+        return self._real.train(self, training, run, self._rngs["planning"])
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         self._limit = self._limit or time_limit(env)
@@ -452,7 +445,7 @@ class ModelAgent(Simplifiable, Agent):
         others = files.prefixed("real", real)
         own = {name: array for name, array in arrays.items() if name not in others}
         agent = super()._from_file(metadata, own)
-        agent._real = ClimbForReal.from_file(metadata.get("real"), real, agent.interface)
+        agent._real = Fallback.from_file(metadata.get("real"), real, agent.interface)
         return agent
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:

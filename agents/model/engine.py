@@ -19,13 +19,15 @@ from oda_rl.agents.environments.validation import (
     NOT_FINITE,
     refuse,
 )
-from oda_rl.agents.model.candidates import Candidate
-from oda_rl.agents.model.choosing import ChoosingPlanner
-from oda_rl.agents.model.contract import Planning, Played
-from oda_rl.agents.model.episodes import OUTCOMES, Outcomes
-from oda_rl.agents.model.memory import SCHEMA as MEMORY
-from oda_rl.agents.model.memory import Memory
-from oda_rl.agents.model.planning import Planner
+from oda_rl.agents.model.experience import (
+    MEMORY,
+    OUTCOMES,
+    Candidate,
+    Memory,
+    Outcomes,
+    Tabled,
+)
+from oda_rl.agents.model.planner import Planner
 from oda_rl.agents.model.search import Shape
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import TablePlanner
@@ -38,18 +40,24 @@ from oda_rl.files.schema import MOST, Member, check, prefixed, real, require, wh
 SCHEMA: dict[str, Member] = {
     "state": Member(Counters, "1"),
     "lane": Member(Lane, "1"),
-    "counts": whole("9", f"[-1, {MOST:.0f})"),
+    "counts": whole("10", f"[-1, {MOST:.0f})"),
     "start": real("d"),
     "code": real("C"),
     **OUTCOMES,
     **prefixed("memory_", MEMORY),
 }
-"""What a file has of a model agent, beside candidates_ and planner_ of its planners."""
+"""Members of a file, beside planner_, which are of the planner."""
 
 _PLAN = 1024  # event: it is time to learn the world anew
-_LONGEST_HOLD = 100
-_AT_ONCE = 4  # episodes of the best rule, at most, before another is played
+_MAX_HOLD = 100
+_MAX_IN_A_ROW = 4  # episodes of the best rule before another is played
 _PATIENCE = 10  # times as many steps as planning needs, without an episode's end
+_MAX_STATES = 5000  # of a table
+_MIN_SEEN_AGAIN = 0.5  # share of the latest observations that had been seen before: it is a table
+_MAX_NEW = 0.5  # distinct observations, as a share of all: with more it is none after all
+
+Played = Candidate | Tabled | TablePlanner
+"""An episode can be played with it: ``decide`` returns the action in a state, and its code."""
 
 
 @dataclass(eq=False)
@@ -109,11 +117,10 @@ class ModelEngine(Engine):
         self.outcomes = Outcomes(config.horizon, limit)
         n_outputs = interface.n_components if boxed else interface.n_actions
         shape = Shape.of(d, n_outputs, interface.n_actions, boxed)
-        rules = Planner(self.memory, shape, self.outcomes, config, planning)
-        self.planner: Planning = rules
-        if not boxed:
-            tables = TablePlanner(self.memory, interface.n_actions, self.outcomes, config)
-            self.planner = tables if interface.n_values else ChoosingPlanner(rules, tables)
+        self.config = config
+        self.rules = Planner(self.memory, shape, self.outcomes, config, planning)
+        self.tables = TablePlanner(self.memory, interface.n_actions, self.outcomes, config)
+        self.planner: Planner | TablePlanner = self.tables if interface.n_values else self.rules
         self.single = self._begun(lane)
         self._running: list[Running] | None = None  # of several environments
         self._newest: Played | None = None
@@ -127,8 +134,7 @@ class ModelEngine(Engine):
         return Running(lane, np.zeros(self._n_codes), np.zeros(d), np.zeros(d))
 
     @property
-    def box(self) -> ActionBox:
-        """The box of continuous actions."""
+    def _box(self) -> ActionBox:
         assert self.interface.box is not None
         return self.interface.box
 
@@ -190,10 +196,10 @@ class ModelEngine(Engine):
         else:
             running.drawn = self._explore.bit_generator.state
             lane.action, running.code = self._random()
-            share = max(self._explore.random(), 1.0 / _LONGEST_HOLD)
+            share = max(self._explore.random(), 1.0 / _MAX_HOLD)
             lane.held = int(1.0 / share) - 1
-        if self.planner.clauses is not None:
-            self._obey(running, self.planner.clauses)
+        if self.rules.clauses is not None:
+            self._obey(running, self.rules.clauses)
         return lane.action
 
     def _obey(self, running: Running, clauses: Clauses) -> None:
@@ -202,8 +208,8 @@ class ModelEngine(Engine):
         barred, said = clauses.at(running.before[None])
         if said[0] >= 0:
             output = clauses.outputs[said[0]]
-            own = Candidate(np.zeros((1, len(running.before) + 1)), output[None])
-            lane.action, running.code = own.decide(running.before)
+            rule = Candidate(np.zeros((1, len(running.before) + 1)), output[None])
+            lane.action, running.code = rule.decide(running.before)
             lane.held = 0
         elif self.interface.box is None and barred[0, lane.action]:
             allowed = np.flatnonzero(~barred[0])
@@ -219,7 +225,7 @@ class ModelEngine(Engine):
 
     def perform(self, number: int) -> npt.NDArray[Any]:
         """Return the continuous action that was chosen last."""
-        return np.asarray(self.box.actions(self.single.code[None, 1:])[0])
+        return np.asarray(self._box.actions(self.single.code[None, 1:])[0])
 
     def replace(self, action: Any) -> None:
         """Take note that another action is done than was chosen: a number, or one of the box."""
@@ -231,7 +237,7 @@ class ModelEngine(Engine):
         else:
             if np.array_equal(self.perform(0), action):
                 return
-            running.code = np.concatenate([[1.0], self.box.units(action)])
+            running.code = np.concatenate([[1.0], self._box.units(action)])
         running.whole = False
 
     def step(
@@ -323,16 +329,34 @@ class ModelEngine(Engine):
     @one_thread()
     def _plan(self) -> None:
         """Learn the world anew, and say what is played next: the new rule, or first the best."""
+        self._choose_planner()
         self._newest = self.planner.plan(self.outcomes.comparable)
         self._needed = self.planner.wait(self.state.steps)
         self._new_steps = self._confirming = 0
         self._next = self.planner.best() if self._confirms() else self._newest
         self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
+    def _choose_planner(self) -> None:
+        """Plan over a table while most of the latest observations had been seen before.
+
+        The distinct observations of some worlds are few though they do not say so: positions on a
+        grid, or a handful of small numbers. There, a table is the better model.
+        """
+        if self.interface.box is not None or self.interface.n_values:
+            return
+        is_table = self.planner is self.tables
+        if is_table:
+            n = self.tables.n_states
+            recurs = n <= _MAX_NEW * self.memory.n or seen_again(self.memory) >= _MIN_SEEN_AGAIN
+            is_table = n <= _MAX_STATES and recurs
+        elif self.rules.learned is None and self.rules.clauses is None:
+            is_table = seen_again(self.memory) >= _MIN_SEEN_AGAIN
+        self.planner = self.tables if is_table else self.rules
+
     def _confirms(self) -> bool:
         """Whether the best rule is to be played again before the newest one."""
-        config = self.planner.config
-        if not self.planner.candidates or self._confirming >= _AT_ONCE:
+        config = self.config
+        if not self.planner.candidates or self._confirming >= _MAX_IN_A_ROW:
             return False
         if self._confirmed >= config.confirm_share * self.state.steps:
             return False
@@ -355,7 +379,7 @@ class ModelEngine(Engine):
     @property
     def constrained(self) -> bool:
         """Whether it learns within clauses."""
-        return self.planner.clauses is not None
+        return self.rules.clauses is not None
 
     @property
     def n_lanes(self) -> int:
@@ -436,8 +460,8 @@ class ModelEngine(Engine):
             return next((k for k, one in enumerate(known) if one is candidate), -1)
 
         places = [place(one) for one in (self._newest, self._next, single.played)]
-        counts = [len(self.planner.candidates), self._confirming, self._confirmed,
-                  self._new_steps, self._needed, single.whole, *places]  # fmt: skip
+        counts = [len(self.planner.candidates), self._confirming, self._confirmed, self._new_steps,
+                  self._needed, single.whole, self.planner is self.tables, *places]  # fmt: skip
         return {
             "state": self.state.record,
             "lane": single.lane.record,
@@ -446,8 +470,7 @@ class ModelEngine(Engine):
             "code": single.code,
             **self.outcomes.to_arrays(),
             **files.prefixed("memory", self.memory.state()),
-            **files.prefixed("candidates", self.planner.pack(known)),
-            **files.prefixed("planner", self.planner.state()),
+            **files.prefixed("planner", self.planner.to_arrays(known)),
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -456,25 +479,18 @@ class ModelEngine(Engine):
         self._check(arrays)
         self.state.restore(arrays["state"])
         single.lane.restore(arrays["lane"])
-        (
-            n_known,
-            self._confirming,
-            self._confirmed,
-            self._new_steps,
-            self._needed,
-            whole,
-            *places,
-        ) = arrays["counts"].tolist()
-        known = self.planner.unpack(files.part(arrays, "candidates"))
-        right = n_known <= len(known) and all(-1 <= k < len(known) for k in places)
-        require(right, f"counts is {arrays['counts'].tolist()}: there are {len(known)} candidates")
-        self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
-        single.whole = bool(whole)
-        single.start = np.array(arrays["start"])
-        single.code = np.array(arrays["code"])
+        numbers = arrays["counts"].tolist()
+        n_candidates, self._confirming, self._confirmed, self._new_steps, self._needed = numbers[:5]
+        single.whole, is_table = map(bool, numbers[5:7])
+        single.start, single.code = np.array(arrays["start"]), np.array(arrays["code"])
         self.outcomes.restore(arrays)
         self.memory.restore(files.part(arrays, "memory"))
-        self.planner.restore(files.part(arrays, "planner"), known[:n_known])
+        self.planner = self.tables if is_table else self.rules
+        known = self.planner.restore(files.part(arrays, "planner"), n_candidates)
+        places = numbers[7:]
+        right = n_candidates <= len(known) and all(-1 <= k < len(known) for k in places)
+        require(right, f"counts is {numbers}: there are {len(known)} candidates")
+        self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
 
     def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Raise InvalidFileError unless arrays, the planners' apart, are those of an agent."""
@@ -483,16 +499,27 @@ class ModelEngine(Engine):
             "d": self.interface.n_features, "C": self._n_codes, "rows": 1, "lanes": 1, "cells": 1,
             "uniforms": self.room.shape[1], "actions": n_actions,
         }  # fmt: skip
-        apart = ("candidates_", "planner_")
-        check({k: arrays[k] for k in arrays if not k.startswith(apart)}, SCHEMA, sizes)
-        counts = arrays["counts"]
-        right = (counts[:6] >= 0).all() and counts[4] >= 1 and counts[5] <= 1
+        check({k: arrays[k] for k in arrays if not k.startswith("planner_")}, SCHEMA, sizes)
+        counts, boxed = arrays["counts"], self.interface.box is not None
+        right = (counts[:7] >= 0).all() and counts[4] >= 1 and (counts[5:7] <= 1).all()
+        right &= counts[6] == 0 if boxed else counts[6] == 1 or not self.interface.n_values
         require(right, f"counts is {counts.tolist()}")
         codes = np.concatenate([arrays["memory_codes"], arrays["code"][None]])
-        if self.interface.box is not None:
-            own = codes[:-1]
-            legal = (own[:, 0] == 1.0).all() and (np.abs(own[:, 1:]) <= 1.0).all()
+        if boxed:
+            codes = codes[:-1]
+            legal = (codes[:, 0] == 1.0).all() and (np.abs(codes[:, 1:]) <= 1.0).all()
         else:
-            own = codes[:-1] if not codes[-1].any() else codes  # nothing was done yet
-            legal = np.isin(own, (0.0, 1.0)).all() and (own.sum(axis=1) == 1.0).all()
+            codes = codes if codes[-1].any() else codes[:-1]  # no action has been taken yet
+            legal = np.isin(codes, (0.0, 1.0)).all() and (codes.sum(axis=1) == 1.0).all()
         require(legal, "memory_codes has what is no code of an action")
+
+
+def seen_again(memory: Memory) -> float:
+    """Return the share of the latest half of observations that had been seen before.
+
+    Of those after a step: a world may always begin the same.
+    """
+    after = memory.transitions.after
+    _, first = np.unique(after, axis=0, return_index=True)
+    half = len(after) // 2
+    return 1.0 - float((first >= half).sum()) / max(len(after) - half, 1)

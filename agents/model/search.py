@@ -1,26 +1,37 @@
-"""A rule found in imagination: random ones and the best known, then CMA-ES from the best.
+"""Search for a rule in imagination: random rules and the best known, then CMA-ES from the best.
 
 A rule of K cells is a vector of numbers: for each cell offset and slopes of its score, in
 standardised components, and where actions are continuous those of each component of its action.
+
+Actions may be degrees of one quantity, as torques are. Then fewer numbers make a rule: each cell
+has an affine degree, and the nearest action is taken. With affine scores s of cells and degrees u,
+action k of degree c_k has in each cell the affine score M s + 2 c_k u - c_k^2, which is greatest
+where c_k is nearest to u: so it is a rule like all others, in which a search for one can begin.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.distilling.coding import raw, standardised
 from oda_rl.agents.distilling.search import Climber
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
-from oda_rl.agents.worlds.trajectories import returned
+from oda_rl.agents.worlds.learning import predict
+from oda_rl.agents.worlds.trajectories import one_law, returned
 
-_MOST_CELLS = 20
+_MAX_CELLS = 20
 _SAME, _EQUAL = 1e-9, 0.75  # share of rules that are best alike, and a search is over
 _LONGEST = 4  # times as many generations, while returns grow
 _WINDOW, _PROGRESS = 8, 0.01  # by that share in so many generations, from common starts
 _WIDE = 12  # more generations from wherever, of rules that are as good as can be from the starts
 _PAIRED = 4  # times as many as in a generation
 _GRADED_SIGMA = 0.1  # about a rule that has been climbed before
+_GRADED_STATES = 200
+_ON_A_LINE = 0.95  # share of what actions change that one quantity explains
+_MIN_GAP = 0.04  # between two degrees, which go from -1 to 1
+_SCORE_WEIGHT = 5.0  # of a cell, against the distance of its degree
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class Shape:
         if boxed:
             return cls(n_choices, n_features, n_outputs, boxed)
         pairs = n_outputs * max(n_outputs - 1, 2)
-        n_cells = max(n_outputs, min(pairs, _MOST_CELLS))
+        n_cells = max(n_outputs, min(pairs, _MAX_CELLS))
         return cls(n_cells, n_features, n_outputs, boxed)
 
     @property
@@ -75,34 +86,36 @@ class Shape:
 
     def decoded(self, vectors: FloatArray, at: Coordinates) -> tuple[FloatArray, FloatArray]:
         """Return scores and outputs of rules, as :class:`RulePolicy` has them, of P vectors."""
-        rows = vectors.reshape(len(vectors), -1, self.width)
-        raw = np.zeros((*rows.shape[:2], 1 + self.n_features))
-        raw[..., self._columns] = rows
-        raw[..., 1:] /= at.scale
-        raw[..., 0] -= raw[..., 1:] @ at.mean
-        scores, rest = raw[:, : self.n_cells], raw[:, self.n_cells :]
+        n_rules, n_cells = len(vectors), self.n_cells
+        used = vectors.reshape(n_rules, -1, self.width)
+        rows = np.zeros((*used.shape[:2], 1 + self.n_features))
+        rows[..., self._columns] = used
+        rows = raw(rows, at.mean, at.scale)
+        scores = rows[:, :n_cells]
         if self.boxed:
-            outputs = rest.reshape(len(rows), self.n_cells, self.n_outputs, 1 + self.n_features)
+            outputs = rows[:, n_cells:].reshape(n_rules, n_cells, self.n_outputs, -1)
         else:
-            actions = np.arange(self.n_cells) % self.n_outputs
-            one = np.eye(self.n_outputs)[actions][:, :, None]
-            outputs = np.tile(one, (len(rows), 1, 1, 1))  # its own: numba compiles views anew
+            one = np.eye(self.n_outputs)[self._actions][:, :, None]
+            outputs = np.tile(one, (n_rules, 1, 1, 1))  # no view, for which numba compiles anew
         return np.ascontiguousarray(scores), np.ascontiguousarray(outputs)
 
     def encoded(self, scores: FloatArray, outputs: FloatArray, at: Coordinates) -> FloatArray:
         """Return the vector of a rule, its scores scaled to a mean square of 1."""
-
-        def standardised(raw: FloatArray) -> FloatArray:
-            rows = raw.reshape(-1, 1 + self.n_features).copy()
-            rows[:, 0] += rows[:, 1:] @ at.mean
-            rows[:, 1:] *= at.scale
-            return np.ascontiguousarray(rows[:, self._columns])
-
         scores, outputs = self._filled(scores, outputs)
-        own = standardised(scores)
-        own -= own.mean(axis=0)
-        own /= np.sqrt((own**2).mean()) + 1e-300
-        return np.concatenate([own.ravel(), standardised(outputs).ravel() if self.boxed else []])
+        rows = self._used(scores, at)
+        rows -= rows.mean(axis=0)
+        rows /= np.sqrt((rows**2).mean()) + 1e-300
+        return np.concatenate([rows.ravel(), self._used(outputs, at).ravel() if self.boxed else []])
+
+    def _used(self, rows: FloatArray, at: Coordinates) -> FloatArray:
+        """Return affine functions of those standardised components that count."""
+        rows = standardised(rows.reshape(-1, 1 + self.n_features), at.mean, at.scale)
+        return np.ascontiguousarray(rows[:, self._columns])
+
+    @property
+    def _actions(self) -> IntArray:
+        """Action of each cell."""
+        return np.arange(self.n_cells) % self.n_outputs
 
     @property
     def _columns(self) -> slice | list[int]:
@@ -111,9 +124,8 @@ class Shape:
 
     def _filled(self, scores: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a rule of all cells that decides like one of fewer."""
-        order = np.arange(self.n_cells) % self.n_outputs
         if len(scores) == self.n_cells and (
-            self.boxed or np.array_equal(outputs[:, :, 0].argmax(axis=1), order)
+            self.boxed or np.array_equal(outputs[:, :, 0].argmax(axis=1), self._actions)
         ):
             return scores, outputs
         if self.boxed:
@@ -124,9 +136,77 @@ class Shape:
             1.0 + np.ptp(scores[:, 0])
         )
         for k in range(self.n_cells):
-            own = scores[outputs[:, k % self.n_outputs, 0] > 0.0]
-            filled[k] = own[k // self.n_outputs % len(own)] if len(own) else lowest
+            same = scores[outputs[:, k % self.n_outputs, 0] > 0.0]
+            filled[k] = same[k // self.n_outputs % len(same)] if len(same) else lowest
         return filled, outputs
+
+
+@dataclass(frozen=True)
+class GradedShape(Shape):
+    """Shape of rules whose cells each have a degree, and whose actions are degrees."""
+
+    degrees: tuple[float, ...] = ()
+    """Of the actions, -1 to 1."""
+
+    @classmethod
+    def by(cls, shape: Shape, degrees: FloatArray) -> "GradedShape":
+        """Return the graded shape of rules that can be encoded in another shape."""
+        return cls(**asdict(shape), degrees=tuple(degrees.tolist()))
+
+    @property
+    def size(self) -> int:
+        """Numbers of a rule."""
+        return 2 * self._n_graded * self.width
+
+    @property
+    def constant(self) -> FloatArray:
+        """No rules: those that always do the same are tried without degrees."""
+        return np.zeros((0, self.size))
+
+    def decoded(self, vectors: FloatArray, at: Coordinates) -> tuple[FloatArray, FloatArray]:
+        """Return scores and outputs of rules, as :class:`RulePolicy` has them, of P vectors."""
+        halves = vectors.reshape(len(vectors), 2, self._n_graded, 1, self.width)
+        degrees = np.array(self.degrees)[:, None]
+        scores = _SCORE_WEIGHT * halves[:, 0] + 2.0 * degrees * halves[:, 1]
+        scores[..., :1] -= degrees**2
+        cells = scores.reshape(len(vectors), -1, self.width)
+        missing = self.n_cells - cells.shape[1]
+        cells = np.concatenate([cells, cells[:, :missing]], axis=1)
+        return super().decoded(cells.reshape(len(vectors), -1), at)
+
+    @property
+    def _n_graded(self) -> int:
+        return max(self.n_cells // self.n_outputs, 1)
+
+
+def degrees_of(
+    world: WorldArrays, at: Coordinates, seen: FloatArray, n_actions: int
+) -> FloatArray | None:
+    """Return of which degree of one quantity each action is, if they are: -1 to 1, shape (A,).
+
+    Parameters
+    ----------
+    world : WorldArrays
+        Its first law says what actions change.
+    at : Coordinates
+    seen : ndarray, shape (n, d)
+        States in which that is asked.
+    n_actions : int
+        Two actions always are degrees of one quantity, and rules for them have no fewer numbers.
+    """
+    if n_actions < 3:
+        return None
+    points = seen[:: max(len(seen) // _GRADED_STATES, 1)]
+    codes = np.repeat(np.eye(n_actions), len(points), axis=0)
+    after = predict(one_law(world, 0), np.tile(points, (n_actions, 1)), codes)[0]
+    changes = np.where(at.ignored, 0.0, after / at.scale).reshape(n_actions, -1)
+    changes -= changes.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(changes, full_matrices=False)
+    if not sizes[0] ** 2 > _ON_A_LINE * (sizes**2).sum():
+        return None
+    degrees = left[:, 0] - left[:, 0].min()
+    degrees = 2.0 * degrees / degrees.max() - 1.0
+    return degrees if np.diff(np.sort(degrees)).min() > _MIN_GAP else None
 
 
 @dataclass(frozen=True)

@@ -6,95 +6,339 @@ state and action leads, with the probability that its next visit brings somethin
 there could be. That probability is counted, over all pairs that had as many visits: where worlds
 are deterministic, one visit is enough. What is delivered is the best policy of a model that fears
 the worst instead, and does only what has been tried.
+
+Transitions are edges: one for each state, action and next state that has been seen, in two linked
+lists, of the pair that it leaves and of the state that it enters. Terminations enter no state.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._compile import compiled
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.model.counting import (
-    MOST,
-    NO,
-    Edges,
-    View,
-    boldest,
-    count,
-    empty,
-    grown,
-    pair_values,
-    play,
-    spread,
-    sweep,
+from oda_rl.agents.model.experience import (
+    Arrays,
+    Memory,
+    Outcomes,
+    Tabled,
+    greedy,
+    tables_from_arrays,
+    tables_to_arrays,
+    values_of_tables,
 )
-from oda_rl.agents.model.episodes import Outcomes
-from oda_rl.agents.model.memory import Memory
-from oda_rl.agents.model.selection import values_of_tables
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.model.tabled import Tabled, from_arrays, greedy, to_arrays
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.worlds import files
 from oda_rl.files.schema import Member, check, real, require, whole
 
+NO = -1  # edge or state that there is not
+MAX_VISITS = 64  # of a pair, that are told apart
 _DISCOUNT = 0.99  # of exploration
 _DISCOUNTS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998)  # one of them is best for what is delivered
 _ERRORS = 2.5  # standard errors of hope
 _SURPRISE = 0.02  # what is new behind a tried pair, as a share of what may be behind an untried one
 _CLOSE, _NEAR = 1e-6, 1e-4  # shares of the values' range: sweeps, and single steps
-_SWEEPS, _BACKUPS = 3000, 2000  # at most: between episodes, and in a step
+_MAX_SWEEPS, _MAX_BACKUPS = 3000, 2000  # between episodes, and in a step
 _GROWTH = 0.05  # the delivered policy is planned when steps have grown by this share
 _PART = 10  # or an episode's tenth has passed
-_KEPT = 12  # candidates
+_MAX_CANDIDATES = 12
 
-
-SCHEMA: dict[str, Member] = {
+_SCHEMA: dict[str, Member] = {
     "counted": whole("1", "[0, steps]"),
     "hopes": real("states"),
     "fears": real(f"{len(_DISCOUNTS)}, states"),
-    "doubt": real(f"{MOST}+1", "[0, 1]"),
+    "doubt": real(f"{MAX_VISITS}+1", "[0, 1]"),
     "view": real("3"),
+    "explorer": whole("places", "[0, known]"),
 }
-"""What a file has beside tables; states and their number follow from the memory."""
-
-_EXPLORER: dict[str, Member] = {"explorer": whole("places", "[0, known]")}
+"""Members of a file beside tables; states and their number follow from the memory."""
 
 
-class Explorer:
-    """The best policy of the hopeful model, as it is at each moment."""
+class Edges(NamedTuple):
+    """What was counted; S states, A actions, room for E edges."""
 
-    def __init__(self, planner: "TablePlanner") -> None:
-        self.returns: list[float] = []
-        self._planner = planner
+    counts: FloatArray
+    """Visits of each pair, shape (S, A)."""
+    rewards: FloatArray
+    """Sums of its rewards,"""
+    squares: FloatArray
+    """and of their squares."""
+    leaving: IntArray
+    """First edge that leaves a pair, shape (S, A)."""
+    entering: IntArray
+    """First edge that enters a state, shape (S,)."""
+    weights: FloatArray
+    """Times that an edge was taken, shape (E,)."""
+    ends: IntArray
+    """State and action that it leaves, state that it enters, next edge that leaves the same pair,
+    next that enters the same state, shape (5, E)."""
+    news: FloatArray
+    """Visits, by how many the pair had had before, and those that led where none of these had
+    led, shape (2, MAX_VISITS + 1)."""
+    size: IntArray
+    """Number of edges, shape (1,)."""
 
-    def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
-        """Return the action in a state, and its code."""
-        return self._planner.explore(point)
+
+class View(NamedTuple):
+    """How values are judged where little is known: optimism, or pessimism."""
+
+    doubt: FloatArray
+    """Weight of the unknown in a pair's value by its visits, shape (MAX_VISITS + 1,); 1 of 0."""
+    unknown: float
+    """Value of the unknown."""
+    errors: float
+    """Standard errors of a pair's value that are added to it."""
+    discount: float
+
+
+def empty(n_states: int, n_actions: int, n_edges: int) -> Edges:
+    """Return counts of nothing, with room for states and edges."""
+    pairs = (n_states, n_actions)
+    return Edges(
+        np.zeros(pairs), np.zeros(pairs), np.zeros(pairs), np.full(pairs, NO),
+        np.full(n_states, NO), np.zeros(n_edges), np.full((5, n_edges), NO),
+        np.zeros((2, MAX_VISITS + 1)), np.zeros(1, dtype=np.int64),
+    )  # fmt: skip
+
+
+def grown(edges: Edges, n_states: int, n_edges: int) -> Edges:
+    """Return the same counts with more room."""
+    new = empty(max(n_states, len(edges.entering)), edges.counts.shape[1],
+                max(n_edges, len(edges.weights)))  # fmt: skip
+    for old, more in zip(edges, new, strict=True):
+        more[tuple(slice(n) for n in old.shape)] = old
+    return new
+
+
+@compiled
+def count(edges: Edges, state: int, action: int, reward: float, after: int) -> None:
+    """Note a step; ``after`` is NO where it ended the episode. There must be room for an edge."""
+    visits = min(int(edges.counts[state, action]), MAX_VISITS)
+    edges.counts[state, action] += 1.0
+    edges.rewards[state, action] += reward
+    edges.squares[state, action] += reward * reward
+    edges.news[0, visits] += 1.0
+    edge = edges.leaving[state, action]
+    while edge != NO:
+        if edges.ends[2, edge] == after:
+            edges.weights[edge] += 1.0
+            return
+        edge = edges.ends[3, edge]
+    edges.news[1, visits] += 1.0
+    edge = edges.size[0]
+    edges.size[0] += 1
+    edges.weights[edge] = 1.0
+    edges.ends[0, edge], edges.ends[1, edge], edges.ends[2, edge] = state, action, after
+    edges.ends[3, edge] = edges.leaving[state, action]
+    edges.leaving[state, action] = edge
+    if after != NO:
+        edges.ends[4, edge] = edges.entering[after]
+        edges.entering[after] = edge
+
+
+@compiled
+def pair_value(edges: Edges, view: View, values: FloatArray, state: int, action: int) -> float:
+    """Return the value of an action in a state, from the values of the next states."""
+    n = edges.counts[state, action]
+    if n == 0.0:
+        return view.unknown
+    mean, square = 0.0, 0.0
+    edge = edges.leaving[state, action]
+    while edge != NO:
+        after = edges.ends[2, edge]
+        if after != NO:
+            mean += edges.weights[edge] * values[after]
+            square += edges.weights[edge] * values[after] * values[after]
+        edge = edges.ends[3, edge]
+    mean, square = mean / n, square / n
+    reward: float = edges.rewards[state, action] / n
+    variance = max(edges.squares[state, action] / n - reward * reward, 0.0)
+    variance += view.discount * view.discount * max(square - mean * mean, 0.0)
+    value: float = reward + view.discount * mean
+    if view.errors > 0.0:  # nothing is better than the unknown, or that would not be looked for
+        value = min(value + view.errors * math.sqrt(variance / n), view.unknown)
+    visits = min(int(n), MAX_VISITS)
+    doubt: float = view.doubt[visits] * visits / n
+    return (1.0 - doubt) * value + doubt * view.unknown
+
+
+@compiled
+def state_value(edges: Edges, view: View, values: FloatArray, state: int, bold: bool) -> float:
+    """Return the value of the best action; ``bold``: untried ones are among them."""
+    best: float = -np.inf
+    for action in range(edges.counts.shape[1]):
+        if bold or edges.counts[state, action] > 0.0:
+            best = max(best, pair_value(edges, view, values, state, action))
+    return view.unknown if best == -np.inf else best
+
+
+@compiled
+def sweep(
+    edges: Edges, view: View, values: FloatArray, n: int, bold: bool, close: float, most: int
+) -> int:
+    """Improve the values of the first n states, in place, to and fro, until they are ``close``.
+
+    Gauss-Seidel sweeps. Returns their number, at most ``most``.
+    """
+    for k in range(most):
+        change = 0.0
+        for i in range(n):
+            state = i if k % 2 == 1 else n - 1 - i
+            value = state_value(edges, view, values, state, bold)
+            change = max(change, abs(value - values[state]))
+            values[state] = value
+        if change <= close:
+            return k + 1
+    return most
+
+
+@compiled
+def spread(
+    edges: Edges, view: View, values: FloatArray, queue: IntArray, waits: IntArray,
+    state: int, close: float, most: int,
+) -> None:  # fmt: skip
+    """Improve the value of a state, bold, and of all that this changes, as far as ``most`` goes.
+
+    Parameters
+    ----------
+    edges, view, values
+        Of the world.
+    queue : ndarray
+        Room for the states, shape (S,).
+    waits : ndarray
+        1 for states in the queue, shape (S,); all 0.
+    state : int
+        The one.
+    close : float
+        Smaller changes are not passed on.
+    most : int
+        Values to improve, at most.
+    """
+    room = len(queue)
+    queue[0], waits[state], begin, length = state, 1, 0, 1
+    for _ in range(most):
+        if length == 0:
+            return
+        one = queue[begin]
+        begin, length = (begin + 1) % room, length - 1
+        waits[one] = 0
+        value = state_value(edges, view, values, one, True)
+        change = abs(value - values[one])
+        values[one] = value
+        if change <= close:
+            continue
+        edge = edges.entering[one]
+        while edge != NO:
+            before = edges.ends[0, edge]
+            if waits[before] == 0:
+                waits[before] = 1
+                queue[(begin + length) % room] = before
+                length += 1
+            edge = edges.ends[4, edge]
+    while length > 0:
+        waits[queue[begin]] = 0
+        begin, length = (begin + 1) % room, length - 1
+
+
+@compiled
+def pair_values(edges: Edges, view: View, values: FloatArray, n: int, out: FloatArray) -> None:
+    """Write the values of all pairs of the first n states, shape (n, A)."""
+    for state in range(n):
+        for action in range(edges.counts.shape[1]):
+            out[state, action] = pair_value(edges, view, values, state, action)
+
+
+@compiled
+def boldest(edges: Edges, view: View, values: FloatArray, state: int, close: float) -> int:
+    """Return the action of greatest value in a state; of equals the one least tried."""
+    best, greatest, least = 0, -np.inf, np.inf
+    for action in range(edges.counts.shape[1]):
+        value, tried = pair_value(edges, view, values, state, action), edges.counts[state, action]
+        if value > greatest + close or (value > greatest - close and tried < least):
+            best, greatest, least = action, max(value, greatest), tried
+    return best
+
+
+@compiled
+def play(
+    edges: Edges, actions: IntArray, worst: float, steps: int, values: FloatArray, room: FloatArray
+) -> None:
+    """Write what a policy returns in so many steps from each state, on average, and its variance.
+
+    Where rewards depend on where a step leads, the variance is one of rewards that do not.
+
+    Parameters
+    ----------
+    edges : Edges
+        The world.
+    actions : ndarray
+        Of the policy, shape (n,).
+    worst : float
+        Reward of each step where a pair is unknown.
+    steps : int
+        Of the episodes, at most.
+    values, room : ndarray
+        Means and variances of returns, shape (2, n), and room for more.
+    """
+    n = len(actions)
+    for state in range(n):
+        values[0, state], values[1, state] = 0.0, 0.0
+    for t in range(steps):
+        changed = False
+        for state in range(n):
+            visits = edges.counts[state, actions[state]]
+            if visits == 0.0:
+                room[0, state], room[1, state] = worst * (t + 1), 0.0
+            else:
+                reward = edges.rewards[state, actions[state]] / visits
+                mean, square = 0.0, 0.0
+                edge = edges.leaving[state, actions[state]]
+                while edge != NO:
+                    after = edges.ends[2, edge]
+                    if after != NO:
+                        weight, value = edges.weights[edge], values[0, after]
+                        mean += weight * value
+                        square += weight * (values[1, after] + value * value)
+                    edge = edges.ends[3, edge]
+                mean, square = mean / visits, square / visits
+                varies = edges.squares[state, actions[state]] / visits - reward * reward
+                room[0, state] = reward + mean
+                room[1, state] = max(varies, 0.0) + max(square - mean * mean, 0.0)
+            changed = changed or room[0, state] != values[0, state]
+            changed = changed or room[1, state] != values[1, state]
+        for state in range(n):
+            values[0, state], values[1, state] = room[0, state], room[1, state]
+        if not changed:
+            return
 
 
 class TablePlanner:
     """The counts, the policies that are best in them, and which of these is best.
 
+    Its methods are those of :class:`~oda_rl.agents.model.planner.Planner`. It can be played itself:
+    it explores by the best policy of the hopeful model, as it is at each moment.
+
     Parameters
     ----------
     memory : Memory
-        What has been seen.
     n_actions : int
-        Number of actions.
     outcomes : Outcomes
-        Of all real episodes.
     config : ModelConfig
-        Settings of the agent.
     """
+
+    learned = None  # no laws
+    clauses = None  # tables are not edited
 
     def __init__(
         self, memory: Memory, n_actions: int, outcomes: Outcomes, config: ModelConfig
     ) -> None:
         self.memory, self.outcomes, self.config = memory, outcomes, config
         self.candidates: list[Tabled] = []
-        self.explorer = Explorer(self)
         self._numbers: dict[bytes, int] = {}
         self._rows: FloatArray = np.zeros((64, memory.before.shape[1]))
         self._edges: Edges = empty(64, n_actions, 256)
@@ -125,27 +369,20 @@ class TablePlanner:
         deviation = self.memory.transitions.before.std(axis=0)
         return np.where(deviation > 0.0, 1.0 / np.where(deviation > 0.0, deviation, 1.0), 0.0)
 
-    learned = None  # no laws: a table
-
     def wait(self, steps: int) -> int:
         """Return how many new steps there should be, after so many, before the next plan."""
         return max(1, self.outcomes.horizon // _PART, int(_GROWTH * steps)) if steps else 1
 
-    def plan(self, returns: Sequence[float]) -> Explorer:
-        """Count what is new, find the best policies, and explore on.
-
-        Parameters
-        ----------
-        returns : sequence of float
-            They are not needed.
-        """
+    def plan(self, returns: Sequence[float]) -> "TablePlanner":
+        """Count what is new, find the best policies, and explore on."""
         self._count()
         self._look_anew()
-        self._judge()
+        for one in self.candidates:
+            self._imagine(one)
         self._propose()
-        return self.explorer
+        return self
 
-    def explore(self, point: FloatArray) -> tuple[int, FloatArray]:
+    def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
         """Return the action of greatest hope in a state, and its code."""
         self._count()
         state = self._numbers.get(_key(point))
@@ -156,20 +393,15 @@ class TablePlanner:
         return action, self._codes[action]
 
     def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
-        """Note a real episode that was played with something from its start to its end."""
+        """Note a real episode that was played with one candidate from its start to its end."""
         if not any(played is one for one in self.candidates):
             return
         self._count()
         played.note(self._numbers[_key(start)], *outcome)
         self._imagine(played)
 
-    @property
-    def clauses(self) -> None:
-        """None: what is done in numbered states is not edited."""
-        return None
-
     def constrain(self, policy: RulePolicy) -> None:
-        """Refuse."""
+        """Raise ValueError."""
         raise ValueError("constrain: the agent has a table of states; it must have a rule")
 
     def best(self) -> Tabled:
@@ -186,52 +418,46 @@ class TablePlanner:
         d = self._rows.shape[1]
         return greedy(np.zeros((1, d)), np.zeros((1, len(self._codes))))
 
-    def pack(self, known: Sequence[Any]) -> dict[str, npt.NDArray[Any]]:
-        """Return candidates and the explorer as arrays."""
-        places = [k for k, one in enumerate(known) if one is self.explorer]
-        tables = [one for one in known if one is not self.explorer]
-        return {"explorer": np.array(places, dtype=np.int64), **to_arrays(tables)}
-
-    def unpack(self, arrays: dict[str, npt.NDArray[Any]]) -> list[Any]:
-        """Make of them what was packed, or raise InvalidFileError."""
-        tables = {name: array for name, array in arrays.items() if name != "explorer"}
-        known: list[Any] = list(from_arrays(tables, self._rows.shape[1], len(self._codes)))
-        check({"explorer": arrays["explorer"]}, _EXPLORER, {"known": len(known)})
-        require(len(arrays["explorer"]) <= 1, "explorer has several places")
-        for place in arrays["explorer"].tolist():
-            known.insert(place, self.explorer)
-        return known
-
-    def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all else that has to be saved."""
+    def to_arrays(self, known: Sequence[Any]) -> Arrays:
+        """Return all that has to be saved, with tables that are known, as arrays for a file."""
         n = self.n_states
+        places = [k for k, one in enumerate(known) if one is self]
         return {
             "counted": np.array([self._counted]),
             "hopes": self._hopes[:n].copy(),
             "fears": self._fears[:, :n].copy(),
             "doubt": self._hope.doubt,
             "view": np.array([self._hope.unknown, self._hope.errors, self._hope.discount]),
+            "explorer": np.array(places, dtype=np.int64),
+            **files.prefixed("tables", tables_to_arrays([x for x in known if x is not self])),
         }
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], known: list[Any]) -> None:
-        """Take over what :meth:`state` returned, and candidates, when the memory is restored.
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
+        """Take over what :meth:`to_arrays` returned, when the memory is restored.
 
-        Raises InvalidFileError.
+        Returns what was known, of which the first are the candidates. Raises InvalidFileError.
         """
-        check(arrays, SCHEMA, {"steps": self.memory.n})
+        tables = files.part(arrays, "tables")
+        known: list[Any] = list(tables_from_arrays(tables, self._rows.shape[1], len(self._codes)))
+        sizes = {"steps": self.memory.n, "known": len(known)}
+        check({k: arrays[k] for k in arrays if not k.startswith("tables_")}, _SCHEMA, sizes)
         for i in range(int(arrays["counted"][0])):
             self._count_one(i)
-        n = self.n_states
-        states = len(arrays["hopes"])
+        n, states = self.n_states, len(arrays["hopes"])
         require(states == n, f"hopes has {states} states: there are {n} in the memory")
         for one in known:
-            starts = max(getattr(one, "starts", ()), default=-1)
-            require(starts < n, f"starts has the state {starts}: there are {n}")
+            start = max(one.starts, default=-1)
+            require(start < n, f"starts has the state {start}: there are {n}")
         _, errors, discount = arrays["view"].tolist()
         require(errors >= 0.0 and 0.0 < discount < 1.0, f"view is {arrays['view'].tolist()}")
+        require(len(arrays["explorer"]) <= 1, "explorer has several places")
+        for place in arrays["explorer"].tolist():
+            known.insert(place, self)
         self._hopes[:n], self._fears[:, :n] = arrays["hopes"], arrays["fears"]
         self._hope = View(np.array(arrays["doubt"]), *arrays["view"].tolist())
-        self.candidates = known
+        self.candidates = known[:n_candidates]
+        require(self not in self.candidates, "the explorer is among the candidates")
+        return known
 
     def _count(self) -> None:
         """Count the steps that are new, and pass on what they change in the hopes."""
@@ -243,7 +469,7 @@ class TablePlanner:
                 continue
             spread(
                 self._edges, self._hope, self._hopes, *self._room, state,
-                _NEAR * abs(self._hope.unknown), _BACKUPS,
+                _NEAR * abs(self._hope.unknown), _MAX_BACKUPS,
             )  # fmt: skip
 
     def _count_one(self, i: int) -> int:
@@ -284,7 +510,7 @@ class TablePlanner:
         """Work out all hopes, with what is known by now of rewards and surprises."""
         self._hope = self._hopeful()
         n, close = self.n_states, _CLOSE * abs(self._hope.unknown)
-        sweep(self._edges, self._hope, self._hopes, n, True, close, _SWEEPS)
+        sweep(self._edges, self._hope, self._hopes, n, True, close, _MAX_SWEEPS)
 
     def _hopeful(self) -> View:
         """Where little is known, there is twice as much to gain as was ever seen."""
@@ -306,8 +532,8 @@ class TablePlanner:
     def _doubt(self, prior: float) -> FloatArray:
         """Return how likely a pair's next visit brings something new, by its visits."""
         visits, news = self._edges.news
-        doubt = np.ones(MOST + 1)
-        for k in range(1, MOST + 1):
+        doubt = np.ones(MAX_VISITS + 1)
+        for k in range(1, MAX_VISITS + 1):
             total = visits[k] + 2.0 * prior
             doubt[k] = min(doubt[k - 1], (news[k] + prior) / total) if total else doubt[k - 1]
         return doubt
@@ -322,7 +548,7 @@ class TablePlanner:
         for k, discount in enumerate(_DISCOUNTS):
             view, fears = self._fearful(discount), self._fears[k]
             close = _CLOSE * max(float(np.ptp(fears[:n])), 1e-9)
-            sweep(self._edges, view, fears, n, False, close, _SWEEPS)
+            sweep(self._edges, view, fears, n, False, close, _MAX_SWEEPS)
             pair_values(self._edges, view, fears, n, q_values)
             known = q_values[acted]
             least = np.where(tried, known, np.inf).min(axis=1, keepdims=True)
@@ -333,24 +559,15 @@ class TablePlanner:
                 best = found
         assert best is not None
         for one in self.candidates:
-            if self._same(one, best):
+            points = one.policy.codevectors  # where it can act by what it knew
+            if np.array_equal(one.policy.choices(points), best.policy.choices(points)):
                 one.policy = best.policy
                 return
         self.candidates.append(best)
-        if len(self.candidates) > _KEPT:
+        if len(self.candidates) > _MAX_CANDIDATES:
             values = values_of_tables(self.candidates)
             values[-1] = np.inf
             del self.candidates[int(values.argmin())]
-
-    def _same(self, old: Tabled, new: Tabled) -> bool:
-        """Whether two candidates do the same wherever the older one can act by what it knew."""
-        points = old.policy.codevectors
-        return np.array_equal(old.policy.choices(points), new.policy.choices(points))
-
-    def _judge(self) -> None:
-        """Imagine all candidates anew in the present model."""
-        for one in self.candidates:
-            self._imagine(one)
 
     def _imagine(self, one: Tabled) -> None:
         """Say what a candidate returns in the present model."""

@@ -1,14 +1,14 @@
-"""What is done where a learned world is not to be believed: a rule is climbed in the real one.
+"""What happens where a learned world is not trusted: a rule is found in the real one.
 
-A fitted agent learns there, from the steps that are remembered and further ones; what it has
-learned is made a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
+A fitted agent learns there, from the remembered steps and further ones; its policy is distilled
+into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
 """
 
 import logging
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -32,15 +32,15 @@ from oda_rl.files.schema import require
 
 if TYPE_CHECKING:
     from oda_rl._types import BoolArray
-    from oda_rl.agents.environments.spaces import AnyEnv
+    from oda_rl.agents.model.agent import ModelAgent
     from oda_rl.agents.model.engine import ModelEngine
-    from oda_rl.agents.worlds.world import World
 
-_FIRST, _AGAIN = 3000, 2.0  # steps after which a world is judged; that many times as many, again
-_DISTRUSTED = 2  # times in a row
-_LEAST_LEFT = 20_000  # steps, with fewer of which no other way leads farther
-_LEARNING, _MOST_LEARNING = 0.6, 250_000  # of these steps, before a rule is made
-_LEAST_DISTILLING = 2000  # steps: of fewer there is no rule
+_JUDGED_FIRST = 3000  # steps after which a world is judged,
+_JUDGED_AGAIN = 2.0  # and again after so many times as many
+_MAX_DISTRUSTED = 2  # times in a row
+_MIN_LEFT = 20_000  # steps, with fewer of which no other way leads farther
+_LEARNING, _MAX_LEARNING = 0.6, 250_000  # of these steps, before a rule is made
+_MIN_DISTILLING = 2000  # steps: of fewer there is no rule
 _CELLS = 16
 _RACING = 0.05  # of the steps: the rule against the one before
 _BOLD = {"exploration": 4.0, "longest_hold": 8}
@@ -49,27 +49,9 @@ _NOTHING = np.empty((0, 3))
 _log = logging.getLogger(__name__)
 
 
-class Judged(Protocol):
-    """An agent that learns a world."""
-
-    env: "AnyEnv | None"
-
-    @property
-    def num_timesteps(self) -> int:
-        """Environment steps learned from."""
-
-    @property
-    def models_laws(self) -> bool:
-        """Whether there is a world."""
-
-    @property
-    def world(self) -> "World":
-        """What has been learned."""
-
-
 @dataclass
-class ClimbForReal:
-    """Judges the world while an agent learns, and takes over where it is not to be believed.
+class Fallback:
+    """Judges the world while an agent learns, and takes over where it is not trusted.
 
     Attributes
     ----------
@@ -82,18 +64,17 @@ class ClimbForReal:
     reason: str | None = None
     rule: RulePolicy | None = None
     _fitted: FittedQAgent | None = None
-    _judged_at: int = _FIRST
+    _judged_at: int = _JUDGED_FIRST
     _distrusted: int = 0
 
     def train(
         self,
-        agent: Judged,
-        engine: "ModelEngine",
+        agent: "ModelAgent",
         training: Progress,
         run: TrainingRun,
         rng: np.random.Generator,
     ) -> Progress:
-        """Go on with a training as long as the world is believed, then in the real one."""
+        """Go on with a training as long as the world is trusted, then in the real one."""
         if self.reason is None:
             for steps, episodes in training:
                 doubts = len(episodes) and self._doubts(agent, run.total - steps)
@@ -101,16 +82,16 @@ class ClimbForReal:
                 if doubts:
                     break
         if not run.over:
-            yield from self._really(agent.env, engine, run, rng)
+            yield from self._really(agent.env, agent._engine, run, rng)
 
-    def _doubts(self, agent: Judged, left: int) -> bool:
-        """Judge the world, if it is time; say so if it is not to be believed any more."""
-        if agent.num_timesteps < self._judged_at or left < _LEAST_LEFT or not agent.models_laws:
+    def _doubts(self, agent: "ModelAgent", left: int) -> bool:
+        """Judge the world, if it is time; warn if it is not trusted any more."""
+        if agent.num_timesteps < self._judged_at or left < _MIN_LEFT or not agent.models_laws:
             return False
-        self._judged_at = int(_AGAIN * agent.num_timesteps)
+        self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
         trust = agent.world.trust
         self._distrusted = 0 if trust else self._distrusted + 1
-        if self._distrusted < _DISTRUSTED:
+        if self._distrusted < _MAX_DISTRUSTED:
             return False
         self.reason = trust.reason
         said = f"the learned world is not to be believed ({self.reason}): learning goes on in the "
@@ -119,11 +100,7 @@ class ClimbForReal:
         return True
 
     def _really(
-        self,
-        env: "AnyEnv | None",
-        engine: "ModelEngine",
-        run: TrainingRun,
-        rng: np.random.Generator,
+        self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
     ) -> Progress:
         """Learn values with a share of the steps, and make a rule of them with the rest."""
         assert isinstance(env, gym.Env)
@@ -136,8 +113,8 @@ class ClimbForReal:
         if run.part is None:
             run.part = run.steps
         begun, total = run.part, run.total - run.part
-        learning = min(int(_LEARNING * total), _MOST_LEARNING)
-        if total - learning < _LEAST_DISTILLING:
+        learning = min(int(_LEARNING * total), _MAX_LEARNING)
+        if total - learning < _MIN_DISTILLING:
             learning = total
         own = run.within(learning)
         done = own.steps
@@ -194,18 +171,10 @@ class ClimbForReal:
 
     @classmethod
     def from_file(
-        cls,
-        metadata: dict[str, Any] | None,
-        arrays: dict[str, npt.NDArray[Any]],
-        interface: Interface,
-    ) -> "ClimbForReal":
-        """Make one of what :meth:`to_file` returned, or raise InvalidFileError.
-
-        Files from before there was any have none.
-        """
-        if metadata is None:
-            require(not arrays, "real_ is in it: it must hold no such members")
-            return cls()
+        cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], interface: Interface
+    ) -> "Fallback":
+        """Make one of what :meth:`to_file` returned, or raise InvalidFileError."""
+        require(isinstance(metadata, dict), "real is missing")
         keys = ("reason", "judged_at", "distrusted")
         require(metadata.keys() - {"fitted"} == set(keys), f"real must hold {keys}")
         reason, judged_at, distrusted = (metadata[key] for key in keys)

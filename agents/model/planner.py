@@ -1,0 +1,407 @@
+"""What happens between episodes: learn the world, search for a rule in it, say which is best."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.distilling.simplifying import Rule, simplified
+from oda_rl.agents.model.experience import (
+    Arrays,
+    Candidate,
+    Memory,
+    Outcomes,
+    rules_from_arrays,
+    rules_to_arrays,
+    values,
+)
+from oda_rl.agents.model.search import (
+    Effort,
+    GradedShape,
+    Imagination,
+    Shape,
+    degrees_of,
+    search,
+)
+from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.policies.rules import RulePolicy, placed
+from oda_rl.agents.rules.editing import Clauses, within
+from oda_rl.agents.worlds import files
+from oda_rl.agents.worlds.learning import Learned, learn_world
+from oda_rl.agents.worlds.quality import outdated
+from oda_rl.agents.worlds.rewards import depends_on_actions_alone, is_constant
+from oda_rl.agents.worlds.trajectories import starts_between
+from oda_rl.files.schema import Member, check, require, whole
+
+_N_LAWS = files.N_LAWS
+_PROMISE_STARTS = 48
+_FINAL_STARTS, _N_FINALISTS = 200, 6
+_N_KNOWN = 3  # best rules that a search begins with
+_FRESH_EVERY = 3  # searches, one of which begins from new rules alone
+_KEPT_BEST, _KEPT_LATEST = 10, 20
+_SURE = 10  # episodes after which a rule that cannot be bettered is left alone
+_TOLERANCE = 1e-6
+_MAX_REPEATS = 4  # searches more, while episodes could be longer
+_LITTLE = 0.02  # of what separates the best return from the worst
+_SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
+_TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # of the return, that a simpler rule may lose
+_N_LATEST = 2000  # states that say where a rule's cells are
+
+_COUNTS: dict[str, Member] = {"searches": whole("2")}
+_PARTS = ("rules", "clauses", "learned")  # of a file, beside these counts
+
+
+@dataclass
+class Planner:
+    """The model, the rules found in it, and which of them is best.
+
+    Parameters
+    ----------
+    memory : Memory
+    shape : Shape
+        Of the rules.
+    outcomes : Outcomes
+    config : ModelConfig
+    rng : numpy.random.Generator
+        Of fits and searches.
+    """
+
+    memory: Memory
+    shape: Shape
+    outcomes: Outcomes
+    config: ModelConfig
+    rng: np.random.Generator
+    candidates: list[Candidate] = field(default_factory=list)
+    learned: Learned | None = None
+    searches: int = 0
+    imagined_steps: int = 0
+    clauses: Clauses | None = None
+    """Within which rules are searched and played."""
+    _placed: tuple[tuple[Candidate, int, Clauses | None], RulePolicy] | None = None
+    """The rule delivered last, and what it was made of: predictions ask for it again and again."""
+
+    def wait(self, steps: int) -> int:
+        """Return how many new steps there should be, after so many, before the next plan."""
+        if self.learned is None:
+            return self.config.random_steps
+        known = steps - self.memory.since
+        return max(self.config.least_steps, int(self.config.plan_every * known))
+
+    def plan(self, returns: Sequence[float]) -> Candidate:
+        """Learn the world anew, and search for a rule to play next.
+
+        Parameters
+        ----------
+        returns : sequence of float
+            Of all episodes so far that are comparable to imagined ones.
+        """
+        self._forget()
+        seen = self.memory.present
+        before = None if self.learned is None else self.learned.chosen
+        worst = min(returns, default=-math.inf)
+        self.learned = learn_world(seen, worst, self.shape.boxed, _N_LAWS, before, self.rng)
+        explore = is_constant(seen.rewards) and (len(returns) == 0 or np.ptp(returns) == 0.0)
+        self._judge()
+        if self.candidates and not explore:
+            best = self.best()
+            if self._cannot_be_bettered(best):
+                return best
+            explore = self._leaves_nothing(best, returns)
+        order = np.argsort(-values(self.candidates), kind="stable")[:_N_KNOWN]
+        known = [self.candidates[k] for k in order.tolist()]
+        self.searches += 1
+        where = self._imagination()
+        graded = self._graded(where.shape)
+        fresh = self.searches % _FRESH_EVERY == 0 or (graded is not None and not known)
+        rules = [(one.scores, one.outputs) for one in known]
+        effort = self._effort(fine=self.searches % _FRESH_EVERY == 2 and not explore)
+        scores, outputs, promised = search(where, rules, explore, fresh, effort, self.rng, graded)
+        for again in range(0 if explore else _MAX_REPEATS):
+            if not self._falls_short(promised):
+                break
+            rules = [*rules[: len(known)], (scores, outputs)]
+            effort = self._effort(fine=again % 2 == 0)
+            scores, outputs, promised = search(
+                where, rules, False, again % 2 == 1, effort, self.rng
+            )
+        if explore:  # the search's promise is one of novelty, not of a return
+            starts = self.draw_starts(_PROMISE_STARTS)
+            promised = float(where.returns(scores[None], outputs[None], starts).mean())
+        self.imagined_steps += where.steps
+        for one in known:
+            if one.scores is scores:
+                return one
+        if not explore and self.config.simplify:
+            scores, outputs = self._simplified(where, (scores, outputs))
+        return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
+
+    def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
+        """Note a real episode that was played with one candidate from its start to its end.
+
+        Parameters
+        ----------
+        played : Candidate
+            Nothing is noted of anything else.
+        start : ndarray, shape (d,)
+        outcome : return, length, and whether it terminated
+        """
+        if not isinstance(played, Candidate):
+            return
+        if not any(played is one for one in self.candidates):
+            self.candidates.append(played)
+            self._drop_worst()
+        played.note(start.copy(), *outcome)
+        latest = played.compared(self.outcomes.horizon)[-1:]
+        played.imagined.append(self._imagined_from(played, start[None], latest)[0])
+
+    def best(self) -> Candidate:
+        """Return the candidate of greatest value."""
+        return self.candidates[int(np.argmax(values(self.candidates)))]
+
+    def policy(self, newest: Any) -> RulePolicy:
+        """Return what is delivered: the best rule; ``newest`` was planned last, or is None."""
+        best = self.best() if self.candidates else newest
+        if best is not None:
+            return self._delivered(best)
+        d, n, boxed = self.shape.n_features, self.shape.n_outputs, self.shape.boxed
+        nothing = np.zeros((1, n, 1 + d * boxed))
+        if not boxed:
+            nothing[0, 0] = 1.0
+        blank = RulePolicy(np.zeros((1, 1 + d)), nothing, np.zeros((1, d)))
+        return blank if self.clauses is None else within(blank, self.clauses)
+
+    def constrain(self, policy: RulePolicy) -> Candidate | None:
+        """Search within a policy's clauses from now on, beginning with it; forget what was known.
+
+        Before anything is learned only its clauses are taken.
+        """
+        self.clauses, self.candidates = policy.clauses, []
+        if self.learned is None:
+            return None
+        return Candidate(policy.scores, policy.outputs, clauses=policy.clauses)
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the first law's cells, in the observation's units, shape (K, d)."""
+        assert self.learned is not None
+        at, points = self.learned.at, self.learned.arrays.codevectors[0].T
+        return np.asarray(points * np.where(at.ignored, 0.0, at.scale) + at.mean)
+
+    @property
+    def scale(self) -> FloatArray | None:
+        """Inverse standard deviations of the observation's components; None before learning.
+
+        0 of what never varied.
+        """
+        if self.learned is None:
+            return None
+        varies = np.ptp(self.memory.transitions.before, axis=0) > 0.0
+        varies &= ~self.learned.at.ignored
+        return np.asarray(varies / self.learned.at.scale)
+
+    def to_arrays(self, known: Sequence[Any]) -> Arrays:
+        """Return all that has to be saved, with rules that are known, as arrays for a file."""
+        clauses = {} if self.clauses is None else self.clauses.arrays
+        learned = {} if self.learned is None else files.to_arrays(self.learned)
+        return {
+            "searches": np.array([self.searches, self.imagined_steps]),
+            **files.prefixed("rules", rules_to_arrays(known)),
+            **files.prefixed("clauses", clauses),
+            **files.prefixed("learned", learned),
+        }
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
+        """Take over what :meth:`to_arrays` returned, or raise InvalidFileError.
+
+        Returns the rules that were known, of which the first are the candidates.
+        """
+        rules, clauses, learned = (files.part(arrays, name) for name in _PARTS)
+        begin = tuple(f"{name}_" for name in _PARTS)
+        check({k: arrays[k] for k in arrays if not k.startswith(begin)}, _COUNTS, {})
+        self.searches, self.imagined_steps = arrays["searches"].tolist()
+        d, n, boxed = self.shape.n_features, self.shape.n_outputs, self.shape.boxed
+        self.clauses = Clauses.from_arrays(clauses, d, (n, 1 + d * boxed)) if clauses else None
+        self.learned = None
+        if learned:
+            self.learned = files.from_arrays(learned, boxed, self.memory.codes.shape[1], d)
+        known = rules_from_arrays(rules, d, n, boxed)
+        for one in known:
+            one.clauses = self.clauses
+        self.candidates = known[:n_candidates]
+        right = self.learned is not None or not self.candidates
+        require(right, "there are candidates, but no world in which they were found")
+        return known
+
+    def draw_starts(self, n: int) -> FloatArray:
+        """Draw states between those in which episodes have begun, shape (n, d).
+
+        As long as there is at most one, between all that were seen.
+        """
+        assert self.learned is not None
+        seen = self.memory.starts
+        if len(seen) <= 1:
+            seen = self.memory.present.before
+        return starts_between(seen, self.learned.at, n, self.rng)
+
+    def _draw_seen(self, n: int) -> FloatArray:
+        """Draw states that were seen, shape (n, d)."""
+        seen = self.memory.present.before
+        return np.asarray(seen[self.rng.integers(len(seen), size=n)])
+
+    def _imagination(self) -> Imagination:
+        assert self.learned is not None
+        world, at = self.learned.arrays, self.learned.at
+        if self.clauses is not None:
+            edits = self.clauses
+            first = np.full(len(edits.ends), -1)
+            first[: len(edits.forbidden)] = edits.forbidden
+            world = world._replace(
+                conditions=edits.conditions,
+                clauses=np.column_stack([edits.ends, first]),
+                said=edits.outputs,
+            )
+        shape, horizon = self.shape.among(at), self.outcomes.horizon
+        return Imagination(world, at, shape, horizon, self.draw_starts, self._draw_seen)
+
+    def _graded(self, shape: Shape) -> Shape | None:
+        """Return the shape of rules by degrees, if actions are degrees of one quantity."""
+        assert self.learned is not None
+        if shape.boxed:
+            return None
+        seen = self.memory.present.before
+        degrees = degrees_of(self.learned.arrays, self.learned.at, seen, shape.n_outputs)
+        return None if degrees is None else GradedShape.by(shape, degrees)
+
+    def _effort(self, fine: bool) -> Effort:
+        """Return how long to search, and how far from where it begins."""
+        config = self.config
+        return Effort(
+            generations=config.generations, population=config.population,
+            starts=config.starts * (2 if fine else 1), sigma=0.1 if fine else 0.4,
+        )  # fmt: skip
+
+    def _falls_short(self, promised: float) -> bool:
+        """Whether every step pays the same, and an episode could be longer than is promised."""
+        most, constant = self._max_return, is_constant(self.memory.present.rewards)
+        return most > 0.0 and constant and promised < (1.0 - _TOLERANCE) * most
+
+    @property
+    def _max_return(self) -> float:
+        """Return of the longest episode, if each step pays the most that was seen."""
+        assert self.learned is not None
+        return float(self.learned.arrays.bounds[1]) * self.outcomes.horizon
+
+    def _cannot_be_bettered(self, best: Candidate) -> bool:
+        """Whether a rule has the greatest possible return, in the model and in reality."""
+        most, horizon = self._max_return, self.outcomes.horizon
+        if most <= 0.0 or not best.returns:
+            return False
+        least = (1.0 - _TOLERANCE) * most
+        real = np.array(best.returns) >= least * best.compared(horizon) / horizon
+        return bool(best.promised >= least and real[-_SURE:].all())
+
+    def _leaves_nothing(self, best: Candidate, returns: Sequence[float]) -> bool:
+        """Whether a rule avoids all cost, and nothing that pays has been seen yet.
+
+        Not where costs depend on the state: there, a rule has somewhere to be.
+        """
+        most, seen = self._max_return, self.memory.present
+        if most > 0.0 or not returns or seen.ended.any():
+            return False  # it pays to end an episode that only costs
+        if not depends_on_actions_alone(seen.codes, seen.rewards):
+            return False
+        return most - best.promised <= _LITTLE * (best.promised - min(returns))
+
+    def _forget(self) -> None:
+        """Forget what was seen of a world that has changed, and what rules returned there."""
+        if self.learned is None:
+            return
+        rng = np.random.default_rng(self.memory.n)  # another one: if nothing changed, no bit does
+        outdated_steps = outdated(self.learned, self.memory.present, rng)
+        if outdated_steps:
+            self.memory.since += outdated_steps
+            self.learned = None
+            recent = self._recent_starts()
+            for one in self.candidates:
+                one.keep([start.tobytes() in recent for start in one.starts])
+
+    def _recent_starts(self) -> set[bytes]:
+        """Return first observations of episodes that ended in the present world.
+
+        Not those in which an earlier one began: many worlds always begin the same.
+        """
+        rows = np.flatnonzero(self.memory.first[: self.memory.n])
+        begun = max(int(np.searchsorted(rows, self.memory.since, side="right")) - 1, 0)
+        starts = [self.memory.before[row].tobytes() for row in rows]
+        return set(starts[begun:]) - set(starts[:begun])
+
+    def _simplified(self, where: Imagination, rule: Rule) -> Rule:
+        """Drop what the model says does not matter."""
+        seen = self.memory.present.before
+        halves = self.draw_starts(_SIMPLIFYING_STARTS), self._draw_seen(_SIMPLIFYING_STARTS)
+        starts = np.concatenate(halves)
+        before = where.returns(rule[0][None], rule[1][None], starts)[0]
+        rows = self.rng.integers(len(seen), size=_SIMPLIFYING_STATES)
+
+        def as_good(other: Rule) -> bool:
+            change = where.returns(other[0][None], other[1][None], starts)[0] - before
+            error = float(change.std()) / math.sqrt(len(starts))
+            lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * abs(float(before.mean())))
+            return bool(change.mean() >= -lost)
+
+        return simplified(rule, seen[rows], as_good)
+
+    def _delivered(self, candidate: Candidate) -> RulePolicy:
+        """Return a rule with a point in each of its cells, from the latest states."""
+        key = candidate, self.memory.n, self.clauses
+        if self._placed is not None and self._placed[0] == key:
+            return self._placed[1]
+        points = self.memory.transitions.before[-_N_LATEST:]
+        rule = RulePolicy(
+            candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), points.shape[1]))
+        )
+        rule = placed(rule if self.clauses is None else within(rule, self.clauses), points)
+        self._placed = key, rule
+        return rule
+
+    def _judge(self) -> None:
+        """Imagine all candidates anew in the present model."""
+        if not self.candidates:
+            return
+        starts, horizon = self.draw_starts(_PROMISE_STARTS), self.outcomes.horizon
+        where = self._imagination()
+        for one in self.candidates:
+            one.promised = float(where.returns(one.scores[None], one.outputs[None], starts).mean())
+            begun = np.reshape(one.starts, (-1, starts.shape[1]))
+            one.imagined = self._imagined_from(one, begun, one.compared(horizon)).tolist()
+        finalists = np.argsort(-values(self.candidates), kind="stable")[:_N_FINALISTS]
+        more = self.draw_starts(_FINAL_STARTS)
+        for k in finalists.tolist():
+            one = self.candidates[k]
+            found = float(where.returns(one.scores[None], one.outputs[None], more).mean())
+            total = _PROMISE_STARTS * one.promised + _FINAL_STARTS * found
+            one.promised = total / (_PROMISE_STARTS + _FINAL_STARTS)
+        self.imagined_steps += where.steps
+
+    def _imagined_from(
+        self, candidate: Candidate, starts: FloatArray, lengths: IntArray
+    ) -> FloatArray:
+        """Return the mean of what all laws imagine from each start in so many steps, shape (n,)."""
+        where, means = self._imagination(), np.empty(len(starts))
+        for steps in np.unique(lengths).tolist():
+            where.horizon, rows = steps, lengths == steps
+            repeated = np.repeat(starts[rows], _N_LAWS, axis=0)
+            returns = where.returns(candidate.scores[None], candidate.outputs[None], repeated)
+            means[rows] = returns.reshape(-1, _N_LAWS).mean(axis=1)
+        self.imagined_steps += where.steps
+        return means
+
+    def _drop_worst(self) -> None:
+        if len(self.candidates) > _KEPT_BEST + _KEPT_LATEST:
+            older, latest = self.candidates[:-_KEPT_LATEST], self.candidates[-_KEPT_LATEST:]
+            kept = np.sort(np.argsort(-values(older), kind="stable")[:_KEPT_BEST])
+            self.candidates = [*(older[k] for k in kept.tolist()), *latest]
