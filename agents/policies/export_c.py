@@ -11,7 +11,7 @@ taken without ``math.h``: halving the number of updates until it is in [1, 2) mu
 by a constant each time, and a polynomial does the rest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,32 +70,31 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         tables = found.in_floats()
     always = export.blended and len(export.action_names) == 1 and export.box is None
     only = len(found.scores) == 1 and found.apart and found.clauses is None
-    cells = not export.blended and found.affine is None
+    numbers = found.actions is None and (found.affine is None or found.clauses is not None)
     arrays = {} if always else _arrays(export, tables, found)
+    constants = _constants(export, tables, found)
     flags = {
         "ALWAYS": always,
         "ONLY": only,
         "CELLS": not (always or only),
         "FIXED": isinstance(tables, IntegerTables),
-        "ORIGIN": tables.origin is not None,
-        "BLENDED": export.blended,
-        "BOX": export.box is not None,
-        "ACTIONS": found.actions is not None,
-        "NUMBERS": found.actions is None and (cells or found.clauses is not None),
-        "CLAUSES": found.clauses is not None,
-        "FORBIDDING": found.clauses is not None and len(found.clauses.forbidden) > 0,
+        "NUMBERS": numbers and not export.blended,
         "APART": found.apart,
-        "TIE": tables.tie > 0,
-        "EQUAL": export.equal > 0.0,
+        "LOOKED_UP": found.actions is not None,
     }
+    kind = "three nearest cells, blended" if export.blended else "the nearest cell decides"
+    precision = "16-bit fixed point" if fixed_point else "single precision"
+    size = sum(array.nbytes for array in arrays.values())
+    about = f"{len(export.cells.diagram)} cells; {kind}", f"{size} bytes, {precision}"
+    chosen = {flag for flag, is_set in flags.items() if is_set} | constants.keys() - {"CELLS"}
     parts = [
-        _comment(export, tables, found, arrays, compared),
+        _about(export, *about, _explanation(export, tables, found), compared),
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n",
         "#include <math.h>\n" if export.blended else "",
         "#include <stdint.h>\n\n",
-        defined(_constants(export, tables, found)),
+        defined(constants),
         *(table(name, array) for name, array in arrays.items()),
-        _source("policy.h", flags),
+        _source("policy.h", chosen, arrays),
         "#endif\n",
     ]
     return "".join(parts)
@@ -134,13 +133,12 @@ def _table_of_states(export: Export, states: Numbered) -> str:
         f"A state is a number from {states.first} to {states.first + n - 1}, and oda_table has the",
         "action of each" + (", counted from 0." if box is None else "."),
     ]
-    flags = {"STATES": True, "BOX": box is not None, "TIE": False, "EQUAL": False}
     parts = [
         _about(export, f"a table of {n} states", f"{actions.nbytes} bytes", explanation),
         "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n#include <stdint.h>\n\n",
         defined(constants),
         table("oda_table", actions),
-        _source("policy.h", flags),
+        _source("policy.h", constants, {}),
         "#endif\n",
     ]
     return "".join(parts)
@@ -188,13 +186,12 @@ def _unsigned(actions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     return actions.astype(np.min_scalar_type(actions.max()))
 
 
-def _source(name: str, flags: Mapping[str, bool]) -> str:
-    """Return a C file with what is flagged."""
-    text = source(
-        "oda_rl.agents.policies", name, [flag for flag, is_set in flags.items() if is_set]
-    )
-    text = text if flags["TIE"] else text.replace(" - ODA_TIE", "")
-    return text if flags["EQUAL"] else text.replace(" + ODA_EQUAL", "")
+def _source(name: str, flags: Iterable[str], tables: Iterable[str]) -> str:
+    """Return a C file with what is flagged, or belongs to the tables."""
+    flags = {*flags, *(name.removeprefix("oda_").upper() for name in tables)}
+    text = source("oda_rl.agents.policies", name, flags)
+    text = text if "TIE" in flags else text.replace(" - ODA_TIE", "")
+    return text if "EQUAL" in flags else text.replace(" + ODA_EQUAL", "")
 
 
 def _constants(
@@ -226,25 +223,6 @@ def _constants(
     if export.equal > 0.0:
         constants["EQUAL"] = number(export.equal)
     return constants
-
-
-def _comment(
-    export: Export,
-    tables: FloatTables | IntegerTables,
-    found: Tables,
-    arrays: dict[str, npt.NDArray[Any]],
-    compared: list[str],
-) -> str:
-    """Return what a reader has to know, as the comment that the header begins with."""
-    kind = "three nearest cells, blended" if export.blended else "the nearest cell decides"
-    size = sum(array.nbytes for array in arrays.values())
-    integers = isinstance(tables, IntegerTables)
-    precision = "16-bit fixed point" if integers else "single precision"
-    policy, explanation = (
-        f"{len(export.cells.diagram)} cells; {kind}",
-        _explanation(export, tables, found),
-    )
-    return _about(export, policy, f"{size} bytes, {precision}", explanation, compared)
 
 
 def _about(
@@ -361,13 +339,12 @@ def learner_header(export: Export, agent: Trained) -> str:
     constants = _learner_constants(export, settings)
     if tables.tie > 0:
         constants["TIE"] = number(tables.tie)
-    flags = {"ORIGIN": tables.origin is not None, "TIE": tables.tie > 0, "EQUAL": False}
     parts = [
         as_comment(_about_learner(export, sum(array.nbytes for array in present.values()))),
         "#ifndef ODA_LEARNER_H\n#define ODA_LEARNER_H\n\n#include <stdint.h>\n\n",
         defined(constants),
         *(table(name, array) for name, array in present.items()),
-        _source("learner.h", flags),
+        _source("learner.h", constants, present),
         "#endif\n",
     ]
     return "".join(parts)

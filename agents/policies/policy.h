@@ -24,7 +24,7 @@ static inline oda_number oda_score(const float x[ODA_FEATURES], int k)
 #endif
 
 #endif
-#ifdef ACTIONS
+#ifdef LOOKED_UP
 #define ODA_ACTION(k) (int)oda_actions[k]
 
 #endif
@@ -32,7 +32,7 @@ static inline oda_number oda_score(const float x[ODA_FEATURES], int k)
 #define ODA_ACTION(k) (k)
 
 #endif
-#ifdef BOX
+#ifdef COMPONENTS
 static inline void oda_policy(const float obs[ODA_FEATURES], float action[ODA_COMPONENTS])
 #else
 static inline int oda_policy(const float obs[ODA_FEATURES])
@@ -47,7 +47,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
         state = ODA_STATES - 1.0f;
     }
     const int row = (int)(state + 0.5f);
-#ifdef BOX
+#ifdef COMPONENTS
     for (int l = 0; l < ODA_COMPONENTS; ++l) {
         action[l] = oda_table[row][l];
     }
@@ -81,7 +81,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
     const float *x = obs;
 #endif
 #endif
-#ifdef BLENDED
+#ifdef NEAR
     int cells[ODA_NEAR] = {0};
     oda_number least[ODA_NEAR] = {0};
     for (int k = 0; k < ODA_CELLS; ++k) {
@@ -130,7 +130,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
             best = a;
         }
     }
-#ifdef BOX
+#ifdef COMPONENTS
     float total = 0.0f;
     for (int i = 0; i < ODA_NEAR; ++i) {
         total += weights[i];
@@ -156,7 +156,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
             }
             holds = holds && sum > 0.0f;
         }
-#ifdef FORBIDDING
+#ifdef FORBIDDEN
         if (c < ODA_FORBIDDING) {
             if (holds) {
                 forbidden[oda_forbidden[c]] = 1;
@@ -197,7 +197,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
     }
 #endif
 #endif
-#ifdef BOX
+#ifdef COMPONENTS
     for (int l = 0; l < ODA_COMPONENTS; ++l) {
         float sum = oda_affine[nearest][l][0];
         for (int j = 0; j < ODA_FEATURES; ++j) {
@@ -208,7 +208,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
     return ODA_FIRST_ACTION + ODA_ACTION(nearest);
 #endif
 #endif
-#ifdef BOX
+#ifdef COMPONENTS
         if (!(action[l] > oda_low[l])) { /* or not a number */
             action[l] = oda_low[l];
         }
@@ -217,8 +217,8 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
         }
     }
 #endif
-#ifdef BLENDED
-#ifndef BOX
+#ifdef NEAR
+#ifndef COMPONENTS
     return ODA_FIRST_ACTION + best;
 #endif
 #endif
